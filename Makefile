@@ -1,0 +1,55 @@
+# Two commands are enough: `make demo` and `make test`. The first use of any makes the environment in .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+JOBS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench eval reference picture constraints clean
+
+help:  ## List what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 …")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $(READY)
+
+demo: $(READY)  ## Compact a real agent session that ships with the repository, and show what happened
+	@$(BIN)/python examples/demo.py
+
+test: $(READY)  ## Run all tests
+	$(BIN)/python -m pytest -q -n $(JOBS)
+
+check: $(READY)  ## Lint, format, types, import layers, exports, docs, import cost
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tools.check
+
+format: $(READY)  ## Put the code into its one shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## Speed and memory, as ratios measured in one run
+	$(BIN)/python -m tools.bench
+
+eval: $(READY)  ## Quality beside the baselines; CORPUS=folder to use your own transcripts
+	$(BIN)/python -m tools.evaluate $(CORPUS)
+
+reference: $(READY)  ## Write docs/reference from the code
+	$(BIN)/python -m tools.reference --write
+
+picture: $(READY)  ## Draw docs/images/demo.svg from the demo's real output
+	$(BIN)/python -m tools.picture
+
+constraints:  ## Pin every dependency again (needs uv)
+	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --no-header --no-annotate --upgrade \
+	  --quiet --output-file constraints.txt
+
+clean:  ## Remove the environment and every cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache build dist
