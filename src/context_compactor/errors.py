@@ -1,0 +1,52 @@
+"""Every error of the package, as one tree.
+
+    CompactorError
+    ├── BadInput                what was given cannot be read; says where and what to try
+    │   ├── BadMessage          one message: names the index and the field
+    │   ├── BadTranscript       a file: names the line
+    │   └── BadSetting          a setting or an argument
+    ├── UnknownReference        an id that names no original
+    └── MissingExtra            a feature whose optional dependency is not installed
+
+"Nothing to do" and "does not fit" are not errors: they are a `Report` with status `unchanged` or `partial`.
+"""
+
+from __future__ import annotations
+
+
+class CompactorError(Exception):
+    """The root of all errors raised on purpose."""
+
+
+class BadInput(CompactorError):
+    """What was given cannot be used as it is."""
+
+
+class BadMessage(BadInput):
+    """A message that is not one. `index` counts from 0; `field` is where in the message."""
+
+    def __init__(self, index: int, field: str, problem: str) -> None:
+        self.index = index
+        self.field = field
+        self.problem = problem
+        super().__init__(f"message {index}, field {field!r}: {problem}")
+
+
+class BadTranscript(BadInput):
+    """A file or stream that holds no conversation this version can read."""
+
+
+class BadSetting(BadInput):
+    """A setting or argument outside of its range."""
+
+
+class UnknownReference(CompactorError):
+    """No original is archived under this id."""
+
+
+class MissingExtra(CompactorError):
+    """An optional dependency is needed and not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(f"{feature} needs an extra: pip install 'context-compactor[{extra}]'")

@@ -1,0 +1,159 @@
+"""The record: one user-role message that stands for the turns that were folded.
+
+It is written and read here, so that a later compaction can merge it line by line. Everything quoted is indented by
+one space (or stands between `<user …>` fences), so nothing at the start of a line is ever somebody else's text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct, field
+
+from context_compactor.messages.dialect import Dialect
+from context_compactor.messages.message import Message, Text
+
+OPENING = "[Context record."
+CLOSING = "[End of record. The conversation continues.]"
+GAP = "…"
+ANSWER = "=>"
+
+SECTIONS = (
+    "Task",
+    "Rules and corrections by the user",
+    "State",
+    "Decisions",
+    "Failed before, do not repeat",
+    "Files",
+    "Done outside, not to be done again",
+    "Running",
+    "Other facts",
+)
+EXCERPTS = "Record of earlier turns (selected lines, verbatim)"
+
+
+class Excerpt(Struct, frozen=True):
+    """Selected lines of one source, under a heading that names it and recalls the rest."""
+
+    ref: str
+    label: str
+    lines: tuple[str, ...]
+
+
+class Quote(Struct, frozen=True):
+    """A message of the user, whole and verbatim."""
+
+    ref: str
+    text: str
+
+
+class Record(Struct, frozen=True):
+    """What the folded turns left behind."""
+
+    messages: int
+    tokens: int
+    turns: int
+    calls: int
+    quotes: tuple[Quote, ...] = ()
+    sections: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    excerpts: tuple[Excerpt, ...] = ()
+
+
+def render(record: Record) -> str:
+    """The record as the model reads it."""
+    return "\n".join(_lines(record))
+
+
+def _lines(record: Record) -> Iterator[str]:
+    yield (
+        f"{OPENING} Written by Context Compactor, not by the user: it stands for {record.messages:,} earlier messages "
+        f"({record.tokens:,} tokens, turns 1 to {record.turns}, calls 1 to {record.calls}). It is memory, not a request. "
+        f'recall("id") returns any original in full: every id below, and turn_001 to turn_{record.turns:03d}.]'
+    )
+    for title in SECTIONS:
+        body = record.sections.get(title, ())
+        quotes = record.quotes if title == "Task" else ()
+        if body or quotes:
+            yield f"\n## {title}"
+            for quote in quotes:
+                yield from _quote(quote)
+            yield from (f"- {line}" for line in body)
+    if record.excerpts:
+        yield f"\n## {EXCERPTS}"
+        for excerpt in record.excerpts:
+            yield f"[{excerpt.ref} {excerpt.label}]"
+            yield from (f" {line}" for line in excerpt.lines)
+    yield f"\n{CLOSING}"
+
+
+def _quote(quote: Quote) -> Iterator[str]:
+    end = f"</user {quote.ref}>"
+    if end in quote.text:
+        yield f"[{quote.ref} user]"
+        yield from (f" {line}" for line in quote.text.split("\n"))
+        return
+    yield f"<user {quote.ref}>\n{quote.text}\n{end}"
+
+
+_COUNTS = re.compile(r"it stands for ([\d,]+) earlier messages \(([\d,]+) tokens, turns 1 to (\d+), calls 1 to (\d+)\)")
+_FENCE = re.compile(r"^<user (turn_\d+)>\n(.*?)\n</user \1>$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^\[((?:turn|tool|file|agent)_\d+) (.*)\]$")
+
+
+def is_record(text: str) -> bool:
+    """Whether a text is a record of ours."""
+    return text.startswith(OPENING) and text.rstrip().endswith(CLOSING)
+
+
+def parse(text: str) -> Record | None:
+    """Read a record back; None when the text is not one."""
+    counts = _COUNTS.search(text[:600]) if is_record(text) else None
+    if counts is None:
+        return None
+    messages, tokens, turns, calls = (int(group.replace(",", "")) for group in counts.groups())
+    body, _, excerpts = text.partition(f"\n\n## {EXCERPTS}\n")
+    quotes = tuple(Quote(*match.groups()) for match in _FENCE.finditer(body))
+    sections, stray = _parse_sections(_FENCE.sub("", body))
+    return Record(messages, tokens, turns, calls, quotes + stray, sections, _parse_excerpts(excerpts))
+
+
+def _parse_sections(body: str) -> tuple[dict[str, tuple[str, ...]], tuple[Quote, ...]]:
+    sections: dict[str, list[str]] = {}
+    quotes: list[Quote] = []
+    title = ""
+    for line in body.split("\n"):
+        heading = _HEADING.match(line)
+        if line.startswith("## "):
+            title = line[3:]
+        elif heading and title == "Task":
+            quotes.append(Quote(heading[1], ""))
+        elif line.startswith(" ") and quotes and title == "Task":
+            quotes[-1] = Quote(quotes[-1].ref, (quotes[-1].text + "\n" + line[1:]).lstrip("\n"))
+        elif line.startswith("- ") and title:
+            sections.setdefault(title, []).append(line[2:])
+    return {title: tuple(lines) for title, lines in sections.items()}, tuple(quotes)
+
+
+def _parse_excerpts(text: str) -> tuple[Excerpt, ...]:
+    found: list[tuple[str, str, list[str]]] = []
+    for line in text.split("\n"):
+        if line.startswith(" ") and found:
+            found[-1][2].append(line[1:])
+        elif heading := _HEADING.match(line):
+            found.append((heading[1], heading[2], []))
+    return tuple(Excerpt(ref, label, tuple(lines)) for ref, label, lines in found)
+
+
+def open_record(messages: Sequence[Message], dialect: Dialect) -> tuple[list[Message], Record | None]:
+    """The messages without the record they carry, and the record read back."""
+    for at, message in enumerate(messages):
+        if message.role in ("system", "developer"):
+            continue
+        first = message.parts[0] if message.role == "user" and message.parts else None
+        record = parse(first.text) if isinstance(first, Text) else None
+        if record is None:
+            break
+        rest = dialect.edit(message, {0: None}) if len(message.parts) > 1 else None
+        return [*messages[:at], *([rest] if rest else []), *messages[at + 1 :]], record
+    return list(messages), None

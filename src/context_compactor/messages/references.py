@@ -1,0 +1,15 @@
+"""Names of originals: `tool_017`, `file_003`, `agent_002`, `turn_096`.
+
+The number is that of the exchange or the turn, so a reference can be written before anything is archived.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Prefix = Literal["tool", "file", "agent", "turn"]
+
+
+def reference_id(prefix: Prefix, number: int) -> str:
+    """The id under which an original is recalled."""
+    return f"{prefix}_{number:03d}"

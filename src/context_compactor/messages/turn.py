@@ -1,0 +1,93 @@
+"""Turns: the smallest spans of a history that are kept or removed whole.
+
+A turn is what the user said, or one step of the agent: its words and calls together with the results that
+answer them. System and developer messages are turns of their own, numbered downwards from 0: they are never
+archived, so no reference counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from context_compactor.messages.message import Message, Part, ToolCall, ToolResult
+
+
+class Exchange(Struct, frozen=True):
+    """A tool call and its result. `number` counts the calls of a session and names the reference."""
+
+    number: int
+    call: ToolCall | None
+    result: ToolResult | None
+
+
+class Turn(Struct, frozen=True):
+    """A run of messages that stands or falls together. `number` counts from 1 in the session; instructions have none above 0."""
+
+    number: int
+    messages: tuple[Message, ...]
+    exchanges: tuple[Exchange, ...] = ()
+
+    @property
+    def role(self) -> str:
+        """Who opened the turn."""
+        return self.messages[0].role
+
+    @property
+    def is_instruction(self) -> bool:
+        """System and developer text: never touched."""
+        return self.role in ("system", "developer")
+
+    def parts(self) -> Iterator[tuple[int, int, Message, Part]]:
+        """Every part with its message's and its own index."""
+        for at, message in enumerate(self.messages):
+            for index, part in enumerate(message.parts):
+                yield at, index, message, part
+
+
+def split_turns(messages: Sequence[Message], first_turn: int = 1, first_call: int = 1) -> list[Turn]:
+    """Group messages into turns and number them and their calls, starting where the session stands."""
+    turns: list[Turn] = []
+    next_turn, next_call, next_instruction = first_turn, first_call, 0
+    for group in _groups(messages):
+        if group[0].role in ("system", "developer"):
+            turns.append(Turn(next_instruction, tuple(group)))
+            next_instruction -= 1
+            continue
+        exchanges = _pair(group, next_call)
+        turns.append(Turn(next_turn, tuple(group), exchanges))
+        next_turn += 1
+        next_call += len(exchanges)
+    return turns
+
+
+def _groups(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    group: list[Message] = []
+    for message in messages:
+        if group and not _continues(group, message):
+            yield group
+            group = []
+        group.append(message)
+    if group:
+        yield group
+
+
+def _continues(group: list[Message], message: Message) -> bool:
+    if message.role == "tool" or message.results:
+        return group[0].role in ("assistant", "tool") or bool(group[0].results)
+    if message.role == "assistant":
+        last = group[-1]
+        return last.role == "assistant" and group[0].role == "assistant" and not last.results
+    return False
+
+
+def _pair(group: Sequence[Message], number: int) -> tuple[Exchange, ...]:
+    results = {result.call_id: result for message in group for result in message.results}
+    exchanges: list[Exchange] = []
+    for message in group:
+        for call in message.calls:
+            exchanges.append(Exchange(number + len(exchanges), call, results.pop(call.id, None)))
+    for result in results.values():
+        exchanges.append(Exchange(number + len(exchanges), None, result))
+    return tuple(exchanges)
