@@ -1,0 +1,211 @@
+"""How full a context is: in total, by section, and for how many more turns there is room."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from math import ceil
+from statistics import median
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from context_compactor.levels import DEFAULT_LEVELS, Level, LevelRule
+from context_compactor.measure.budget import Budget
+from context_compactor.measure.calibrate import Calibration, anchored
+from context_compactor.measure.count import MessageCounter, last_question, message_bytes
+from context_compactor.messages.message import Message, Part, Text, Thinking, ToolResult
+from context_compactor.messages.record import CLOSING, OPENING
+from context_compactor.messages.turn import Turn
+
+_REFERENCE_OPENING = "[archived "
+_REFERENCE_LINE = re.compile(r"\[archived (?:tool|file|agent|turn)_\d+: [^\n]{0,2000}?\](?=\n|$)")
+
+_FORECAST_TURNS = 10
+_FEWEST_TURNS = 3
+_ANCHORED_MARGIN = 0.005
+
+
+class Sections(Struct, frozen=True):
+    """Tokens by what they are. `unseen` is what the provider counts and our messages do not hold."""
+
+    system: int = 0
+    tools: int = 0
+    user: int = 0
+    assistant: int = 0
+    tool_results: int = 0
+    thinking: int = 0
+    summaries: int = 0
+    references: int = 0
+    unseen: int = 0
+
+    @property
+    def total(self) -> int:
+        """All sections together."""
+        return sum(asdict(self).values())
+
+
+class Anchor(Struct, frozen=True):
+    """What a provider reported for a request: its first `messages` messages weighed `tokens`."""
+
+    messages: int
+    tokens: int
+
+
+class Usage(Struct, frozen=True):
+    """How much of a budget a context uses. `margin` is the share by which the truth may be higher."""
+
+    tokens: int
+    budget_tokens: int
+    sections: Sections
+    bytes: int
+    budget_bytes: int
+    share: float
+    level: Level | None
+    margin: float
+    tool_results: int
+    files_loaded: int
+    growth: int | None
+    source: str
+
+    @property
+    def turns_left(self) -> int | None:
+        """About how many more turns fit into the budget, or None when it cannot be told."""
+        return self.turns_until(self.budget_tokens)
+
+    def turns_until(self, tokens: int) -> int | None:
+        """About how many more turns it takes to reach so many tokens, or None when it cannot be told."""
+        return None if self.growth is None else max(0, tokens - self.tokens) // self.growth
+
+    @property
+    def upper(self) -> int:
+        """The tokens with the margin on top."""
+        return ceil(self.tokens * (1 + self.margin))
+
+
+def measure(
+    turns: Sequence[Turn],
+    budget: Budget,
+    message_counter: MessageCounter,
+    *,
+    fixed_tokens: int = 0,
+    anchor: Anchor | None = None,
+    calibration: Calibration | None = None,
+    files_loaded: int = 0,
+    levels: Sequence[LevelRule] = DEFAULT_LEVELS,
+) -> Usage:
+    """Weigh a context. `fixed_tokens` are sent with every request and stand in no message: tool definitions, mostly.
+
+    With an anchor the total is what the provider reported plus our count of what came after; with a calibration that
+    has learned something it is corrected by that; else it is our own count.
+    """
+    messages = [message for turn in turns for message in turn.messages]
+    message_counter.learn(messages)
+    sections = _sections(messages, message_counter, max(0, fixed_tokens))
+    tokens, margin, source = _total(sections.total, messages, message_counter, anchor, calibration)
+    size = sum(map(message_bytes, messages))
+    return Usage(
+        tokens=tokens,
+        budget_tokens=budget.tokens,
+        sections=_spread(sections, tokens),
+        bytes=size,
+        budget_bytes=budget.bytes,
+        share=budget.share(tokens),
+        level=level_at(max(tokens / budget.tokens, size / budget.bytes), levels),
+        margin=margin,
+        tool_results=sum(len(message.results) for message in messages),
+        files_loaded=files_loaded,
+        growth=growth_per_turn(turns, message_counter),
+        source=source,
+    )
+
+
+def level_at(share: float, levels: Sequence[LevelRule] = DEFAULT_LEVELS) -> Level | None:
+    """The highest level whose threshold a share of the budget has reached."""
+    reached = [rule for rule in levels if share >= rule.threshold]
+    return max(reached, key=lambda rule: rule.threshold).level if reached else None
+
+
+def growth_per_turn(turns: Sequence[Turn], message_counter: MessageCounter) -> int | None:
+    """The median of what the last turns weigh, or None when there are too few to tell."""
+    recent = [turn for turn in turns if not turn.is_instruction and not _is_record(turn)]
+    weights = [sum(message_counter.count_many(turn.messages)) for turn in recent[-_FORECAST_TURNS:]]
+    if len(weights) < _FEWEST_TURNS:
+        return None
+    return max(1, round(median(weights)))
+
+
+def _total(
+    counted: int,
+    messages: Sequence[Message],
+    counter: MessageCounter,
+    anchor: Anchor | None,
+    calibration: Calibration | None,
+) -> tuple[int, float, str]:
+    if anchor is not None and 0 <= anchor.messages <= len(messages):
+        since = counter.request_tokens(messages) - counter.request_tokens(messages[: anchor.messages])
+        tokens = anchored(anchor.tokens, since, calibration.ratio if calibration else 1.0)
+        if tokens is not None:
+            margin = min(counter.margin, counter.margin * abs(since) / tokens)
+            return tokens, max(_ANCHORED_MARGIN, margin), "anchored on the last reply"
+    if calibration is not None and calibration.replies:
+        estimate = calibration.estimate(counted)
+        return estimate.tokens, estimate.margin, "counted and calibrated"
+    return counted, counter.margin, "counted"
+
+
+def _spread(sections: Sections, tokens: int) -> Sections:
+    """Sections that add up to the total: what is missing is unseen, what is too much is taken from all by share."""
+    known = asdict(sections)
+    if tokens >= sections.total:
+        return Sections(**{**known, "unseen": tokens - sections.total})
+    shrunk = {name: value * tokens // sections.total for name, value in known.items()}
+    return Sections(**{**shrunk, "unseen": tokens - sum(shrunk.values())})
+
+
+def _sections(messages: Sequence[Message], counter: MessageCounter, fixed_tokens: int) -> Sections:
+    sums: Counter[str] = Counter(system=counter.overhead.request, tools=fixed_tokens)
+    resent = last_question(messages) if counter.overhead.drops_thinking else 0
+    for at, message in enumerate(messages):
+        sums["tool_results" if message.results else _home(message)] += counter.frame_tokens(message)
+        for section, tokens in _weigh(message, counter):
+            if section != "thinking" or at >= resent:
+                sums[section] += tokens
+    return Sections(**sums)
+
+
+def _weigh(message: Message, counter: MessageCounter) -> Iterator[tuple[str, int]]:
+    for part, tokens in zip(message.parts, counter.part_tokens(message), strict=True):
+        section, texts = _ours_in(part)
+        ours = min(tokens, sum(counter.texts(texts))) if texts else 0
+        yield section, ours
+        yield _section_of(part, message), tokens - ours
+
+
+def _ours_in(part: Part) -> tuple[str, Sequence[str]]:
+    """What a compaction has written into a part: the record at its beginning, or lines of reference."""
+    if isinstance(part, Text) and part.text.startswith(OPENING):
+        end = part.text.find(CLOSING)
+        return "summaries", [part.text if end < 0 else part.text[: end + len(CLOSING)]]
+    if isinstance(part, Text | ToolResult) and _REFERENCE_OPENING in part.text:
+        return "references", [match[0] for match in _REFERENCE_LINE.finditer(part.text)]
+    return "references", ()
+
+
+def _section_of(part: Part, message: Message) -> str:
+    if isinstance(part, Thinking):
+        return "thinking"
+    return "tool_results" if isinstance(part, ToolResult) else _home(message)
+
+
+def _home(message: Message) -> str:
+    """The section of whoever speaks."""
+    if message.role in ("system", "developer"):
+        return "system"
+    return "tool_results" if message.role == "tool" else message.role
+
+
+def _is_record(turn: Turn) -> bool:
+    first = turn.messages[0].parts[:1]
+    return any(isinstance(part, Text) and part.text.startswith(OPENING) for part in first)
