@@ -1,0 +1,115 @@
+"""Failed attempts. The text they stood in may leave the context; command and error stay for ever."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct, structs
+
+from context_compactor.classify.calls import Reading, read_call
+from context_compactor.classify.outcomes import has_failed, is_refusal
+from context_compactor.classify.references import reference_of
+from context_compactor.classify.telling import telling_lines
+from context_compactor.facts.fact import Fact
+from context_compactor.messages.message import ToolCall
+from context_compactor.messages.turn import Exchange, Turn
+
+COMMAND_LENGTH = 160
+_LINE_BREAK = re.compile(r"[ \t\r]*\n\s*")
+_CHANGES_FOLDER = re.compile(r"cd [^;&|\n]{1,200}(?:&&|;)\s*")
+_RUNNING = re.compile(r"(?:running|background)\b[^\n]{0,40}\bID:? (\w+)", re.IGNORECASE)
+_BACKGROUND_KEYS = ("session_id", "bash_id", "shell_id", "task_id", "process_id")
+_OLD_TEXT = ("old_string", "old_str", "old_text", "oldText", "search")
+
+
+class Failure(Struct, frozen=True):
+    """One failed attempt: what was tried, and what it answered. `turn` is 0 when it is not known."""
+
+    command: str
+    error: str
+    exchange: int
+    turn: int = 0
+    denied: bool = False
+    ref: str = ""
+
+
+def failure_of(exchange: Exchange, turn: int = 0) -> Failure | None:
+    """The failure an exchange ended in, if it did."""
+    result = exchange.result
+    if result is None or not has_failed(exchange.call, result):
+        return None
+    command = wording_of(exchange.call)
+    error = telling_lines(result.text)
+    return Failure(command, error, exchange.number, turn, is_refusal(result.text), reference_of(exchange))
+
+
+def find_failures(turns: Iterable[Turn]) -> list[Failure]:
+    """Every failed attempt of a history, in order; one in the background is named by the command it began with."""
+    found: list[Failure] = []
+    started: dict[str, str] = {}
+    for turn in turns:
+        for exchange in turn.exchanges:
+            failure = failure_of(exchange, turn.number)
+            if failure:
+                begun = started.get(_background_id(exchange.call), "")
+                found.append(structs.replace(failure, command=f"{failure.command} (of: {begun})") if begun else failure)
+            else:
+                _note_background(exchange, started)
+    return found
+
+
+def _note_background(exchange: Exchange, started: dict[str, str]) -> None:
+    answer = exchange.result.text[:300] if exchange.result else ""
+    if "ID" in answer or "id" in answer:
+        running = _RUNNING.search(answer)
+        if running and exchange.call and read_call(exchange.call).command is not None:
+            started[running[1]] = wording_of(exchange.call)
+
+
+def _background_id(call: ToolCall | None) -> str:
+    values = read_call(call).arguments if call else {}
+    return next((str(values[key]) for key in _BACKGROUND_KEYS if values.get(key)), "")
+
+
+def merge_failures(failures: Sequence[Failure]) -> list[Fact]:
+    """One fact for each different failure, with how often and when it was seen, in the order of the first."""
+    groups: dict[tuple[str, str], list[Failure]] = {}
+    for failure in failures:
+        groups.setdefault((failure.command, failure.error), []).append(failure)
+    return [_merged(group) for group in groups.values()]
+
+
+def _merged(group: list[Failure]) -> Fact:
+    first, last = group[0], group[-1]
+    status = "denied" if last.denied else ""
+    return Fact("failure", first.command, first.turn, "tool", first.error, status, len(group), last.turn, last.ref)
+
+
+def wording_of(call: ToolCall | None) -> str:
+    """A call on one line, as the agent would recognise it: the command as typed, or the tool and its arguments."""
+    if call is None:
+        return "(result without its call)"
+    reading = read_call(call)
+    if reading.command is not None:
+        return _one_line(reading.command.strip(), _room_for(reading.command))
+    return _one_line(f"{call.name} {_arguments(call, reading)}".rstrip(), COMMAND_LENGTH)
+
+
+def _room_for(command: str) -> int:
+    """A change of folder in front says little: what follows it gets its own room."""
+    moved = _CHANGES_FOLDER.match(command.lstrip()[:300])
+    return COMMAND_LENGTH + (moved.end() if moved else 0)
+
+
+def _arguments(call: ToolCall, reading: Reading) -> str:
+    if not reading.paths or not reading.arguments:
+        return call.arguments
+    old = next((reading.arguments[key] for key in _OLD_TEXT if isinstance(reading.arguments.get(key), str)), "")
+    line = next((line.strip() for line in old[:400].split("\n") if len(line.strip()) > 3), "")
+    return f"{', '.join(reading.paths[:3])}: {line}" if line else ", ".join(reading.paths[:3])
+
+
+def _one_line(text: str, limit: int) -> str:
+    line = _LINE_BREAK.sub(" ", text[: limit * 2])
+    return line if len(line) <= limit else line[: limit - 1] + "…"

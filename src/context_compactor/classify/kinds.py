@@ -1,0 +1,203 @@
+"""What sort of content a tool result is: from the tool, from its command, and from the shape of the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+
+from context_compactor.classify import shapes
+from context_compactor.classify.calls import (
+    Reading,
+    command_of,
+    describe,
+    file_path_of,
+    file_paths_of,
+    is_read,
+    is_write,
+    line_range_of,
+    read_call,
+    target_of,
+)
+from context_compactor.classify.envelope import body_start
+from context_compactor.classify.shell import Step
+from context_compactor.messages.message import ToolCall
+
+__all__ = [
+    "Kind",
+    "command_of",
+    "describe",
+    "file_path_of",
+    "file_paths_of",
+    "is_read",
+    "is_write",
+    "kind_of",
+    "line_range_of",
+    "target_of",
+]
+
+
+class Kind(StrEnum):
+    """The content types a digest knows how to shorten."""
+
+    CODE = "code file"
+    TEST_RUN = "test run"
+    API_RESPONSE = "API response"
+    SEARCH_RESULT = "search result"
+    ERROR_TRACE = "error trace"
+    SUBAGENT = "sub-agent output"
+    LOG = "log"
+    DIFF = "diff"
+    LISTING = "directory listing"
+    COMMAND = "command output"
+    WEB_PAGE = "web page"
+    TALK = "talk"
+
+
+def _table(**names: str) -> dict[str, Kind]:
+    return {name: Kind[kind] for kind, group in names.items() for name in group.split()}
+
+
+_TOOLS = _table(
+    SEARCH_RESULT="grep glob search searchfiles grepsearch filesearch codebasesearch searchfilecontent grepfiles "
+    "websearch googlewebsearch websearchpreview findfiles find searchcode semanticsearch lsp ripgrep searchdir "
+    "searchfile",
+    LISTING="ls list listdir listfiles listdirectory directorytree tree",
+    SUBAGENT="task agent taskoutput spawnagent waitagent wait delegate subagent runagent newtask dispatchagent "
+    "agentoutput sendinput closeagent resumeagent delegatetask",
+    WEB_PAGE="webfetch fetch fetchurl browse openurl visit browser navigate readurl browsernavigate visitpage",
+    TEST_RUN="runtests runtest test executetests",
+    DIFF="gitdiff diff gitshow getdiff",
+    LOG="getlogs readlogs logs getlog tail consolelogs",
+    TALK="askuserquestion askuser askfollowupquestion think exitplanmode requestuserinput transfertohumanagents",
+)
+_PROGRAMS = _table(
+    CODE="cat sed head nl bat batcat less more awk gawk view open",
+    SEARCH_RESULT="rg grep egrep fgrep ag ack find fd fdfind locate search_dir search_file find_file",
+    LISTING="ls tree eza exa dir",
+    DIFF="diff colordiff",
+    TEST_RUN="pytest py.test tox nox jest vitest mocha ava rspec phpunit ctest gotestsum unittest nosetests "
+    "runtests.py nextest pest stestr",
+    API_RESPONSE="curl wget http https xh jq",
+    LOG="tail journalctl dmesg",
+)
+_RUNNERS = frozenset(
+    "go cargo npm pnpm yarn bun deno make gmake just task mise mvn mvnw gradle gradlew dotnet mix swift rake bazel sbt "
+    "zig flutter dart node turbo nx ant composer cmake xcodebuild hatch python python3 uv django-admin rails".split()
+)
+_TEST_WORD = re.compile(
+    r"(?:[\w-]*[:_-])?tests?(?:[:_-][\w:-]*)?|--test|check|spec|pytest|unittest|nextest|(?:\S*/)?runtests\.py"
+)
+_API_NAME = re.compile(
+    r"_?(?:get|fetch|list|create|update|delete|post|put|query|book|cancel|send|search|modify|add|set)[_A-Z-]|mcp__"
+)
+_SOURCE_FILE = re.compile(r"\.(?:py|go|[jt]sx?|rs|java|[ch](?:pp)?|cc|md|rb|php|cs|sh|ya?ml|toml|json)$")
+_LOG_FILE = re.compile(r"\.(?:log|out|err)(?:\.\d+)?$", re.IGNORECASE)
+_SHAPES: tuple[tuple[Kind, Callable[[str, str], bool]], ...] = (
+    (Kind.DIFF, shapes.is_diff),
+    (Kind.TEST_RUN, shapes.is_test_run),
+    (Kind.ERROR_TRACE, shapes.is_trace),
+    (Kind.WEB_PAGE, shapes.is_html),
+    (Kind.CODE, shapes.is_numbered),
+    (Kind.LOG, shapes.is_log),
+    (Kind.SEARCH_RESULT, shapes.is_matches),
+)
+_HEAD = 2000
+
+
+def kind_of(call: ToolCall | None, text: str) -> Kind:
+    """The kind of a tool's answer. Whatever cannot be told is command output."""
+    start = body_start(text)
+    head = "\n" + text[start : start + _HEAD]
+    if call is None:
+        return _kind_by_shape(head, text) or Kind.COMMAND
+    reading = read_call(call)
+    told = _kind_told(reading, call.name)
+    if told is Kind.COMMAND or told is Kind.API_RESPONSE:
+        return _kind_by_shape(head, text) or told
+    return _corrected(told, reading, head, text)
+
+
+def _kind_told(reading: Reading, name: str) -> Kind:
+    if reading.command is not None:
+        return _kind_of_steps(reading.steps)
+    if reading.reads:
+        return Kind.CODE
+    if reading.writes:
+        return Kind.COMMAND
+    return _TOOLS.get(reading.tool) or (Kind.API_RESPONSE if _API_NAME.match(name) else Kind.COMMAND)
+
+
+def _corrected(told: Kind, reading: Reading, head: str, text: str) -> Kind:
+    """Trust the call, unless the text plainly says something else."""
+    if told is Kind.CODE:
+        if shapes.is_diff(head, text):
+            return Kind.DIFF
+        return Kind.LOG if any(map(_LOG_FILE.search, reading.paths)) else Kind.CODE
+    if told is Kind.TEST_RUN:
+        tests = shapes.is_test_run(head, text) or not shapes.is_trace(head, text)
+        return Kind.TEST_RUN if tests else Kind.ERROR_TRACE
+    if told is Kind.LOG:
+        return Kind.ERROR_TRACE if shapes.is_trace(head, head) else Kind.LOG
+    if told in (Kind.SEARCH_RESULT, Kind.DIFF) and shapes.is_json(head, text):
+        return Kind.API_RESPONSE
+    return told
+
+
+def _kind_by_shape(head: str, text: str) -> Kind | None:
+    if shapes.is_json(head, text):
+        return Kind.TEST_RUN if '"Action":"' in head[:200] else Kind.API_RESPONSE
+    return next((kind for kind, fits in _SHAPES if fits(head, text)), None)
+
+
+def _kind_of_steps(steps: tuple[Step, ...]) -> Kind:
+    found: Kind | None = None
+    for step in steps:
+        kind = _kind_of_step(step)
+        if kind is Kind.TEST_RUN:
+            return kind
+        if kind is None or (step.writes and step.writes != "/dev/null"):
+            continue
+        searched = found is Kind.CODE and kind is Kind.SEARCH_RESULT
+        if searched if step.piped else found is None:
+            found = kind
+    return found or Kind.COMMAND
+
+
+def _kind_of_step(step: Step) -> Kind | None:
+    program, words = step.program, step.words
+    if program in _RUNNERS:
+        return Kind.TEST_RUN if any(map(_TEST_WORD.fullmatch, words[1:5])) else None
+    if program in ("git", "gh", "docker", "kubectl"):
+        return _kind_of_subcommand(words)
+    kind = _PROGRAMS.get(program)
+    if kind is Kind.CODE and any(word.startswith("-i") for word in words[1:3]) and program == "sed":
+        return None
+    if program == "tail" and len(words) > 1 and not _reads_log(words):
+        return Kind.CODE
+    return kind
+
+
+def _reads_log(words: tuple[str, ...]) -> bool:
+    from_a_line = any(word.startswith("+") for word in words[1:])
+    return "-f" in words or not (from_a_line or _SOURCE_FILE.search(words[-1]))
+
+
+def _kind_of_subcommand(words: tuple[str, ...]) -> Kind | None:
+    told = words[1:6]
+    if "logs" in told or "--log" in words or "--log-failed" in words:
+        return Kind.LOG
+    if words[0] == "git":
+        return _kind_of_git(words)
+    if words[0] == "gh":
+        return Kind.DIFF if "diff" in told else Kind.API_RESPONSE if "api" in told or "--json" in words else None
+    return None
+
+
+def _kind_of_git(words: tuple[str, ...]) -> Kind | None:
+    verb = words[3] if words[1:2] == ("-C",) and len(words) > 3 else next(iter(words[1:2]), "")
+    if verb == "show" and any(":" in word for word in words[2:] if not word.startswith("-")):
+        return Kind.CODE
+    if verb in ("diff", "show") or (verb in ("log", "stash") and "-p" in words):
+        return Kind.DIFF
+    return {"grep": Kind.SEARCH_RESULT, "ls-files": Kind.LISTING, "ls-tree": Kind.LISTING, "blame": Kind.CODE}.get(verb)

@@ -1,0 +1,232 @@
+"""The life of files: which reads are outdated, which exchange shows a file as it is now, what is not committed."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Sequence
+
+from msgspec import Struct
+
+from context_compactor.classify.calls import Reading, read_call
+from context_compactor.classify.failures import find_failures
+from context_compactor.classify.paths import absolute, first_folder, folder_of, full_names
+from context_compactor.messages.turn import Exchange, Turn
+
+_WHOLE_FILE_TOOLS = frozenset("write writefile writetofile createfile savefile filewrite fswrite create".split())
+_WRITING_PROGRAMS = frozenset("cat tee echo printf".split())
+_SCRATCH = ("/tmp/", "/private/tmp/", "/var/folders/", "/private/var/folders/", "/dev/")
+_PATCHED = re.compile(r"\*\*\* (Add|Delete) File: ([^\n\\]{1,400})")
+_VARIABLE = re.compile(r"[$*`{}\n]")
+_MOST_TEXT = 40_000
+
+
+class FileRead(Struct, frozen=True):
+    """One look at a file, from line `first` to `last`; `last` is None when it goes to the end."""
+
+    exchange: int
+    turn: int
+    first: int = 1
+    last: int | None = None
+    ranged: bool = True
+
+    def covers(self, other: FileRead) -> bool:
+        """Whether this read is known to show every line of the other."""
+        if not self.ranged:
+            return False
+        if not other.ranged:
+            return self.first == 1 and self.last is None
+        ends_after = self.last is None or (other.last is not None and other.last <= self.last)
+        return self.first <= other.first and ends_after
+
+
+class FileWrite(Struct, frozen=True):
+    """One change of a file. `whole`: the call holds the new content in full."""
+
+    exchange: int
+    turn: int
+    action: str = "edited"
+    whole: bool = False
+
+
+class FileRecord(Struct, frozen=True):
+    """All that happened to one file, in order."""
+
+    path: str
+    reads: tuple[FileRead, ...] = ()
+    writes: tuple[FileWrite, ...] = ()
+    is_uncommitted: bool = False
+
+    @property
+    def latest(self) -> int:
+        """The exchange that shows the newest state: the last read or the last full write, whichever came later."""
+        shown = [read.exchange for read in self.reads] + [write.exchange for write in self.writes if write.whole]
+        return max(shown or [write.exchange for write in self.writes])
+
+    @property
+    def turns(self) -> tuple[int, int]:
+        """The turns in which the file was first and last touched."""
+        found = [*(read.turn for read in self.reads), *(write.turn for write in self.writes)]
+        return min(found), max(found)
+
+    @property
+    def status(self) -> str:
+        """What became of the file in this session: `created`, `edited`, `deleted` or only `read`."""
+        if not self.writes:
+            return "read"
+        if self.writes[-1].action == "deleted":
+            return "deleted"
+        return "created" if self.writes[0].action == "created" else "edited"
+
+
+class FileLife(Struct, frozen=True):
+    """The files of a session by path, in the order in which they were met. Exchanges are named by number.
+
+    `superseded` maps a read to a later exchange that shows the same lines again (or replaced the file);
+    `stale` maps a read to the first change of its file after it.
+    """
+
+    files: dict[str, FileRecord]
+    superseded: dict[int, int]
+    stale: dict[int, int]
+
+    @property
+    def latest(self) -> dict[str, int]:
+        """For each path the exchange that shows its newest state."""
+        return {path: record.latest for path, record in self.files.items()}
+
+    @property
+    def uncommitted(self) -> tuple[str, ...]:
+        """Files changed since the last commit that was seen."""
+        return tuple(path for path, record in self.files.items() if record.is_uncommitted)
+
+    @property
+    def loaded(self) -> int:
+        """How many files have been read."""
+        return sum(1 for record in self.files.values() if record.reads)
+
+
+Touch = FileRead | FileWrite
+
+
+def file_life(turns: Sequence[Turn], failed: Collection[int] | None = None) -> FileLife:
+    """What happened to each file. `failed` names the exchanges that did not do what they were asked to do."""
+    if failed is None:
+        failed = {failure.exchange for failure in find_failures(turns)}
+    touched: dict[str, list[Touch]] = {}
+    folder = first_folder(turns)
+    committed = 0
+    for turn in turns:
+        for exchange in turn.exchanges:
+            if exchange.call is None:
+                continue
+            reading = read_call(exchange.call)
+            folder = folder_of(reading, folder)
+            if exchange.number in failed and not _may_have_written(reading):
+                continue
+            committed = exchange.number if _commits(reading) else committed
+            for named in reading.paths if reading.reads or reading.writes else ():
+                if _VARIABLE.search(named):
+                    continue
+                path = absolute(named, folder)
+                touches = touched.setdefault(path, [])
+                touches.append(_touch(exchange, turn.number, reading, path, bool(touches)))
+    return _gather(touched, committed)
+
+
+def _may_have_written(reading: Reading) -> bool:
+    """A command that failed may have written its files before it did; a failed edit has not."""
+    return reading.writes and reading.command is not None and not _commits(reading)
+
+
+def _touch(exchange: Exchange, turn: int, reading: Reading, path: str, known: bool) -> Touch:
+    if reading.writes:
+        whole = _is_whole(reading, path)
+        is_new = not known and (whole or any(step.writes for step in reading.steps))
+        return FileWrite(exchange.number, turn, _action(exchange, reading, path, is_new), whole)
+    first, last = reading.lines or (1, None)
+    # With several files in one command it is not known which lines are whose.
+    return FileRead(exchange.number, turn, first, last, len(reading.paths) == 1 or reading.lines is None)
+
+
+def _action(exchange: Exchange, reading: Reading, path: str, is_new: bool) -> str:
+    arguments = exchange.call.arguments[:_MOST_TEXT] if exchange.call else ""
+    for action, named in _PATCHED.findall(arguments) if "*** " in arguments else ():
+        if posixpath.basename(named.strip()) == posixpath.basename(path):
+            return "created" if action == "Add" else "deleted"
+    if any(step.words and step.program == "rm" for step in reading.steps):
+        return "deleted"
+    answer = exchange.result.text[:120] if exchange.result else ""
+    return "created" if is_new or "File created" in answer else "edited"
+
+
+def _is_whole(reading: Reading, path: str) -> bool:
+    if reading.tool in _WHOLE_FILE_TOOLS or reading.arguments.get("command") == "create":
+        return True
+    name = posixpath.basename(path)
+    writers = (step for step in reading.steps if step.words and step.program in _WRITING_PROGRAMS)
+    return any(posixpath.basename(step.writes) == name for step in writers)
+
+
+def _commits(reading: Reading) -> bool:
+    return any(step.words and step.program == "git" and "commit" in step.words[1:6] for step in reading.steps)
+
+
+def _gather(touched: dict[str, list[Touch]], committed: int) -> FileLife:
+    names = full_names(touched)
+    joined: dict[str, list[Touch]] = {}
+    for path, touches in touched.items():
+        joined.setdefault(names[path], []).extend(touches)
+    files = {path: _record(path, touches, committed) for path, touches in joined.items()}
+    superseded: list[dict[int, int]] = [_superseded(record) for record in files.values()]
+    stale = [_stale(record) for record in files.values()]
+    return FileLife(files, _for_all_files(superseded, files), _for_any_file(stale))
+
+
+def _record(path: str, touches: list[Touch], committed: int) -> FileRecord:
+    ordered = sorted(touches, key=lambda touch: touch.exchange)
+    reads = tuple(touch for touch in ordered if isinstance(touch, FileRead))
+    writes = tuple(touch for touch in ordered if isinstance(touch, FileWrite))
+    is_open = bool(writes) and writes[-1].exchange > committed and not path.startswith(_SCRATCH)
+    return FileRecord(path, reads, writes, is_open)
+
+
+def _superseded(record: FileRecord) -> dict[int, int]:
+    found: dict[int, int] = {}
+    replaced = [write.exchange for write in record.writes if write.whole or write.action == "deleted"]
+    for at, read in enumerate(record.reads):
+        covering = [later.exchange for later in record.reads[at + 1 : at + 40] if later.covers(read)]
+        later_writes = [number for number in replaced if number > read.exchange]
+        if covering or later_writes:
+            found[read.exchange] = max((*covering[-1:], *later_writes[-1:]))
+    return found
+
+
+def _stale(record: FileRecord) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for read in record.reads:
+        changed = next((write.exchange for write in record.writes if write.exchange > read.exchange), 0)
+        if changed:
+            found[read.exchange] = changed
+    return found
+
+
+def _for_all_files(found: list[dict[int, int]], files: dict[str, FileRecord]) -> dict[int, int]:
+    """A command that showed several files is superseded only when each of them is."""
+    shown: dict[int, int] = {}
+    for record in files.values():
+        for number in {read.exchange for read in record.reads}:
+            shown[number] = shown.get(number, 0) + 1
+    later: dict[int, list[int]] = {}
+    for each in found:
+        for number, by in each.items():
+            later.setdefault(number, []).append(by)
+    return {number: max(by) for number, by in sorted(later.items()) if len(by) == shown[number]}
+
+
+def _for_any_file(found: list[dict[int, int]]) -> dict[int, int]:
+    merged: dict[int, int] = {}
+    for each in found:
+        for number, by in each.items():
+            merged[number] = min(by, merged.get(number, by))
+    return dict(sorted(merged.items()))

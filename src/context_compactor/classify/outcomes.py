@@ -1,0 +1,225 @@
+"""Whether a tool call did what it was asked to do, read from the many ways in which agents print that it did not.
+
+A flag or an exit code is believed. Without one the text is looked at, and only where it is the words of the program
+that ran: a file or a search result may talk about errors as much as it likes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from context_compactor.classify.calls import Reading, read_call
+from context_compactor.classify.envelope import unwrap
+from context_compactor.classify.shell import Step
+from context_compactor.messages.message import ToolCall, ToolResult
+
+_HEAD = 2_000
+_TAIL = 4_000
+# A tool that fails says so in a few lines; a page that starts with the word "Error" does not end there.
+_SHORT_ANSWER = 3_000
+
+
+def _one_of(*phrases: str, before: str = "", flags: int = re.IGNORECASE) -> re.Pattern[str]:
+    return re.compile(f"{before}(?:{'|'.join(phrases)})", flags)
+
+
+# Beside the ways that `unwrap` knows: codes that a tool prints in words or as a field.
+_CODE_IN_WORDS = re.compile(
+    r"(?:exit(?:ed with)?[ _]?(?:code|status)|return ?code|exited with)[^\w\n-]{1,4}(-?\d{1,9})\b", re.IGNORECASE
+)
+_CODE_IN_TAG = re.compile(r"<(?:returncode|exit_code)>(-?\d{1,9})</")
+_CODE_AS_FIELD = re.compile(r'"(?:exit_?code|return_?code)\\?"\s{0,4}:\s{0,4}(-?\d{1,9})\b', re.IGNORECASE)
+
+# Programs that answer "no" with code 1; `-v` is what is left of `command -v`.
+_NO_MATCH = frozenset("grep egrep fgrep rg ag diff cmp test [ pgrep which git type -v".split())
+_LOOKS = frozenset(
+    "cat head tail sed grep egrep fgrep rg ag ls find fd tree wc awk gawk jq yq nl less more bat stat file du df pwd "
+    "which type whereis echo printf sort uniq cut tr diff cmp env printenv date cd true column xxd od strings basename "
+    "dirname realpath readlink journalctl man curl wget".split()
+)
+_LOOKING = frozenset(
+    "show view list log logs status capture capture-pane diff get describe search info cat ls blame history help api "
+    "--help -h grep ls-files ls-tree ls-remote cat-file rev-parse reflog shortlog branch remote read checks".split()
+)
+
+_REFUSED = _one_of(
+    r"the user (?:doesn't|does not|didn't) want",
+    r"user (?:denied|rejected|declined|cancel+ed|aborted)",
+    r"permission to use \S+ (?:has been|was) denied",
+    r"(?:\w+ ){0,3}(?:was )?(?:rejected|denied|declined|cancel+ed|aborted|interrupted) by (?:the )?user",
+    r"execution denied",
+    r"this command requires approval",
+    r"request denied",
+    r"operation stopped by hook",
+    before=r"\W*",
+)
+_OPENS_WITH_ERROR = _one_of(
+    r"tool_use_error>",
+    r"(?:error|failed|failure|fatal|exception)\b\s*(?:[(:\[]|- |executing|calling|running|reading|to\b|while)",
+    r"[\w.]*(?:Error|Exception)\b\s*[:(]",
+    r"traceback \(most recent",
+    r"E(?:NOENT|ACCES|PERM|EXIST|ISDIR)\b",
+    r"(?:permission|access) denied",
+    r"no such file|file (?:not found|does not exist)|path does not exist|command not found",
+    r"(?:unknown|invalid|unsupported) (?:tool|function|argument|parameter|command|arguments)\b",
+    r"mcp error|(?:command )?timed out|timeout\b|unauthorized\b|forbidden\b|request failed|rate limit",
+    before=r"\W*",
+)
+_EDIT_FAILED = _one_of(
+    r"string to replace not found",
+    r"(?:old_str|old_string|search text|oldtext|target content)\S*(?: \S+){0,8} (?:not|must)\b",
+    r"no replacement was (?:performed|made)",
+    r"patch (?:does not apply|failed)|hunk #?\d* ?failed|invalid (?:patch|context|hunk)",
+    r"failed to (?:find (?:expected lines|context)|apply)|verification failed",
+    r"has not been read yet|modified since",
+    r"no match(?:es)? found|could not find|does not exist|not found in",
+    r"found \d+ matches|not unique|multiple occurrences|no changes (?:to make|were made)",
+)
+_SAYS_ERROR = _one_of(
+    r'"(?:error|errors|err|error_?message)"\s*:\s*+(?!null|""|\[\s*\]|false|\{\s*\}|0\b)',
+    r'"(?:is_?error|failed)"\s*:\s*true',
+    r'"(?:ok|success)"\s*:\s*false',
+    r'"status"\s*:\s*"(?:error|failed|failure)"',
+    r'"status(?:_?code)?"\s*:\s*"?[45]\d\d\b',
+)
+# One of these stands in every text that the patterns below can match: `in` is much faster than a pattern.
+_SIGNS = (
+    "FAIL", "fail", "Traceback", "rror", "fatal:", "panic:", "ERR", "not found", "ermission denied", "No such file",
+    "***", "not ok", "Killed", "egmentation", "Aborted", "Uncaught", "nhandled", "imed out", "xception",
+    "No module", "✗",
+)  # fmt: skip
+_FAILED_LINE = _one_of(
+    r"Traceback \(most recent call last\)",
+    r"(?:FAILED|FAIL|--- FAIL)\b",
+    r"[ \t]{0,8}[1-9]\d* fail(?:ing)?\b",
+    r"not ok \d",
+    r"E {2,8}[\w.]*(?:Error|Exception)\b",
+    r"npm (?:ERR!|error) ",
+    r"[ \t]{0,4}(?:✗ )?(?:fatal|panic|error|Error|ERROR|FAILURE)(?:\[\w+\])?: ",
+    r"BUILD FAIL|Segmentation fault|Killed\b|Aborted\b|Uncaught |Unhandled |make(?:\[\d+\])?: \*\*\*",
+    r"test result: FAILED|command timed out",
+    r"=+ [^\n]{0,120}\b[1-9]\d* (?:failed|errors?)\b",
+    r"[ \t]{0,4}Tests?:?[^\n]{0,80}\b[1-9]\d* failed",
+    before="^",
+    flags=re.MULTILINE,
+)
+_COMPLAINT = _one_of(
+    r": (?:command not found|[Pp]ermission denied|No such file or directory|(?:Is|Not) a directory)$",
+    r": (?:command not found: |No module named )",
+    r": (?:fatal )?error(?: [A-Z]{1,4}\d+)?: ",
+    r"\bERROR task failed",
+    r": cannot (?:open|access|stat|create|remove) ",
+    r": can't (?:open|read) ",
+    flags=re.MULTILINE,
+)
+# What a program that only shows things says of itself: its name, and what it could not do.
+_OWN_TROUBLE = _one_of(
+    r"[^\n]*: (?:command not found|[Pp]ermission denied|No such file or directory|(?:Is|Not) a directory)\b",
+    r"[^\n]*\b(?:cannot|can't|could not|unable to|no matches found|unrecognized|unknown|invalid|unmatched|illegal) ",
+    r" (?:error|syntax error|fatal|failed)\b",
+    flags=re.MULTILINE,
+)
+_SHELL_NAMES = ("bash", "sh", "zsh", "(eval)", "-bash")
+_LAST_LINE_IS_ERROR = re.compile(r"\n?[ \t]*[\w.]*(?:Error|Exception)(?::|\b[ (]|$)[^\n]*\s*\Z")
+
+
+def exit_code_of(text: str) -> int | None:
+    """The exit code that an agent printed around a command's output, or the tool as its first or last words."""
+    told = unwrap(text)
+    return _code_in(told.body) if told.exit_code is None else told.exit_code
+
+
+def is_refusal(text: str) -> bool:
+    """Whether a result says that the user, or a rule of the user's, did not let the call run."""
+    return _REFUSED.match(text[:300]) is not None
+
+
+def has_failed(call: ToolCall | None, result: ToolResult) -> bool:
+    """Whether a result is that of a failed attempt."""
+    text = result.text
+    if result.is_error or is_refusal(text):
+        return True
+    if call is None:
+        return _opens_with_error(text)
+    reading = read_call(call)
+    if reading.command is not None:
+        return _command_failed(reading, text)
+    if reading.reads or _is_search(reading):
+        return len(text) < _SHORT_ANSWER // 3 and _opens_with_error(text)
+    return bool(exit_code_of(text)) or _opens_with_error(text) or _answer_failed(reading, text)
+
+
+def _code_in(body: str) -> int | None:
+    head, tail = body[:120], body[-200:]
+    if "ode" not in head and "ode" not in tail and "tatus" not in tail:
+        return None
+    found = _CODE_IN_WORDS.match(head.lstrip("([<* ")) or _CODE_AS_FIELD.search(head) or _CODE_AS_FIELD.search(tail)
+    last = tail.rstrip().rpartition("\n")[2]
+    found = found or _CODE_IN_TAG.search(tail) or (_CODE_IN_WORDS.search(last) if len(last) < 80 else None)
+    return int(found[1]) if found else None
+
+
+def looks_only(steps: tuple[Step, ...]) -> bool:
+    """Whether a command only shows what is there, so that its output is somebody else's words."""
+    return all(not step.words or step.program in _LOOKS or not _LOOKING.isdisjoint(step.words[1:4]) for step in steps)
+
+
+def _command_failed(reading: Reading, text: str) -> bool:
+    output = unwrap(text)
+    code = _code_in(output.body) if output.exit_code is None else output.exit_code
+    if code:
+        return code != 1 or not _only_looked_for(reading) or output.body.strip() != ""
+    return _complains(reading, output.body) if looks_only(reading.steps) else _shows_failure(output.body)
+
+
+def _only_looked_for(reading: Reading) -> bool:
+    return any(step.words and step.program in _NO_MATCH for step in reading.steps[-3:])
+
+
+def _complains(reading: Reading, body: str) -> bool:
+    """A program that only shows things has its own trouble in one or two lines, not amid what it shows."""
+    if len(body) > 600 or body.count("\n") > 3:
+        return False
+    if body.startswith(("fatal: ", "error: ", "Error: ")) or _says_error(body):
+        return True
+    names = (*(step.program for step in reading.steps if step.words), *_SHELL_NAMES)
+    return any(
+        line.startswith(f"{name}:") and _OWN_TROUBLE.match(line, len(name) + 1) is not None
+        for line in body.split("\n")
+        for name in names
+    )
+
+
+def _shows_failure(text: str) -> bool:
+    if len(text) > _HEAD + _TAIL:
+        return _part_shows_failure(text[:_HEAD]) or _part_shows_failure(text[-_TAIL:])
+    return _part_shows_failure(text)
+
+
+def _part_shows_failure(text: str) -> bool:
+    if not any(sign in text for sign in _SIGNS):
+        return False
+    return bool(_FAILED_LINE.search(text) or _COMPLAINT.search(text)) or _ends_with_error(text) or _says_error(text)
+
+
+def _ends_with_error(text: str) -> bool:
+    body = text[-600:].rstrip()
+    return _LAST_LINE_IS_ERROR.match(body, max(body.rfind("\n"), 0)) is not None
+
+
+def _opens_with_error(text: str) -> bool:
+    return len(text) < _SHORT_ANSWER and _OPENS_WITH_ERROR.match(text[:400]) is not None
+
+
+def _is_search(reading: Reading) -> bool:
+    return any(word in reading.tool for word in ("grep", "glob", "search", "fetch", "find", "list"))
+
+
+def _answer_failed(reading: Reading, text: str) -> bool:
+    return _EDIT_FAILED.search(text[:600]) is not None if reading.writes else _says_error(text)
+
+
+def _says_error(text: str) -> bool:
+    """A JSON answer that is itself an error says so in its first fields."""
+    start = text[:400].lstrip()[:200]
+    return start.startswith(("{", "[")) and _SAYS_ERROR.search(start) is not None

@@ -1,0 +1,49 @@
+"""What must never be touched, and why.
+
+Rules, decisions, failures and blockers live on as facts, so the turns they stood in need no pin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from context_compactor.messages.turn import Turn
+
+INSTRUCTIONS = "system text"
+FIRST_TASK = "the task as first given"
+LATEST_REQUEST = "the latest request"
+UNANSWERED = "not answered yet"
+RECENT = "one of the last turns"
+
+
+def pinned_turns(turns: Sequence[Turn], requests: Sequence[int] = (), preserve_recent: int = 5) -> dict[int, str]:
+    """Turn numbers that stay as they are, each with the reason.
+
+    `requests` are the turns in which the user asked for something, as the facts of kind `task` tell them; without
+    them every turn of the user counts.
+    """
+    asked = list(requests) or [turn.number for turn in turns if _speaks(turn)]
+    pins = {turn.number: INSTRUCTIONS for turn in turns if turn.is_instruction}
+    for number in asked[:1]:
+        pins.setdefault(number, FIRST_TASK)
+    for number in _unanswered(turns):
+        pins.setdefault(number, UNANSWERED)
+    for number in asked[-1:]:
+        pins.setdefault(number, LATEST_REQUEST)
+    for turn in turns[max(len(turns) - preserve_recent, 0) :]:
+        pins.setdefault(turn.number, RECENT)
+    return dict(sorted(pins.items()))
+
+
+def _unanswered(turns: Sequence[Turn]) -> list[int]:
+    """The messages of the user that stand at the end."""
+    found: list[int] = []
+    for turn in reversed(turns):
+        if not _speaks(turn):
+            break
+        found.append(turn.number)
+    return found
+
+
+def _speaks(turn: Turn) -> bool:
+    return turn.role == "user" and not turn.exchanges

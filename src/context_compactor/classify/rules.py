@@ -1,0 +1,80 @@
+"""All verdicts of one conversation, gathered once: what each exchange is, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from context_compactor.classify.calls import describe, read_call
+from context_compactor.classify.duplicates import find_duplicates
+from context_compactor.classify.failures import Failure, find_failures
+from context_compactor.classify.kinds import Kind, kind_of
+from context_compactor.classify.lifecycle import FileLife, file_life
+from context_compactor.classify.references import reference_of
+from context_compactor.messages.turn import Exchange, Turn
+
+
+class Verdict(Struct, frozen=True):
+    """What is known of one exchange. `superseded_by` and `duplicate_of` name a later exchange, or 0."""
+
+    kind: Kind
+    label: str
+    ref: str
+    path: str = ""
+    is_under_edit: bool = False
+    superseded_by: int = 0
+    duplicate_of: int = 0
+    failure: Failure | None = None
+
+
+class Verdicts(Struct, frozen=True):
+    """The verdicts by exchange number, with the failures and the files behind them."""
+
+    exchanges: dict[int, Verdict]
+    failures: tuple[Failure, ...]
+    files: FileLife
+
+
+def classify(turns: Sequence[Turn]) -> Verdicts:
+    """Look at every exchange of a conversation."""
+    exchanges = [exchange for turn in turns for exchange in turn.exchanges]
+    failures = find_failures(turns)
+    files = file_life(turns, {failure.exchange for failure in failures})
+    by_number = {failure.exchange: failure for failure in failures}
+    duplicates = find_duplicates(exchanges)
+    edited = {path for path, record in files.files.items() if record.writes}
+    paths = _shown_paths(files)
+    verdicts = {}
+    for exchange in exchanges:
+        number = exchange.number
+        path = paths.get(number, "")
+        verdicts[number] = Verdict(
+            kind=_kind(exchange),
+            label=describe(exchange.call),
+            ref=reference_of(exchange),
+            path=path,
+            is_under_edit=path in edited,
+            superseded_by=files.superseded.get(number, 0),
+            duplicate_of=duplicates.get(number, 0),
+            failure=by_number.get(number),
+        )
+    return Verdicts(verdicts, tuple(failures), files)
+
+
+def _kind(exchange: Exchange) -> Kind:
+    return kind_of(exchange.call, exchange.result.text if exchange.result else "")
+
+
+def _shown_paths(files: FileLife) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for path, record in files.files.items():
+        for touch in (*record.reads, *record.writes):
+            found[touch.exchange] = path
+    return found
+
+
+def is_refetchable(call_reading: Exchange) -> bool:
+    """Whether asking the tool again would show the same sort of thing: a file that can be read, a search."""
+    reading = read_call(call_reading.call) if call_reading.call else None
+    return bool(reading and (reading.reads or kind_of(call_reading.call, "") in (Kind.SEARCH_RESULT, Kind.LISTING)))

@@ -1,0 +1,53 @@
+"""What the user let the agent do and what not, quoted as the client handed it over.
+
+These words come through tool results, so they keep the role `tool`: they are a record, never an instruction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from context_compactor.classify.failures import wording_of
+from context_compactor.classify.outcomes import is_refusal
+from context_compactor.classify.references import reference_of
+from context_compactor.facts.exchanges import Called
+from context_compactor.facts.fact import Fact, FactKind
+from context_compactor.messages.turn import Exchange
+
+_SAID = re.compile(r"the user said:\s*(\S.{0,600})", re.DOTALL)
+_ANSWER = re.compile(r'"([^"\n]{1,400})"="([^"\n]{1,600})"')
+_APPROVED = re.compile(r"\W*(?:user has approved|the user (?:has )?approved|approved by (?:the )?user)", re.IGNORECASE)
+_ASKING_TOOLS = frozenset("askuserquestion askuser requestuserinput askfollowupquestion".split())
+_LONGEST_ANSWER = 3_000
+
+
+def consent_facts(called: Sequence[Called]) -> list[Fact]:
+    """Denials with what the user said to them, approved plans, and answers to questions."""
+    found: list[Fact] = []
+    for turn, exchange, reading in called:
+        answer = exchange.result.text if exchange.result else ""
+        if is_refusal(answer) and len(answer) < _LONGEST_ANSWER:
+            found.append(_denial(exchange, turn, answer))
+        elif reading.tool == "exitplanmode" and _APPROVED.match(answer[:200]):
+            found.append(_fact("approval", "plan approved", "", turn, exchange))
+        elif reading.tool in _ASKING_TOOLS and exchange.result and not exchange.result.is_error:
+            found += _answers(exchange, turn, answer)
+    return found
+
+
+def _denial(exchange: Exchange, turn: int, answer: str) -> Fact:
+    said = _SAID.search(answer)
+    words = " ".join(said[1].split())[:300] if said else ""
+    return _fact("denial", wording_of(exchange.call), f"the user said: {words}" if words else "", turn, exchange)
+
+
+def _answers(exchange: Exchange, turn: int, answer: str) -> list[Fact]:
+    pairs = _ANSWER.findall(answer[:_LONGEST_ANSWER])
+    if not pairs and answer.strip():
+        return [_fact("approval", " ".join(answer[:300].split()), wording_of(exchange.call), turn, exchange)]
+    return [_fact("approval", reply.strip(), question, turn, exchange) for question, reply in pairs]
+
+
+def _fact(kind: FactKind, content: str, detail: str, turn: int, exchange: Exchange) -> Fact:
+    return Fact(kind, content, turn, "tool", detail, "", 1, turn, reference_of(exchange))

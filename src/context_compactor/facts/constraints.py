@@ -1,0 +1,66 @@
+"""The user's rules and corrections, in the user's own words.
+
+Only what a user said can become a rule. What an agent or a tool wrote never does, however much it reads like one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from context_compactor.facts import cues
+from context_compactor.facts.fact import Fact
+from context_compactor.facts.speech import Saying, sentences
+from context_compactor.messages.references import reference_id
+
+_SHORT_MESSAGE = 900
+_LONGEST = 400
+_MOST_PER_MESSAGE = 6
+
+
+def constraint_facts(sayings: Iterable[Saying]) -> list[Fact]:
+    """Every rule and correction of the user; one that is said again counts."""
+    found: dict[str, Fact] = {}
+    for saying in sayings:
+        for sentence in _rules_in(saying.text):
+            before = found.get(sentence)
+            first = before.turn if before else saying.turn
+            count = before.count + 1 if before else 1
+            ref = reference_id("turn", saying.turn)
+            found[sentence] = Fact("constraint", sentence, first, "user", "", "active", count, saying.turn, ref)
+    return list(found.values())
+
+
+def _rules_in(text: str) -> Iterator[str]:
+    is_short = len(text) < _SHORT_MESSAGE
+    kept = 0
+    for at, sentence in enumerate(sentences(text)):
+        if kept < _MOST_PER_MESSAGE and len(sentence) <= _LONGEST and is_rule(sentence, is_short, at == 0):
+            kept += 1
+            yield sentence
+
+
+def is_rule(sentence: str, is_short: bool = True, opens: bool = False) -> bool:
+    """Whether a sentence orders, forbids, prefers or corrects. `opens`: it begins a message."""
+    if sentence.endswith(("?", "\uff1f", ":")):
+        return False
+    words = cues.spaced(sentence)
+    if cues.has_any(sentence, cues.UNSPACED_RULES) or (is_short and opens and _corrects(words, sentence)):
+        return True
+    for report in cues.REPORTS:
+        words = words.replace(report, " ") if report in words else words
+    first = words.split(maxsplit=1)[0] if words.strip() else ""
+    return first not in cues.QUESTIONS and _orders(sentence, words, first, is_short)
+
+
+def _orders(sentence: str, words: str, first: str, is_short: bool) -> bool:
+    if cues.has_any(words, cues.HARD_RULES) or cues.FORBIDS.search(sentence):
+        return True
+    if cues.has_any(words, cues.ADDRESSED_RULES):
+        return first in cues.ORDERS or cues.has_any(words, cues.ADDRESSES)
+    return is_short and " whether " not in words and cues.has_any(words, cues.SOFT_RULES)
+
+
+def _corrects(words: str, sentence: str) -> bool:
+    if words.startswith(cues.NOT_CORRECTIONS) or words.count(" ") < 4:
+        return False
+    return words.startswith(cues.CORRECTIONS) or sentence.startswith(cues.UNSPACED_CORRECTIONS)

@@ -1,0 +1,20 @@
+"""Every call of a history with what it says about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from context_compactor.classify.calls import Reading, read_call
+from context_compactor.messages.turn import Exchange, Turn
+
+Called = tuple[int, Exchange, Reading]
+
+
+def calls_of(turns: Iterable[Turn]) -> list[Called]:
+    """Turn number, exchange and reading of each call, in order; results without their call are passed over."""
+    return [
+        (turn.number, exchange, read_call(exchange.call))
+        for turn in turns
+        for exchange in turn.exchanges
+        if exchange.call is not None
+    ]

@@ -1,0 +1,46 @@
+"""A fact: one thing that must outlive the text it stood in, with its source."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from context_compactor.messages.message import Role
+
+FactKind = Literal[
+    "task",
+    "constraint",
+    "decision",
+    "failure",
+    "error",
+    "file_state",
+    "dependency",
+    "command",
+    "approval",
+    "denial",
+    "side_effect",
+    "subagent",
+    "mode",
+    "todo",
+    "blocker",
+    "next_step",
+]
+
+
+class Fact(Struct, frozen=True):
+    """`content` is one line, in the words of its source; `detail` a second one (of a failure, its error).
+
+    `status` is what became of it (`done`, `active`, `blocked`, `open`, `resolved`, `running`, `superseded`);
+    `count` how often it was seen, first in `turn` and last in `last_turn`; `ref` recalls its original.
+    """
+
+    kind: FactKind
+    content: str
+    turn: int
+    role: Role
+    detail: str = ""
+    status: str = ""
+    count: int = 1
+    last_turn: int = 0
+    ref: str = ""

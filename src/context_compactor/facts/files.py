@@ -1,0 +1,113 @@
+"""What the agent did to the project: files, packages, and how its last test and build runs ended."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+
+from context_compactor.classify.envelope import unwrap
+from context_compactor.classify.failures import wording_of
+from context_compactor.classify.lifecycle import FileLife, FileRead, FileRecord
+from context_compactor.classify.outcomes import looks_only
+from context_compactor.classify.references import reference_of
+from context_compactor.classify.shell import Step
+from context_compactor.facts.exchanges import Called
+from context_compactor.facts.fact import Fact
+from context_compactor.messages.references import reference_id
+from context_compactor.messages.turn import Exchange
+
+_INSTALLS = {
+    "pip": "install", "pip3": "install", "uv": "add install", "poetry": "add", "npm": "install i add",
+    "pnpm": "add install i", "yarn": "add", "bun": "add install i", "deno": "add", "go": "get install",
+    "cargo": "add install", "gem": "install", "bundle": "add", "composer": "require", "dotnet": "add",
+    "brew": "install", "apt": "install", "apt-get": "install", "apk": "add", "dnf": "install", "yum": "install",
+    "conda": "install", "mise": "use install",
+}  # fmt: skip
+_TAKES_VALUE = frozenset(
+    "-r --requirement -c --constraint -t --target --index-url -i --registry -w --workspace".split()
+)
+_CHECKS = frozenset(
+    "test tests lint build check typecheck compile vet fmt format clippy verify ci pytest tox nox jest vitest mocha "
+    "rspec phpunit mypy ruff eslint tsc golangci-lint unittest".split()
+)
+_MOST_COMMANDS = 6
+_MOST_RANGES = 4
+
+
+def file_facts(life: FileLife) -> list[Fact]:
+    """Every file that was changed or read, with its newest state; changed ones first."""
+    records = sorted(life.files.values(), key=lambda record: (not record.writes, record.turns[1]))
+    return [_file_fact(record) for record in records]
+
+
+def _file_fact(record: FileRecord) -> Fact:
+    first, last = record.turns
+    is_read = any(read.exchange == record.latest for read in record.reads)
+    ref = reference_id("file" if is_read else "tool", record.latest)
+    count = len(record.writes) or len(record.reads)
+    told = [record.status, _lines_read(record.reads)] if record.is_uncommitted else [_lines_read(record.reads)]
+    status = "uncommitted" if record.is_uncommitted else record.status
+    return Fact("file_state", record.path, first, "tool", ", ".join(filter(None, told)), status, count, last, ref)
+
+
+def _lines_read(reads: Sequence[FileRead]) -> str:
+    if not reads or any(read.first == 1 and read.last is None for read in reads):
+        return ""
+    ranges = list(dict.fromkeys(f"{read.first}-{read.last or 'end'}" for read in reads if read.ranged))
+    return f"read lines {', '.join(ranges[-_MOST_RANGES:])}" if ranges else ""
+
+
+def dependency_facts(called: Sequence[Called], failed: Collection[int]) -> list[Fact]:
+    """Packages that were installed, each with the command that did it last."""
+    found: dict[str, Fact] = {}
+    for turn, exchange, reading in called:
+        if exchange.result is None or exchange.number in failed:
+            continue
+        for step in reading.steps:
+            for package in _packages(step):
+                fact = Fact("dependency", package, turn, "tool", step.program, "", 1, turn, reference_of(exchange))
+                found[package] = fact
+    return list(found.values())
+
+
+def _packages(step: Step) -> list[str]:
+    words = step.words
+    if words[:2] and step.program.startswith("python") and words[1:3] == ("-m", "pip"):
+        words = words[2:]
+    if len(words) < 3 or words[1] not in _INSTALLS.get(words[0].rpartition("/")[2], "").split():
+        return []
+    named = [word for before, word in pairwise(words[1:]) if before not in _TAKES_VALUE]
+    return [word for word in named if not word.startswith(("-", ".", "/", "$", "~")) and len(word) < 100]
+
+
+def command_facts(called: Sequence[Called], errors: Mapping[int, str]) -> list[Fact]:
+    """How the newest test, build and lint runs ended, each command once. `errors` are those of failed exchanges."""
+    found: dict[str, Fact] = {}
+    for turn, exchange, reading in called:
+        checked = next((step for step in reading.steps if _checks(step)), None)
+        if checked is not None and exchange.result is not None:
+            key = " ".join(checked.words[:4])
+            found[key] = _command_fact(exchange, turn, errors.get(exchange.number), found.pop(key, None))
+    return list(found.values())[-_MOST_COMMANDS:]
+
+
+def _checks(step: Step) -> bool:
+    if not step.words or step.piped or looks_only((step,)) or _packages(step):
+        return False
+    named = {word.partition(":")[0] for word in step.words[1:4]}
+    return step.program in _CHECKS or not named.isdisjoint(_CHECKS) or "test" in step.program
+
+
+def _command_fact(exchange: Exchange, turn: int, error: str | None, before: Fact | None) -> Fact:
+    detail = _last_line(exchange.result.text if exchange.result else "") if error is None else error
+    status = "passed" if error is None else "failed"
+    count = before.count + 1 if before else 1
+    first = before.turn if before else turn
+    return Fact(
+        "command", wording_of(exchange.call), first, "tool", detail, status, count, turn, reference_of(exchange)
+    )
+
+
+def _last_line(text: str) -> str:
+    lines = unwrap(text[-4_000:]).body.rstrip().rpartition("\n")
+    return lines[2].strip()[:120]

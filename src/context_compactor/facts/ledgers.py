@@ -1,0 +1,83 @@
+"""Ledgers: facts as lines of the record, under fixed headings and in fixed words, so that they merge line by line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from context_compactor.facts.fact import Fact
+from context_compactor.plan.options import Line
+
+SECTION_OF = {
+    "task": "Task",
+    "constraint": "Rules and corrections by the user",
+    "mode": "State",
+    "todo": "State",
+    "blocker": "State",
+    "next_step": "State",
+    "decision": "Decisions",
+    "failure": "Failed before, do not repeat",
+    "file_state": "Files",
+    "side_effect": "Done outside, not to be done again",
+    "approval": "Done outside, not to be done again",
+    "denial": "Done outside, not to be done again",
+    "subagent": "Running",
+    "dependency": "Other facts",
+    "command": "Other facts",
+    "error": "Other facts",
+}
+_ALWAYS = {"constraint", "mode", "blocker", "failure", "side_effect", "approval", "denial"}
+_SEEN = re.compile(r"^(.*) \((?:×(\d+), )?((?:turn|tool|file|agent)_\d+)\)$", re.DOTALL)
+
+
+def ledger_lines(facts: Iterable[Fact]) -> list[Line]:
+    """Every fact as the line that will stand for it."""
+    return [Line(SECTION_OF[fact.kind], fact_line(fact), fact.last_turn or fact.turn, _must(fact)) for fact in facts]
+
+
+def _must(fact: Fact) -> bool:
+    if fact.kind in _ALWAYS:
+        return True
+    return (fact.kind, fact.status) in {
+        ("subagent", "running"),
+        ("todo", "active"),
+        ("todo", "blocked"),
+        ("task", "active"),
+        ("file_state", "uncommitted"),
+    }
+
+
+def fact_line(fact: Fact) -> str:
+    """A fact in one line: its words, what came of it, how often and where."""
+    body = _one_line(fact.content)
+    if fact.kind == "failure":
+        body = f"`{body}` → {_one_line(fact.detail)}"
+    elif fact.kind in ("constraint", "task", "approval", "denial") and fact.role == "user":
+        body = f'"{body}"'
+    if fact.status and fact.kind not in ("failure", "constraint"):
+        body = f"{fact.status}: {body}"
+    if fact.detail and fact.kind != "failure":
+        body = f"{body} · {_one_line(fact.detail)}"
+    times = f"×{fact.count}, " if fact.count > 1 else ""
+    return f"{body} ({times}{fact.ref or f'turn_{fact.last_turn or fact.turn:03d}'})"
+
+
+def merge_lines(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    """Old lines first and unchanged; a new line with the same words adds its count to the old one."""
+    merged: dict[str, tuple[int, str]] = {}
+    for line in (*old, *new):
+        match = _SEEN.match(line)
+        body, count, ref = (match[1], int(match[2] or 1), match[3]) if match else (line, 1, "")
+        seen = merged.get(body, (0, ref))[0]
+        merged[body] = (seen + count, ref)
+    return [_counted(body, count, ref) for body, (count, ref) in merged.items()]
+
+
+def _counted(body: str, count: int, ref: str) -> str:
+    if not ref:
+        return body
+    return f"{body} (×{count}, {ref})" if count > 1 else f"{body} ({ref})"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,162 @@
+"""What people and agents said themselves, without what clients put into their mouths.
+
+Coding agents send reminders, command echoes, hook output, project instructions and summaries in the user's name.
+None of it is a request, so none of it may become a task or a rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from context_compactor.messages.message import Message, Text
+from context_compactor.messages.turn import Turn
+
+_MOST_TEXT = 60_000
+_INJECTED = re.compile(
+    r"<(system-reminder|local-command-caveat|command-name|command-message|local-command-stdout|local-command-stderr"
+    r"|bash-input|bash-stdout|bash-stderr|environment_context|environment_details|user_instructions|INSTRUCTIONS"
+    r"|turn_aborted|skill|task-notification|subagent_notification|collaboration_mode|ide_selection|ide_opened_file"
+    r"|user-prompt-submit-hook|session-start-hook|persisted-output|function_results|user_shell_command)>"
+)
+_ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>")
+_LONGEST_REMARK = 1_500
+_BARE_TAG = re.compile(r"</?command-args>|</?user_query>|<image\b[^<>]{0,80}>|</image>|\[image\]", re.IGNORECASE)
+_INTERRUPT = re.compile(r"\[Request interrupted by user[^\]\n]{0,40}\]")
+_SYNTHETIC = (
+    "# AGENTS.md instructions",
+    "[Context record.",
+    "[Conversation Summary]",
+    "Base directory for this skill:",
+    "This session is being continued from",
+    "Caveat: The messages below",
+    "Another language model started to solve this problem",
+    "Stop hook feedback:",
+    "Your task is to create a detailed summary",
+    "Operation stopped by hook",
+    "No response requested",
+    "Continue from where you left off",
+    "Please continue the conversation from where we left it off",
+)
+_SKILL_TOOLS = frozenset(("Skill", "SlashCommand"))
+_FENCE = re.compile(r"^[ \t]{0,8}```.*?(?:^[ \t]{0,8}```[^\n]*$|\Z)", re.DOTALL | re.MULTILINE)
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?…])[ \t]+(?=[\"'(`*\[]{0,2}[A-Z\u00c0-\u00de\u0410-\u042f0-9])|(?<=[\u3002\uff01\uff1f])|\n+"
+)
+_BULLET = re.compile(r"\s*(?:[-*+•>]|\(?\d{1,3}[.)]|#{1,6})\s+")
+_LONE_TAG = re.compile(r"</?[\w-]{1,60}>")
+_LOG_LINE = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:|\[?\d\d:\d\d:\d\d|\w{3} +\d+ \d\d:\d\d|[{}\[\]|]|[+-]{2,}|\$ |\S+\.\w{1,5}:\d+"
+    r"|(?:error|warning|fatal|diff --git|commit [0-9a-f]{7})\b|at \S+[(:]|File \"|//|/\*|<!"
+    r"|[\u2500-\u257f\u276f\u23fa\u23bf]"
+)
+
+
+def own_words(message: Message) -> str:
+    """A message's text without the parts that a client added in its author's name; each leaves a line break."""
+    kept: list[str] = []
+    is_expanded = False
+    for part in message.parts:
+        if isinstance(part, Text):
+            words = _own(part.text)
+            if words and not (is_expanded and _is_prompt(words)):
+                kept.append(words)
+            is_expanded = is_expanded or "<command-name>" in part.text
+    return "\n".join(kept)
+
+
+class Saying(Struct, frozen=True):
+    """What somebody said in one turn."""
+
+    turn: int
+    text: str
+
+
+def user_sayings(turns: Iterable[Turn]) -> list[Saying]:
+    """What the user said, turn by turn; turns in the user's name that hold only what a client added are left out."""
+    found: list[Saying] = []
+    loads_skill = False
+    for turn in turns:
+        texts = (own_words(message) for message in turn.messages if message.role == "user")
+        words = "\n".join(filter(None, texts))
+        loads_skill, before = any(each.call and each.call.name in _SKILL_TOOLS for each in turn.exchanges), loads_skill
+        if words and not ((before or loads_skill) and _is_prompt(words)):
+            found.append(Saying(turn.number, words))
+    return found
+
+
+def agent_sayings(turns: Iterable[Turn]) -> list[Saying]:
+    """What the agent said, turn by turn, without thinking, calls and results."""
+    found: list[Saying] = []
+    for turn in turns:
+        words = "\n".join(message.text for message in turn.messages if message.role == "assistant" and message.text)
+        if words:
+            found.append(Saying(turn.number, words[:_MOST_TEXT]))
+    return found
+
+
+def is_instructions(turn: Turn) -> bool:
+    """Whether a turn in the user's name holds project instructions that a client put there."""
+    start = turn.messages[0].text[:200].lstrip()
+    return turn.role == "user" and start.startswith(("# AGENTS.md instructions", "<user_instructions>"))
+
+
+def is_quoted(line: str) -> bool:
+    """Whether a line is a quotation, a log or code rather than somebody's own words."""
+    return line.startswith((">", "```", "=== ")) or bool(_LOG_LINE.match(line) or _LONE_TAG.fullmatch(line))
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences and list items of prose, without their bullets; code, quotes and logs are passed over."""
+    prose = _FENCE.sub("\n", text) if "```" in text else text
+    for piece in _SENTENCE_END.split(prose):
+        bullet = _BULLET.match(piece)
+        if bullet and piece.lstrip()[0] == ">":
+            continue
+        sentence = (piece[bullet.end() :] if bullet else piece).strip()
+        if 2 < len(sentence) < 600 and not _LOG_LINE.match(sentence):
+            yield sentence
+
+
+def _own(text: str) -> str:
+    if text.lstrip()[:60].startswith(_SYNTHETIC):
+        return ""
+    if "<command-name>" in text:
+        text = _typed(text)
+    if "<" in text:
+        text = _BARE_TAG.sub("\n", _without_injected(text))
+    text = text[:_MOST_TEXT]
+    if "[Request interrupted" in text:
+        text = _INTERRUPT.sub("\n", text)
+    text = text.strip()
+    return "" if text.startswith(_SYNTHETIC) else text
+
+
+def _typed(text: str) -> str:
+    """Of a slash command what was typed after it; the prompt it stands for is not the user's."""
+    arguments = "\n".join(filter(None, (found.strip() for found in _ARGUMENTS.findall(text))))
+    rest = _without_injected(_ARGUMENTS.sub("\n", text)).strip()
+    return arguments if arguments or _is_prompt(rest) else rest
+
+
+def _is_prompt(text: str) -> bool:
+    return len(text) > _LONGEST_REMARK or text.startswith(("#", "---"))
+
+
+def _without_injected(text: str) -> str:
+    kept: list[str] = []
+    at = 0
+    unclosed: set[str] = set()
+    for opening in _INJECTED.finditer(text):
+        tag = opening[1]
+        if opening.start() < at or tag in unclosed:
+            continue
+        end = text.find(f"</{tag}>", opening.end())
+        if end < 0:
+            unclosed.add(tag)
+            continue
+        kept.append(text[at : opening.start()])
+        at = end + len(tag) + 3
+    return "\n".join((*kept, text[at:])) if kept else text

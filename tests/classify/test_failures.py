@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from context_compactor.classify.failures import Failure, failure_of, find_failures, merge_failures, wording_of
+from context_compactor.classify.outcomes import exit_code_of
+from context_compactor.classify.telling import LINE_LENGTH, telling_lines
+from context_compactor.messages.message import ToolCall, ToolResult
+from context_compactor.messages.turn import Exchange
+from tests.facts.conversations import bash, call, exchange_of, histories, patch, turns_of, user
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    run()\nKeyError: \'indexes\'\n'
+DENIED = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected. "
+    "To tell you how to proceed, the user said:\npull and rebase first"
+)
+
+FAILED = {
+    "flag": (bash("make", "boom", is_error=True), "boom"),
+    "claude code's exit code": (bash("git status", "Exit code 128\nfatal: bad object e5364"), "fatal: bad object e5364"),
+    "codex's exit code": (
+        call("exec_command", "Chunk ID: 1a\nWall time: 0.1 seconds\nProcess exited with code 2\nOutput:\nno rule", cmd="make"),
+        "no rule",
+    ),
+    "a return code in tags": (
+        bash("python a.py", f"<returncode>1</returncode>\n<output>\n{TRACEBACK}</output>"),
+        "KeyError: 'indexes'",
+    ),
+    "a code as a field": (call("shell", '{"output":"","metadata":{"exit_code":127}}', command=["foo"]), "exit code 127"),
+    "a code in other JSON": (call("run", '{"stdout": "x", "stderr": "bad flag", "exit_code": 3}'), "bad flag"),
+    "a code in words": (bash("make all", "returncode: 1\nno rule to make target 'all'"), "no rule to make target"),
+    "a code at the end": (bash("npm ci", "some lines\n\nCommand exited with code 1"), "some lines"),
+    "a traceback behind a pipe": (bash("python a.py 2>&1 | tail -5", TRACEBACK), "KeyError: 'indexes'"),
+    "a failing test behind a pipe": (
+        bash("go test ./... | tail", "--- FAIL: TestRefresh (0.03s)\n    a_test.go:9: got 1, want 2\nFAIL\n"),
+        "--- FAIL: TestRefresh",
+    ),
+    "pytest's summary": (
+        bash("pytest -q | tail -3", "FAILED tests/test_a.py::test_b - AssertionError: assert 1 == 2\n1 failed, 3 passed"),
+        "FAILED tests/test_a.py::test_b",
+    ),
+    "an import error in pytest": (bash("pytest | tail", "E   ModuleNotFoundError: No module named 'numpy'"), "No module named"),
+    "a missing module": (bash("python -m pytest || true", "/usr/bin/python: No module named pytest"), "No module named pytest"),
+    "a missing command": (bash("foo --bar; true", "zsh:1: command not found: foo"), "command not found: foo"),
+    "no permission": (bash("./deploy.sh || true", "bash: ./deploy.sh: Permission denied"), "Permission denied"),
+    "a missing file": (bash("cat a.txt | head -3", "cat: a.txt: No such file or directory"), "cat: a.txt: No such file"),
+    "a compiler": (bash("npx tsc | head", "src/a.ts(3,1): error TS2304: Cannot find name 'foo'."), "error TS2304"),
+    "a runner's task": (bash("mise run lint | tail", "[lint] ERROR task failed\n\na.go:3:1: undefined: x"), "a.go:3:1: undefined: x"),
+    "an edit without its text": (
+        call("Edit", "<tool_use_error>String to replace not found in file.\nString: x = 1</tool_use_error>", file_path="a.py"),
+        "String to replace not found in file.",
+    ),
+    "a patch that does not apply": (
+        patch("*** Begin Patch\n*** Update File: a.py\n", "apply_patch verification failed: Failed to find expected lines in a.py"),
+        "Failed to find expected lines in a.py",
+    ),
+    "an editor tool": (
+        call("str_replace_editor", "No replacement was performed, old_str `x` did not appear verbatim", command="str_replace", path="a"),
+        "No replacement was performed",
+    ),
+    "a denial": (bash("git push", DENIED), "pull and rebase first"),
+    "an interrupt": (bash("make test", "[Request interrupted by user for tool use]"), "interrupted by user"),
+    "an API's error": (call("book_flight", "Error: payment method not found", id="x"), "Error: payment method not found"),
+    "an error as JSON": (call("get_user", '{"error": "user not found", "status": 404}'), "user not found"),
+    "a refused MCP call": (call("mcp__db__query", "MCP error -32602: invalid params"), "MCP error -32602"),
+}  # fmt: skip
+
+WORKED = {
+    "a file that talks about errors": call("Read", "1→raise ValueError('no')\n2→# Error: see below", file_path="errors.py"),
+    "a shown file with a traceback": bash("cat docs/errors.md", f"# Errors\n\n{TRACEBACK}\nError: x\nand\nmore\ntext"),
+    "a search for errors": bash("rg -n 'Error:' src", "src/a.py:3:    print('Error: no')\nsrc/b.py:9:  # fatal: error: x"),
+    "a search tool": call("Grep", "src/a.py:3: raise FatalError('x')", pattern="Error"),
+    "a log of commits": bash("git log --oneline", "1b72a7e fix: error: not found\nfatal: is a word here"),
+    "no match": bash("grep -rn needle src", "<returncode>1</returncode>\n<output>\n</output>"),
+    "no match in codex": call("exec_command", "Chunk ID: 1\nProcess exited with code 1\nOutput:\n", cmd="rg needle"),
+    "passed tests": bash("pytest", "collected 12 items\n\n12 passed, 0 failed in 0.34s"),
+    "code zero": bash("make", "<returncode>0</returncode>\n<output>\nall done\n</output>"),
+    "a null error": call("get_user", '{"error": null, "id": 7}'),
+    "an answer about errors": call("WebFetch", "# Error handling\n" + "How to handle errors.\n" * 300, url="https://e.com"),
+    "no output": bash("git add -A", ""),
+    "a file written": call("Write", "File created successfully at: a.py", file_path="a.py", content="raise Error"),
+}
+
+
+@pytest.mark.parametrize("name", FAILED)
+def test_every_way_to_fail_is_recognised_with_its_error(name: str) -> None:
+    step, error = FAILED[name]
+    failure = failure_of(exchange_of(step))
+    assert failure is not None
+    assert error in failure.error
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_what_only_talks_about_errors_is_no_failure(name: str) -> None:
+    assert failure_of(exchange_of(WORKED[name])) is None
+
+
+def test_a_flag_is_believed_even_where_nothing_was_found() -> None:
+    failure = failure_of(exchange_of(bash("grep -rn needle src", "", is_error=True)))
+    assert failure is not None
+    assert failure.command == "grep -rn needle src"
+
+
+def test_a_call_without_an_answer_has_not_failed() -> None:
+    assert failure_of(exchange_of(bash("make", None))) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("Exit code 1\nx", 1),
+        ("Process exited with code 2\nOutput:\n", 2),
+        ("<returncode>137</returncode>\n<output>\n</output>", 137),
+        ('{"exit_code":1}', 1),
+        ("returncode: 1", 1),
+        ("Exit code: 0\nWall time: 0 seconds\nOutput:\nok", 0),
+        ("hello", None),
+        ("the exit code is described in the manual, see section 4 of it, and what follows", None),
+    ],
+)
+def test_exit_codes_are_read_in_the_forms_agents_print(text: str, code: int | None) -> None:
+    assert exit_code_of(text) == code
+
+
+def test_a_command_starts_with_its_own_words_on_one_line() -> None:
+    command = "cat > test_wrap.py <<'EOF'\nimport sys\n\n    print(1)\nEOF\npython test_wrap.py"
+    failure = failure_of(exchange_of(bash(command, TRACEBACK)))
+    assert failure is not None
+    assert failure.command == "cat > test_wrap.py <<'EOF' import sys print(1) EOF python test_wrap.py"
+
+
+def test_a_long_command_keeps_its_beginning_verbatim() -> None:
+    command = "pytest " + " ".join(f"tests/test_{number}.py" for number in range(60))
+    shown = wording_of(ToolCall("c", "Bash", f'{{"command": "{command}"}}'))
+    assert len(shown) == 160
+    assert command.startswith(shown[:-1])
+
+
+def test_a_change_of_folder_takes_no_room_from_the_command() -> None:
+    command = "cd /home/somebody/projects/a/very/long/way/down/to/the/checkout && pytest " + "x" * 140
+    assert "pytest " + "x" * 140 in wording_of(ToolCall("c", "Bash", f'{{"command": "{command}"}}'))
+
+
+def test_an_edit_is_named_by_its_file_and_what_it_looked_for() -> None:
+    step = call("Edit", "String to replace not found in file.", True, file_path="src/a.py", old_string="\n  x = compute()\n")
+    failure = failure_of(exchange_of(step))
+    assert failure is not None
+    assert failure.command == "Edit src/a.py: x = compute()"
+
+
+def test_other_tools_are_named_with_their_arguments_as_given() -> None:
+    shown = wording_of(ToolCall("c", "book_flight", '{"user_id":"mia_li","cabin":"economy"}'))
+    assert shown == 'book_flight {"user_id":"mia_li","cabin":"economy"}'
+
+
+def test_a_result_without_its_call_is_still_recorded() -> None:
+    failure = failure_of(Exchange(3, None, ToolResult("x", "Error: gone", True)))
+    assert failure == Failure("(result without its call)", "Error: gone", 3, 0, False, "tool_003")
+
+
+def test_first_and_last_telling_line_are_joined() -> None:
+    text = "Exit code 1\nRunning…\na.go:3:1: undefined: x\nb.go:9:2: undefined: y\nFAIL"
+    assert telling_lines(text) == "a.go:3:1: undefined: x … b.go:9:2: undefined: y"
+
+
+def test_of_chained_tracebacks_both_exceptions_are_told() -> None:
+    second = TRACEBACK.replace("KeyError: 'indexes'", "RuntimeError: Django module not found")
+    text = f"{TRACEBACK}\nDuring handling of the above exception, another exception occurred:\n\n{second}"
+    assert telling_lines(text) == "KeyError: 'indexes' … RuntimeError: Django module not found"
+
+
+def test_a_log_line_is_passed_over_for_the_error() -> None:
+    text = "hooks.go:196: 2026/01/31 INFO stop failed=0\n    a_test.go:8: expected 1, got 2\n--- FAIL: TestA (0.1s)\nFAIL\tpkg\t2.1s"
+    assert telling_lines(text) == "a_test.go:8: expected 1, got 2 … --- FAIL: TestA (0.1s)"
+
+
+def test_when_nothing_tells_the_exit_code_does() -> None:
+    assert telling_lines("<returncode>2</returncode>\n<output>\n</output>") == "exit code 2"
+
+
+@given(st.text(max_size=400))
+def test_telling_lines_stand_in_the_text_and_are_short(text: str) -> None:
+    told = telling_lines(text)
+    for line in told.split(" … ") if told and not told.startswith("exit code") else ():
+        assert len(line) <= LINE_LENGTH or " … " in text
+        assert line in text or " … " in text or "<" in text or "\x1b" in text
+
+
+def test_repeated_failures_are_merged_with_count_and_turns() -> None:
+    turns = turns_of(
+        user("go"),
+        bash("npm test", "Exit code 1\nTypeError: x is undefined"),
+        bash("npm test", "Exit code 1\nTypeError: x is undefined"),
+        bash("npm run build", "Exit code 1\nTypeError: x is undefined"),
+        bash("npm test", "Exit code 1\nTypeError: x is undefined"),
+    )
+    first, other = merge_failures(find_failures(turns))
+    assert (first.content, first.detail, first.count) == ("npm test", "TypeError: x is undefined", 3)
+    assert (first.turn, first.last_turn, first.ref) == (2, 5, "tool_004")
+    assert (first.kind, first.role) == ("failure", "tool")
+    assert (other.content, other.count) == ("npm run build", 1)
+
+
+def test_one_command_with_two_errors_is_two_failures() -> None:
+    turns = turns_of(bash("npm test", "Exit code 1\nerror: a"), bash("npm test", "Exit code 1\nerror: b"))
+    assert [fact.detail for fact in merge_failures(find_failures(turns))] == ["error: a", "error: b"]
+
+
+def test_a_denial_is_marked() -> None:
+    (failure,) = find_failures(turns_of(bash("git push --force", DENIED, is_error=True)))
+    assert failure.denied
+    assert merge_failures([failure])[0].status == "denied"
+
+
+def test_a_command_that_fails_in_the_background_is_named() -> None:
+    turns = turns_of(
+        call("exec_command", "Chunk ID: 1\nProcess running with session ID 42\nOutput:\n", cmd="make integration"),
+        call("write_stdin", "Process exited with code 2\nOutput:\nerror: no such target", session_id=42, chars=""),
+    )
+    (failure,) = find_failures(turns)
+    assert failure.command.endswith("(of: make integration)")
+
+
+@given(histories)
+def test_no_history_breaks_the_search_for_failures(turns: list) -> None:  # type: ignore[type-arg]
+    failures = find_failures(turns)
+    assert failures == find_failures(turns)
+    flagged = {each.number for turn in turns for each in turn.exchanges if each.result and each.result.is_error}
+    assert flagged <= {failure.exchange for failure in failures}
+    assert sum(fact.count for fact in merge_failures(failures)) == len(failures)
