@@ -1,0 +1,80 @@
+"""Keeps an LLM agent inside its context window for as long as it lives, and loses nothing.
+
+    from context_compactor import compact
+
+    result = compact(messages, window=200_000)
+    result.messages            # what to send next, in the dialect that went in
+    result.report              # what happened to every part
+    result.recall("tool_017")  # the original of anything that was shortened
+
+Begin with `flow.py`; `ARCHITECTURE.md` shows the way from there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from context_compactor.app import Compaction, acompact, compact
+    from context_compactor.errors import (
+        BadInput,
+        BadMessage,
+        BadSetting,
+        BadTranscript,
+        CompactorError,
+        MissingExtra,
+        UnknownReference,
+    )
+    from context_compactor.levels import Level
+    from context_compactor.report import Report
+    from context_compactor.settings import Settings
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Compaction": "app",
+    "acompact": "app",
+    "compact": "app",
+    "BadInput": "errors",
+    "BadMessage": "errors",
+    "BadSetting": "errors",
+    "BadTranscript": "errors",
+    "CompactorError": "errors",
+    "MissingExtra": "errors",
+    "UnknownReference": "errors",
+    "Level": "levels",
+    "Report": "report",
+    "Settings": "settings",
+}
+
+__all__ = [
+    "BadInput",
+    "BadMessage",
+    "BadSetting",
+    "BadTranscript",
+    "Compaction",
+    "CompactorError",
+    "Level",
+    "MissingExtra",
+    "Report",
+    "Settings",
+    "UnknownReference",
+    "__version__",
+    "acompact",
+    "compact",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first used, so that importing the package costs next to nothing."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

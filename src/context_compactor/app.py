@@ -1,0 +1,151 @@
+"""The verbs every surface calls: compact a list of messages, or show what that would do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct
+
+from context_compactor import flow
+from context_compactor.archive.archive import Archive, Original
+from context_compactor.ask import Ask, budget_of, goal_of, trigger_of
+from context_compactor.errors import BadSetting
+from context_compactor.levels import Level
+from context_compactor.measure.count import MessageCounter
+from context_compactor.measure.tokens import FunctionCounter, counter_for
+from context_compactor.measure.usage import Usage, measure
+from context_compactor.messages.boundaries import repair
+from context_compactor.messages.copying import copy_containers
+from context_compactor.messages.detect import find_dialect
+from context_compactor.messages.message import Message
+from context_compactor.plan.plan import Decision
+from context_compactor.protocols import TokenCounter
+from context_compactor.report import Report
+from context_compactor.settings import Settings
+from context_compactor.settle import Job, aim, settle, unchanged
+from context_compactor.strategies import DEFAULT_STRATEGIES, LAYOUT_LADDER
+
+
+class Compaction(Struct, frozen=True):
+    """What `compact` returns: the messages to send, the report, the decisions, and the originals."""
+
+    messages: list[dict[str, Any]]
+    report: Report
+    decisions: tuple[Decision, ...]
+    usage: Usage
+    archive: Archive
+
+    def recall(self, ref: str) -> str:
+        """The original behind an id, as text: a tool result byte for byte, a turn as JSON."""
+        return self.archive.find(ref).text
+
+    def original(self, ref: str) -> Original:
+        """The original behind an id as the value it was, with its kind and summary."""
+        return self.archive.find(ref)
+
+
+def compact(
+    messages: Sequence[dict[str, Any]],
+    *,
+    window: int | None = None,
+    target_tokens: int | None = None,
+    level: str | None = None,
+    focus: str | None = None,
+    model: str | None = None,
+    dialect: str = "auto",
+    count_tokens: Callable[[str], int] | None = None,
+    settings: Settings | None = None,
+    store: str | None = None,
+) -> Compaction:
+    """Bring a list of messages under its target, or leave it alone when it is small enough.
+
+    With `target_tokens` the result has at most that many; with `level` that level's target of the window; with only a
+    window it is compacted when a level's threshold is reached. The input is never changed.
+    """
+    _refuse_later_features(model, store)
+    ask = Ask(window, target_tokens, _level(level), focus or "", settings or Settings())
+    return run(messages, ask, dialect=dialect, count_tokens=count_tokens)
+
+
+async def acompact(messages: Sequence[dict[str, Any]], **options: Any) -> Compaction:
+    """The same as `compact`, for async callers; it takes the same options."""
+    return compact(messages, **options)
+
+
+def _refuse_later_features(model: str | None, store: str | None) -> None:
+    if model is not None:
+        raise BadSetting(f"model={model!r}: this version writes no summaries by a model; leave `model` out")
+    if store is not None:
+        raise BadSetting(f"store={store!r}: this version keeps originals in the result only; leave `store` out")
+
+
+def _level(level: str | None) -> Level | None:
+    try:
+        return None if level is None else Level(level)
+    except ValueError:
+        raise BadSetting(f"unknown level {level!r:.40}; known levels: {', '.join(Level)}") from None
+
+
+def run(
+    messages: Sequence[dict[str, Any]],
+    ask: Ask,
+    *,
+    dialect: str = "auto",
+    count_tokens: Callable[[str], int] | None = None,
+    session_id: str = "",
+) -> Compaction:
+    """Compact as asked. Every surface comes through here."""
+    began = time.perf_counter()
+    spoken = find_dialect(dialect, messages)
+    given = spoken.parse(messages)
+    counter = MessageCounter(_counter(count_tokens, ask.model), spoken.name)
+    legal, repairs = repair(given, spoken)
+    scene = flow.read_scene(legal, spoken)
+    usage = measure_scene(scene, ask, counter)
+    job = Job(
+        ask=ask,
+        trigger=trigger_of(ask, usage),
+        usage=usage,
+        counter=counter,
+        repairs=tuple(repair.what for repair in repairs),
+        session_id=session_id,
+        began=began,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    goal = goal_of(ask, usage, job.trigger)
+    if isinstance(goal, str):
+        return _unchanged(legal, unchanged(job, legal, goal), usage)
+    kit = flow.Kit(spoken, counter, DEFAULT_STRATEGIES, LAYOUT_LADDER, focus=ask.focus)
+    outcome = flow.compact(scene, aim(goal, job), kit)
+    report, decisions = settle(job, goal, scene, outcome)
+    if not report.changed or report.tokens_after == report.tokens_before:
+        return _unchanged(legal, report, usage, decisions)
+    out = [copy_containers(message.raw) for message in outcome.written.messages]
+    return Compaction(out, report, decisions, usage, outcome.archive)
+
+
+def measure_scene(scene: flow.Scene, ask: Ask, counter: MessageCounter) -> Usage:
+    """Weigh a context against the budget of its model."""
+    budget = budget_of(ask, counter.dialect_name, counter.margin)
+    return measure(
+        flow.all_turns(scene),
+        budget,
+        counter,
+        fixed_tokens=ask.settings.overhead_tokens,
+        files_loaded=scene.verdicts.files.loaded,
+        levels=ask.settings.levels,
+    )
+
+
+def _counter(count_tokens: Callable[[str], int] | None, model: str | None) -> TokenCounter:
+    return counter_for(model) if count_tokens is None else FunctionCounter(count_tokens)
+
+
+def _unchanged(
+    messages: Sequence[Message], report: Report, usage: Usage, decisions: tuple[Decision, ...] = ()
+) -> Compaction:
+    out = [copy_containers(message.raw) for message in messages]
+    return Compaction(out, report, decisions, usage, Archive())

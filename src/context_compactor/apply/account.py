@@ -1,0 +1,123 @@
+"""The report of a finished compaction: every part of it counted from what was really written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from context_compactor.apply.compose import Composer, Written
+from context_compactor.apply.fidelity import weigh_fidelity
+from context_compactor.archive.archive import Archive
+from context_compactor.classify.failures import Failure
+from context_compactor.classify.tier import Tier
+from context_compactor.measure.count import MessageCounter
+from context_compactor.messages.message import Message
+from context_compactor.plan.plan import Decision
+from context_compactor.plan.planner import is_open
+from context_compactor.report import Archived, Cache, Discarded, Fidelity, FloorPart, Metrics, Preserved, Summarized
+from context_compactor.plan.zones import Zone
+
+_ID = re.compile(r"\b(?:turn|tool|file|agent)_\d{3,}\b")
+
+
+def preserved(decisions: Sequence[Decision]) -> tuple[Preserved, ...]:
+    """What stands word for word."""
+    kept = [decision for decision in decisions if decision.tier is Tier.KEEP]
+    return tuple(Preserved(d.target, d.tokens_after, max(d.turn, 0), d.kind.value, d.reason) for d in kept)
+
+
+def summarized(decisions: Sequence[Decision]) -> tuple[Summarized, ...]:
+    """What stands in fewer words."""
+    short = [decision for decision in decisions if decision.tier is Tier.SUMMARIZE]
+    return tuple(Summarized(d.ref, d.kind.value, d.target, d.tokens_before, d.tokens_after, d.reason) for d in short)
+
+
+def discarded(decisions: Sequence[Decision]) -> tuple[Discarded, ...]:
+    """What left nothing behind but its original in the archive."""
+    gone = [decision for decision in decisions if decision.tier is Tier.DROP]
+    return tuple(Discarded(d.ref, d.kind.value, d.target, d.tokens_before, d.reason) for d in gone)
+
+
+def archived(archive: Archive, location: str) -> tuple[Archived, ...]:
+    """Every original that left the context."""
+    return tuple(
+        Archived(one.id, one.kind, one.summary, one.tokens, location, f'recall("{one.id}")') for one in archive
+    )
+
+
+def visible_ids(text: str, written: Written) -> set[str]:
+    """The ids a model can act on: those in the text, and the range that the record's first line names."""
+    turns = written.record.turns if written.record else 0
+    return {*_ID.findall(text), *(f"turn_{number:03d}" for number in range(1, turns + 1))}
+
+
+def fidelity(composer: Composer, written: Written, archive: Archive, text: str) -> Fidelity:
+    """Look for every name of the removed texts in the new context and behind its references."""
+    visible = visible_ids(text, written)
+    removed = [
+        (f"turn_{source.turn:03d}" if composer.zones[source.turn] is Zone.FOLDED else source.ref, source.text)
+        for source in composer.view.sources
+        if not source.is_loose and is_open(source, composer.zones)
+    ]
+    return weigh_fidelity(removed, text, composer.view.names, archive, visible)
+
+
+def failures_share(failures: Sequence[Failure], text: str) -> float | None:
+    """The share of failed attempts whose command can be read in the context."""
+    if not failures:
+        return None
+    flat = " ".join(text.split())
+    found = sum(1 for failure in failures if " ".join(failure.command.split())[:60] in flat)
+    return found / len(failures)
+
+
+def prefix_kept(before: Sequence[Message], after: Sequence[Message], counter: MessageCounter) -> Cache:
+    """How much of the old prompt's beginning stands unchanged."""
+    tokens = counter.count_many(before)
+    same = 0
+    for old, new in zip(before, after, strict=False):
+        if old is not new:
+            break
+        same += 1
+    kept = sum(tokens[:same])
+    return Cache(kept, sum(tokens) - kept)
+
+
+def floor_parts(composer: Composer) -> tuple[FloorPart, ...]:
+    """What could not be made shorter, largest first."""
+    parts: list[FloorPart] = []
+    count = composer.counter.text
+    for turn in composer.view.turns:
+        zone = composer.zones[turn.number]
+        tokens = composer.turn_tokens[turn.number]
+        if zone is Zone.FIXED:
+            parts.append(FloorPart(f"{turn.role} message", tokens, "instructions are never touched"))
+        elif zone is Zone.VERBATIM:
+            parts.append(FloorPart(f"turn {turn.number} ({turn.role})", tokens, "not answered yet, so it stays verbatim"))
+    must = sum(count(line.text) + 2 for line in composer.ledger.must)
+    quotes = sum(count(quote.text) for quote in composer.ledger.quotes)
+    parts.append(FloorPart("ledgers of the record", must, "failed attempts, rules and open work are never lost"))
+    parts.append(FloorPart("the user's task", quotes, "quoted in full"))
+    return tuple(sorted((part for part in parts if part.tokens > 0), key=lambda part: -part.tokens))
+
+
+def recovery(archive: Archive, written: Written) -> tuple[str, ...]:
+    """How to get originals back."""
+    if not len(archive):
+        return ()
+    examples = [original.id for original in archive][:2]
+    lines = [f'recall("{ref}") returns the original of {archive.find(ref).summary}' for ref in examples]
+    if written.record:
+        lines.append(f"turn_001 to turn_{written.record.turns:03d} are the whole turns behind the record")
+    return tuple(lines)
+
+
+def metrics(before: int, after: int, found: Fidelity, failures: float | None, archive: Archive) -> Metrics:
+    """Numbers that were measured on this compaction."""
+    return Metrics(
+        shrink_factor=before / after if after else None,
+        retained_share=found.retained / found.checked if found.checked else None,
+        failures_share=failures,
+        recallable_share=1.0 if len(archive) else None,
+        pins_share=None,
+    )

@@ -1,0 +1,44 @@
+"""One pure function turns a plan's texts into the new context; it computes and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from context_compactor.apply.layout import Edits
+from context_compactor.messages.dialect import Dialect
+from context_compactor.messages.message import Message
+from context_compactor.messages.turn import Turn
+from context_compactor.plan.zones import Zone
+
+
+def apply(
+    turns: Sequence[Turn], zones: dict[int, Zone], record_text: str, edits: Edits, dialect: Dialect
+) -> list[Message]:
+    """The new context: instructions, the record, the turns that stay."""
+    fixed: list[Message] = []
+    live: list[Message] = []
+    first_live = next((turn.number for turn in turns if zones[turn.number] in (Zone.PLACED, Zone.VERBATIM)), None)
+    for turn in turns:
+        zone = zones[turn.number]
+        if zone is Zone.FIXED and (first_live is None or turn.number < first_live):
+            fixed.extend(turn.messages)
+        elif zone is Zone.PLACED:
+            live.extend(_edited(turn, edits, dialect))
+        elif zone is not Zone.FOLDED:
+            live.extend(turn.messages)
+    if not record_text:
+        return [*fixed, *live]
+    record = dialect.user_text(record_text)
+    if dialect.strict_alternation and live and live[0].role == "user" and not live[0].results:
+        return [*fixed, dialect.join(record, live[0]), *live[1:]]
+    return [*fixed, record, *live]
+
+
+def _edited(turn: Turn, edits: Edits, dialect: Dialect) -> list[Message]:
+    messages: list[Message] = []
+    for at, message in enumerate(turn.messages):
+        changes = edits.get((turn.number, at))
+        edited = dialect.edit(message, changes) if changes else message
+        if edited is not None:
+            messages.append(edited)
+    return messages

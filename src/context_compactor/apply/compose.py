@@ -1,0 +1,84 @@
+"""Compose a context from a draft: the record, the shortened turns, and what they weigh together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from context_compactor.apply.apply import apply
+from context_compactor.apply.layout import Texts, write_texts
+from context_compactor.facts.ledgers import merge_lines
+from context_compactor.measure.count import MessageCounter
+from context_compactor.messages.dialect import Dialect
+from context_compactor.messages.message import Message
+from context_compactor.messages.record import Quote, Record, render
+from context_compactor.messages.turn import Turn
+from context_compactor.plan.options import Line
+from context_compactor.plan.planner import Draft
+from context_compactor.plan.view import View
+from context_compactor.plan.zones import Zone
+
+
+class Ledger(Struct, frozen=True):
+    """What the record must say whatever is chosen: the user's task, and the lines that may not be left out."""
+
+    quotes: tuple[Quote, ...]
+    must: tuple[Line, ...]
+    past: Record | None
+
+
+class Written(Struct, frozen=True):
+    """A context that was written and counted."""
+
+    messages: list[Message]
+    tokens: int
+    record: Record | None
+    texts: Texts
+
+
+class Composer(Struct, frozen=True):
+    """Writes the context that the draft's current choice stands for."""
+
+    view: View
+    zones: dict[int, Zone]
+    draft: Draft
+    ledger: Ledger
+    counter: MessageCounter
+    dialect: Dialect
+    turn_tokens: dict[int, int]
+
+    def write(self) -> Written:
+        """The context as it is chosen now."""
+        texts = write_texts(self.view, self.zones, self.draft)
+        record = self._record(texts)
+        text = render(record) if record else ""
+        messages = apply(self.view.turns, self.zones, text, texts.edits, self.dialect)
+        return Written(messages, self.counter.request_tokens(messages), record, texts)
+
+    def _record(self, texts: Texts) -> Record | None:
+        folded = [turn for turn in self.view.turns if self.zones[turn.number] is Zone.FOLDED]
+        past = self.ledger.past
+        if not folded and past is None:
+            return None
+        before = past or Record(0, 0, 0, 0)
+        return Record(
+            messages=before.messages + sum(len(turn.messages) for turn in folded),
+            tokens=before.tokens + sum(self.turn_tokens[turn.number] for turn in folded),
+            turns=max([before.turns, *(turn.number for turn in folded)]),
+            calls=max([before.calls, *_call_numbers(folded)]),
+            quotes=self.ledger.quotes,
+            sections=self._sections(texts),
+            excerpts=texts.excerpts,
+        )
+
+    def _sections(self, texts: Texts) -> dict[str, tuple[str, ...]]:
+        must: dict[str, list[str]] = {}
+        for line in self.ledger.must:
+            must.setdefault(line.section, []).append(line.text)
+        titles = dict.fromkeys((*must, *texts.facts))
+        return {title: tuple(merge_lines(must.get(title, ()), texts.facts.get(title, ()))) for title in titles}
+
+
+def _call_numbers(turns: Sequence[Turn]) -> list[int]:
+    return [exchange.number for turn in turns for exchange in turn.exchanges]

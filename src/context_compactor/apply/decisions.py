@@ -1,0 +1,104 @@
+"""What the plan decided, target by target, in words a user understands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from context_compactor.classify.kinds import Kind
+from context_compactor.classify.tier import Tier
+from context_compactor.messages.references import reference_id
+from context_compactor.messages.turn import Turn
+from context_compactor.plan.options import Option, Source, Voice
+from context_compactor.plan.plan import Decision
+from context_compactor.plan.planner import Draft, is_open, zone_of
+from context_compactor.plan.view import View
+from context_compactor.plan.zones import Zone, last_words
+
+
+def explain(view: View, zones: dict[int, Zone], draft: Draft, turn_tokens: dict[int, int]) -> tuple[Decision, ...]:
+    """One decision for each turn that stays as it is, and one for each text of the others."""
+    taken = {number: list(options) for number, options in groupby(draft.chosen(), key=lambda option: option.source)}
+    decisions = [*_kept_turns(view, zones, turn_tokens)]
+    for source in view.sources:
+        if not source.is_loose and is_open(source, zones):
+            decisions.append(_decide(source, taken.get(source.number, []), draft.replaced.get(source.number), zones))
+    return tuple(sorted(decisions, key=lambda decision: decision.turn))
+
+
+def _kept_turns(view: View, zones: dict[int, Zone], turn_tokens: dict[int, int]) -> Iterator[Decision]:
+    pinned = last_words(view.turns)
+    for turn in view.turns:
+        if zones[turn.number] in (Zone.FIXED, Zone.VERBATIM):
+            tokens = turn_tokens[turn.number]
+            yield Decision(
+                target=turn_label(turn),
+                turn=turn.number,
+                kind=Kind.TALK,
+                tier=Tier.KEEP,
+                strategy="pin",
+                reason=_why_kept(turn, pinned),
+                tokens_before=tokens,
+                tokens_after=tokens,
+                ref=reference_id("turn", turn.number) if turn.number > 0 else "",
+            )
+
+
+def _why_kept(turn: Turn, pinned: set[int]) -> str:
+    if turn.is_instruction:
+        return "instructions are never touched"
+    return "not answered yet" if turn.number in pinned else "one of the newest turns"
+
+
+def turn_label(turn: Turn) -> str:
+    """A turn in a few words."""
+    words = " ".join(turn.messages[0].text.split())
+    calls = ", ".join(exchange.call.name for exchange in turn.exchanges if exchange.call)
+    said = f"{turn.role}: {words}" if words else f"{turn.role}: {calls}"
+    return said if len(said) <= 80 else said[:79] + "…"
+
+
+def _decide(source: Source, options: Sequence[Option], replaced: Option | None, zones: dict[int, Zone]) -> Decision:
+    tier, option = _outcome(source, options, replaced)
+    after = source.tokens if tier is Tier.KEEP else _tokens_of(source, options)
+    return Decision(
+        target=_target(source),
+        turn=source.turn,
+        kind=source.kind,
+        tier=tier,
+        strategy=option.strategy if option else "fold the oldest turns",
+        reason=_reason(source, options, option, zones),
+        tokens_before=source.tokens,
+        tokens_after=after,
+        ref=source.ref,
+    )
+
+
+def _outcome(source: Source, options: Sequence[Option], replaced: Option | None) -> tuple[Tier, Option | None]:
+    if options:
+        whole = sum(option.block >= 0 for option in options) == len(source.blocks)
+        return (Tier.KEEP if whole else Tier.SUMMARIZE), options[0]
+    if replaced is not None:
+        return replaced.tier, replaced
+    return Tier.REFERENCE, None
+
+
+def _tokens_of(source: Source, options: Sequence[Option]) -> int:
+    rate = source.tokens / max(len(source.text), 1)
+    return min(source.tokens, round(sum(len(option.text) for option in options) * rate))
+
+
+def _reason(source: Source, options: Sequence[Option], option: Option | None, zones: dict[int, Zone]) -> str:
+    if option is None:
+        return "an old turn; nothing in it is used later"
+    kept = sum(source.blocks[option.block].lines for option in options if option.block >= 0)
+    share = f" ({kept} of {source.lines} lines)" if options and kept < source.lines else ""
+    where = ", in the record" if options and zone_of(source, zones) is Zone.FOLDED else ""
+    return f"{option.reason}{share}{where}"
+
+
+def _target(source: Source) -> str:
+    if source.voice in (Voice.USER, Voice.AGENT, Voice.THINKING):
+        words = " ".join(source.text[:200].split())[:60]
+        return f"{source.voice.value}: {words}"
+    return source.label if source.voice is Voice.RESULT else f"{source.label} (arguments)"

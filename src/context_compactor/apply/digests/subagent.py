@@ -1,0 +1,117 @@
+"""A sub-agent's answer as status, summary, files, tests and recommendations."""
+
+from __future__ import annotations
+
+import re
+
+from context_compactor.apply.digests.json_value import digest_json
+from context_compactor.apply.digests.text import clip, in_room, to_lines
+from context_compactor.classify.envelope import Output
+from context_compactor.messages.message import ToolCall
+
+_FIELD = re.compile(r"[-*\s]{0,4}\*{0,2}([A-Za-z][\w /-]{1,40}?)\*{0,2}\s?:\*{0,2}\s*(.*)")
+_HEADING = re.compile(r"#{1,6} (.+)|\*\*([^*]{2,80})\*\*:?$")
+_BULLET = re.compile(r"\s{0,6}(?:[-*+•]|\d{1,2}[.)])\s+(.+)")
+_ENDINGS = "py|go|tsx?|jsx?|rs|java|md|ya?ml|json|toml|sh|rb|php|cs|cpp|c|h|sql|html|css"
+_ENDING = re.compile(rf"\.(?:{_ENDINGS})\b")
+_PATH_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@~./-"
+_AGENT_ID = re.compile(r"agent_?[iI][dD]\"?: ?\"?([\w-]{4,60})")
+_TESTS = re.compile(r"\d+(?:/\d+)? (?:tests? )?(?:pass(?:ed|ing)?|fail(?:ed|ing|ures?)?)\b[^\n]{0,80}")
+_ADVICE = re.compile(
+    r"recommend|next step|suggest|follow.?up|finding|conclusion|key (?:point|insight|takeaway|find)|blocker|risk|todo"
+    r"|remaining|action|critical|improve|verdict|summary|assessment|root cause|answer",
+    re.IGNORECASE,
+)
+_FILLER = re.compile(
+    r"(?:perfect|great|excellent|okay|ok|done|now,? |let me|i'll|i will|i now|i have|here's|here is|thank|sure)\b",
+    re.IGNORECASE,
+)
+_TAG = re.compile(r"<(status|task_id|exit_code|error)>([^<]{1,200})</")
+_READ = 60_000
+_SINGLE = ("status", "task id", "task", "summary", "result", "verdict", "outcome", "conclusion", "branch", "commit")
+
+
+def digest_subagent(call: ToolCall | None, output: Output) -> list[str]:
+    """What the agent says it did, which files it names, what it advises."""
+    if output.body.lstrip()[:1] in ("{", "["):
+        return digest_json(call, output)
+    lines = _without_fences(to_lines(output.body))
+    fields = _fields(lines)
+    summary = [] if "summary" in fields else _opening(lines)
+    return [
+        *(f"{name}: {clip(value, 170)}" for name, value in fields.items()),
+        *summary,
+        *_labelled("files", _paths(output.body)),
+        *_labelled("tests", dict.fromkeys(clip(found, 100) for found in _TESTS.findall(output.body[:_READ]))),
+        *_advice(lines),
+        *_labelled("agent", dict.fromkeys(_AGENT_ID.findall(output.body[-2000:]))),
+    ]
+
+
+def _without_fences(lines: list[str]) -> list[str]:
+    """The prose of a Markdown text: no code, no tables."""
+    kept: list[str] = []
+    fenced = False
+    for line in lines:
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.startswith("|"):
+            kept.append(line.rstrip())
+    return kept
+
+
+def _fields(lines: list[str]) -> dict[str, str]:
+    found = dict(match for line in lines[:20] for match in _TAG.findall(line))
+    for line in lines[:400]:
+        match = _FIELD.match(line) if ":" in line[:60] else None
+        if match and match.group(1).lower() in _SINGLE and match.group(2).strip(" *"):
+            found.setdefault(match.group(1).lower(), match.group(2).strip(" *"))
+    return found
+
+
+def _opening(lines: list[str]) -> list[str]:
+    """The first paragraph that is neither a heading nor a list."""
+    plain = (line.strip() for line in lines if len(line) > 30)
+    prose = [line for line, _ in zip(filter(_is_prose, plain), range(6), strict=False)]
+    first = next((line for line in prose if not _FILLER.match(line)), next(iter(prose), ""))
+    return [clip(first)] if first else []
+
+
+def _is_prose(line: str) -> bool:
+    return not _HEADING.match(line) and not _BULLET.match(line)
+
+
+def _paths(body: str) -> dict[str, None]:
+    """Words that end like a file, found from their ending back: far cheaper than trying every word."""
+    found: dict[str, None] = {}
+    for match in _ENDING.finditer(body, 0, _READ):
+        before = body[max(0, match.start() - 200) : match.start()]
+        stem = before[len(before.rstrip(_PATH_CHARACTERS)) :]
+        if stem and not stem.startswith("//"):
+            found[stem + match.group()] = None
+    return found
+
+
+def _labelled(label: str, names: dict[str, None]) -> list[str]:
+    return [f"{label}: {in_room(names, 175)}"] if names else []
+
+
+def _advice(lines: list[str]) -> list[str]:
+    """The headings, and under those that advise or conclude their first points."""
+    found: list[str] = []
+    headings: list[str] = []
+    room = 0
+    for line in lines:
+        titled = line.startswith("#") or line.endswith((":", "**"))
+        heading = (_HEADING.match(line) or _FIELD.match(line)) if titled else None
+        if heading:
+            title = (heading.group(1) or heading.group(heading.lastindex or 1) or "").strip(" *:#")
+            room = 3 if _ADVICE.search(title) else 0
+            headings += [clip(title, 60)] if line.startswith("#") else []
+            found += [f"{clip(title, 80)}:"] if room else []
+        elif room and any(map(str.isalnum, line)):
+            point = _BULLET.match(line)
+            found.append(f"- {clip(point.group(1) if point else line, 150)}")
+            room -= 1
+    told = [line for line, after in zip(found, [*found[1:], ""], strict=True) if line[:2] == "- " or after[:2] == "- "]
+    return [*([f"headings: {in_room(headings, 175, ' · ')}"] if headings else []), *told[:14]]

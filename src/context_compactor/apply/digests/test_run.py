@@ -1,0 +1,148 @@
+"""A test run as its counts and its failing tests, each with what it said."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from context_compactor.apply.digests.command import telling_lines
+from context_compactor.apply.digests.go_events import read_go_events
+from context_compactor.apply.digests.junit import read_junit
+from context_compactor.apply.digests.runners import RUNNERS, Runner
+from context_compactor.apply.digests.text import clip, counted, merged, to_lines
+from context_compactor.apply.digests.verdict import Verdict
+from context_compactor.classify.envelope import Output
+from context_compactor.messages.message import ToolCall
+
+_MOST_FAILURES = 24
+_MOST_SUMS = 6
+_REASONS = 3
+_REASONS_READ = 40
+_TELLS = re.compile(r"error|fail|expected|got|want|unexpected|mismatch|should|must|not |panic", re.IGNORECASE)
+_BARS = " =-\t"
+_GO_MARKS = (("PASS", "passed"), ("FAIL", "failed"), ("SKIP", "skipped"))
+
+
+class _Reading(Struct):
+    """What one pass over the lines has found so far."""
+
+    sums: list[str] = []
+    failing: dict[str, str] = {}
+    opened: dict[str, str] = {}
+    reasons: dict[str, list[str]] = {}
+    waiting: list[str] = []
+    current: str = ""
+
+
+def digest_test_run(_: ToolCall | None, output: Output) -> list[str]:
+    """Counts first, then one line per failing test; the last telling lines when no runner is known."""
+    verdict = _read(output.body)
+    if verdict is None:
+        return telling_lines(output)
+    shown = [clip(f"FAILED {name}{': ' + why if why else ''}") for name, why in verdict.failures[:_MOST_FAILURES]]
+    left = len(verdict.failures) - len(shown)
+    more = [f"… {counted(left, 'more failing test')}"] if left > 0 else []
+    return [f"{verdict.runner}: {clip(verdict.counts, 160)}", *shown, *more]
+
+
+def _read(text: str) -> Verdict | None:
+    special = read_junit(text) or read_go_events(text)
+    if special is not None:
+        return special
+    lines = to_lines(text)
+    for runner in RUNNERS:
+        if any(mark in text for mark in runner.marks):
+            verdict = _verdict(runner, _read_lines(runner, lines), text)
+            if verdict is not None:
+                return verdict
+    return None
+
+
+def _read_lines(runner: Runner, lines: list[str]) -> _Reading:
+    found = _Reading([], {}, {}, {}, [], "")
+    for line in lines:
+        if not runner.matters.match(line):
+            continue
+        failed = runner.fails.match(line)
+        if failed:
+            _note_failure(found, failed, runner)
+        if match := runner.opens.match(line):
+            found.current = _key(_first(match))
+            found.opened.setdefault(found.current, _first(match))
+        elif failed:
+            continue
+        elif runner.sums.match(line):
+            found.sums.append(line.strip(_BARS))
+        elif match := runner.says.match(line):
+            _note_reason(found, _first(match), runner)
+    return found
+
+
+def _note_failure(found: _Reading, match: re.Match[str], runner: Runner) -> None:
+    groups = [group for group in match.groups() if group]
+    name = groups[0].strip() if groups else ""
+    found.current = _key(name)
+    found.failing.setdefault(name, groups[1].strip() if len(groups) > 1 else "")
+    if runner.says_first:
+        found.reasons.setdefault(found.current, []).extend(found.waiting[-_REASONS:])
+        found.waiting.clear()
+        found.current = ""
+
+
+def _note_reason(found: _Reading, reason: str, runner: Runner) -> None:
+    if runner.says_first:
+        found.waiting.append(reason.strip())
+    elif found.current:
+        said = found.reasons.setdefault(found.current, [])
+        if len(said) < _REASONS_READ:
+            said.append(reason.strip())
+
+
+def _first(match: re.Match[str]) -> str:
+    return next((group for group in match.groups() if group), match.group())
+
+
+def _key(name: str) -> str:
+    """One key for `tests/a.py::TestB::test_c[1]` and `TestB.test_c[1]`."""
+    base, bracket, rest = name.partition("[")
+    return re.split(r"::|\.", base)[-1] + bracket + rest if "::" in base or _is_dotted(base) else name
+
+
+def _is_dotted(name: str) -> bool:
+    return "." in name and "/" not in name and " " not in name
+
+
+def _verdict(runner: Runner, found: _Reading, text: str) -> Verdict | None:
+    failing = dict(found.failing)
+    if runner.opened_fails and not failing:
+        failing = {name: "" for key, name in found.opened.items() if key in found.reasons}
+    counts = _go_counts(text, found.sums) if runner.name == "go test" else ", ".join(merged(found.sums[-_MOST_SUMS:]))
+    if not failing and not counts:
+        return None
+    pick = _telling if runner.name == "go test" else _all_of
+    failures = [(name, _why(said, pick(found.reasons.get(_key(name), [])))) for name, said in failing.items()]
+    return Verdict(runner.name, counts or "no summary printed", failures)
+
+
+def _why(said: str, reasons: list[str]) -> str:
+    told = " ".join(reasons[:_REASONS])
+    return told if not said or said.rstrip(".…") in told else said
+
+
+def _all_of(reasons: list[str]) -> list[str]:
+    return reasons
+
+
+def _telling(reasons: list[str]) -> list[str]:
+    """Go prints a test's log in the same form as what made it fail."""
+    return [line for line in reasons if _TELLS.search(line)] or reasons[-1:]
+
+
+def _go_counts(text: str, sums: list[str]) -> str:
+    """Go prints no totals, so the lines are counted as they stand."""
+    tests = [(text.count(f"--- {mark}: "), word) for mark, word in _GO_MARKS]
+    packages = text.count("\nok  \t") + text.startswith("ok  \t")
+    counts = [f"{count:,} {word}" for count, word in tests if count]
+    counts += [f"{counted(packages, 'package')} ok"] if packages else []
+    return ", ".join([*counts, *merged(line.replace("\t", " ") for line in sums[:_MOST_SUMS])])

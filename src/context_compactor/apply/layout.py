@@ -1,0 +1,106 @@
+"""From choices to texts: the record's excerpts, and what stands in the place of shortened parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from msgspec import Struct
+
+from context_compactor.classify.kinds import Kind
+from context_compactor.classify.tier import Tier
+from context_compactor.messages.record import ANSWER, GAP, Excerpt
+from context_compactor.plan.options import Option, Source, Voice
+from context_compactor.plan.planner import Draft, zone_of
+from context_compactor.plan.view import View
+from context_compactor.plan.zones import Zone
+
+# Where each line speaks for itself, a gap between two of them says nothing.
+_LOOSE = {Kind.SEARCH_RESULT, Kind.LISTING}
+Edits = dict[tuple[int, int], dict[int, str | None]]
+
+
+class Texts(Struct, frozen=True):
+    """What was written: excerpts and ledger lines for the record, edits for the turns that stay."""
+
+    excerpts: tuple[Excerpt, ...]
+    facts: dict[str, list[str]]
+    edits: Edits
+
+
+def write_texts(view: View, zones: dict[int, Zone], draft: Draft) -> Texts:
+    """Write every text of the plan."""
+    taken = {number: list(options) for number, options in groupby(draft.chosen(), key=lambda option: option.source)}
+    facts: dict[str, list[str]] = {}
+    folded: list[tuple[Source, list[Option]]] = []
+    edits: Edits = {}
+    for source in view.sources:
+        options = taken.get(source.number, [])
+        if source.voice is Voice.FACT:
+            if options:
+                facts.setdefault(source.label, []).extend(option.text for option in options)
+        elif zone_of(source, zones) is Zone.FOLDED:
+            if options:
+                folded.append((source, options))
+        elif zone_of(source, zones) is Zone.PLACED:
+            _edit(source, options, draft.replaced.get(source.number), edits)
+    return Texts(tuple(_excerpts(folded)), facts, edits)
+
+
+def _excerpts(folded: Sequence[tuple[Source, list[Option]]]) -> Iterable[Excerpt]:
+    for _, group in groupby(folded, key=lambda pair: (pair[0].ref, pair[0].turn)):
+        pairs = list(group)
+        lines: list[str] = []
+        for source, options in pairs:
+            if source.voice is Voice.RESULT and lines:
+                lines.append(ANSWER)
+            lines.extend(line for line in chosen_lines(source, options) if line != source.label)
+        source, options = pairs[-1]
+        yield Excerpt(source.ref, source.label + _share(source, options), tuple(lines))
+
+
+def _share(source: Source, options: Sequence[Option]) -> str:
+    if any(option.tier is Tier.SUMMARIZE for option in options):
+        return f" · digest of {source.lines} lines"
+    kept = sum(source.blocks[option.block].lines for option in options)
+    return f" · {kept} of {source.lines} lines" if kept < source.lines else ""
+
+
+def chosen_lines(source: Source, options: Sequence[Option]) -> list[str]:
+    """The lines of the chosen options in order, with a mark where lines were left out between them."""
+    lines: list[str] = []
+    last = -1
+    for option in options:
+        if option.block > last + 1 and last >= 0 and source.kind not in _LOOSE:
+            lines.append(GAP)
+        lines.extend(option.text.split("\n"))
+        last = option.block
+    return lines
+
+
+def _edit(source: Source, options: Sequence[Option], replaced: Option | None, edits: Edits) -> None:
+    place = edits.setdefault((source.turn, source.message), {})
+    if source.voice is Voice.THINKING:
+        if replaced is not None:
+            place[source.part] = None
+        return
+    if source.voice is not Voice.RESULT or len(options) == len(source.blocks):
+        return
+    place[source.part] = _shortened(source, options, replaced)
+
+
+def _shortened(source: Source, options: Sequence[Option], replaced: Option | None) -> str:
+    if replaced is not None and replaced.text:
+        return replaced.text
+    if not options:
+        return reference_line(source)
+    kept = sum(source.blocks[option.block].lines for option in options if option.block >= 0)
+    left = max(source.tokens - sum(len(option.text) for option in options) // 4, 0)
+    mark = f'[… {source.lines - kept} of {source.lines} lines left out, {left:,} tokens: recall("{source.ref}")]'
+    return "\n".join((*chosen_lines(source, options), mark))
+
+
+def reference_line(source: Source) -> str:
+    """The one line that stands for an archived original."""
+    return f'[archived {source.ref}: {source.label}, {source.tokens:,} tokens. recall("{source.ref}")]'
+

@@ -1,0 +1,75 @@
+"""The archive: the original of everything that left the context, byte for byte, under the id that stands for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from context_compactor.errors import UnknownReference
+
+
+class Original(Struct, frozen=True):
+    """One archived thing. `value` is the provider's own; `text` is how `recall` shows it."""
+
+    id: str
+    kind: str
+    summary: str
+    tokens: int
+    value: Any
+    recovery: str = ""
+
+    @property
+    def text(self) -> str:
+        """The original as text: a plain result as it was, anything else as JSON."""
+        return original_text(self.value)
+
+
+def original_text(value: Any) -> str:
+    """Text as it is, one text block as its text, everything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+        block = value[0]
+        if set(block) == {"type", "text"} and isinstance(block["text"], str):
+            return str(block["text"])
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError):
+        return json.dumps(value, ensure_ascii=False, default=str)
+
+
+class Archive:
+    """Originals by id, in memory."""
+
+    def __init__(self, originals: Iterable[Original] = ()) -> None:
+        self._originals = {original.id: original for original in originals}
+
+    def __len__(self) -> int:
+        return len(self._originals)
+
+    def __contains__(self, ref: str) -> bool:
+        return ref in self._originals
+
+    def __iter__(self) -> Any:
+        return iter(self._originals.values())
+
+    def find(self, ref: str) -> Original:
+        """The original behind an id."""
+        try:
+            return self._originals[ref]
+        except KeyError:
+            raise UnknownReference(self._unknown(ref)) from None
+
+    def _unknown(self, ref: str) -> str:
+        if not self._originals:
+            return f"nothing is archived, so there is no {ref!r}: the context was not changed"
+        first, *_, last = (*self._originals, *self._originals)
+        return f"no original has the id {ref!r}; {len(self)} are archived, from {first!r} to {last!r}"

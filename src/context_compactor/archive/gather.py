@@ -1,0 +1,41 @@
+"""Gather the originals of everything a plan takes out of the context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from context_compactor.archive.archive import Original
+from context_compactor.classify.rules import Verdict, Verdicts
+from context_compactor.messages.references import reference_id
+from context_compactor.messages.turn import Exchange, Turn
+from context_compactor.plan.zones import Zone
+
+
+def gather_originals(
+    turns: Sequence[Turn],
+    zones: dict[int, Zone],
+    edits: dict[tuple[int, int], dict[int, str | None]],
+    verdicts: Verdicts,
+    tokens: dict[int, int],
+) -> Iterator[Original]:
+    """Every turn that is folded or edited, whole, and every result in it by itself."""
+    edited = {number for (number, _), changes in edits.items() if changes}
+    for turn in turns:
+        if zones[turn.number] is Zone.FOLDED or turn.number in edited:
+            yield _turn_original(turn, tokens[turn.number])
+            for exchange in turn.exchanges:
+                if exchange.result is not None:
+                    yield _result_original(exchange, verdicts.exchanges[exchange.number])
+
+
+def _turn_original(turn: Turn, tokens: int) -> Original:
+    value = [message.raw for message in turn.messages]
+    words = " ".join(turn.messages[0].text.split())[:80]
+    return Original(reference_id("turn", turn.number), "turn", f"{turn.role}: {words}", tokens, value)
+
+
+def _result_original(exchange: Exchange, verdict: Verdict) -> Original:
+    result = exchange.result
+    content = result.content if result is not None and result.content is not None else result.text if result else ""
+    tokens = len(result.text) // 4 if result else 0
+    return Original(verdict.ref, verdict.kind.value, verdict.label, tokens, content)

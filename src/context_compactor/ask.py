@@ -1,0 +1,73 @@
+"""What a caller asks for, and what that means for the context at hand: a goal, or a reason to leave it alone."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from context_compactor.errors import BadSetting
+from context_compactor.levels import Level
+from context_compactor.measure.budget import Budget, budget_for
+from context_compactor.measure.triggers import Trigger, with_token_limit
+from context_compactor.measure.usage import Usage, level_at
+from context_compactor.measure.windows import request_bytes_for, window_for
+from context_compactor.plan.goal import Goal, level_target, shares_for
+from context_compactor.settings import Settings
+
+
+class Ask(Struct, frozen=True):
+    """One request to compact, as the caller put it."""
+
+    window: int | None = None
+    target_tokens: int | None = None
+    level: Level | None = None
+    focus: str = ""
+    settings: Settings = Settings()
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        target = self.target_tokens
+        if target is not None and (isinstance(target, bool) or not isinstance(target, int) or target <= 0):
+            raise BadSetting(f"target_tokens is {target!r}; it must be a whole number above 0, such as 20_000")
+        if self.window is not None and (isinstance(self.window, bool) or not isinstance(self.window, int)):
+            raise BadSetting(f"window is {self.window!r}; it must be a whole number of tokens, such as 200_000")
+
+
+def budget_of(ask: Ask, dialect_name: str, margin: float, reported: int | None = None) -> Budget:
+    """The budget of the agent's model."""
+    settings = ask.settings
+    override = ask.window if ask.window is not None else settings.window
+    window = window_for(ask.model, override, reported)
+    size = request_bytes_for(ask.model, dialect_name, settings.max_request_bytes)
+    return budget_for(window, settings.output_reserve(window.tokens), margin, size)
+
+
+def trigger_of(ask: Ask, usage: Usage) -> Trigger:
+    """The request as a trigger: manual when a target or level was named, else what the fill says."""
+    is_manual = ask.target_tokens is not None or ask.level is not None
+    level = ask.level if ask.level is not None or is_manual else _level_now(ask, usage)
+    kind = "manual" if is_manual else "threshold"
+    size_share = usage.bytes / usage.budget_bytes if usage.budget_bytes else 0.0
+    return Trigger(kind, usage.tokens, usage.budget_tokens, level, ask.focus or None, size_share)
+
+
+def _level_now(ask: Ask, usage: Usage) -> Level | None:
+    levels = with_token_limit(ask.settings.levels, ask.settings.model_auto_compact_token_limit, usage.budget_tokens)
+    share = max(usage.share, usage.bytes / usage.budget_bytes if usage.budget_bytes else 0.0)
+    return level_at(share, levels)
+
+
+def goal_of(ask: Ask, usage: Usage, trigger: Trigger) -> Goal | str:
+    """The goal, or the reason why there is nothing to do."""
+    settings = ask.settings
+    if not settings.enabled:
+        return "compaction is turned off by the setting `enabled`"
+    target = ask.target_tokens
+    if target is None:
+        if trigger.level is None:
+            soft = min(rule.threshold for rule in settings.levels)
+            return f"{usage.share:.0%} of the budget is used; compaction begins at {soft:.0%}"
+        target = level_target(trigger.level, settings.levels, usage.budget_tokens)
+    if usage.tokens <= target and usage.bytes <= usage.budget_bytes:
+        return f"{usage.tokens:,} tokens are within the target of {target:,} already"
+    shares = shares_for(trigger.level, settings.preserve_recent_turns, settings.tail_share)
+    return Goal(target, usage.budget_bytes, trigger.level, shares)

@@ -1,0 +1,76 @@
+"""A transcript on the command line: what it is, what it weighs, and what to ask of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from context_compactor.app import Compaction, run
+from context_compactor.ask import Ask
+from context_compactor.cli.options import read_goal
+from context_compactor.levels import Level
+from context_compactor.measure.count import MessageCounter
+from context_compactor.measure.tokens import counter_for
+from context_compactor.measure.windows import Window, window_for
+from context_compactor.messages.detect import find_dialect
+from context_compactor.messages.message import Message
+from context_compactor.messages.transcripts import Transcript, read_transcript
+from context_compactor.settings import Settings, load_settings
+
+
+class Conversation(Struct, frozen=True):
+    """A transcript with the settings that hold for it."""
+
+    transcript: Transcript
+    settings: Settings
+    window: Window
+    messages: list[Message]
+    counter: MessageCounter
+
+    @property
+    def tokens(self) -> int:
+        """What a request with these messages weighs, as we count it."""
+        return self.counter.request_tokens(self.messages) + self.settings.overhead_tokens
+
+    def compacted(
+        self,
+        target: str | None = None,
+        level: Level | None = None,
+        focus: str | None = None,
+        session: str | None = None,
+    ) -> Compaction:
+        """The conversation brought down as asked; nothing is written anywhere."""
+        transcript, goal = self.transcript, read_goal(target)
+        tokens = goal.of(self.tokens) if goal.percent else goal.tokens
+        ask = Ask(self.window.tokens, tokens, level, focus or "", self.settings, transcript.model)
+        return run(transcript.messages, ask, dialect=transcript.dialect, session_id=session or transcript.session_id)
+
+
+def open_conversation(file: str, window: str | None) -> Conversation:
+    """Read a transcript, with the settings of this place and this command."""
+    return conversation_of(read_transcript(file), load_settings({"window": window}).settings)
+
+
+def conversation_of(transcript: Transcript, settings: Settings) -> Conversation:
+    """Settle a transcript's window, its counter and what stands in front of its messages."""
+    seen = max((usage.prompt for usage in transcript.usages.values()), default=0)
+    found = window_for(transcript.model, settings.window, transcript.window, transcript.source, seen)
+    counter = MessageCounter(counter_for(transcript.model), transcript.dialect)
+    messages = find_dialect(transcript.dialect, transcript.messages).parse(transcript.messages)
+    overhead = settings.overhead_tokens + _in_front(transcript, counter)
+    settings = msgspec.structs.replace(settings, window=found.tokens, overhead_tokens=overhead)
+    return Conversation(transcript, settings, found, messages, counter)
+
+
+def _in_front(transcript: Transcript, counter: MessageCounter) -> int:
+    """Tokens of a system prompt and tool definitions that the file keeps apart from its messages."""
+    system = transcript.system
+    text = system if isinstance(system, str) else "".join(_texts(system))
+    return counter.count_tools(transcript.tools) + (counter.text(text) if text else 0)
+
+
+def _texts(system: Any) -> list[str]:
+    blocks = system if isinstance(system, list) else []
+    return [str(block.get("text", "")) for block in blocks if isinstance(block, dict)]

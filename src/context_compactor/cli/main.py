@@ -1,0 +1,64 @@
+"""`compactor`: the commands, and what an error looks like."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from context_compactor.cli.compact import compact
+from context_compactor.cli.config import config
+from context_compactor.cli.plan import plan
+from context_compactor.cli.show import show
+from context_compactor.errors import BadInput, CompactorError, MissingExtra
+
+DONE, FAILED, BAD_USAGE, DOES_NOT_FIT, INTERRUPTED = 0, 1, 2, 3, 130
+
+app = typer.Typer(
+    name="compactor",
+    help="Keeps an agent's conversation inside its context window, and loses nothing.",
+    epilog="Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage or bad input, 3 could not fit.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (compact, plan, show, config):
+    app.command()(command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"compactor {version('context-compactor')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command and leave with its exit code."""
+    try:
+        app(args=arguments)
+    except (BadInput, MissingExtra) as error:
+        sys.exit(_fail(error, BAD_USAGE))
+    except CompactorError as error:
+        sys.exit(_fail(error, FAILED))
+
+
+def _fail(error: CompactorError, code: int) -> int:
+    from context_compactor.cli.output import one_line
+
+    sys.stderr.write(f"error: {one_line(str(error), 2_000)}\n")
+    for note in getattr(error, "__notes__", ()):
+        sys.stderr.write(f"hint: {note}\n")
+    return code

@@ -1,0 +1,47 @@
+"""`compactor plan`: what a compaction would do, without doing it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from context_compactor.cli.options import AsJson, File, Focus, LevelName, Model, Target, Window, refuse_model
+from context_compactor.cli.output import EXIT_CODES, console, print_json, working
+
+Most = Annotated[int | None, typer.Option("--most", min=1, metavar="N", help="Show only the N that save most.")]
+
+
+def plan(
+    file: File,
+    window: Window = None,
+    target: Target = None,
+    level: LevelName = None,
+    focus: Focus = None,
+    model: Model = None,
+    most: Most = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what `compact` would do: every target with its tier, its reason and its tokens.
+
+    Nothing is written and nothing is changed.
+    """
+    refuse_model(model)
+    with working("Planning"):
+        from context_compactor.cli.conversation import open_conversation
+
+        preview = open_conversation(file, window).compacted(target, level, focus)
+    if as_json:
+        print_json({"decisions": msgspec.to_builtins(preview.decisions), "report": preview.report.to_dict()})
+        raise typer.Exit(EXIT_CODES[preview.report.status])
+    from context_compactor.cli.render import biggest, print_plan, print_report, print_totals
+
+    out = console(beside_output=False)
+    print_plan(biggest(preview.decisions) if most else preview.decisions, out, most)
+    if preview.decisions:
+        out.print()
+        print_totals(preview.decisions, out)
+        out.print()
+    print_report(preview.report, out)
+    raise typer.Exit(EXIT_CODES[preview.report.status])

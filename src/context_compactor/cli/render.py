@@ -1,0 +1,105 @@
+"""A report and a plan for people at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from context_compactor.classify.tier import Tier
+from context_compactor.cli.output import one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from context_compactor.plan.plan import Decision
+    from context_compactor.report import Report
+
+BAR_WIDTH = 32
+TIER_STYLES = {Tier.KEEP: "green", Tier.SUMMARIZE: "yellow", Tier.REFERENCE: "cyan", Tier.DROP: "red"}
+STATUS_STYLES = {"success": "bold green", "unchanged": "bold", "partial": "bold yellow", "failed": "bold red"}
+MOST_LISTED = 5
+
+
+def bar(share: float, width: int = BAR_WIDTH) -> str:
+    """A share from 0 to 1 as a bar; anything above nothing shows at least a sliver."""
+    eighths = min(width * 8, max(int(share * width * 8 + 0.5), 1 if share > 0 else 0))
+    full, rest = divmod(eighths, 8)
+    return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+
+
+def print_report(report: Report, out: Console) -> None:
+    """What happened, in the words every surface uses, then the numbers behind it."""
+    out.print(report.short(), style=STATUS_STYLES[report.status])
+    if report.changed:
+        _print_bars(report, out)
+    for name, text in _rows(report):
+        out.print(f"{name:<12}{text}", soft_wrap=True)
+
+
+def print_plan(decisions: Sequence[Decision], out: Console, most: int | None = None) -> None:
+    """What would become of every target and why, in the order of the conversation."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("turn", "target", "tier", "tokens", "reason", box=None, pad_edge=False, header_style="bold")
+    table.columns[3].justify = "right"
+    table.columns[3].no_wrap = table.columns[2].no_wrap = table.columns[0].no_wrap = True
+    for decision in decisions[:most]:
+        change = f"{decision.tokens_before:,} → {decision.tokens_after:,}"
+        tier = Text(str(decision.tier), style=TIER_STYLES[decision.tier])
+        target, reason = one_line(decision.target, 60), one_line(decision.reason, 100)
+        table.add_row(str(decision.turn), target, tier, change, reason)
+    out.print(table)
+    if most is not None and len(decisions) > most:
+        out.print(f"… and {len(decisions) - most:,} more")
+
+
+def biggest(decisions: Sequence[Decision]) -> list[Decision]:
+    """The decisions that save most, the largest first."""
+    saving = [decision for decision in decisions if decision.tier is not Tier.KEEP]
+    return sorted(saving, key=lambda decision: decision.tokens_after - decision.tokens_before)
+
+
+def print_totals(decisions: Sequence[Decision], out: Console) -> None:
+    """How many targets fall into each tier, and what that saves."""
+    for tier in Tier:
+        chosen = [decision for decision in decisions if decision.tier is tier]
+        before = sum(decision.tokens_before for decision in chosen)
+        after = sum(decision.tokens_after for decision in chosen)
+        out.print(f"{tier:<12}{len(chosen):>5,} targets {before:>9,} → {after:,} tokens", style=TIER_STYLES[tier])
+
+
+def _print_bars(report: Report, out: Console) -> None:
+    most = max(report.tokens_before, report.tokens_after, 1)
+    target = f"  (target {report.target_tokens:,})" if report.target_tokens is not None else ""
+    out.print(f"{'before':<12}{bar(report.tokens_before / most):<{BAR_WIDTH}} {report.tokens_before:,}", style="dim")
+    after = f"{bar(report.tokens_after / most):<{BAR_WIDTH}} {report.tokens_after:,}"
+    out.print(f"{'after':<12}{after}, {report.reduction_percent:g} % less{target}", style="green")
+
+
+def _rows(report: Report) -> Iterator[tuple[str, str]]:
+    if report.status == "partial":
+        yield "partial", one_line(report.reason, 300)
+    if report.changed:
+        yield "kept", f"{len(report.preserved):,} items, {sum(item.tokens for item in report.preserved):,} tokens"
+        yield "shortened", f"{len(report.summarized):,} items, {_shortened(report)}"
+        yield "archived", f"{len(report.archived):,} originals, {sum(item.tokens for item in report.archived):,} tokens"
+        yield "discarded", f"{len(report.discarded):,} items, {sum(item.tokens for item in report.discarded):,} tokens"
+        yield "fidelity", report.fidelity.in_words()
+        yield "cache", f"{report.cache.prefix_tokens_kept:,} tokens of the old prefix stay valid"
+    yield from _listed("repaired", report.repairs)
+    yield from _listed("missing", [f"{item.kind} {item.value}" for item in report.fidelity.missing])
+    yield from _listed("floor", [f"{part.what}, {part.tokens:,} tokens" for part in report.floor])
+
+
+def _shortened(report: Report) -> str:
+    before = sum(item.tokens for item in report.summarized)
+    after = sum(item.tokens_after for item in report.summarized)
+    return f"{before:,} → {after:,} tokens"
+
+
+def _listed(name: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for line in lines[:MOST_LISTED]:
+        yield name, one_line(line, 200)
+    if len(lines) > MOST_LISTED:
+        yield name, f"… and {len(lines) - MOST_LISTED:,} more (in the JSON report)"

@@ -1,0 +1,112 @@
+"""READ FIRST: one compaction, from messages in to a context that fits.
+
+    messages in → measure → classify → plan → write → verify → apply → archive → context out
+
+Every stage is a plain function on frozen values; the next lines call them in order. Nothing is changed in place: what
+comes out is a new context beside the old one, and a caller that stops half-way has lost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from context_compactor.apply.compose import Composer, Ledger, Written
+from context_compactor.apply.fit import fill_target
+from context_compactor.apply.verify import Refusal, find_damage, sound_options
+from context_compactor.archive.archive import Archive
+from context_compactor.archive.gather import gather_originals
+from context_compactor.classify.names import NameTable
+from context_compactor.classify.relevance import Weights
+from context_compactor.classify.rules import Verdicts, classify
+from context_compactor.facts.extract import extract_facts
+from context_compactor.facts.fact import Fact
+from context_compactor.facts.remember import remember
+from context_compactor.measure.count import MessageCounter
+from context_compactor.messages.dialect import Dialect
+from context_compactor.messages.message import Message
+from context_compactor.messages.record import Record, open_record
+from context_compactor.messages.turn import Turn, split_turns
+from context_compactor.plan.goal import Goal
+from context_compactor.plan.planner import draft_plan
+from context_compactor.plan.view import View, build_sources, spoken_in
+from context_compactor.plan.zones import Zone, turn_sizes
+from context_compactor.protocols import Layout, Strategy
+
+
+class Kit(Struct, frozen=True):
+    """What a compaction works with."""
+
+    dialect: Dialect
+    counter: MessageCounter
+    strategies: tuple[Strategy, ...]
+    ladder: tuple[Layout, ...]
+    weights: Weights = Weights()
+    focus: str = ""
+
+
+class Scene(Struct, frozen=True):
+    """A context taken apart: its turns, what an earlier compaction left, and what is known of both."""
+
+    messages: list[Message]
+    turns: list[Turn]
+    past: Record | None
+    verdicts: Verdicts
+    facts: list[Fact]
+
+
+class Outcome(Struct, frozen=True):
+    """A new context with everything that explains it. `damage` says why it may not be used."""
+
+    written: Written
+    view: View
+    zones: dict[int, Zone]
+    composer: Composer
+    archive: Archive
+    layout: str
+    refused: list[Refusal]
+    damage: list[str]
+
+
+def all_turns(scene: Scene) -> list[Turn]:
+    """The turns of the context with the record as one of them, as a model is shown them."""
+    return split_turns(scene.messages)
+
+
+def read_scene(messages: Sequence[Message], dialect: Dialect) -> Scene:
+    """Take a context apart."""
+    live, past = open_record(messages, dialect)
+    turns = split_turns(live, past.turns + 1 if past else 1, past.calls + 1 if past else 1)
+    verdicts = classify(turns)
+    return Scene(list(messages), turns, past, verdicts, extract_facts(turns))
+
+
+def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
+    """Bring a context under its target; lose nothing that cannot be recalled."""
+    sizes = turn_sizes(scene.turns, kit.counter, kit.dialect.name)
+    spoken = list(spoken_in(scene.turns, kit.counter))
+    fixed = sum(size.whole for turn, size in zip(scene.turns, sizes, strict=True) if turn.is_instruction)
+    room = max(goal.target - fixed, 1)
+    for layout in kit.ladder:
+        zones = layout.zones(scene.turns, sizes, room, goal.shares)
+        if zones is None:
+            continue
+        folded = [turn for turn in scene.turns if zones[turn.number] is Zone.FOLDED]
+        known = remember(scene.facts, folded, scene.past, room, kit.counter.text)
+        excerpts = scene.past.excerpts if scene.past else ()
+        sources = build_sources(spoken, excerpts, known.optional, scene.verdicts, kit.weights)
+        view = View(tuple(scene.turns), sources, scene.verdicts, NameTable(), kit.weights, kit.focus)
+        options, refused = sound_options((o for s in kit.strategies for o in s.propose(view)), sources)
+        standing = [quote.text for quote in known.quotes] + [line.text for line in known.must]
+        draft = draft_plan(view, zones, options, standing)
+        ledger = Ledger(known.quotes, known.must, scene.past)
+        tokens = {turn.number: size.whole for turn, size in zip(scene.turns, sizes, strict=True)}
+        composer = Composer(view, zones, draft, ledger, kit.counter, kit.dialect, tokens)
+        written = fill_target(draft, goal.target, composer.write)
+        if written.tokens <= goal.target:
+            break
+    archive = Archive(gather_originals(scene.turns, zones, written.texts.edits, scene.verdicts, tokens))
+    damage = find_damage(scene.messages, written.messages, kit.dialect)
+    return Outcome(written, view, zones, composer, archive, layout.name, refused, damage)
+

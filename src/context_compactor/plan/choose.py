@@ -1,0 +1,137 @@
+"""The heart: choose pieces of text so that their sum fits and what they retain is worth most.
+
+A piece is worth what it *adds*: names that are not yet in the context, and lines that are not. So value shrinks as the
+choice grows, and a lazy greedy over value per token with a heap is near the best there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+
+from context_compactor.classify.relevance import Weights
+
+
+class Piece:
+    """One option on the scales. A plain object with slots: thousands are made for each compaction."""
+
+    __slots__ = ("boost", "key", "names", "option", "source", "tokens", "weight")
+
+    def __init__(
+        self, option: int, source: int, tokens: float, weight: float, names: tuple[int, ...], key: int, boost: float
+    ) -> None:
+        self.option = option
+        self.source = source
+        self.tokens = tokens
+        self.weight = weight
+        self.names = names
+        self.key = key
+        self.boost = boost
+
+
+class Chooser:
+    """Takes pieces in the order of what they add per token, until it is told to stop."""
+
+    def __init__(
+        self,
+        pieces: Sequence[Piece],
+        worth: Sequence[float],
+        weights: Weights,
+        headings: dict[int, float],
+    ) -> None:
+        self.pieces = pieces
+        self.chosen: list[int] = []
+        self.tokens = 0.0
+        self._worth = worth
+        self._again = weights.name_again
+        self._headings = dict(headings)
+        self._costs: list[float] = []
+        self._seen = bytearray(len(worth))
+        self._keys: set[int] = set()
+        self._heap: list[tuple[float, int]] = []
+        self._taken = bytearray(len(pieces))
+        self._siblings: dict[int, list[int]] = {}
+        for at, piece in enumerate(pieces):
+            self._siblings.setdefault(piece.source, []).append(at)
+
+    def cover(self, names: Sequence[int] | set[int], keys: Sequence[int] = ()) -> None:
+        """These names and texts stand in the context already."""
+        seen = self._seen
+        for name in names:
+            if seen[name] < 2:
+                seen[name] += 1
+        self._keys.update(keys)
+
+    def start(self) -> None:
+        """Weigh every piece once."""
+        density = self._density
+        self._heap = [(-density(at), at) for at in range(len(self.pieces))]
+        heapify(self._heap)
+
+    def fill(self, tokens: float) -> None:
+        """Take the best pieces that fit until about this many tokens are used."""
+        heap, density = self._heap, self._density
+        skipped: list[tuple[float, int]] = []
+        while heap and self.tokens < tokens:
+            old, at = heap[0]
+            if self._taken[at]:
+                heappop(heap)
+                continue
+            now = -density(at)
+            if now > old + 1e-9 and len(heap) > 1:
+                heapreplace(heap, (now, at))
+                continue
+            heappop(heap)
+            if now >= 0.0:
+                continue
+            if self.tokens + self._cost(at) > tokens:
+                skipped.append((now, at))
+                if len(skipped) > 40:
+                    break
+                continue
+            self._take(at)
+        for entry in skipped:
+            heappush(heap, entry)
+
+    def drop_last(self, tokens: float) -> None:
+        """Give back the least valuable pieces until about this many tokens are free."""
+        free = 0.0
+        while self.chosen and free < tokens:
+            self._taken[self.chosen.pop()] = 0
+            cost = self._costs.pop()
+            free += cost
+            self.tokens -= cost
+
+    def _cost(self, at: int) -> float:
+        piece = self.pieces[at]
+        return piece.tokens + self._headings.get(piece.source, 0.0)
+
+    def _density(self, at: int) -> float:
+        piece = self.pieces[at]
+        seen, worth, again = self._seen, self._worth, self._again
+        value = 0.0 if piece.key in self._keys else piece.weight * piece.tokens
+        for name in piece.names:
+            times = seen[name]
+            if times == 0:
+                value += worth[name] * piece.boost
+            elif times == 1:
+                value += worth[name] * again
+        return value / (piece.tokens + self._headings.get(piece.source, 0.0))
+
+    def _take(self, at: int) -> None:
+        piece = self.pieces[at]
+        cost = self._cost(at)
+        self.tokens += cost
+        self._costs.append(cost)
+        self.chosen.append(at)
+        self._taken[at] = 1
+        if self._headings.pop(piece.source, 0.0):
+            self._weigh_again(piece.source)
+        self.cover(piece.names)
+        self._keys.add(piece.key)
+
+    def _weigh_again(self, source: int) -> None:
+        """An open heading makes the rest of its source cheaper."""
+        for at in self._siblings[source]:
+            if not self._taken[at]:
+                heappush(self._heap, (-self._density(at), at))

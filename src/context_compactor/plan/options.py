@@ -1,0 +1,86 @@
+"""What strategies propose: ways to shorten a target, each with what it costs and why.
+
+A *source* is one text of the history: what somebody said, a call's arguments, a result. Its *blocks* are runs of
+a few lines, the smallest targets. An `Option` says that a text may stand in the new context for a source, some of
+its blocks, or a run of turns; one planner chooses among all of them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from context_compactor.classify.kinds import Kind
+from context_compactor.classify.tier import Tier
+
+
+class Voice(StrEnum):
+    """Who speaks in a source."""
+
+    USER = "user"
+    AGENT = "agent"
+    THINKING = "thinking"
+    CALL = "call"
+    RESULT = "result"
+    FACT = "fact"
+
+
+class Block(Struct, frozen=True):
+    """A few lines that belong together; `lines` says how many lines of the original they were."""
+
+    text: str
+    first: int
+    lines: int
+
+
+class Source(Struct, frozen=True):
+    """One text of the history with all that is known about it.
+
+    A *loose* source belongs to no turn of the context: an excerpt of an earlier record, or a ledger.
+    """
+
+    number: int
+    turn: int
+    voice: Voice
+    kind: Kind
+    label: str
+    ref: str
+    text: str
+    tokens: int
+    blocks: tuple[Block, ...]
+    lines: int
+    exchange: int = 0
+    path: str = ""
+    weight: float = 1.0
+    is_failure: bool = False
+    superseded_by: int = 0
+    duplicate_of: int = 0
+    message: int = -1
+    part: int = -1
+    is_loose: bool = False
+
+
+class Line(Struct, frozen=True):
+    """One line of a ledger. `must` lines stay whatever the budget; `turn` orders them."""
+
+    section: str
+    text: str
+    turn: int
+    must: bool = False
+
+
+class Option(Struct, frozen=True):
+    """One way to shorten one target.
+
+    With `block` the text stands for that block of the source (a KEEP of some lines); without it for the whole source.
+    `weight` is the value of a token of this text, before what is already in the context is taken off.
+    """
+
+    strategy: str
+    source: int
+    tier: Tier
+    text: str
+    reason: str
+    weight: float = 1.0
+    block: int = -1

@@ -1,0 +1,104 @@
+"""From turns to sources: every text of the history, cut into blocks of a few lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from context_compactor.messages.message import ToolCall
+from context_compactor.plan.options import Block
+
+BLOCK_LINES = 3
+LONG_LINE = 150
+_MOST_BLOCKS = 4_000
+_NUMBERED = re.compile(r"^ {0,8}\d+(?:→|\t)", re.MULTILINE)
+_PIECE = re.compile(r".{1,150}(?:[\s,;}\])]|$)|.{1,150}")
+
+
+def strip_numbers(text: str) -> str:
+    """A file as it is, without the line numbers that a reading tool put in front of each line."""
+    head = text[:400]
+    if "→" not in head and "\t" not in head:
+        return text
+    lines = head.count("\n") + 1
+    if len(_NUMBERED.findall(head)) * 2 < lines:
+        return text
+    return _NUMBERED.sub("", text)
+
+
+def cut_blocks(text: str, size: int = BLOCK_LINES) -> tuple[Block, ...]:
+    """Runs of `size` lines; blank lines are skipped, long lines are cut into pieces of their own."""
+    blocks: list[Block] = []
+    run: list[str] = []
+    first = 0
+
+    def close(at: int) -> None:
+        if run:
+            blocks.append(Block("\n".join(run), first, at - first))
+            run.clear()
+
+    for at, line in enumerate(text.split("\n")):
+        if not line or line.isspace():
+            if len(run) * 2 > size:
+                close(at)
+            continue
+        if len(line) > LONG_LINE:
+            close(at)
+            blocks.extend(Block(piece.strip(), at, 1) for piece in _PIECE.findall(line[:2_000_000]) if piece.strip())
+            continue
+        if not run:
+            first = at
+        run.append(line.rstrip())
+        if len(run) >= size:
+            close(at + 1)
+    close(text.count("\n") + 1)
+    return _middle_out(blocks)
+
+
+def _middle_out(blocks: list[Block]) -> tuple[Block, ...]:
+    if len(blocks) <= _MOST_BLOCKS:
+        return tuple(blocks)
+    half = _MOST_BLOCKS // 2
+    return (*blocks[:half], *blocks[-half:])
+
+
+def call_body(call: ToolCall) -> str:
+    """A call's arguments as lines a person would read: strings unescaped, an edit as its removed and added lines."""
+    try:
+        arguments = msgspec.json.decode(call.arguments) if call.arguments[:1] == "{" else None
+    except msgspec.DecodeError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        return call.arguments
+    return "\n".join(_argument_lines(arguments))
+
+
+_OLD = ("old_string", "old_str", "old_text", "oldText")
+_NEW = ("new_string", "new_str", "new_text", "newText")
+
+
+def _argument_lines(arguments: dict[str, object]) -> Iterator[str]:
+    for key, value in arguments.items():
+        if isinstance(value, str):
+            if key in _OLD or key in _NEW:
+                yield value
+            elif "\n" in value or key in ("command", "cmd", "content", "prompt", "patch", "input", "query", "pattern"):
+                yield value
+            else:
+                yield f"{key}: {value}"
+        elif isinstance(value, dict):
+            yield from _argument_lines(value)
+        elif isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            for item in value:
+                yield from _argument_lines(item)
+        elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+            yield f"{key}: {' '.join(value)}"
+        else:
+            yield f"{key}: {msgspec.json.encode(value).decode()}"
+
+
+def sequence_blocks(texts: Sequence[str]) -> tuple[Block, ...]:
+    """Blocks of texts that are already cut, such as the excerpts of an earlier record."""
+    return tuple(Block(text, at, text.count("\n") + 1) for at, text in enumerate(texts))

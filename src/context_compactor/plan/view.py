@@ -1,0 +1,202 @@
+"""What strategies and the planner look at: every text of a conversation, cut and weighed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from context_compactor.classify.kinds import Kind
+from context_compactor.classify.names import NameTable
+from context_compactor.classify.relevance import VOICE_WEIGHT, Weights, fade, text_weight
+from context_compactor.classify.rules import Verdict, Verdicts
+from context_compactor.measure.count import MessageCounter
+from context_compactor.messages.message import Part, Text, Thinking, ToolCall, ToolResult
+from context_compactor.messages.record import ANSWER, GAP, Excerpt
+from context_compactor.messages.references import reference_id
+from context_compactor.messages.turn import Exchange, Turn
+from context_compactor.plan.options import Block, Line, Source, Voice
+from context_compactor.plan.sources import call_body, cut_blocks, strip_numbers
+
+BLOCK_LINES = {Voice.USER: 3, Voice.AGENT: 3, Voice.CALL: 3, Voice.RESULT: 2}
+_COUNTED = re.compile(r" · (?:\d+|digest) of (\d+) lines$")
+
+
+class View(Struct, frozen=True):
+    """One conversation, ready to be planned."""
+
+    turns: tuple[Turn, ...]
+    sources: tuple[Source, ...]
+    verdicts: Verdicts
+    names: NameTable
+    weights: Weights
+    focus: str = ""
+
+
+class Spoken(Struct, frozen=True):
+    """A text of a turn before it is cut and weighed."""
+
+    turn: int
+    voice: Voice
+    text: str
+    tokens: int
+    exchange: int
+    message: int
+    part: int
+
+
+def spoken_in(turns: Sequence[Turn], counter: MessageCounter) -> Iterator[Spoken]:
+    """Every text of the turns in order, with its tokens. Instructions are not among them: they are never touched."""
+    for turn in turns:
+        if turn.is_instruction:
+            continue
+        numbers = _exchange_numbers(turn.exchanges)
+        for at, message in enumerate(turn.messages):
+            tokens = counter.part_tokens(message)
+            for index, part in enumerate(message.parts):
+                voice = _voice(part, message.role)
+                if voice is not None:
+                    number = numbers.get((voice, _call_id(part)), 0)
+                    yield Spoken(turn.number, voice, _words(part), tokens[index], number, at, index)
+
+
+def _exchange_numbers(exchanges: Sequence[Exchange]) -> dict[tuple[Voice, str], int]:
+    found: dict[tuple[Voice, str], int] = {}
+    for exchange in exchanges:
+        if exchange.call:
+            found[Voice.CALL, exchange.call.id] = exchange.number
+        if exchange.result:
+            found[Voice.RESULT, exchange.result.call_id] = exchange.number
+    return found
+
+
+def _voice(part: Part, role: str) -> Voice | None:
+    if isinstance(part, Text):
+        return Voice.AGENT if role == "assistant" else Voice.USER
+    if isinstance(part, Thinking):
+        return Voice.THINKING
+    if isinstance(part, ToolCall):
+        return Voice.CALL
+    return Voice.RESULT if isinstance(part, ToolResult) else None
+
+
+def _call_id(part: Part) -> str:
+    if isinstance(part, ToolCall):
+        return part.id
+    return part.call_id if isinstance(part, ToolResult) else ""
+
+
+def _words(part: Part) -> str:
+    if isinstance(part, ToolCall):
+        return call_body(part)
+    return part.text if isinstance(part, (Text, Thinking, ToolResult)) else ""
+
+
+def build_sources(
+    spoken: Sequence[Spoken], excerpts: Sequence[Excerpt], ledger: Sequence[Line], verdicts: Verdicts, weights: Weights
+) -> tuple[Source, ...]:
+    """All sources: excerpts of an earlier record, the turns, and the lines of the ledgers that may be left out."""
+    sources = [_excerpt_source(at, excerpt, weights) for at, excerpt in enumerate(excerpts)]
+    total = sum(text.tokens for text in spoken) or 1
+    after = total
+    for text in spoken:
+        after -= text.tokens
+        verdict = verdicts.exchanges.get(text.exchange)
+        sources.append(_source(len(sources), text, after / total, verdict, weights))
+    for section in dict.fromkeys(line.section for line in ledger):
+        lines = [line.text for line in ledger if line.section == section]
+        sources.append(_ledger_source(len(sources), section, lines))
+    return tuple(sources)
+
+
+def _source(number: int, spoken: Spoken, age: float, verdict: Verdict | None, weights: Weights) -> Source:
+    voice = spoken.voice
+    kind = verdict.kind if verdict and voice is Voice.RESULT else Kind.TALK
+    text = strip_numbers(spoken.text) if kind is Kind.CODE else spoken.text
+    is_result = voice is Voice.RESULT
+    return Source(
+        number=number,
+        turn=spoken.turn,
+        voice=voice,
+        kind=kind,
+        label=verdict.label if verdict else voice.value,
+        ref=verdict.ref if verdict else reference_id("turn", spoken.turn),
+        text=text,
+        tokens=spoken.tokens,
+        blocks=cut_blocks(text, BLOCK_LINES[voice]) if voice in BLOCK_LINES else (),
+        lines=text.count("\n") + 1,
+        exchange=spoken.exchange,
+        path=verdict.path if verdict else "",
+        weight=text_weight(
+            voice,
+            kind,
+            age,
+            spoken.tokens,
+            is_superseded=bool(verdict and verdict.superseded_by),
+            is_under_edit=bool(verdict and verdict.is_under_edit),
+            weights=weights,
+        ),
+        is_failure=bool(is_result and verdict and verdict.failure),
+        superseded_by=verdict.superseded_by if verdict and is_result else 0,
+        duplicate_of=verdict.duplicate_of if verdict and is_result else 0,
+        message=spoken.message,
+        part=spoken.part,
+    )
+
+
+def _excerpt_source(number: int, excerpt: Excerpt, weights: Weights) -> Source:
+    counted = _COUNTED.search(excerpt.label)
+    label = excerpt.label[: counted.start()] if counted else excerpt.label
+    blocks = _excerpt_blocks(excerpt.lines)
+    text = "\n".join(block.text for block in blocks)
+    return Source(
+        number=number,
+        turn=0,
+        voice=Voice(label) if label in (Voice.USER, Voice.AGENT) else Voice.CALL,
+        kind=Kind.TALK,
+        label=label,
+        ref=excerpt.ref,
+        text=text or label,
+        tokens=len(text) // 4 + 1,
+        blocks=blocks or (Block(label, 0, 1),),
+        lines=int(counted[1]) if counted else max(len(excerpt.lines), 1),
+        weight=VOICE_WEIGHT.get(label, VOICE_WEIGHT["call"]) * fade(1.0, weights.floor, weights.bend),
+        is_loose=True,
+    )
+
+
+def _excerpt_blocks(lines: Sequence[str]) -> tuple[Block, ...]:
+    """The lines between two marks belong together; the marks tell how they stood, so each gap counts one line."""
+    blocks: list[Block] = []
+    run: list[str] = []
+    at = 0
+    for line in (*lines, GAP):
+        is_mark = line in (GAP, ANSWER)
+        if run and (is_mark or len(run) == BLOCK_LINES[Voice.CALL]):
+            blocks.append(Block("\n".join(run), at, len(run)))
+            at += len(run)
+            run = []
+        at += is_mark
+        if not is_mark:
+            run.append(line)
+    return tuple(blocks)
+
+
+def _ledger_source(number: int, section: str, lines: Sequence[str]) -> Source:
+    blocks = tuple(Block(line, at, 1) for at, line in enumerate(lines))
+    text = "\n".join(lines)
+    return Source(
+        number=number,
+        turn=0,
+        voice=Voice.FACT,
+        kind=Kind.TALK,
+        label=section,
+        ref="",
+        text=text,
+        tokens=len(text) // 4 + 1,
+        blocks=blocks,
+        lines=len(lines),
+        weight=VOICE_WEIGHT["fact"],
+        is_loose=True,
+    )

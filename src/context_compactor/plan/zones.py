@@ -1,0 +1,112 @@
+"""Where each turn ends up: verbatim, shortened in place, or folded into the record.
+
+The newest turns stay as they are, as far as they take no more than their share; before them a stretch is shortened in
+place; everything older is folded. Cuts fall between turns, so every cut is legal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from context_compactor.measure.count import MessageCounter
+from context_compactor.messages.message import Thinking, ToolResult
+from context_compactor.messages.turn import Turn
+
+
+class Zone(StrEnum):
+    """What may happen to a turn."""
+
+    FIXED = "fixed"
+    FOLDED = "folded"
+    PLACED = "placed"
+    VERBATIM = "verbatim"
+
+
+class TurnSize(Struct, frozen=True):
+    """A turn's tokens as it is, and the least it can weigh when it is shortened in place."""
+
+    whole: int
+    least: int
+
+
+class Shares(Struct, frozen=True):
+    """How much of the room the newest turns may take: verbatim, and shortened in place before them.
+
+    The last `recent` turns may take more of it than others.
+    """
+
+    tail: float = 0.15
+    placed: float = 0.0
+    recent: int = 5
+    recent_tail: float = 0.25
+
+
+# What a result weighs at the least when it is shortened in place: its reference.
+_REFERENCE_TOKENS = 45
+
+
+def turn_sizes(turns: Sequence[Turn], counter: MessageCounter, dialect_name: str) -> list[TurnSize]:
+    """The sizes of all turns; the texts are counted in one batch."""
+    counter.learn([message for turn in turns for message in turn.messages])
+    newest = max((turn.number for turn in turns if turn.role == "assistant"), default=0)
+    return [_turn_size(turn, counter, may_clear_thinking(turn, newest, dialect_name)) for turn in turns]
+
+
+def _turn_size(turn: Turn, counter: MessageCounter, clears_thinking: bool) -> TurnSize:
+    whole = least = 0
+    for message in turn.messages:
+        tokens = counter.part_tokens(message)
+        whole += sum(tokens) + counter.frame_tokens(message)
+        least += counter.frame_tokens(message)
+        for part, weight in zip(message.parts, tokens, strict=True):
+            if isinstance(part, ToolResult):
+                least += min(weight, _REFERENCE_TOKENS)
+            elif not (isinstance(part, Thinking) and clears_thinking):
+                least += weight
+    return TurnSize(whole, least)
+
+
+def may_clear_thinking(turn: Turn, newest: int, dialect_name: str) -> bool:
+    """The step that is under way needs its reasoning; a Responses item may not be sent without the one it came with."""
+    return turn.number != newest and dialect_name != "openai-responses"
+
+
+def last_words(turns: Sequence[Turn]) -> set[int]:
+    """The turns at the end that nobody has answered: the user's last messages, or calls that still run."""
+    found: set[int] = set()
+    for turn in reversed(turns):
+        is_open = turn.role == "user" and not turn.exchanges
+        is_running = not found and any(exchange.result is None for exchange in turn.exchanges)
+        if not is_open and not is_running:
+            break
+        found.add(turn.number)
+        if is_running:
+            break
+    return found
+
+
+def assign_zones(turns: Sequence[Turn], sizes: Sequence[TurnSize], room: int, shares: Shares) -> dict[int, Zone]:
+    """The zone of every turn, by its number. `room` is the target without the instructions."""
+    zones = {turn.number: Zone.FIXED if turn.is_instruction else Zone.FOLDED for turn in turns}
+    pinned = last_words(turns)
+    recent_room, tail_room, placed_room = (room * share for share in (shares.recent_tail, shares.tail, shares.placed))
+    recent = 0
+    for turn, size in reversed(list(zip(turns, sizes, strict=True))):
+        if turn.is_instruction:
+            continue
+        recent += turn.number not in pinned
+        is_recent = recent <= shares.recent
+        if turn.number in pinned or size.whole <= (recent_room if is_recent else tail_room):
+            zone, taken = Zone.VERBATIM, size.whole
+        elif size.least <= (recent_room if is_recent else placed_room) and size.least < size.whole:
+            zone, taken = Zone.PLACED, size.least
+            placed_room -= 0 if is_recent else taken
+        else:
+            break
+        zones[turn.number] = zone
+        recent_room -= taken
+        tail_room -= taken
+    return zones

@@ -1,0 +1,105 @@
+"""Where a conversation is cut into what the agent knew and what it did next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from context_compactor.quality.corpus import Conversation
+from context_compactor.quality.reading import RawMessage, read_message
+from context_compactor.quality.sizes import PER_MESSAGE, count_message, count_text
+
+SHORT_HISTORY = 4000
+AGENT_TURNS = 40
+SHARES = (50, 75)
+
+
+class Cut(Struct, frozen=True):
+    """Where a conversation is cut: H from `start` to `at`, F from `at` to `end`.
+
+    After a compaction that really happened the agent knew the summary (`memory`) and what followed: so does H.
+    """
+
+    at: int
+    end: int
+    label: str
+    tokens: int
+    summary: str = ""
+    start: int = 0
+    memory: str = ""
+
+    def history(self, conversation: Conversation) -> list[RawMessage]:
+        """The messages the agent knew at the cut."""
+        known: list[RawMessage] = [{"role": "user", "content": self.memory}] if self.memory else []
+        return known + conversation.messages[self.start : self.at]
+
+    def future(self, conversation: Conversation) -> list[RawMessage]:
+        """The agent's next forty turns."""
+        return conversation.messages[self.at : self.end]
+
+    @property
+    def group(self) -> str:
+        """`real` for a compaction that happened, `short` for a history too small to matter, else `main`."""
+        if self.summary:
+            return "real"
+        return "short" if self.tokens < SHORT_HISTORY else "main"
+
+
+def cuts(conversation: Conversation) -> list[Cut]:
+    """The cuts of a conversation: at half and three quarters of it, and at each real compaction.
+
+    Where there was a compaction, the shares are of what came before the first one.
+    """
+    sizes = [count_message(message) for message in conversation.messages]
+    whole = list(_answered(conversation.messages))
+    return [*_shares(conversation, sizes, whole), *_real(conversation, sizes, whole)]
+
+
+def _shares(conversation: Conversation, sizes: list[int], whole: list[int]) -> Iterator[Cut]:
+    first = conversation.events[0].at if conversation.events else len(conversation.messages)
+    safe = [at for at in whole if 0 < at <= first and _is_reply(conversation, at)]
+    total, seen = sum(sizes[:first]), set[int]()
+    for share in SHARES:
+        at = max((at for at in safe if sum(sizes[:at]) <= total * share // 100), default=0)
+        if at and at not in seen:
+            seen.add(at)
+            yield Cut(at, future_end(conversation.messages, at), str(share), sum(sizes[:at]))
+
+
+def _is_reply(conversation: Conversation, at: int) -> bool:
+    return at < len(conversation.messages) and conversation.messages[at].get("role") == "assistant"
+
+
+def _real(conversation: Conversation, sizes: list[int], whole: list[int]) -> Iterator[Cut]:
+    start, memory = 0, ""
+    for number, event in enumerate(conversation.events):
+        at = max((cut for cut in whole if cut <= event.at), default=0)
+        if at > start and event.summary.strip():
+            tokens = sum(sizes[start:at]) + (summary_tokens(memory) if memory else 0)
+            end = future_end(conversation.messages, at)
+            yield Cut(at, end, f"real{number}", tokens, event.summary, start, memory)
+        start, memory = at, event.summary
+
+
+def _answered(messages: list[RawMessage]) -> Iterator[int]:
+    """Indexes before which no call waits for a result; a call that never gets one waits for the next message only."""
+    pieces = [read_message(message) for message in messages]
+    answered = {piece.call_id for group in pieces for piece in group if piece.kind == "result"}
+    waiting: set[str] = set()
+    for index, group in enumerate(pieces):
+        if not waiting:
+            yield index
+        waiting = (waiting & answered) | {piece.call_id for piece in group if piece.kind == "call"}
+        waiting -= {piece.call_id for piece in group if piece.kind == "result"}
+
+
+def future_end(messages: list[RawMessage], at: int) -> int:
+    """The index after the next forty agent turns and their results."""
+    replies = [index for index in range(at, len(messages)) if messages[index].get("role") == "assistant"]
+    return replies[AGENT_TURNS] if len(replies) > AGENT_TURNS else len(messages)
+
+
+def summary_tokens(summary: str) -> int:
+    """The size of a real summary as one message."""
+    return count_text(summary) + PER_MESSAGE

@@ -1,0 +1,102 @@
+"""LoCoMo: long dialogues with questions; is all the evidence in what one search brings back?"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from context_compactor.quality.corpus import DIALOGUES, default_corpus, records
+from context_compactor.quality.reading import RawMessage, text_of
+from context_compactor.quality.search import Index, Search
+from context_compactor.quality.tables import mean, show
+
+KINDS = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+
+SearchMaker = Callable[[list[RawMessage]], Search]
+
+
+class Asked(Struct, frozen=True):
+    """One question of a dialogue and the words of the turns that answer it."""
+
+    question: str
+    kind: str
+    evidence: tuple[str, ...]
+
+
+def as_messages(record: dict[str, Any]) -> list[RawMessage]:
+    """A dialogue as messages: the first speaker is the user, the second the assistant."""
+    first = record["turns"][0]["speaker"]
+    return [
+        {"role": "user" if turn["speaker"] == first else "assistant", "content": _line(turn)}
+        for turn in record["turns"]
+    ]
+
+
+def _line(turn: dict[str, Any]) -> str:
+    return f"{turn['speaker']}: {turn['text']}"
+
+
+def asked(record: dict[str, Any]) -> Iterator[Asked]:
+    """The questions of a dialogue whose evidence is known."""
+    texts = {turn["dia_id"]: turn["text"] for turn in record["turns"]}
+    for item in record["qa"]:
+        ids = [part for entry in item["evidence"] for part in entry.replace(";", " ").split()]
+        if ids and all(part in texts for part in ids):
+            yield Asked(item["question"], KINDS[item["category"]], tuple(texts[part] for part in ids))
+
+
+def has_all(answer: str, question: Asked) -> bool:
+    """Whether all turns that answer a question are in the retrieved text."""
+    return all(text in answer for text in question.evidence)
+
+
+def plain(messages: list[RawMessage]) -> Search:
+    """BM25 over turns with their neighbours."""
+    return Index([text_of(message["content"]) for message in messages], neighbours=1).search
+
+
+def find_maker(name: str) -> SearchMaker:
+    """`plain`, or `module:function` that takes messages and gives a search."""
+    if name == "plain":
+        return plain
+    module, function = name.split(":")
+    maker: SearchMaker = getattr(import_module(module), function)
+    return maker
+
+
+def evaluate(maker: SearchMaker, dialogues: Sequence[dict[str, Any]], tokens: int) -> list[tuple[str, bool]]:
+    """For each question its kind and whether all its evidence was retrieved."""
+    found: list[tuple[str, bool]] = []
+    for record in dialogues:
+        search = maker(as_messages(record))
+        found.extend((item.kind, has_all(search(item.question, tokens), item)) for item in asked(record))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="quality.dialogues", description=__doc__)
+    parser.add_argument("--search", default="plain", help="plain, or module:function")
+    parser.add_argument("--tokens", default="500,1000,2000,4000")
+    parser.add_argument("--corpus", type=Path, default=default_corpus())
+    options = parser.parse_args(arguments)
+    dialogues = records(options.corpus, DIALOGUES)
+    for tokens in map(int, options.tokens.split(",")):
+        found = evaluate(find_maker(options.search), dialogues, tokens)
+        parts = [f"{kind} {_share(found, kind):.1f}" for kind in KINDS.values()]
+        show(f"{tokens:5} tokens: all {_share(found):.1f} of {len(found)} questions; {', '.join(parts)}")
+    return 0
+
+
+def _share(found: Sequence[tuple[str, bool]], kind: str = "") -> float:
+    return 100 * (mean(float(hit) for name, hit in found if kind in ("", name)) or 0.0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Every method by its name: our engine, the baselines, the summary a model really wrote."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from msgspec import Struct
+
+from context_compactor.quality import baselines, lists
+from context_compactor.quality.baselines import Method
+from context_compactor.quality.cutting import summary_tokens
+from context_compactor.quality.prepared import Sample
+from context_compactor.quality.reading import RawMessage
+from context_compactor.quality.search import Search
+
+REAL = "real"
+SUMMARY = "summary"
+COMPACTOR = "compactor"
+
+BASELINES: dict[str, Method] = {
+    "everything": baselines.keep_everything,
+    "nothing": baselines.keep_nothing,
+    "keep-last": baselines.keep_last,
+    "trim": baselines.trim,
+    "truncate-outputs": baselines.truncate_outputs,
+    "masking": baselines.mask_observations,
+    "random-drop": baselines.random_drop,
+    "name-list": lists.name_list,
+    "ledger": lists.ledger,
+}
+
+
+class Made(Struct, frozen=True):
+    """What a method made of a history: the context, its archive's search and recall if it has them, the seconds."""
+
+    messages: list[RawMessage]
+    search: Search | None = None
+    recall: Callable[[str], Any] | None = None
+    seconds: float = 0.0
+
+
+def compactor(messages: list[RawMessage], budget: int) -> Any:
+    """Our own engine, without a model."""
+    import context_compactor
+
+    return context_compactor.compact(messages, target_tokens=budget)
+
+
+def find_method(name: str) -> Callable[[list[RawMessage], int], Any]:
+    """A method by its name, or `package.module:function`. It returns messages, or something that has them."""
+    if ":" in name:
+        module, function = name.split(":")
+        found: Callable[[list[RawMessage], int], Any] = getattr(import_module(module), function)
+        return found
+    return {**BASELINES, COMPACTOR: compactor}[name]
+
+
+def make(method: str, sample: Sample, budget: str) -> Made:
+    """Run a method on a sample's history."""
+    if method == SUMMARY:
+        return Made([{"role": "user", "content": sample.cut.summary}])
+    run, history = find_method(method), sample.history
+    start = time.perf_counter()
+    result = run(history, budget_tokens(sample, budget))
+    seconds = time.perf_counter() - start
+    if isinstance(result, list):
+        return Made(result, seconds=seconds)
+    return Made(result.messages, getattr(result, "search", None), getattr(result, "recall", None), seconds)
+
+
+def budget_tokens(sample: Sample, budget: str) -> int:
+    """The tokens a context may have: a percentage of the history, `500t` for so many, `real` for the real summary's."""
+    if budget == REAL:
+        return summary_tokens(sample.cut.summary)
+    return int(budget[:-1]) if budget.endswith("t") else sample.cut.tokens * int(budget) // 100
+
+
+def suits(sample: Sample, budget: str) -> bool:
+    """Whether a sample belongs to a budget: real compactions to `real`, the main samples to all others."""
+    return sample.cut.group == (REAL if budget == REAL else "main")

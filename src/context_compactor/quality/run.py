@@ -1,0 +1,157 @@
+"""Run methods over the samples and show what they keep: `python -m context_compactor.quality.run --method trim`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from context_compactor.quality.corpus import AGENT_SOURCES, default_corpus
+from context_compactor.quality.legality import problems
+from context_compactor.quality.measures import MEASURES, kept, nothing_kept
+from context_compactor.quality.methods import BASELINES, COMPACTOR, Made, budget_tokens, make, suits
+from context_compactor.quality.pool import spread
+from context_compactor.quality.prepared import Sample, samples
+from context_compactor.quality.question import found_with_search
+from context_compactor.quality.reading import RawMessage
+from context_compactor.quality.search import plain_search
+from context_compactor.quality.sizes import count_message, count_messages
+from context_compactor.quality.tables import mean, show
+
+COLUMNS = (*MEASURES, "1Q", "LEGAL", "CACHE", "size")
+
+
+class Score(Struct, frozen=True):
+    """What one method did to one sample at one budget. `problems` says why a context is not legal."""
+
+    sample: str
+    source: str
+    budget: str
+    fits: bool
+    seconds: float
+    tokens: int
+    limit: int
+    shares: dict[str, float | None]
+    problems: tuple[str, ...] = ()
+
+
+class Asked(Struct, frozen=True):
+    """What to run: a method on a sample at a budget, with or without the search of 1Q."""
+
+    method: str
+    index: int
+    budget: str
+    search: bool
+
+
+def score(sample: Sample, asked: Asked) -> Score:
+    """Run a method on one sample and look up what it kept; a context over its budget keeps nothing."""
+    made = make(asked.method, sample, asked.budget)
+    limit, size = budget_tokens(sample, asked.budget), count_messages(made.messages)
+    fits = size <= limit or asked.method == "everything"
+    found = kept(sample.wanted, made.messages) if fits else nothing_kept(sample.wanted)
+    wrong = problems(made.messages, sample.conversation.provider)
+    shares = found.shares()
+    shares["1Q"] = _one_question(sample, made, found.names) if asked.search else None
+    shares["LEGAL"] = float(not wrong)
+    shares["CACHE"] = prefix_share(sample.history, made.messages)
+    shares["size"] = size / limit if limit else 1.0
+    source = sample.conversation.source
+    return Score(sample.id, source, asked.budget, fits, made.seconds, size, limit, shares, tuple(wrong[:3]))
+
+
+def _one_question(sample: Sample, made: Made, names: Sequence[bool]) -> float | None:
+    search = made.search or plain_search(sample.history)
+    texts = [name.text for name in sample.wanted.names]
+    return found_with_search(texts, names, sample.wanted.questions, search)
+
+
+def prefix_share(history: Sequence[RawMessage], context: Sequence[RawMessage]) -> float:
+    """The share of the old prompt's tokens that stands unchanged at the start of the new one."""
+    same = 0
+    for old, new in zip(history, context, strict=False):
+        if old != new:
+            break
+        same += 1
+    total = count_messages(history) if same else 0
+    return sum(map(count_message, history[:same])) / total if total else 0.0
+
+
+def evaluate(
+    method: str, chosen: list[Sample], budgets: Sequence[str], jobs: int = 1, *, search: bool = False
+) -> Iterator[Score]:
+    """Score one method on samples at budgets: `real` takes the real compactions, the others the main samples."""
+    tasks = [
+        Asked(method, index, budget, search)
+        for index, sample in enumerate(chosen)
+        for budget in budgets
+        if suits(sample, budget)
+    ]
+    return spread(_score_one, chosen, tasks, jobs)
+
+
+def _score_one(chosen: list[Sample], asked: Asked) -> Score:
+    return score(chosen[asked.index], asked)
+
+
+def table(scores: Sequence[Score], budgets: Sequence[str]) -> Iterator[str]:
+    """One row per budget over all samples, then one per source. A mean is over the samples that want something."""
+    yield " ".join([f"{'budget':8}{'source':26}{'n':>4} ", *(f"{name:>6}" for name in COLUMNS), " misfit  seconds"])
+    for budget in budgets:
+        chosen = [item for item in scores if item.budget == budget]
+        yield _row(budget, "all", chosen)
+        for source in dict.fromkeys(item.source for item in chosen):
+            yield _row("", source, [item for item in chosen if item.source == source])
+
+
+def _row(budget: str, source: str, scores: Sequence[Score]) -> str:
+    means = [mean(item.shares[name] for item in scores) for name in COLUMNS]
+    cells = ["     -" if value is None else f"{100 * value:6.1f}" for value in means]
+    misfits, seconds = sum(not item.fits for item in scores), sum(item.seconds for item in scores)
+    return " ".join([f"{budget:8}{source:26}{len(scores):>4} ", *cells, f"{misfits:7d} {seconds:8.1f}"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    options = _options(arguments)
+    chosen = samples(options.corpus, options.sources.split(","), options.every, options.jobs)
+    budgets, everything = options.budget.split(","), {}
+    for method in options.method.split(","):
+        began = time.perf_counter()
+        scores = list(evaluate(method, chosen, budgets, options.jobs, search=options.search))
+        show(f"## {method}  ({time.perf_counter() - began:.0f} s)", *table(scores, budgets), *_wrong(scores))
+        everything[method] = scores
+    if options.json:
+        options.json.write_bytes(msgspec.json.encode(everything))
+    return 0
+
+
+def _wrong(scores: Sequence[Score]) -> Iterator[str]:
+    """The first contexts that did not fit or that a provider would refuse."""
+    misfits = [f"did not fit: {s.sample} at {s.budget}: {s.tokens:,} of {s.limit:,}" for s in scores if not s.fits]
+    illegal = [f"not legal: {s.sample} at {s.budget}: {s.problems[0]}" for s in scores if s.problems]
+    yield from misfits[:5]
+    yield from illegal[:5]
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    names = ", ".join([COMPACTOR, "summary", *BASELINES])
+    parser = argparse.ArgumentParser(prog="quality.run", description=__doc__)
+    parser.add_argument("--method", default=COMPACTOR, help=f"{names}, or module:function; several by comma")
+    parser.add_argument("--budget", default="25,10,5,real", help="percent of the history, 500t for tokens, or real")
+    parser.add_argument("--sources", default=",".join(AGENT_SOURCES))
+    parser.add_argument("--every", type=int, default=1, help="take each N-th conversation")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--search", action="store_true", help="1Q too")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--corpus", type=Path, default=default_corpus())
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,239 @@
+"""What a compaction did: one value that every surface shows in its own way.
+
+The word *id* is always a reference that `recall` understands. `to_dict` has exactly the fields that
+`docs/reference/report.md` lists; `to_markdown` has the fixed headings that other agents read.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal, Self
+
+import msgspec
+from msgspec import Struct
+
+Status = Literal["success", "partial", "unchanged", "failed"]
+TriggerName = Literal["threshold", "manual", "pre_handoff"]
+
+
+class Preserved(Struct, frozen=True):
+    """Something kept word for word, and why."""
+
+    summary: str
+    tokens: int
+    turn: int = 0
+    kind: str = ""
+    reason: str = ""
+
+
+class Summarized(Struct, frozen=True):
+    """Something that stands in the new context in fewer words."""
+
+    id: str
+    kind: str
+    summary: str
+    tokens: int
+    tokens_after: int
+    reason: str = ""
+
+
+class Archived(Struct, frozen=True):
+    """An original that left the context: where it rests and how to get it back."""
+
+    id: str
+    kind: str
+    summary: str
+    tokens: int
+    location: str
+    recovery: str
+
+
+class Discarded(Struct, frozen=True):
+    """Something that left no text behind, for audit. Its original is archived like any other."""
+
+    id: str
+    kind: str
+    summary: str
+    tokens: int
+    reason: str
+
+
+class Missing(Struct, frozen=True):
+    """One thing that is neither in the new context nor behind a visible reference."""
+
+    kind: str
+    value: str
+    source: str = ""
+
+
+class Fidelity(Struct, frozen=True):
+    """What became of the identifiers, failures, constraints and decisions in the text that was removed."""
+
+    retained: int = 0
+    reachable: int = 0
+    missing: tuple[Missing, ...] = ()
+
+    @property
+    def checked(self) -> int:
+        """How many were looked for."""
+        return self.retained + self.reachable + len(self.missing)
+
+    def in_words(self) -> str:
+        """The three counts in one line."""
+        missing = len(self.missing)
+        return f"{self.retained:,} retained, {self.reachable:,} reachable, {missing:,} missing of {self.checked:,}"
+
+
+class Cache(Struct, frozen=True):
+    """How much of the old prompt's prefix a provider's cache can still use."""
+
+    prefix_tokens_kept: int = 0
+    prefix_tokens_rewritten: int = 0
+
+
+class Cost(Struct, frozen=True):
+    """US dollars per request before and after, and the turns until the rewritten prefix has paid for itself."""
+
+    before: float
+    after: float
+    break_even_turns: float | None = None
+
+
+class ModelCall(Struct, frozen=True):
+    """One call of the model that writes summaries."""
+
+    model: str
+    tokens_shown: int
+    tokens_written: int
+    attempts: int
+    outcome: str
+
+
+class FloorPart(Struct, frozen=True):
+    """Something that could not be made shorter, when a target was not reached."""
+
+    what: str
+    tokens: int
+    reason: str = ""
+
+
+class Metrics(Struct, frozen=True):
+    """Five measured numbers. Shares are from 0 to 1; `None` means that there was nothing to measure.
+
+    None of them says that a task was finished well: that cannot be seen from here.
+    """
+
+    shrink_factor: float | None = None
+    """Tokens before for each token after."""
+
+    retained_share: float | None = None
+    """Of what was checked in the removed text, the share that can still be read in the context."""
+
+    failures_share: float | None = None
+    """Of the failed attempts, the share whose command and error are in the context."""
+
+    recallable_share: float | None = None
+    """Of the visible references, the share whose original came back byte for byte."""
+
+    pins_share: float | None = None
+    """Of what must not be touched, the share that stands unchanged in the context."""
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What one compaction did. `unchanged` and `partial` are answers, not errors: `reason` says why."""
+
+    status: Status
+    reason: str = ""
+    trigger: TriggerName = "manual"
+    level: str | None = None
+    session_id: str = ""
+    compaction_id: str = ""
+    created_at: str = ""
+    duration_ms: float = 0.0
+    tokens_before: int
+    tokens_after: int
+    target_tokens: int | None = None
+    messages_before: int
+    messages_after: int
+    messages_removed: int = 0
+    preserved: tuple[Preserved, ...] = ()
+    summarized: tuple[Summarized, ...] = ()
+    archived: tuple[Archived, ...] = ()
+    discarded: tuple[Discarded, ...] = ()
+    recovery_instructions: tuple[str, ...] = ()
+    facts_added: int = 0
+    fidelity: Fidelity = Fidelity()
+    cache: Cache = Cache()
+    cost: Cost | None = None
+    model_calls: tuple[ModelCall, ...] = ()
+    checkpoint: str = ""
+    repairs: tuple[str, ...] = ()
+    metrics: Metrics = Metrics()
+    floor: tuple[FloorPart, ...] = ()
+
+    @classmethod
+    def unchanged(cls, reason: str, *, tokens: int, messages: int, **more: Any) -> Self:
+        """The answer when nothing was done; `more` fills any other field."""
+        return cls(
+            status="unchanged",
+            reason=reason,
+            tokens_before=tokens,
+            tokens_after=tokens,
+            messages_before=messages,
+            messages_after=messages,
+            **more,
+        )
+
+    @property
+    def tokens_saved(self) -> int:
+        """Tokens that the context no longer has."""
+        return self.tokens_before - self.tokens_after
+
+    @property
+    def reduction_percent(self) -> float:
+        """The same as a share of the tokens before, from 0 to 100."""
+        return round(100 * self.tokens_saved / self.tokens_before, 1) if self.tokens_before > 0 else 0.0
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is a new context."""
+        return self.status in ("success", "partial")
+
+    def short(self) -> str:
+        """The one or two lines that every surface prints."""
+        if self.status == "failed":
+            return f"Compaction failed: {self.reason}"
+        if self.status == "unchanged":
+            return f"No compaction needed: {self.reason}"
+        return (
+            f"Conversation compacted: {self.messages_removed:,} messages → summary\n"
+            f"Tokens: {self.tokens_before:,} → {self.tokens_after:,} (saved {self.tokens_saved:,})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain JSON values, each field under its own name."""
+        fields: dict[str, Any] = {}
+        for name, value in msgspec.to_builtins(self).items():
+            fields[name] = _with_lists(value)
+            if name == "tokens_after":
+                fields |= {"tokens_saved": self.tokens_saved, "reduction_percent": self.reduction_percent}
+        return fields
+
+    def to_json(self) -> str:
+        """`to_dict` as indented JSON text."""
+        try:
+            return msgspec.json.format(msgspec.json.encode(self.to_dict()), indent=2).decode()
+        except UnicodeEncodeError:  # half a character from the conversation: only escapes can carry it
+            return json.dumps(self.to_dict(), indent=2)
+
+    def to_markdown(self) -> str:
+        """The report under the fixed headings of the output contract."""
+        from context_compactor.report_markdown import render
+
+        return render(self)
+
+
+def _with_lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_lists(item) for name, item in value.items()}
+    return [_with_lists(item) for item in value] if isinstance(value, tuple) else value

@@ -1,0 +1,280 @@
+"""Every setting, its default, and under it what it does.
+
+`docs/reference/settings.md` and `compactor config` are made from this class. Values are read once, by
+`load_settings`, and from then on travel as one frozen value.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+
+from context_compactor.errors import BadSetting
+from context_compactor.levels import DEFAULT_LEVELS, Level, LevelRule
+
+CONFIG_FILE = Path(".compactor/config.toml")
+ENV_PREFIX = "COMPACTOR_"
+
+Tokens = Annotated[int, Meta(ge=1)]
+Bytes = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Percent = Annotated[float, Meta(ge=0, le=100)]
+Dollars = Annotated[float, Meta(ge=0)]
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How compaction behaves. A value out of its range raises `BadSetting`, however it was given."""
+
+    enabled: bool = True
+    """Off means that no path changes anything: every compaction answers `unchanged`."""
+
+    window: Tokens | None = None
+    """Tokens the agent's model accepts in one request. Without it the model's known window is used."""
+
+    reserve_output_tokens: Count | None = None
+    """Tokens of the window kept free for the model's answer. Without it an eighth of the window, at most 8,192."""
+
+    overhead_tokens: Count = 0
+    """Tokens sent with every request that are not in the messages: a system prompt or tool definitions kept apart."""
+
+    max_request_bytes: Bytes | None = None
+    """Bytes that one request may have. Without it the limit of the dialect's provider is used."""
+
+    levels: tuple[LevelRule, ...] = DEFAULT_LEVELS
+    """Where each level begins and how far it brings the context down, as shares of the budget."""
+
+    rearm_margin: Share = 0.05
+    """Levels fire again once usage has fallen below the soft threshold minus this share."""
+
+    model_auto_compact_token_limit: Tokens | None = None
+    """Begin at this many tokens, even if that is below the soft threshold."""
+
+    suggest_tool_results: Count = 50
+    """Suggest a compaction when this many tool results are in the context, then after as many more calls; 0 never."""
+
+    suggest_files: Count = 20
+    """Suggest a compaction when this many files are loaded in the context; 0 never."""
+
+    counters_compact: bool = False
+    """Let those two counters start a compaction instead of suggesting one."""
+
+    preserve_recent_turns: Count = 5
+    """Turns at the end that stay word for word at the soft and aggressive levels."""
+
+    tail_share: Share = 0.25
+    """The largest part of the target that those turns may take."""
+
+    min_gain_percent: Percent = 10.0
+    """A compaction that would save less than this changes nothing."""
+
+    max_output_tokens: Tokens = 5_000
+    """A single tool output above this is shortened first."""
+
+    model: str | None = None
+    """Model that writes summaries, such as `openai/NAME`. Without one nothing leaves the machine."""
+
+    compact_prompt: str | None = None
+    """Replaces the prompt that asks a model for a summary."""
+
+    compact_prompt_file: str | None = None
+    """The same, read from a file."""
+
+    spend_limit: Dollars | None = None
+    """The most that the model calls of one compaction may cost, in US dollars."""
+
+    deadline_seconds: Seconds = 300.0
+    """The longest that one compaction may take, model calls included."""
+
+    retry_attempts: Annotated[int, Meta(ge=1, le=20)] = 3
+    """How often a failing model call or job is tried."""
+
+    retry_delay_seconds: Seconds = 2.0
+    """The wait between two tries."""
+
+    idle_seconds: Seconds = 5.0
+    """Quiet time after which a session's older turns are prepared for the next compaction."""
+
+    extract_facts: bool = True
+    """Carry decisions, failures, constraints and file states as facts beside the text."""
+
+    promote_to_memory: bool = True
+    """Write architectural decisions and recurring errors to `.compactor/learned/`."""
+
+    notify_on_compact: bool = False
+    """Tell the user about every compaction, not only about those asked for."""
+
+    store: str = "sqlite:///.compactor/compactor.db"
+    """Where sessions and originals rest."""
+
+    archive_dir: str = ".tmp/context-archive"
+    """Folder of the readable export of archived originals."""
+
+    redact_secrets: bool = False
+    """Replace what looks like a key or password before it is archived; a recall then returns the replaced text."""
+
+    def output_reserve(self, window: int) -> int:
+        """Tokens kept free for the answer in a window of this size."""
+        return min(8_192, window // 8) if self.reserve_output_tokens is None else self.reserve_output_tokens
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            read_value(name, getattr(self, name), "argument")
+
+
+class LoadedSettings(Struct, frozen=True):
+    """Settings with the place each came from, and the variables that look like settings but are none."""
+
+    settings: Settings
+    origins: dict[str, str]
+    ignored: tuple[str, ...] = ()
+
+
+def load_settings(
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    env: Mapping[str, str] = os.environ,
+    config_path: str | Path | None = None,
+) -> LoadedSettings:
+    """Read defaults, then `config.toml`, then the environment, then `overrides`; the last one wins.
+
+    An override of `None` counts as not given.
+    """
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(Settings.__struct_fields__, "default")
+    given = {name: value for name, value in (overrides or {}).items() if value is not None}
+    for origin, name, raw in (*_from_file(config_path), *_from_env(env), *_named(given, "argument")):
+        values[name] = read_value(name, raw, origin)
+        origins[name] = origin
+    return LoadedSettings(Settings(**values), origins, _ignored(env))
+
+
+def read_value(name: str, raw: Any, origin: str) -> Any:
+    """One value as its setting's type, or `BadSetting` with the value, the range and where it came from."""
+    try:
+        return _read_levels(raw) if name == "levels" else _read_scalar(name, raw)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise BadSetting(f"{name}: {raw!r} is not {expected(name)} (from {origin})") from error
+
+
+def expected(name: str) -> str:
+    """What a setting accepts, in words."""
+    if name == "levels":
+        return "rising thresholds between 0 and 1, all above every target, such as soft=0.80:0.40,emergency=0.95:0.15"
+    inner, optional = _inspect(name)
+    return _in_words(inner) + (", or none" if optional else "")
+
+
+Given = tuple[str, str, Any]
+
+
+def _from_file(config_path: str | Path | None) -> list[Given]:
+    path = CONFIG_FILE if config_path is None else Path(config_path)
+    if config_path is None and not path.is_file():
+        return []
+    import tomllib
+
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadSetting(f"{path} cannot be read: {error}") from error
+    return _named(values, str(path))
+
+
+def _from_env(env: Mapping[str, str]) -> list[Given]:
+    variables = {name: f"{ENV_PREFIX}{name.upper()}" for name in Settings.__struct_fields__}
+    return [(variable, name, env[variable]) for name, variable in variables.items() if env.get(variable)]
+
+
+def _ignored(env: Mapping[str, str]) -> tuple[str, ...]:
+    known = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.__struct_fields__}
+    return tuple(sorted(name for name in env if name.startswith(ENV_PREFIX) and name not in known))
+
+
+def _named(values: Mapping[str, Any], origin: str) -> list[Given]:
+    for name in values:
+        if name not in Settings.__struct_fields__:
+            raise BadSetting(f"{name}: no such setting (from {origin}){_nearest(name, Settings.__struct_fields__)}")
+    return [(origin, name, value) for name, value in values.items()]
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else "; `compactor config` lists all"
+
+
+def _read_scalar(name: str, raw: Any) -> Any:
+    inner, optional = _inspect(name)
+    if isinstance(raw, str) and not isinstance(inner, msgspec.inspect.StrType):
+        raw = _spoken(raw.strip().lower())
+    if optional and raw in ("none", None):
+        return None
+    if isinstance(raw, float) and raw - raw != 0:  # neither infinity nor NaN is a number of anything
+        raise ValueError(raw)
+    return msgspec.convert(raw, _types()[name], strict=not isinstance(raw, str))
+
+
+def _spoken(text: str) -> str | bool:
+    if text in ("on", "yes", "off", "no"):
+        return text in ("on", "yes")
+    number, unit = text.replace("_", ""), text[-1:]
+    return number[:-1] + {"k": "000", "m": "000000"}[unit] if unit in ("k", "m") else number
+
+
+class _LevelChange(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    threshold: float | None = None
+    target: float | None = None
+
+
+def _read_levels(raw: Any) -> tuple[LevelRule, ...]:
+    rules = msgspec.convert(_level_rules(raw), tuple[LevelRule, ...])
+    levels = [rule.level for rule in rules]
+    starts = [rule.threshold for rule in rules]
+    in_order = levels == [level for level in Level if level in levels] and starts == sorted(set(starts))
+    in_range = bool(rules) and starts[-1] <= 1 and all(0 < rule.target < starts[0] for rule in rules)
+    if not (in_order and in_range):
+        raise ValueError(raw)
+    return rules
+
+
+def _level_rules(raw: Any) -> Any:
+    if isinstance(raw, str):
+        triples = [rule.replace("=", ":").split(":") for rule in raw.split(",")]
+        raw = {level.strip(): {"threshold": float(start), "target": float(end)} for level, start, end in triples}
+    if not isinstance(raw, Mapping):
+        return raw
+    changes = msgspec.convert(raw, dict[Level, _LevelChange])
+    return [
+        {**msgspec.to_builtins(rule), **msgspec.to_builtins(changes.get(rule.level, {}))} for rule in DEFAULT_LEVELS
+    ]
+
+
+@cache
+def _types() -> dict[str, Any]:
+    return get_type_hints(Settings, include_extras=True)
+
+
+@cache
+def _inspect(name: str) -> tuple[msgspec.inspect.Type, bool]:
+    found = msgspec.inspect.type_info(_types()[name])
+    if not isinstance(found, msgspec.inspect.UnionType):
+        return found, False
+    return next(kind for kind in found.types if not isinstance(kind, msgspec.inspect.NoneType)), True
+
+
+def _in_words(kind: msgspec.inspect.Type) -> str:
+    if isinstance(kind, msgspec.inspect.BoolType):
+        return "on or off"
+    if not isinstance(kind, msgspec.inspect.IntType | msgspec.inspect.FloatType):
+        return "text"
+    noun = "a whole number" if isinstance(kind, msgspec.inspect.IntType) else "a number"
+    return f"{noun} of at least {kind.ge}" if kind.le is None else f"{noun} from {kind.ge} to {kind.le}"

@@ -1,0 +1,124 @@
+"""From an outcome to a report: whether it may be used, and everything it did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+from msgspec import Struct, structs
+
+from context_compactor.apply import account
+from context_compactor.apply.decisions import explain
+from context_compactor.apply.fidelity import context_text
+from context_compactor.ask import Ask
+from context_compactor.flow import Outcome, Scene
+from context_compactor.measure.count import MessageCounter
+from context_compactor.measure.triggers import Trigger
+from context_compactor.measure.usage import Usage
+from context_compactor.messages.message import Message
+from context_compactor.plan.goal import Goal
+from context_compactor.plan.plan import Decision
+from context_compactor.report import Report
+
+
+class Job(Struct, frozen=True):
+    """What is known about a compaction before it has done anything."""
+
+    ask: Ask
+    trigger: Trigger
+    usage: Usage
+    counter: MessageCounter
+    repairs: tuple[str, ...]
+    session_id: str
+    began: float
+    created_at: str
+
+    def head(self) -> dict[str, Any]:
+        """The fields every report begins with."""
+        return {
+            "trigger": self.trigger.kind,
+            "level": self.trigger.level.value if self.trigger.level else None,
+            "session_id": self.session_id,
+            "created_at": self.created_at,
+            "duration_ms": round((time.perf_counter() - self.began) * 1000, 1),
+            "repairs": self.repairs,
+        }
+
+
+def aim(goal: Goal, job: Job) -> Goal:
+    """A little lower than asked where that is needed to be worth the change at all."""
+    least_gain = job.ask.settings.min_gain_percent / 100
+    overhead = job.ask.settings.overhead_tokens
+    target = min(goal.target, int(job.usage.tokens * (1 - least_gain)))
+    return structs.replace(goal, target=max(target - overhead, 1))
+
+
+def unchanged(job: Job, messages: Sequence[Message], reason: str) -> Report:
+    """The report when nothing is to be done."""
+    return Report.unchanged(reason, tokens=job.usage.tokens, messages=len(messages), **job.head())
+
+
+def settle(job: Job, goal: Goal, scene: Scene, outcome: Outcome) -> tuple[Report, tuple[Decision, ...]]:
+    """The report of an outcome. When it may not be used, the report says so and has the old numbers."""
+    after = outcome.written.tokens + job.ask.settings.overhead_tokens
+    decisions = explain(outcome.view, outcome.zones, outcome.composer.draft, outcome.composer.turn_tokens)
+    if outcome.damage:
+        report = unchanged(job, scene.messages, f"refused: {'; '.join(outcome.damage[:3])}")
+        return structs.replace(report, status="failed"), decisions
+    gain = 1 - after / max(job.usage.tokens, 1)
+    if gain * 100 < job.ask.settings.min_gain_percent:
+        return _no_gain(job, goal, scene, outcome, gain), decisions
+    return _report(job, goal, scene, outcome, after, decisions), decisions
+
+
+def _no_gain(job: Job, goal: Goal, scene: Scene, outcome: Outcome, gain: float) -> Report:
+    floor = account.floor_parts(outcome.composer)
+    reason = (
+        f"only {max(gain, 0):.0%} could be saved, less than min_gain_percent of "
+        f"{job.ask.settings.min_gain_percent:g} %; the largest part that must stay is {_largest(floor)}"
+    )
+    report = unchanged(job, scene.messages, reason)
+    return structs.replace(report, status="partial", target_tokens=goal.target, floor=floor)
+
+
+def _largest(floor: Sequence[account.FloorPart]) -> str:
+    return f"{floor[0].what} with {floor[0].tokens:,} tokens" if floor else "the frame"
+
+
+def _report(
+    job: Job, goal: Goal, scene: Scene, outcome: Outcome, after: int, decisions: tuple[Decision, ...]
+) -> Report:
+    written, composer, archive = outcome.written, outcome.composer, outcome.archive
+    fits = after <= goal.target
+    floor = () if fits else account.floor_parts(composer)
+    text = context_text(written.messages)
+    found = account.fidelity(composer, written, archive, text)
+    share = account.failures_share(scene.verdicts.failures, text)
+    return Report(
+        status="success" if fits else "partial",
+        reason="" if fits else f"{after:,} tokens are left; the largest part that must stay is {_largest(floor)}",
+        **job.head(),
+        compaction_id=_compaction_id(text),
+        tokens_before=job.usage.tokens,
+        tokens_after=after,
+        target_tokens=goal.target,
+        messages_before=len(scene.messages),
+        messages_after=len(written.messages),
+        messages_removed=len(scene.messages) - len(written.messages),
+        preserved=account.preserved(decisions),
+        summarized=account.summarized(decisions),
+        archived=account.archived(archive, "memory"),
+        discarded=account.discarded(decisions),
+        recovery_instructions=account.recovery(archive, written),
+        facts_added=sum(len(lines) for lines in written.record.sections.values()) if written.record else 0,
+        fidelity=found,
+        cache=account.prefix_kept(scene.messages, written.messages, job.counter),
+        metrics=account.metrics(job.usage.tokens, after, found, share, archive),
+        floor=floor,
+    )
+
+
+def _compaction_id(text: str) -> str:
+    return "cmp_" + sha256(text.encode("utf-8", "replace")).hexdigest()[:12]

@@ -1,0 +1,34 @@
+"""Keep the lines that are worth most, in their own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from context_compactor.classify.tier import Tier
+from context_compactor.plan.options import Option, Voice
+from context_compactor.plan.view import View
+
+_REASONS = {
+    Voice.USER: "the user's own words",
+    Voice.AGENT: "what the agent concluded",
+    Voice.CALL: "what the agent wrote or ran",
+    Voice.RESULT: "lines with names that later turns use",
+    Voice.FACT: "a fact that outlives its text",
+}
+
+
+@dataclass(frozen=True)
+class KeepLines:
+    """Offers every block of every source, verbatim."""
+
+    name: str = "keep lines"
+
+    def propose(self, view: View) -> Iterator[Option]:
+        """One option per block, weighed like its source."""
+        for source in view.sources:
+            if source.voice is Voice.THINKING or source.duplicate_of:
+                continue
+            reason = _REASONS[source.voice]
+            for at, block in enumerate(source.blocks):
+                yield Option(self.name, source.number, Tier.KEEP, block.text, reason, source.weight, at)

@@ -1,0 +1,26 @@
+"""Start afresh: the last resort when nothing else fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from context_compactor.messages.turn import Turn
+from context_compactor.plan.zones import Shares, TurnSize, Zone, last_words
+
+
+@dataclass(frozen=True)
+class StartFresh:
+    """Folds everything but what nobody has answered yet: a new window from ledgers and references."""
+
+    name: str = "start fresh"
+
+    def zones(self, turns: Sequence[Turn], sizes: Sequence[TurnSize], room: int, shares: Shares) -> dict[int, Zone] | None:
+        """Only the unanswered words stay."""
+        pinned = last_words(turns)
+        return {turn.number: self._zone(turn, pinned) for turn in turns}
+
+    def _zone(self, turn: Turn, pinned: set[int]) -> Zone:
+        if turn.is_instruction:
+            return Zone.FIXED
+        return Zone.VERBATIM if turn.number in pinned else Zone.FOLDED

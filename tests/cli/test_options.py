@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from context_compactor.cli.options import Goal, read_goal, refuse_model
+from context_compactor.errors import BadSetting
+
+
+@pytest.mark.parametrize(
+    ("text", "goal"),
+    [
+        (None, Goal()),
+        ("20000", Goal(tokens=20_000)),
+        ("20_000", Goal(tokens=20_000)),
+        ("20,000", Goal(tokens=20_000)),
+        ("20k", Goal(tokens=20_000)),
+        ("1.5k", Goal(tokens=1_500)),
+        ("25%", Goal(percent=25)),
+        ("12.5%", Goal(percent=12.5)),
+    ],
+)
+def test_a_target_may_be_written_as_people_write_it(text, goal):
+    assert read_goal(text) == goal
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "0%", "101%", "nan%", "inf%", "infk", "", "%", "k", "many", "2.5", "1e3"])
+def test_a_target_that_is_none_is_refused_with_what_was_given(text):
+    with pytest.raises(BadSetting) as caught:
+        read_goal(text)
+    assert repr(text) in str(caught.value)
+
+
+@given(st.text())
+def test_any_target_is_read_or_refused(text):
+    try:
+        goal = read_goal(text)
+    except BadSetting:
+        return
+    assert goal.of(1_000) is not None
+
+
+def test_a_share_is_taken_of_the_tokens_there_are():
+    assert Goal(percent=25).of(1_000) == 250
+    assert Goal(percent=1).of(10) == 1
+    assert Goal(tokens=7).of(1_000) == 7
+    assert Goal().of(1_000) is None
+
+
+def test_a_model_is_refused_instead_of_ignored():
+    with pytest.raises(BadSetting, match="compacts without a model"):
+        refuse_model("openai/x")

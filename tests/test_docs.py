@@ -1,0 +1,95 @@
+"""The prose is checked like the code, and the checks themselves can fail."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from context_compactor.settings import Settings
+from tools import check_docs, check_exports, check_imports, check_names, check_tracked
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def test_every_exported_name_is_documented():
+    assert check_exports.problems() == []
+
+
+def test_the_docs_match_the_code():
+    assert check_docs.problems() == []
+
+
+def test_importing_the_package_loads_nothing_slow():
+    loaded = check_imports.loaded_modules()
+    assert not loaded & set(check_imports.HEAVY)
+
+
+def test_tracked_files_name_no_machine_and_no_registry():
+    assert check_tracked.problems() == []
+
+
+def test_names_are_from_the_glossary():
+    assert check_names.problems() == []
+
+
+@pytest.mark.parametrize(
+    "code", ["def process_items(): ...", "class DataHolder: ...", "info = 1", "def f(handle): ..."]
+)
+def test_a_name_with_a_word_that_means_three_things_is_found(tmp_path, code):
+    (tmp_path / "module.py").write_text(code)
+    assert len(check_names.problems(tmp_path)) == 1
+
+
+def test_a_word_inside_of_another_word_is_no_problem(tmp_path):
+    (tmp_path / "module.py").write_text("import subprocess\nmetadata = subprocess\ninformation = 1\n")
+    assert check_names.problems(tmp_path) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path, monkeypatch):
+    (tmp_path / "README.md").write_text("[there](docs/gone.md) [web](https://example.com/x)\n```\n[no](link.md)\n```\n")
+    monkeypatch.chdir(tmp_path)
+    assert list(check_docs.dead_links()) == ["README.md: the link to docs/gone.md leads nowhere"]
+
+
+@pytest.mark.parametrize("line", ["see {home}/notes", "pip install --{index}=x", "https://{registry}/x"])
+def test_a_line_that_names_a_machine_or_a_registry_is_found(tmp_path, line):
+    page = tmp_path / "page.md"
+    page.write_text(line.format(home=Path.home(), index="index" + "-url", registry="pypi" + ".org"))
+    assert len(list(check_tracked.in_file(page))) == 1
+
+
+def test_the_words_not_used_in_names_are_those_of_the_glossary():
+    glossary = (ROOT / "docs/glossary.md").read_text()
+    words = re.search(r"three things in this field: ([^.]+)\.", glossary)
+    assert words is not None
+    assert set(re.findall(r"\w+", words[1])) <= check_names.WORDS
+
+
+def test_the_dependencies_are_those_that_were_chosen():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert set(extras) == {"server", "postgres", "openai", "anthropic", "litellm", "tui", "mcp", "dev", "all"}
+    for heavy in ("openai", "anthropic", "litellm", "litestar", "textual", "mcp", "psycopg"):
+        assert not any(name.startswith(heavy) for name in project["dependencies"])
+
+
+def test_the_constraints_pin_every_core_dependency_and_name_no_address():
+    text = (ROOT / "constraints.txt").read_text()
+    pinned = {line.split("==")[0] for line in text.splitlines()}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {re.split(r"[<>=\[]", name)[0] for name in project["dependencies"]} <= pinned
+    assert "://" not in text
+
+
+def test_the_quickstart_shows_settings_that_exist():
+    toml = re.search(r"```toml\n(.*?)```", (ROOT / "docs/quickstart.md").read_text(), re.DOTALL)
+    assert toml is not None
+    assert set(tomllib.loads(toml[1])) <= set(Settings.__struct_fields__)
