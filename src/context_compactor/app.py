@@ -21,6 +21,7 @@ from context_compactor.messages.boundaries import repair
 from context_compactor.messages.copying import copy_containers
 from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.message import Message
+from context_compactor.messages.turn import split_turns
 from context_compactor.plan.plan import Decision
 from context_compactor.protocols import TokenCounter
 from context_compactor.report import Report
@@ -131,7 +132,7 @@ def measure_scene(scene: flow.Scene, ask: Ask, counter: MessageCounter) -> Usage
     """Weigh a context against the budget of its model."""
     budget = budget_of(ask, counter.dialect_name, counter.margin)
     return measure(
-        flow.all_turns(scene),
+        split_turns(scene.messages),
         budget,
         counter,
         fixed_tokens=ask.settings.overhead_tokens,

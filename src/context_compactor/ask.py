@@ -25,11 +25,14 @@ class Ask(Struct, frozen=True):
     model: str | None = None
 
     def __post_init__(self) -> None:
-        target = self.target_tokens
-        if target is not None and (isinstance(target, bool) or not isinstance(target, int) or target <= 0):
-            raise BadSetting(f"target_tokens is {target!r}; it must be a whole number above 0, such as 20_000")
-        if self.window is not None and (isinstance(self.window, bool) or not isinstance(self.window, int)):
-            raise BadSetting(f"window is {self.window!r}; it must be a whole number of tokens, such as 200_000")
+        _check_tokens("target_tokens", self.target_tokens, 20_000)
+        _check_tokens("window", self.window, 200_000)
+
+
+def _check_tokens(name: str, value: object, example: int) -> None:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    if value is not None and not is_count:
+        raise BadSetting(f"{name} is {value!r:.60}; it must be a whole number of tokens above 0, such as {example:,}")
 
 
 def budget_of(ask: Ask, dialect_name: str, margin: float, reported: int | None = None) -> Budget:
@@ -45,9 +48,8 @@ def trigger_of(ask: Ask, usage: Usage) -> Trigger:
     """The request as a trigger: manual when a target or level was named, else what the fill says."""
     is_manual = ask.target_tokens is not None or ask.level is not None
     level = ask.level if ask.level is not None or is_manual else _level_now(ask, usage)
-    kind = "manual" if is_manual else "threshold"
     size_share = usage.bytes / usage.budget_bytes if usage.budget_bytes else 0.0
-    return Trigger(kind, usage.tokens, usage.budget_tokens, level, ask.focus or None, size_share)
+    return Trigger("manual" if is_manual else "threshold", usage.tokens, usage.budget_tokens, level, ask.focus or None, size_share)
 
 
 def _level_now(ask: Ask, usage: Usage) -> Level | None:

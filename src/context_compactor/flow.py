@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from context_compactor.apply.compose import Composer, Ledger, Written
 from context_compactor.apply.fit import fill_target
+from context_compactor.apply.media import turns_without_media
 from context_compactor.apply.verify import Refusal, find_damage, sound_options
 from context_compactor.archive.archive import Archive
 from context_compactor.archive.gather import gather_originals
@@ -30,8 +31,8 @@ from context_compactor.messages.record import Record, open_record
 from context_compactor.messages.turn import Turn, split_turns
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.planner import draft_plan
-from context_compactor.plan.view import View, build_sources, spoken_in
-from context_compactor.plan.zones import Zone, turn_sizes
+from context_compactor.plan.view import Spoken, View, build_sources, spoken_in
+from context_compactor.plan.zones import TurnSize, Zone, room_for_turns, turn_sizes
 from context_compactor.protocols import Layout, Strategy
 
 
@@ -60,53 +61,50 @@ class Outcome(Struct, frozen=True):
     """A new context with everything that explains it. `damage` says why it may not be used."""
 
     written: Written
-    view: View
-    zones: dict[int, Zone]
     composer: Composer
     archive: Archive
-    layout: str
     refused: list[Refusal]
     damage: list[str]
 
 
-def all_turns(scene: Scene) -> list[Turn]:
-    """The turns of the context with the record as one of them, as a model is shown them."""
-    return split_turns(scene.messages)
-
-
 def read_scene(messages: Sequence[Message], dialect: Dialect) -> Scene:
-    """Take a context apart."""
+    """Take a context apart and classify what is in it."""
     live, past = open_record(messages, dialect)
     turns = split_turns(live, past.turns + 1 if past else 1, past.calls + 1 if past else 1)
     verdicts = classify(turns)
-    return Scene(list(messages), turns, past, verdicts, extract_facts(turns))
+    return Scene(list(messages), turns, past, verdicts, extract_facts(turns, verdicts.failures, verdicts.files))
 
 
 def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     """Bring a context under its target; lose nothing that cannot be recalled."""
-    sizes = turn_sizes(scene.turns, kit.counter, kit.dialect.name)
-    spoken = list(spoken_in(scene.turns, kit.counter))
-    fixed = sum(size.whole for turn, size in zip(scene.turns, sizes, strict=True) if turn.is_instruction)
-    room = max(goal.target - fixed, 1)
-    for layout in kit.ladder:
-        zones = layout.zones(scene.turns, sizes, room, goal.shares)
-        if zones is None:
-            continue
-        folded = [turn for turn in scene.turns if zones[turn.number] is Zone.FOLDED]
-        known = remember(scene.facts, folded, scene.past, room, kit.counter.text)
-        excerpts = scene.past.excerpts if scene.past else ()
-        sources = build_sources(spoken, excerpts, known.optional, scene.verdicts, kit.weights)
-        view = View(tuple(scene.turns), sources, scene.verdicts, NameTable(), kit.weights, kit.focus)
-        options, refused = sound_options((o for s in kit.strategies for o in s.propose(view)), sources)
-        standing = [quote.text for quote in known.quotes] + [line.text for line in known.must]
-        draft = draft_plan(view, zones, options, standing)
-        ledger = Ledger(known.quotes, known.must, scene.past)
-        tokens = {turn.number: size.whole for turn, size in zip(scene.turns, sizes, strict=True)}
-        composer = Composer(view, zones, draft, ledger, kit.counter, kit.dialect, tokens)
-        written = fill_target(draft, goal.target, composer.write)
+    sizes = turn_sizes(scene.turns, kit.counter)
+    spoken = tuple(spoken_in(scene.turns, kit.counter))
+    room = room_for_turns(scene.turns, sizes, goal.target)
+    layouts = (layout.zones(scene.turns, sizes, room, goal.shares) for layout in kit.ladder)
+    for zones in (zones for zones in layouts if zones is not None):
+        composer, refused = plan(scene, zones, spoken, sizes, goal, kit)
+        written = fill_target(composer.draft, goal.target, composer.write)
         if written.tokens <= goal.target:
             break
-    archive = Archive(gather_originals(scene.turns, zones, written.texts.edits, scene.verdicts, tokens))
     damage = find_damage(scene.messages, written.messages, kit.dialect)
-    return Outcome(written, view, zones, composer, archive, layout.name, refused, damage)
+    originals = gather_originals(scene.turns, zones, written.texts.edits, scene.verdicts, composer.turn_tokens)
+    return Outcome(written, composer, Archive(originals), refused, damage)
 
+
+def plan(
+    scene: Scene, zones: dict[int, Zone], spoken: tuple[Spoken, ...], sizes: list[TurnSize], goal: Goal, kit: Kit
+) -> tuple[Composer, list[Refusal]]:
+    """Gather what must stay and what may, and put the options of all strategies on the scales."""
+    folded = [turn for turn in scene.turns if zones[turn.number] is Zone.FOLDED]
+    room = room_for_turns(scene.turns, sizes, goal.target)
+    known = remember(scene.facts, folded, scene.past, room, kit.counter.text)
+    excerpts = scene.past.excerpts if scene.past else ()
+    sources = build_sources(spoken, excerpts, known.optional, scene.verdicts, kit.weights)
+    bare = turns_without_media(scene.turns, zones, goal.bytes)
+    view = View(tuple(scene.turns), zones, sources, scene.verdicts, NameTable(), kit.weights, kit.focus, bare)
+    proposed = (option for strategy in kit.strategies for option in strategy.propose(view))
+    options, refused = sound_options(proposed, sources)
+    draft = draft_plan(view, options, known.texts())
+    tokens = {turn.number: size.whole for turn, size in zip(scene.turns, sizes, strict=True)}
+    ledger = Ledger(known.quotes, known.must, scene.past)
+    return Composer(view, draft, ledger, kit.counter, kit.dialect, tokens), refused

@@ -14,13 +14,13 @@ from context_compactor.apply.decisions import explain
 from context_compactor.apply.fidelity import context_text
 from context_compactor.ask import Ask
 from context_compactor.flow import Outcome, Scene
-from context_compactor.measure.count import MessageCounter
+from context_compactor.measure.count import MessageCounter, message_bytes
 from context_compactor.measure.triggers import Trigger
 from context_compactor.measure.usage import Usage
 from context_compactor.messages.message import Message
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.plan import Decision
-from context_compactor.report import Report
+from context_compactor.report import FloorPart, Report
 
 
 class Job(Struct, frozen=True):
@@ -63,7 +63,7 @@ def unchanged(job: Job, messages: Sequence[Message], reason: str) -> Report:
 def settle(job: Job, goal: Goal, scene: Scene, outcome: Outcome) -> tuple[Report, tuple[Decision, ...]]:
     """The report of an outcome. When it may not be used, the report says so and has the old numbers."""
     after = outcome.written.tokens + job.ask.settings.overhead_tokens
-    decisions = explain(outcome.view, outcome.zones, outcome.composer.draft, outcome.composer.turn_tokens)
+    decisions = explain(outcome.composer)
     if outcome.damage:
         report = unchanged(job, scene.messages, f"refused: {'; '.join(outcome.damage[:3])}")
         return structs.replace(report, status="failed"), decisions
@@ -83,7 +83,7 @@ def _no_gain(job: Job, goal: Goal, scene: Scene, outcome: Outcome, gain: float) 
     return structs.replace(report, status="partial", target_tokens=goal.target, floor=floor)
 
 
-def _largest(floor: Sequence[account.FloorPart]) -> str:
+def _largest(floor: Sequence[FloorPart]) -> str:
     return f"{floor[0].what} with {floor[0].tokens:,} tokens" if floor else "the frame"
 
 
@@ -91,14 +91,15 @@ def _report(
     job: Job, goal: Goal, scene: Scene, outcome: Outcome, after: int, decisions: tuple[Decision, ...]
 ) -> Report:
     written, composer, archive = outcome.written, outcome.composer, outcome.archive
-    fits = after <= goal.target
+    size = sum(map(message_bytes, written.messages))
+    fits = after <= goal.target and size <= goal.bytes
     floor = () if fits else account.floor_parts(composer)
     text = context_text(written.messages)
     found = account.fidelity(composer, written, archive, text)
     share = account.failures_share(scene.verdicts.failures, text)
     return Report(
         status="success" if fits else "partial",
-        reason="" if fits else f"{after:,} tokens are left; the largest part that must stay is {_largest(floor)}",
+        reason="" if fits else f"{after:,} tokens in {size:,} bytes are left; the largest part is {_largest(floor)}",
         **job.head(),
         compaction_id=_compaction_id(text),
         tokens_before=job.usage.tokens,

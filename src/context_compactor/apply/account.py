@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from context_compactor.apply.compose import Composer, Written
 from context_compactor.apply.fidelity import weigh_fidelity
 from context_compactor.archive.archive import Archive
+from context_compactor.archive.gather import ids_of, was_shortened
 from context_compactor.classify.failures import Failure
 from context_compactor.classify.tier import Tier
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.message import Message
+from context_compactor.messages.references import reference_id
+from context_compactor.plan.options import Source, Voice
 from context_compactor.plan.plan import Decision
-from context_compactor.plan.planner import is_open
 from context_compactor.report import Archived, Cache, Discarded, Fidelity, FloorPart, Metrics, Preserved, Summarized
 from context_compactor.plan.zones import Zone
 
@@ -54,12 +56,20 @@ def visible_ids(text: str, written: Written) -> set[str]:
 def fidelity(composer: Composer, written: Written, archive: Archive, text: str) -> Fidelity:
     """Look for every name of the removed texts in the new context and behind its references."""
     visible = visible_ids(text, written)
+    view = composer.view
     removed = [
-        (f"turn_{source.turn:03d}" if composer.zones[source.turn] is Zone.FOLDED else source.ref, source.text)
-        for source in composer.view.sources
-        if not source.is_loose and is_open(source, composer.zones)
+        (_home(source, view.zones), composer.draft.names_of[source.number])
+        for source in view.open_sources()
+        if not source.is_loose and source.voice is not Voice.THINKING
     ]
-    return weigh_fidelity(removed, text, composer.view.names, archive, visible)
+    earlier = {ref for turn in view.turns if was_shortened(turn) for ref in ids_of(turn)}
+    return weigh_fidelity(
+        removed, view.names.ids(text), view.names, lambda ref: ref in visible and (ref in archive or ref in earlier)
+    )
+
+
+def _home(source: Source, zones: dict[int, Zone]) -> str:
+    return reference_id("turn", source.turn) if zones[source.turn] is Zone.FOLDED else source.ref
 
 
 def failures_share(failures: Sequence[Failure], text: str) -> float | None:
@@ -88,7 +98,7 @@ def floor_parts(composer: Composer) -> tuple[FloorPart, ...]:
     parts: list[FloorPart] = []
     count = composer.counter.text
     for turn in composer.view.turns:
-        zone = composer.zones[turn.number]
+        zone = composer.view.zones[turn.number]
         tokens = composer.turn_tokens[turn.number]
         if zone is Zone.FIXED:
             parts.append(FloorPart(f"{turn.role} message", tokens, "instructions are never touched"))

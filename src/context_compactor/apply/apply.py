@@ -22,10 +22,8 @@ def apply(
         zone = zones[turn.number]
         if zone is Zone.FIXED and (first_live is None or turn.number < first_live):
             fixed.extend(turn.messages)
-        elif zone is Zone.PLACED:
-            live.extend(_edited(turn, edits, dialect))
         elif zone is not Zone.FOLDED:
-            live.extend(turn.messages)
+            live.extend(_edited(turn, edits, dialect))
     if not record_text:
         return [*fixed, *live]
     record = dialect.user_text(record_text)

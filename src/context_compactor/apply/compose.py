@@ -12,6 +12,7 @@ from context_compactor.facts.ledgers import merge_lines
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
+from context_compactor.messages.openai_responses import OpenAIResponses, unbind
 from context_compactor.messages.record import Quote, Record, render
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Line
@@ -41,7 +42,6 @@ class Composer(Struct, frozen=True):
     """Writes the context that the draft's current choice stands for."""
 
     view: View
-    zones: dict[int, Zone]
     draft: Draft
     ledger: Ledger
     counter: MessageCounter
@@ -50,14 +50,16 @@ class Composer(Struct, frozen=True):
 
     def write(self) -> Written:
         """The context as it is chosen now."""
-        texts = write_texts(self.view, self.zones, self.draft)
+        texts = write_texts(self.view, self.draft)
         record = self._record(texts)
         text = render(record) if record else ""
-        messages = apply(self.view.turns, self.zones, text, texts.edits, self.dialect)
+        messages = apply(self.view.turns, self.view.zones, text, texts.edits, self.dialect)
+        if isinstance(self.dialect, OpenAIResponses):
+            messages = unbind([message for turn in self.view.turns for message in turn.messages], messages)
         return Written(messages, self.counter.request_tokens(messages), record, texts)
 
     def _record(self, texts: Texts) -> Record | None:
-        folded = [turn for turn in self.view.turns if self.zones[turn.number] is Zone.FOLDED]
+        folded = [turn for turn in self.view.turns if self.view.zones[turn.number] is Zone.FOLDED]
         past = self.ledger.past
         if not folded and past is None:
             return None

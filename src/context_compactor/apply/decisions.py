@@ -5,31 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from context_compactor.apply.compose import Composer
 from context_compactor.classify.kinds import Kind
 from context_compactor.classify.tier import Tier
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
-from context_compactor.plan.options import Option, Source, Voice
+from context_compactor.plan.options import Option, Source, Voice, token_rate
 from context_compactor.plan.plan import Decision
-from context_compactor.plan.planner import Draft, is_open, zone_of
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone, last_words
 
 
-def explain(view: View, zones: dict[int, Zone], draft: Draft, turn_tokens: dict[int, int]) -> tuple[Decision, ...]:
+def explain(composer: Composer) -> tuple[Decision, ...]:
     """One decision for each turn that stays as it is, and one for each text of the others."""
+    view, draft, turn_tokens = composer.view, composer.draft, composer.turn_tokens
     taken = {number: list(options) for number, options in groupby(draft.chosen(), key=lambda option: option.source)}
-    decisions = [*_kept_turns(view, zones, turn_tokens)]
-    for source in view.sources:
-        if not source.is_loose and is_open(source, zones):
-            decisions.append(_decide(source, taken.get(source.number, []), draft.replaced.get(source.number), zones))
+    decisions = [*_kept_turns(view, turn_tokens)]
+    for source in view.open_sources():
+        if not source.is_loose:
+            folded = view.zone_of(source) is Zone.FOLDED
+            options, replaced = taken.get(source.number, []), draft.replaced.get(source.number)
+            decisions.append(_decide(source, options, replaced, folded))
     return tuple(sorted(decisions, key=lambda decision: decision.turn))
 
 
-def _kept_turns(view: View, zones: dict[int, Zone], turn_tokens: dict[int, int]) -> Iterator[Decision]:
+def _kept_turns(view: View, turn_tokens: dict[int, int]) -> Iterator[Decision]:
     pinned = last_words(view.turns)
     for turn in view.turns:
-        if zones[turn.number] in (Zone.FIXED, Zone.VERBATIM):
+        if view.zones[turn.number] in (Zone.FIXED, Zone.VERBATIM):
             tokens = turn_tokens[turn.number]
             yield Decision(
                 target=turn_label(turn),
@@ -58,7 +61,7 @@ def turn_label(turn: Turn) -> str:
     return said if len(said) <= 80 else said[:79] + "…"
 
 
-def _decide(source: Source, options: Sequence[Option], replaced: Option | None, zones: dict[int, Zone]) -> Decision:
+def _decide(source: Source, options: Sequence[Option], replaced: Option | None, folded: bool) -> Decision:
     tier, option = _outcome(source, options, replaced)
     after = source.tokens if tier is Tier.KEEP else _tokens_of(source, options)
     return Decision(
@@ -67,7 +70,7 @@ def _decide(source: Source, options: Sequence[Option], replaced: Option | None, 
         kind=source.kind,
         tier=tier,
         strategy=option.strategy if option else "fold the oldest turns",
-        reason=_reason(source, options, option, zones),
+        reason=_reason(source, options, option, folded),
         tokens_before=source.tokens,
         tokens_after=after,
         ref=source.ref,
@@ -84,16 +87,15 @@ def _outcome(source: Source, options: Sequence[Option], replaced: Option | None)
 
 
 def _tokens_of(source: Source, options: Sequence[Option]) -> int:
-    rate = source.tokens / max(len(source.text), 1)
-    return min(source.tokens, round(sum(len(option.text) for option in options) * rate))
+    return min(source.tokens, round(sum(len(option.text) for option in options) * token_rate(source)))
 
 
-def _reason(source: Source, options: Sequence[Option], option: Option | None, zones: dict[int, Zone]) -> str:
+def _reason(source: Source, options: Sequence[Option], option: Option | None, folded: bool) -> str:
     if option is None:
         return "an old turn; nothing in it is used later"
     kept = sum(source.blocks[option.block].lines for option in options if option.block >= 0)
     share = f" ({kept} of {source.lines} lines)" if options and kept < source.lines else ""
-    where = ", in the record" if options and zone_of(source, zones) is Zone.FOLDED else ""
+    where = ", in the record" if options and folded else ""
     return f"{option.reason}{share}{where}"
 
 

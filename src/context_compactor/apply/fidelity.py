@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from context_compactor.archive.archive import Archive
 from context_compactor.classify.names import NameTable
 from context_compactor.messages.message import Message, Opaque, Text, ToolCall, ToolResult
 from context_compactor.plan.sources import call_body
@@ -24,16 +23,15 @@ def context_text(messages: Iterable[Message]) -> str:
 
 
 def weigh_fidelity(
-    removed: Sequence[tuple[str, str]], text: str, names: NameTable, archive: Archive, visible: set[str]
+    removed: Sequence[tuple[str, set[int]]], standing: set[int], names: NameTable, reachable: Callable[[str], bool]
 ) -> Fidelity:
-    """`removed` are texts with the id of their original; `visible` are the ids that the new context shows."""
-    standing = names.ids(text)
-    gone: dict[int, str] = {}
-    for ref, words in removed:
-        for name in names.ids(words):
-            if name not in standing or gone.get(name, "") not in visible:
-                gone[name] = ref
-    retained = sum(1 for name in gone if name in standing)
-    lost = [name for name, ref in gone.items() if name not in standing and not (ref in visible and ref in archive)]
-    missing = tuple(Missing("identifier", name, gone[at]) for at, name in zip(lost, names.text_of(lost), strict=True))
-    return Fidelity(retained, len(gone) - retained - len(missing), missing)
+    """`removed` are the names of each removed text with the id of its original; `standing` those of the new context."""
+    home: dict[int, str] = {}
+    for ref, found in removed:
+        for name in found:
+            if name not in home or not reachable(home[name]):
+                home[name] = ref
+    retained = sum(1 for name in home if name in standing)
+    lost = [name for name, ref in home.items() if name not in standing and not reachable(ref)]
+    missing = tuple(Missing("identifier", names.names[name], home[name]) for name in lost)
+    return Fidelity(retained, len(home) - retained - len(missing), missing)

@@ -7,11 +7,12 @@ from itertools import groupby
 
 from msgspec import Struct
 
+from context_compactor.apply.media import media_edits
 from context_compactor.classify.kinds import Kind
 from context_compactor.classify.tier import Tier
 from context_compactor.messages.record import ANSWER, GAP, Excerpt
-from context_compactor.plan.options import Option, Source, Voice
-from context_compactor.plan.planner import Draft, zone_of
+from context_compactor.plan.options import Option, Source, Voice, token_rate
+from context_compactor.plan.planner import Draft
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone
 
@@ -28,22 +29,25 @@ class Texts(Struct, frozen=True):
     edits: Edits
 
 
-def write_texts(view: View, zones: dict[int, Zone], draft: Draft) -> Texts:
+def write_texts(view: View, draft: Draft) -> Texts:
     """Write every text of the plan."""
     taken = {number: list(options) for number, options in groupby(draft.chosen(), key=lambda option: option.source)}
     facts: dict[str, list[str]] = {}
     folded: list[tuple[Source, list[Option]]] = []
     edits: Edits = {}
+    for turn in view.turns:
+        if turn.number in view.without_media:
+            edits.update(media_edits(turn))
     for source in view.sources:
         options = taken.get(source.number, [])
         if source.voice is Voice.FACT:
             if options:
                 facts.setdefault(source.label, []).extend(option.text for option in options)
-        elif zone_of(source, zones) is Zone.FOLDED:
+        elif view.zone_of(source) is Zone.FOLDED:
             if options:
                 folded.append((source, options))
-        elif zone_of(source, zones) is Zone.PLACED:
-            _edit(source, options, draft.replaced.get(source.number), edits)
+        elif view.zone_of(source) is Zone.PLACED:
+            _edit(view, source, options, draft.replaced.get(source.number), edits)
     return Texts(tuple(_excerpts(folded)), facts, edits)
 
 
@@ -78,15 +82,25 @@ def chosen_lines(source: Source, options: Sequence[Option]) -> list[str]:
     return lines
 
 
-def _edit(source: Source, options: Sequence[Option], replaced: Option | None, edits: Edits) -> None:
-    place = edits.setdefault((source.turn, source.message), {})
+def _edit(view: View, source: Source, options: Sequence[Option], replaced: Option | None, edits: Edits) -> None:
     if source.voice is Voice.THINKING:
-        if replaced is not None:
-            place[source.part] = None
-        return
-    if source.voice is not Voice.RESULT or len(options) == len(source.blocks):
-        return
-    place[source.part] = _shortened(source, options, replaced)
+        if replaced is not None and source.is_clearable:
+            edits.setdefault((source.turn, source.message), {})[source.part] = None
+    elif source.voice is Voice.RESULT and not _is_whole(source, options):
+        text = _shortened(source, options, replaced)
+        if len(text) < len(source.text):
+            place = edits.setdefault((source.turn, source.message), {})
+            place[source.part] = "\n".join((*_unsaid_error(view, source, text), text))
+
+
+def _is_whole(source: Source, options: Sequence[Option]) -> bool:
+    return sum(option.block >= 0 for option in options) == len(source.blocks)
+
+
+def _unsaid_error(view: View, source: Source, text: str) -> list[str]:
+    """The telling line of a failure, when the shortened text has lost it."""
+    failure = view.verdicts.exchanges[source.exchange].failure if source.is_failure else None
+    return [failure.error] if failure and failure.error not in text else []
 
 
 def _shortened(source: Source, options: Sequence[Option], replaced: Option | None) -> str:
@@ -95,7 +109,7 @@ def _shortened(source: Source, options: Sequence[Option], replaced: Option | Non
     if not options:
         return reference_line(source)
     kept = sum(source.blocks[option.block].lines for option in options if option.block >= 0)
-    left = max(source.tokens - sum(len(option.text) for option in options) // 4, 0)
+    left = max(source.tokens - round(sum(len(option.text) for option in options) * token_rate(source)), 0)
     mark = f'[… {source.lines - kept} of {source.lines} lines left out, {left:,} tokens: recall("{source.ref}")]'
     return "\n".join((*chosen_lines(source, options), mark))
 

@@ -72,4 +72,7 @@ class Archive:
         if not self._originals:
             return f"nothing is archived, so there is no {ref!r}: the context was not changed"
         first, *_, last = (*self._originals, *self._originals)
-        return f"no original has the id {ref!r}; {len(self)} are archived, from {first!r} to {last!r}"
+        return (
+            f"no original has the id {ref!r}; {len(self)} are archived here, from {first!r} to {last!r}. "
+            "What an earlier compaction archived is in that compaction's result"
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from context_compactor.archive.archive import Original
+from context_compactor.classify.references import reference_of
 from context_compactor.classify.rules import Verdict, Verdicts
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Exchange, Turn
@@ -21,11 +22,25 @@ def gather_originals(
     """Every turn that is folded or edited, whole, and every result in it by itself."""
     edited = {number for (number, _), changes in edits.items() if changes}
     for turn in turns:
-        if zones[turn.number] is Zone.FOLDED or turn.number in edited:
+        leaves = zones[turn.number] is Zone.FOLDED or turn.number in edited
+        if leaves and not was_shortened(turn):
             yield _turn_original(turn, tokens[turn.number])
             for exchange in turn.exchanges:
                 if exchange.result is not None:
                     yield _result_original(exchange, verdicts.exchanges[exchange.number])
+
+
+def ids_of(turn: Turn) -> list[str]:
+    """Every id under which a turn or one of its results is archived."""
+    return [reference_id("turn", turn.number), *(reference_of(exchange) for exchange in turn.exchanges)]
+
+
+def was_shortened(turn: Turn) -> bool:
+    """Whether an earlier compaction has shortened this turn in place: then its original is archived already."""
+    marks = [f'recall("{ref}")' for ref in ids_of(turn)]
+    texts = [result.text for message in turn.messages for result in message.results]
+    texts += [message.text for message in turn.messages if message.role == "user"]
+    return any(mark in text[-400:] or mark in text[:400] for text in texts for mark in marks)
 
 
 def _turn_original(turn: Turn, tokens: int) -> Original:

@@ -41,7 +41,7 @@ def command_in(tool: str, values: dict[str, Any], arguments: str) -> str | None:
         return None
     if not values:
         return arguments if tool in SHELL_TOOLS and arguments.lstrip()[:1] not in ("{", "") else None
-    command = values.get("command") or values.get("cmd")
+    command = values.get("command", values.get("cmd"))
     if isinstance(command, list):
         words = [word for word in command if isinstance(word, str)]
         return words[2] if len(words) == 3 and words[1] in ("-c", "-lc") else " ".join(words) or None

@@ -16,6 +16,7 @@ from context_compactor.messages.message import ToolCall
 from context_compactor.messages.turn import Exchange, Turn
 
 COMMAND_LENGTH = 160
+_SOUGHT_LENGTH = 70
 _LINE_BREAK = re.compile(r"[ \t\r]*\n\s*")
 _CHANGES_FOLDER = re.compile(r"cd [^;&|\n]{1,200}(?:&&|;)\s*")
 _RUNNING = re.compile(r"(?:running|background)\b[^\n]{0,40}\bID:? (\w+)", re.IGNORECASE)
@@ -93,7 +94,7 @@ def wording_of(call: ToolCall | None) -> str:
     reading = read_call(call)
     if reading.command is not None:
         return _one_line(reading.command.strip(), _room_for(reading.command))
-    return _one_line(f"{call.name} {_arguments(call, reading)}".rstrip(), COMMAND_LENGTH)
+    return _arguments(call, reading)
 
 
 def _room_for(command: str) -> int:
@@ -104,10 +105,11 @@ def _room_for(command: str) -> int:
 
 def _arguments(call: ToolCall, reading: Reading) -> str:
     if not reading.paths or not reading.arguments:
-        return call.arguments
+        return _one_line(f"{call.name} {call.arguments}".rstrip(), COMMAND_LENGTH)
+    named = _one_line(f"{call.name} {', '.join(reading.paths[:3])}", COMMAND_LENGTH)
     old = next((reading.arguments[key] for key in _OLD_TEXT if isinstance(reading.arguments.get(key), str)), "")
-    line = next((line.strip() for line in old[:400].split("\n") if len(line.strip()) > 3), "")
-    return f"{', '.join(reading.paths[:3])}: {line}" if line else ", ".join(reading.paths[:3])
+    sought = _one_line(old[:400].strip(), _SOUGHT_LENGTH)
+    return f"{named}: {sought}" if sought else named
 
 
 def _one_line(text: str, limit: int) -> str:

@@ -69,6 +69,7 @@ _TOOLS = _table(
     TEST_RUN="runtests runtest test executetests",
     DIFF="gitdiff diff gitshow getdiff",
     LOG="getlogs readlogs logs getlog tail consolelogs",
+    COMMAND="updateplan todowrite taskcreate taskupdate tasklist writestdin createplan updatetodos",
     TALK="askuserquestion askuser askfollowupquestion think exitplanmode requestuserinput transfertohumanagents",
 )
 _PROGRAMS = _table(

@@ -50,6 +50,8 @@ class Weights(Struct, frozen=True):
     """The latest text of a file that the agent has changed."""
     repeated: float = 1.0
     """How much more a line of the agent is worth when the agent has written it before."""
+    neighbour: float = 1.3
+    """How much more a block is worth when the one next to it is kept."""
     long_talk: float = 150.0
     """Tokens from which on more words of one speaker are worth less and less."""
     heading: float = 14.0

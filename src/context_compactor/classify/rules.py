@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from context_compactor.classify.calls import describe, read_call
+from context_compactor.classify.calls import describe
 from context_compactor.classify.duplicates import find_duplicates
 from context_compactor.classify.failures import Failure, find_failures
 from context_compactor.classify.kinds import Kind, kind_of
@@ -69,12 +69,7 @@ def _kind(exchange: Exchange) -> Kind:
 def _shown_paths(files: FileLife) -> dict[int, str]:
     found: dict[int, str] = {}
     for path, record in files.files.items():
-        for touch in (*record.reads, *record.writes):
-            found[touch.exchange] = path
+        found.update((read.exchange, path) for read in record.reads)
+        found.update((write.exchange, path) for write in record.writes)
     return found
 
-
-def is_refetchable(call_reading: Exchange) -> bool:
-    """Whether asking the tool again would show the same sort of thing: a file that can be read, a search."""
-    reading = read_call(call_reading.call) if call_reading.call else None
-    return bool(reading and (reading.reads or kind_of(call_reading.call, "") in (Kind.SEARCH_RESULT, Kind.LISTING)))

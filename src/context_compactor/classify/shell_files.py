@@ -13,7 +13,15 @@ SOMEWHERE: Lines = (0, None)
 
 _SHOWS = frozenset("cat sed head tail nl bat batcat less more awk gawk view open".split())
 # Options whose next word is a value and not a file.
-_VALUED = frozenset("-n -c --lines --bytes -s -b -w -v -F -e -f -i -l".split())
+_COUNTS = frozenset(("-n", "-c", "--lines", "--bytes"))
+_VALUED: dict[str, frozenset[str]] = {
+    "sed": frozenset(("-e", "-f")),
+    "perl": frozenset(("-e",)),
+    "head": _COUNTS,
+    "tail": _COUNTS,
+    **dict.fromkeys(("awk", "gawk"), frozenset(("-F", "-v", "-f"))),
+    **dict.fromkeys(("bat", "batcat"), frozenset(("-l", "-r", "--line-range", "--language"))),
+}
 _TARGETS_LAST = frozenset("cp mv install ln".split())
 _TARGETS_ALL = frozenset("rm touch tee".split())
 _WRITERS = _TARGETS_LAST | _TARGETS_ALL | {"sed", "perl", "git"}
@@ -63,18 +71,18 @@ def _shown_by(step: Step) -> list[str]:
 
 
 def _has_script_option(step: Step) -> bool:
-    return "-e" in step.words or "-f" in step.words
+    return "-e" in step.words or ("-f" in step.words and step.program != "perl")
 
 
 def _operands(step: Step) -> list[str]:
-    takes_value = step.program not in ("cat", "sed", "nl", "less", "view") or _has_script_option(step)
+    valued = _VALUED.get(step.program, frozenset())
     found: list[str] = []
     skip = False
     for word in step.words[1:]:
         if skip:
             skip = False
         elif word.startswith("-") and len(word) > 1:
-            skip = takes_value and word in _VALUED
+            skip = word in valued
         elif word:
             found.append(word)
     return found
@@ -90,7 +98,7 @@ def _changed_by(step: Step) -> Iterator[str]:
     elif program in _TARGETS_ALL:
         yield from plain
     elif program in ("sed", "perl") and any(_edits_in_place(word, program) for word in words[1:4]):
-        yield from plain if _has_script_option(step) and program == "sed" else plain[1:]
+        yield from _operands(step)[0 if _has_script_option(step) else 1 :]
     elif program == "git" and plain[:1] in (["restore"], ["checkout"]) and (plain[0] == "restore" or "--" in words):
         yield from words[words.index("--") + 1 :] if "--" in words else plain[1:]
 

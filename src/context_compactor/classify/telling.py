@@ -46,7 +46,7 @@ _WEAK = _one_of(
 )
 # Words by which anybody would look for the first sign of trouble.
 _NAIVE = _one_of(
-    r"error|fail|fatal|exception|denied|not found|no such|cannot|panic|reject|conflict|timed out|invalid|undefined|unable",
+    r"error|fail|fatal|exception|denied|not found|no such|cannot|panic|reject|conflict|timed out|invalid|undefined",
     flags=re.IGNORECASE,
 )
 _PASSING = re.compile(r"\s*(?:=== |--- PASS|\(pass\)|ok\b|PASS|[\u2713\u2714\u2705]|hint:)")
@@ -59,13 +59,19 @@ _SAID = "the user said:"
 def telling_lines(text: str) -> str:
     """The first and the last line that say what went wrong, verbatim, joined when they differ."""
     output = unwrap(text)
-    lines = _lines(output.body)
+    # A tool's own complaint is its first line; what it quotes below is the agent's own text.
+    lines = _lines(output.body)[: 1 if text.startswith("<tool_use_error>") else None]
     if not lines:
         return "" if output.exit_code is None else f"exit code {output.exit_code}"
     first, last = (line.strip() for line in _first_and_last(lines))
     # The end of a long line often says what its beginning does not: "… timed out after 60 seconds".
-    last = last[:LINE_LENGTH] if first != last else last[LINE_LENGTH:][-_END_LENGTH:]
+    last = last[:LINE_LENGTH] if first != last else _telling_end(last)
     return " … ".join(filter(None, (first[:LINE_LENGTH].rstrip(), last.strip())))
+
+
+def _telling_end(line: str) -> str:
+    end = line[LINE_LENGTH:][-_END_LENGTH:]
+    return end if _NAIVE.search(end) else ""
 
 
 def _lines(text: str) -> list[str]:
@@ -81,10 +87,13 @@ def _first_and_last(lines: list[str]) -> tuple[str, str]:
     if raised:
         return next((line for line in lines if line.startswith(_NAMES)), raised[0]), raised[-1]
     first = next((line for line in lines if _is_naive(line[:_SEEN])), "")
+    said = _said(lines)
+    if first and said:
+        return first, said
     for tells in (_is_strong, _is_place, _is_weak):
-        last = next((line for line in reversed(lines) if tells(line[:_SEEN])), "")
+        last = next((line for line in reversed(lines) if line != first and tells(line[:_SEEN])), "")
         if last:
-            return first or next(line for line in lines if tells(line[:_SEEN])), _said(lines) or last
+            return first or next(line for line in lines if tells(line[:_SEEN])), last
     return first or lines[0], first or lines[-1]
 
 

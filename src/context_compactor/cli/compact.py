@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from context_compactor.cli.options import AsJson, File, Focus, LevelName, Model, SessionId, Target, Window, refuse_model
-from context_compactor.cli.output import EXIT_CODES, console, print_json, working, write_messages
+from context_compactor.cli.output import EXIT_CODES, Paper, paper, print_json, working, write_messages
+
+if TYPE_CHECKING:
+    from context_compactor.cli.conversation import Conversation
 
 Output = Annotated[str | None, typer.Option("--output", "-o", metavar="OUT", help="File for the messages.")]
 
@@ -29,10 +32,11 @@ def compact(
     soft threshold nothing is changed, unless a target or a level is given.
     """
     refuse_model(model)
-    with working("Compacting"):
+    with working("Compacting", file):
         from context_compactor.cli.conversation import open_conversation
 
-        result = open_conversation(file, window).compacted(target, level, focus, session)
+        conversation = open_conversation(file, window)
+        result = conversation.compacted(target, level, focus, session)
     report = result.report
     if output is not None or not as_json:
         write_messages(result.messages, output)
@@ -41,5 +45,18 @@ def compact(
     else:
         from context_compactor.cli.render import print_report
 
-        print_report(report, console(beside_output=output is None or output == "-"))
+        out = paper(beside_output=output is None or output == "-")
+        print_report(report, out)
+        _note_unseen(conversation, target, out)
     raise typer.Exit(EXIT_CODES[report.status])
+
+
+def _note_unseen(conversation: Conversation, target: str | None, out: Paper) -> None:
+    """A log without its system prompt and tools weighs more on the wire than it seems: say how much."""
+    unseen = conversation.unseen
+    if target is None and unseen * 20 > conversation.window.tokens:
+        out.print(
+            f"note        the provider counted {unseen:,} tokens more than these messages hold (system prompt, tools); "
+            f"COMPACTOR_OVERHEAD_TOKENS={unseen} makes room for them",
+            style="yellow",
+        )

@@ -11,7 +11,7 @@ import msgspec
 
 from context_compactor import settings as settings_module
 from context_compactor.cli.options import AsJson
-from context_compactor.cli.output import console, print_json
+from context_compactor.cli.output import paper, print_json
 from context_compactor.settings import LoadedSettings, Settings, load_settings
 
 
@@ -60,13 +60,11 @@ def _as_json(loaded: LoadedSettings) -> dict[str, Any]:
 
 
 def _print_table(loaded: LoadedSettings) -> None:
-    from rich.table import Table
-
-    table = Table("setting", "value", "from", box=None, pad_edge=False, header_style="bold")
-    for name in Settings.__struct_fields__:
+    out = paper(beside_output=False)
+    values = {name: shown(getattr(loaded.settings, name)) for name in Settings.__struct_fields__}
+    names, widest = max(map(len, values)), max(map(len, values.values()))
+    for name, value in values.items():
         origin = loaded.origins[name]
-        table.add_row(name, shown(getattr(loaded.settings, name)), origin, style="" if origin != "default" else "dim")
-    out = console(beside_output=False)
-    out.print(table)
+        out.print(f"{name:<{names}}  {value:<{widest}}  {origin}", style="dim" if origin == "default" else "bold")
     for variable in loaded.ignored:
         out.print(f"{variable} names no setting and is ignored", style="yellow")

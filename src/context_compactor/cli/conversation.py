@@ -34,6 +34,16 @@ class Conversation(Struct, frozen=True):
         """What a request with these messages weighs, as we count it."""
         return self.counter.request_tokens(self.messages) + self.settings.overhead_tokens
 
+    @property
+    def unseen(self) -> int:
+        """What the provider counted at the last reply on top of our count; 0 when that is not known."""
+        usages = self.transcript.usages
+        if not usages or self.transcript.compactions:  # after a compaction the reply saw less than the file holds
+            return 0
+        last = max(usages)
+        counted = self.counter.request_tokens(self.messages[: last + 1]) + self.settings.overhead_tokens
+        return max(0, usages[last].total - counted)
+
     def compacted(
         self,
         target: str | None = None,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from context_compactor import __version__
 from context_compactor.cli.compact import compact
 from context_compactor.cli.config import config
 from context_compactor.cli.plan import plan
@@ -30,9 +31,7 @@ for command in (compact, plan, show, config):
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"compactor {version('context-compactor')}")
+        typer.echo(f"compactor {__version__}")
         raise typer.Exit
 
 

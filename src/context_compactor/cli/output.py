@@ -10,32 +10,60 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TextIO
 
 from context_compactor.errors import BadSetting, CompactorError
 from context_compactor.messages.jsontext import json_text
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 EXIT_CODES = {"success": 0, "unchanged": 0, "failed": 1, "partial": 3}
+_CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
+_LONG_WORK_BYTES = 3_000_000
 
 
-def console(*, beside_output: bool) -> Console:
+class Out(Protocol):
+    """Where lines for people go: a `Paper` here, a `rich` console where a picture is drawn."""
+
+    def print(self, text: str = "", /, *, style: str | None = None) -> None:
+        """One line or several."""
+        ...
+
+
+class Paper:
+    """A stream with colour where somebody looks at it. Plain, since loading `rich` would double the start-up time."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._colours = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def print(self, text: str = "", /, *, style: str | None = None) -> None:
+        """One line or several, in the colour of its style."""
+        if style and self._colours:
+            codes = ";".join(str(_CODES[word]) for word in style.split())
+            text = f"\x1b[{codes}m{text}\x1b[0m"
+        encoding = self._stream.encoding or "utf-8"
+        self._stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+
+
+def paper(*, beside_output: bool) -> Paper:
     """Where words for people go: beside the output when standard output carries messages or JSON."""
-    from rich.console import Console
-
-    return Console(stderr=beside_output, highlight=False, emoji=False, markup=False)
+    return Paper(sys.stderr if beside_output else sys.stdout)
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """A moving line on the terminal while something takes its time; nothing where nobody looks."""
-    if not sys.stderr.isatty():
+def working(what: str, file: str) -> Iterator[None]:
+    """A moving line on the terminal while something large is worked on; nothing where nobody looks."""
+    if not sys.stderr.isatty() or not _is_large(file):
         yield
         return
-    with console(beside_output=True).status(what):
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
         yield
+
+
+def _is_large(file: str) -> bool:
+    path = Path(file)
+    return not path.is_file() or path.stat().st_size > _LONG_WORK_BYTES
 
 
 def print_json(value: Any) -> None:

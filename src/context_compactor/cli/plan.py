@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from context_compactor.cli.options import AsJson, File, Focus, LevelName, Model, Target, Window, refuse_model
-from context_compactor.cli.output import EXIT_CODES, console, print_json, working
+from context_compactor.cli.output import EXIT_CODES, paper, print_json, working
 
 Most = Annotated[int | None, typer.Option("--most", min=1, metavar="N", help="Show only the N that save most.")]
 
@@ -28,7 +28,7 @@ def plan(
     Nothing is written and nothing is changed.
     """
     refuse_model(model)
-    with working("Planning"):
+    with working("Planning", file):
         from context_compactor.cli.conversation import open_conversation
 
         preview = open_conversation(file, window).compacted(target, level, focus)
@@ -37,7 +37,7 @@ def plan(
         raise typer.Exit(EXIT_CODES[preview.report.status])
     from context_compactor.cli.render import biggest, print_plan, print_report, print_totals
 
-    out = console(beside_output=False)
+    out = paper(beside_output=False)
     print_plan(biggest(preview.decisions) if most else preview.decisions, out, most)
     if preview.decisions:
         out.print()

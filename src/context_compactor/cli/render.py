@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from context_compactor.classify.tier import Tier
-from context_compactor.cli.output import one_line
+from context_compactor.cli.output import Out, one_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from context_compactor.plan.plan import Decision
     from context_compactor.report import Report
 
@@ -27,29 +25,22 @@ def bar(share: float, width: int = BAR_WIDTH) -> str:
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
 
 
-def print_report(report: Report, out: Console) -> None:
+def print_report(report: Report, out: Out) -> None:
     """What happened, in the words every surface uses, then the numbers behind it."""
     out.print(report.short(), style=STATUS_STYLES[report.status])
     if report.changed:
         _print_bars(report, out)
     for name, text in _rows(report):
-        out.print(f"{name:<12}{text}", soft_wrap=True)
+        out.print(f"{name:<12}{text}")
 
 
-def print_plan(decisions: Sequence[Decision], out: Console, most: int | None = None) -> None:
-    """What would become of every target and why, in the order of the conversation."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("turn", "target", "tier", "tokens", "reason", box=None, pad_edge=False, header_style="bold")
-    table.columns[3].justify = "right"
-    table.columns[3].no_wrap = table.columns[2].no_wrap = table.columns[0].no_wrap = True
+def print_plan(decisions: Sequence[Decision], out: Out, most: int | None = None) -> None:
+    """What becomes of every target and why."""
     for decision in decisions[:most]:
-        change = f"{decision.tokens_before:,} → {decision.tokens_after:,}"
-        tier = Text(str(decision.tier), style=TIER_STYLES[decision.tier])
-        target, reason = one_line(decision.target, 60), one_line(decision.reason, 100)
-        table.add_row(str(decision.turn), target, tier, change, reason)
-    out.print(table)
+        change = f"{decision.tokens_before:>7,} → {decision.tokens_after:<7,}"
+        target = one_line(decision.target, 90)
+        out.print(f"turn {decision.turn:<4} {decision.tier:<9} {change} {target}", style=TIER_STYLES[decision.tier])
+        out.print(f"{'':37}{one_line(decision.reason, 120)}", style="dim")
     if most is not None and len(decisions) > most:
         out.print(f"… and {len(decisions) - most:,} more")
 
@@ -60,7 +51,7 @@ def biggest(decisions: Sequence[Decision]) -> list[Decision]:
     return sorted(saving, key=lambda decision: decision.tokens_after - decision.tokens_before)
 
 
-def print_totals(decisions: Sequence[Decision], out: Console) -> None:
+def print_totals(decisions: Sequence[Decision], out: Out) -> None:
     """How many targets fall into each tier, and what that saves."""
     for tier in Tier:
         chosen = [decision for decision in decisions if decision.tier is tier]
@@ -69,7 +60,7 @@ def print_totals(decisions: Sequence[Decision], out: Console) -> None:
         out.print(f"{tier:<12}{len(chosen):>5,} targets {before:>9,} → {after:,} tokens", style=TIER_STYLES[tier])
 
 
-def _print_bars(report: Report, out: Console) -> None:
+def _print_bars(report: Report, out: Out) -> None:
     most = max(report.tokens_before, report.tokens_after, 1)
     target = f"  (target {report.target_tokens:,})" if report.target_tokens is not None else ""
     out.print(f"{'before':<12}{bar(report.tokens_before / most):<{BAR_WIDTH}} {report.tokens_before:,}", style="dim")
@@ -83,7 +74,7 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
     if report.changed:
         yield "kept", f"{len(report.preserved):,} items, {sum(item.tokens for item in report.preserved):,} tokens"
         yield "shortened", f"{len(report.summarized):,} items, {_shortened(report)}"
-        yield "archived", f"{len(report.archived):,} originals, {sum(item.tokens for item in report.archived):,} tokens"
+        yield "archived", f"{len(report.archived):,} originals, each to be recalled by its id"
         yield "discarded", f"{len(report.discarded):,} items, {sum(item.tokens for item in report.discarded):,} tokens"
         yield "fidelity", report.fidelity.in_words()
         yield "cache", f"{report.cache.prefix_tokens_kept:,} tokens of the old prefix stay valid"

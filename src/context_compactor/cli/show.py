@@ -11,12 +11,10 @@ from msgspec import Struct
 
 from context_compactor.classify.tier import Tier
 from context_compactor.cli.options import AsJson, File, Window
-from context_compactor.cli.output import console, one_line, print_json, working
+from context_compactor.cli.output import Out, one_line, paper, print_json, working
 from context_compactor.levels import Level
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from context_compactor.cli.conversation import Conversation
     from context_compactor.measure.budget import Budget
     from context_compactor.measure.usage import Sections, Usage
@@ -37,14 +35,14 @@ def show(file: File, window: Window = None, as_json: AsJson = False) -> None:
 
     The tiers are those of a soft compaction made now.
     """
-    with working("Measuring"):
+    with working("Measuring", file):
         from context_compactor.cli.conversation import open_conversation
 
         shown = look_at(open_conversation(file, window))
     if as_json:
         print_json(_as_json(shown))
     else:
-        print_shown(shown, console(beside_output=False))
+        print_shown(shown, paper(beside_output=False))
 
 
 def look_at(conversation: Conversation) -> Shown:
@@ -58,7 +56,7 @@ def look_at(conversation: Conversation) -> Shown:
     return Shown(conversation, usage, budget, len(turns), _tiers(conversation))
 
 
-def print_shown(shown: Shown, out: Console) -> None:
+def print_shown(shown: Shown, out: Out) -> None:
     """The whole page."""
     transcript = shown.conversation.transcript
     title = [transcript.source, transcript.dialect, transcript.model, transcript.session_id]
@@ -68,10 +66,10 @@ def print_shown(shown: Shown, out: Console) -> None:
     print_sections(shown.usage.sections, shown.usage.budget_tokens, out)
     out.print()
     for name, text in _rows(shown):
-        out.print(f"{name:<12}{text}", soft_wrap=True)
+        out.print(f"{name:<12}{text}")
 
 
-def print_sections(sections: Sections, budget_tokens: int, out: Console) -> None:
+def print_sections(sections: Sections, budget_tokens: int, out: Out) -> None:
     """Tokens by section, as bars of one scale."""
     from context_compactor.cli.render import BAR_WIDTH, bar
 

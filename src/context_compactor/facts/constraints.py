@@ -6,6 +6,7 @@ Only what a user said can become a rule. What an agent or a tool wrote never doe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from context_compactor.facts import cues
 from context_compactor.facts.fact import Fact
@@ -15,6 +16,7 @@ from context_compactor.messages.references import reference_id
 _SHORT_MESSAGE = 900
 _LONGEST = 400
 _MOST_PER_MESSAGE = 6
+_MOST_SENTENCES = 200
 
 
 def constraint_facts(sayings: Iterable[Saying]) -> list[Fact]:
@@ -33,7 +35,7 @@ def constraint_facts(sayings: Iterable[Saying]) -> list[Fact]:
 def _rules_in(text: str) -> Iterator[str]:
     is_short = len(text) < _SHORT_MESSAGE
     kept = 0
-    for at, sentence in enumerate(sentences(text)):
+    for at, sentence in enumerate(islice(sentences(text), _MOST_SENTENCES)):
         if kept < _MOST_PER_MESSAGE and len(sentence) <= _LONGEST and is_rule(sentence, is_short, at == 0):
             kept += 1
             yield sentence
@@ -61,6 +63,6 @@ def _orders(sentence: str, words: str, first: str, is_short: bool) -> bool:
 
 
 def _corrects(words: str, sentence: str) -> bool:
-    if words.startswith(cues.NOT_CORRECTIONS) or words.count(" ") < 4:
-        return False
-    return words.startswith(cues.CORRECTIONS) or sentence.startswith(cues.UNSPACED_CORRECTIONS)
+    if sentence.startswith(cues.UNSPACED_CORRECTIONS):
+        return len(sentence) > 5
+    return words.count(" ") > 3 and words.startswith(cues.CORRECTIONS) and not words.startswith(cues.NOT_CORRECTIONS)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 
-_APART = re.compile(r"[^\w']+")
+_MARKS = '!"#$%&()*+,-./:;<=>?@[\\]^`{|}~\t\n\r\u2013\u2014\u2026\u201c\u201d\u201e\u00ab\u00bb'
+_APART = str.maketrans(dict.fromkeys(_MARKS, " ") | {"\u2019": "'"})
 
 
 def _pieces(cues: str) -> tuple[str, ...]:
@@ -143,7 +144,7 @@ ACKNOWLEDGEMENTS = frozenset(
 
 def spaced(sentence: str) -> str:
     """A sentence in small letters, with one space around and between its words, as the lists above expect it."""
-    return f" {_APART.sub(' ', sentence.lower().replace('’', chr(39))).strip()} "
+    return f" {' '.join(sentence.lower().translate(_APART).split())} "
 
 
 def has_any(text: str, cues: tuple[str, ...]) -> bool:

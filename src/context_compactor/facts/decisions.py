@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from context_compactor.facts import cues
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.speech import Saying, sentences
+from context_compactor.facts.speech import Saying, sentences, without_code
 from context_compactor.messages.message import Role
 from context_compactor.messages.references import reference_id
 
@@ -15,11 +15,13 @@ _SHORTEST_FINDING = 60
 _LONGEST = 400
 _MOST_DECISIONS = 40
 _MOST_FINDINGS = 6
-# Every sentence that the lists can match holds one of these, so most sentences need no closer look.
-_SIGNS = (
-    "decid", "go with", "going with", "went with", "opt", "settled", "chose", "ruled out", "reject", "favo", "approach",
-    "plan is", "decision", "fix", "recommend", "trade", "instead", "rather", "because", "so that", "not worth", "avoid",
-    "root cause", "issue", "problem", "bug", "turn", "culprit", "reason", "entschieden", "beschlossen", "решили",
+# Every line that the lists can match holds one of these, so most lines need no closer look.
+SIGNS = (
+    *cues.UNSPACED_DECISIONS,
+    "decid", "décid", "decision", "considered", "go with", "going with", "went with", "opted", "opting", "settled",
+    "chose", "ruled out", "reject", "favo", "approach", "plan is", "fix", "recommend", "trade", "instead", "rather",
+    "because", "so that", "not worth", "avoid", "root cause", "issue", "problem", "bug", "turns out", "turned out",
+    "culprit", "reason", "entschieden", "beschlossen", "решили",
 )  # fmt: skip
 
 
@@ -35,7 +37,8 @@ def decision_facts(user: Iterable[Saying], agent: Iterable[Saying]) -> list[Fact
 def _facts(sayings: Iterable[Saying], role: Role) -> list[Fact]:
     found: list[Fact] = []
     for saying in sayings:
-        for sentence in sentences(saying.text):
+        lines = (line for line in without_code(saying.text).split("\n") if cues.has_any(line.lower(), SIGNS))
+        for sentence in (sentence for line in lines for sentence in sentences(line)):
             status = _status(sentence, role)
             if status is not None:
                 ref = reference_id("turn", saying.turn)
@@ -48,15 +51,17 @@ def _status(sentence: str, role: Role) -> str | None:
         return None
     if cues.has_any(sentence, cues.UNSPACED_DECISIONS):
         return ""
-    if len(sentence) < _SHORTEST or not cues.has_any(sentence, _SIGNS):
+    if len(sentence) < _SHORTEST or not cues.has_any(sentence.lower(), SIGNS):
         return None
     words = cues.spaced(sentence)
-    if cues.has_any(words, cues.HEDGES) or words.split(maxsplit=1)[0] in cues.QUESTIONS:
-        return None
     if _decides(words):
-        return ""
-    is_finding = role == "assistant" and len(sentence) >= _SHORTEST_FINDING and cues.has_any(words, cues.FINDINGS)
-    return "finding" if is_finding else None
+        status = ""
+    elif role == "assistant" and len(sentence) >= _SHORTEST_FINDING and cues.has_any(words, cues.FINDINGS):
+        status = "finding"
+    else:
+        return None
+    is_loose = cues.has_any(words, cues.HEDGES) or words.split(maxsplit=1)[0] in cues.QUESTIONS
+    return None if is_loose else status
 
 
 def _decides(words: str) -> bool:

@@ -32,7 +32,13 @@ _SEEN = re.compile(r"^(.*) \((?:×(\d+), )?((?:turn|tool|file|agent)_\d+)\)$", r
 
 def ledger_lines(facts: Iterable[Fact]) -> list[Line]:
     """Every fact as the line that will stand for it."""
-    return [Line(SECTION_OF[fact.kind], fact_line(fact), fact.last_turn or fact.turn, _must(fact)) for fact in facts]
+    return [Line(_section(fact), fact_line(fact), fact.last_turn or fact.turn, _must(fact)) for fact in facts]
+
+
+def _section(fact: Fact) -> str:
+    if fact.kind == "subagent" and fact.status != "running":
+        return "Other facts"
+    return SECTION_OF[fact.kind]
 
 
 def _must(fact: Fact) -> bool:
@@ -60,6 +66,16 @@ def fact_line(fact: Fact) -> str:
         body = f"{body} · {_one_line(fact.detail)}"
     times = f"×{fact.count}, " if fact.count > 1 else ""
     return f"{body} ({times}{fact.ref or f'turn_{fact.last_turn or fact.turn:03d}'})"
+
+
+_STATUS = re.compile(r"^[a-z_]{3,12}: ")
+
+
+def identity(section: str, line: str) -> str:
+    """What a line is about, whatever its status and count: two lines with one identity are the same fact at two times."""
+    match = _SEEN.match(line)
+    body = _STATUS.sub("", match[1] if match else line)
+    return body.split(" · ")[0] if section in ("Files", "Other facts") else body
 
 
 def merge_lines(old: Sequence[str], new: Sequence[str]) -> list[str]:

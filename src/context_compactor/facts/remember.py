@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.ledgers import ledger_lines, merge_lines
+from context_compactor.facts.ledgers import identity, ledger_lines, merge_lines
+from context_compactor.facts.speech import is_instructions, own_words
 from context_compactor.messages.record import SECTIONS, Quote, Record
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Line
 
 FAILED = "Failed before, do not repeat"
+RULES = "Rules and corrections by the user"
+OUTSIDE = "Done outside, not to be done again"
 # Shares of the target: a quoted message of the user, and all ledger lines but the failures.
 _QUOTE_SHARE = 0.12
 _LEDGER_SHARE = 0.2
@@ -26,34 +29,62 @@ class Remembered(Struct, frozen=True):
     must: tuple[Line, ...]
     optional: tuple[Line, ...]
 
+    def texts(self) -> list[str]:
+        """Everything that stands in the context whatever is chosen."""
+        return [*(quote.text for quote in self.quotes), *(line.text for line in self.must)]
+
 
 def remember(
-    facts: Iterable[Fact], turns: Sequence[Turn], past: Record | None, target: int, count: Callable[[str], int]
+    facts: Sequence[Fact], turns: Sequence[Turn], past: Record | None, target: int, count: Callable[[str], int]
 ) -> Remembered:
     """Sort what is known of the folded turns. `turns` are those that are folded."""
     gone = {turn.number for turn in turns}
     fresh = ledger_lines(fact for fact in facts if fact.turn in gone or fact.last_turn in gone)
-    lines = [*_past_lines(past), *fresh]
-    quotes = _quotes(turns, past, int(_QUOTE_SHARE * target), count)
-    quoted = {quote.ref for quote in quotes}
-    lines = [line for line in lines if not (line.section == "Task" and any(ref in line.text for ref in quoted))]
+    lines = [*_past_lines(past, fresh), *fresh]
+    quotes = _quotes(facts, turns, past, int(_QUOTE_SHARE * target), count)
+    lines = [line for line in lines if not _is_quoted(line, quotes)]
     must, optional = _within(lines, int(_LEDGER_SHARE * target), count)
-    return Remembered(quotes, _merged(must), tuple(optional))
+    return Remembered(quotes, _merged(must), tuple(sorted(optional, key=lambda line: line.turn)))
 
 
-def _past_lines(past: Record | None) -> list[Line]:
+def _is_quoted(line: Line, quotes: Sequence[Quote]) -> bool:
+    """Whether a line says again what stands in a quoted message of the user."""
+    if line.section not in ("Task", RULES):
+        return False
+    return any(line.text.endswith(f"({quote.ref})") for quote in quotes)
+
+
+def _past_lines(past: Record | None, fresh: Sequence[Line]) -> list[Line]:
+    """The lines of an earlier record, but for those that newer ones have overtaken."""
     if past is None:
         return []
-    return [Line(title, text, 0, title == FAILED) for title in SECTIONS for text in past.sections.get(title, ())]
+    overtaken = {(line.section, identity(line.section, line.text)) for line in fresh if line.section != FAILED}
+    is_newer_task = any(line.section == "Task" for line in fresh)
+    lines = []
+    for title in SECTIONS:
+        for text in past.sections.get(title, ()):
+            if (title, identity(title, text)) not in overtaken:
+                current = text.replace("active: ", "earlier: ", 1) if title == "Task" and is_newer_task else text
+                lines.append(Line(title, current, 0, title in (FAILED, RULES, OUTSIDE)))
+    return lines
 
 
-def _quotes(turns: Sequence[Turn], past: Record | None, most: int, count: Callable[[str], int]) -> tuple[Quote, ...]:
-    """The first and the newest request among the folded turns, whole, when they are not too long."""
-    spoken = [turn for turn in turns if turn.role == "user" and not turn.exchanges and turn.messages[0].text.strip()]
-    fresh = [Quote(reference_id("turn", turn.number), turn.messages[0].text.strip("\n")) for turn in spoken]
-    known = [*(past.quotes if past else ()), *fresh]
-    kept = dict.fromkeys((*known[:1], *known[-1:]))
+def _quotes(
+    facts: Sequence[Fact], turns: Sequence[Turn], past: Record | None, most: int, count: Callable[[str], int]
+) -> tuple[Quote, ...]:
+    """What the user asked for first and last, and project instructions in the user's name, as far as they are short."""
+    by_number = {turn.number: turn for turn in turns}
+    asked = dict.fromkeys(fact.turn for fact in facts if fact.kind == "task" and fact.turn in by_number)
+    fresh = [_quote(by_number[number]) for number in asked]
+    known = [quote for quote in (*(past.quotes if past else ()), *fresh) if quote.text]
+    rules = [Quote(reference_id("turn", turn.number), turn.messages[0].text) for turn in turns if is_instructions(turn)]
+    kept = dict.fromkeys((*rules, *known[:1], *known[-1:]))
     return tuple(quote for quote in kept if count(quote.text) <= most)
+
+
+def _quote(turn: Turn) -> Quote:
+    words = "\n".join(filter(None, (own_words(message) for message in turn.messages if message.role == "user")))
+    return Quote(reference_id("turn", turn.number), words.strip("\n"))
 
 
 def _within(lines: Sequence[Line], most: int, count: Callable[[str], int]) -> tuple[list[Line], list[Line]]:

@@ -23,6 +23,7 @@ _INJECTED = re.compile(
 )
 _ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>")
 _LONGEST_REMARK = 1_500
+_LONGEST_SENTENCE = 600
 _BARE_TAG = re.compile(r"</?command-args>|</?user_query>|<image\b[^<>]{0,80}>|</image>|\[image\]", re.IGNORECASE)
 _INTERRUPT = re.compile(r"\[Request interrupted by user[^\]\n]{0,40}\]")
 _SYNTHETIC = (
@@ -42,8 +43,10 @@ _SYNTHETIC = (
 )
 _SKILL_TOOLS = frozenset(("Skill", "SlashCommand"))
 _FENCE = re.compile(r"^[ \t]{0,8}```.*?(?:^[ \t]{0,8}```[^\n]*$|\Z)", re.DOTALL | re.MULTILINE)
+_CAPITAL = r"[A-Z0-9\u00c0-\u00de\u0410-\u042f\u3040-\u9fff\uac00-\ud7af]"
+# It starts with a set of characters, which makes the search several times faster than any other beginning.
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?…])[ \t]+(?=[\"'(`*\[]{0,2}[A-Z\u00c0-\u00de\u0410-\u042f0-9])|(?<=[\u3002\uff01\uff1f])|\n+"
+    rf"[.!?…\u3002\uff01\uff1f\n](?:(?<=[\u3002\uff01\uff1f\n])|(?=[ \t]+[\"'(`*\[]{{0,2}}{_CAPITAL}))"
 )
 _BULLET = re.compile(r"\s*(?:[-*+•>]|\(?\d{1,3}[.)]|#{1,6})\s+")
 _LONE_TAG = re.compile(r"</?[\w-]{1,60}>")
@@ -97,27 +100,29 @@ def agent_sayings(turns: Iterable[Turn]) -> list[Saying]:
     return found
 
 
-def is_instructions(turn: Turn) -> bool:
-    """Whether a turn in the user's name holds project instructions that a client put there."""
-    start = turn.messages[0].text[:200].lstrip()
-    return turn.role == "user" and start.startswith(("# AGENTS.md instructions", "<user_instructions>"))
-
-
 def is_quoted(line: str) -> bool:
     """Whether a line is a quotation, a log or code rather than somebody's own words."""
     return line.startswith((">", "```", "=== ")) or bool(_LOG_LINE.match(line) or _LONE_TAG.fullmatch(line))
 
 
+def without_code(text: str) -> str:
+    """A text without its fenced blocks."""
+    return _FENCE.sub("\n", text) if "```" in text else text
+
+
 def sentences(text: str) -> Iterator[str]:
     """The sentences and list items of prose, without their bullets; code, quotes and logs are passed over."""
-    prose = _FENCE.sub("\n", text) if "```" in text else text
-    for piece in _SENTENCE_END.split(prose):
-        bullet = _BULLET.match(piece)
-        if bullet and piece.lstrip()[0] == ">":
-            continue
-        sentence = (piece[bullet.end() :] if bullet else piece).strip()
-        if 2 < len(sentence) < 600 and not _LOG_LINE.match(sentence):
-            yield sentence
+    prose = without_code(text)
+    start = 0
+    for end in (*(found.end() for found in _SENTENCE_END.finditer(prose)), len(prose)):
+        sentence = prose[start:end].strip()
+        start = end
+        if 2 < len(sentence) < _LONGEST_SENTENCE:
+            bullet = _BULLET.match(sentence)
+            if bullet:
+                sentence = "" if sentence[0] == ">" else sentence[bullet.end() :]
+            if len(sentence) > 2 and not _LOG_LINE.match(sentence):
+                yield sentence
 
 
 def _own(text: str) -> str:

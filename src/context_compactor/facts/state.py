@@ -92,7 +92,8 @@ def mode_facts(called: Sequence[Called], turns: Sequence[Turn]) -> list[Fact]:
             told.append((turn, reading.tool == "enterplanmode"))
     if not told:
         return []
-    turn, is_planning = max(told)
+    place = {turn.number: at for at, turn in enumerate(turns)}
+    turn, is_planning = max(told, key=lambda each: place[each[0]])
     content, status = (_PLANNING, "active") if is_planning else (_CARRYING_OUT, "done")
     return [Fact("mode", content, turn, "system", "", status, 1, turn, reference_id("turn", turn))]
 

@@ -37,7 +37,7 @@ from context_compactor.messages.message import (
     ToolResult,
 )
 
-USER_BLOCKS = frozenset({"text", "image", "document", "search_result"})
+USER_BLOCKS = ("text", "image", "document", "search_result")
 """Blocks that may stand in a result and beside one."""
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}

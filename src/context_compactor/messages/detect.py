@@ -13,7 +13,7 @@ from context_compactor.messages.openai_responses import OpenAIResponses
 
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (OpenAIChat(), OpenAIResponses(), Anthropic())}
 
-CHAT_ROLES = frozenset({"tool", "function"})
+CHAT_ROLES = ("tool", "function")
 CHAT_FIELDS = frozenset({"tool_calls", "function_call", "tool_call_id", "refusal", "reasoning_content"})
 BLOCKS = {
     "image_url": "openai-chat",

@@ -12,6 +12,7 @@ from itertools import count
 from msgspec import Struct
 
 from context_compactor.messages.dialect import Dialect
+from context_compactor.messages.frames import SERVER_TOOL, START, SYSTEM_MESSAGE
 from context_compactor.messages.message import Message, Opaque, Text
 from context_compactor.messages.pairing import Pairing, Place, pair_results, pending_from
 from context_compactor.messages.placing import (
@@ -23,10 +24,6 @@ from context_compactor.messages.placing import (
     misplaced_systems,
     repeated_calls,
 )
-
-START = "[The history before this point is not available.]"
-SYSTEM_FRAME = "[system message]"
-SERVER_FRAME = "[a server tool's call without its result, or the other way round]"
 
 
 class Repair(Struct, frozen=True):
@@ -67,7 +64,7 @@ def spell_out_server_blocks(steps: list[Step], dialect: Dialect, log: list[Repai
     for at, number in lone_server_blocks(messages_of(steps), dialect):
         index, message = steps[at]
         part = message.parts[number]
-        edits.setdefault(at, {})[number] = f"{SERVER_FRAME}\n{part.text if isinstance(part, Opaque) else ''}"
+        edits.setdefault(at, {})[number] = f"{SERVER_TOOL}\n{part.text if isinstance(part, Opaque) else ''}"
         log.append(Repair(index, "turned a server tool's block without its other half into words"))
     return [
         (index, dialect.edit(message, edits[at]) or message if at in edits else message)
@@ -156,7 +153,7 @@ def place_systems(steps: list[Step], dialect: Dialect, log: list[Repair]) -> lis
     misplaced = set(misplaced_systems(messages_of(steps), dialect))
     groups: list[list[Step]] = []
     for at, (index, message) in enumerate(steps):
-        spoken = dialect.user_text(f"{SYSTEM_FRAME}\n{message.text}") if at in misplaced else message
+        spoken = dialect.user_text(f"{SYSTEM_MESSAGE}\n{message.text}") if at in misplaced else message
         if at in misplaced:
             log.append(Repair(index, "turned a system message into a user message: the provider takes none here"))
         beside = at in misplaced or at - 1 in misplaced

@@ -15,8 +15,10 @@ from context_compactor.messages.openai_responses_read import (
     OUTPUT_TYPES,
     OUTPUTS,
     ROLES,
+    is_failure,
     item_type,
     read_item,
+    shell_outcomes,
 )
 
 
@@ -72,7 +74,7 @@ class OpenAIResponses:
             case "local_shell_call_output":
                 raw["id"] = raw.pop("call_id")
             case "shell_call_output":
-                raw["output"] = [_shell_output({}, text)]
+                raw["output"] = [_shell_run(text, {"type": "exit", "exit_code": 1})]
             case "apply_patch_call_output":
                 raw["status"] = "failed"
             case "computer_call_output":
@@ -100,13 +102,12 @@ def unbind(before: Sequence[Message], after: Sequence[Message]) -> list[Message]
     The API looks an item up by its id and rejects it when its reasoning does not come with it.
     """
     wanted = dict(_reasoned(before))
-    kept = dict(_reasoned(after))
-    return [
-        read_item(0, {key: value for key, value in message.raw.items() if key != "id"})
-        if wanted.get(message.raw.get("id"), frozenset()) - kept.get(message.raw.get("id"), frozenset())
-        else message
-        for message in after
-    ]
+    lost = {item_id for item_id, thoughts in _reasoned(after) if wanted.get(item_id, thoughts) - thoughts}
+    return [_without_id(message) if str(message.raw.get("id")) in lost else message for message in after]
+
+
+def _without_id(message: Message) -> Message:
+    return read_item(0, {key: value for key, value in message.raw.items() if key != "id"})
 
 
 def _reasoned(messages: Sequence[Message]) -> Iterator[tuple[str, frozenset[str]]]:
@@ -170,9 +171,9 @@ def _edited_item(message: Message, text: str) -> Message:
     kind = item_type(raw)
     if kind == "computer_call_output":
         return message  # Its output can only be a screenshot.
-    if kind == "shell_call_output":
-        first = (raw.get("output") or [{}])[0]
-        return read_item(0, {**raw, "output": [_shell_output(first, text)]})
+    if kind == "shell_call_output" and isinstance(raw.get("output"), list):
+        outcomes = sorted(shell_outcomes(raw["output"]), key=is_failure, reverse=True)
+        return read_item(0, {**raw, "output": [_shell_run(text, outcomes[0] if outcomes else {})]})
     if kind in OUTPUT_TYPES:
         return read_item(0, {**raw, "output": text})
     if kind in ("function_call", "custom_tool_call"):
@@ -184,6 +185,5 @@ def _edited_item(message: Message, text: str) -> Message:
     return read_item(0, {"type": "message", "role": role, "content": [block]})
 
 
-def _shell_output(like: Raw, text: str) -> Raw:
-    outcome = like.get("outcome") or {"type": "exit", "exit_code": 1}
-    return {"stdout": text, "stderr": "", "outcome": outcome}
+def _shell_run(text: str, outcome: Raw) -> Raw:
+    return {"stdout": text, "stderr": "", "outcome": outcome or {"type": "exit", "exit_code": 0}}

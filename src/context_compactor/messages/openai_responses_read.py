@@ -105,8 +105,13 @@ def _part(index: int, field: str, block: Raw) -> Part:
         case "input_file":
             return _file(block)
         case "input_audio":
-            return inline_media("audio", "audio", str((block.get("input_audio") or {}).get("data") or ""))
+            return _audio(block.get("input_audio"))
     return Opaque(str(block.get("type") or ""), json_text(block))
+
+
+def _audio(audio: object) -> Media:
+    held = audio if isinstance(audio, dict) else {}
+    return inline_media("audio", f"audio/{held.get('format') or 'wav'}", str(held.get("data") or ""))
 
 
 def _image(block: Raw) -> Media:
@@ -151,10 +156,20 @@ def _output(index: int, kind: str, raw: Raw) -> ToolResult:
 def _shell_result(call_id: str, output: list[Any]) -> ToolResult:
     runs = [run for run in output if isinstance(run, dict)]
     streams = [run.get(name) for run in runs for name in ("stdout", "stderr")]
-    outcomes = [run.get("outcome") or {} for run in runs]
-    failed = any(outcome.get("type") == "timeout" or outcome.get("exit_code") for outcome in outcomes)
+    failed = any(is_failure(outcome) for outcome in shell_outcomes(output))
     text = "\n".join(stream for stream in streams if isinstance(stream, str) and stream)
     return ToolResult(call_id, text, failed, output)
+
+
+def shell_outcomes(output: list[Any]) -> list[Raw]:
+    """How the runs of a shell call ended."""
+    outcomes = [run.get("outcome") for run in output if isinstance(run, dict)]
+    return [outcome for outcome in outcomes if isinstance(outcome, dict)]
+
+
+def is_failure(outcome: Raw) -> bool:
+    """Whether a run ended with an error or not in time."""
+    return outcome.get("type") == "timeout" or bool(outcome.get("exit_code"))
 
 
 def _reasoning(index: int, raw: Raw) -> Thinking:

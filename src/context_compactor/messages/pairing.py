@@ -8,10 +8,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from context_compactor.messages.frames import NO_RESULT
 from context_compactor.messages.message import Message, ToolCall, ToolResult
-
-NO_RESULT = "[no result was recorded]"
-"""The text of a result that stands in for one that never came."""
 
 
 class Place(NamedTuple):

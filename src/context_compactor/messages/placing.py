@@ -57,10 +57,13 @@ def lone_server_blocks(messages: Sequence[Message], dialect: Dialect) -> Iterato
         return
     open_calls: dict[str, Place] = {}
     for place, block in _server_blocks(messages):
-        if "tool_use_id" not in block:
-            open_calls[block.get("id", "")] = place
-        elif open_calls.pop(block["tool_use_id"], None) is None:
-            yield place
+        if "tool_use_id" in block:
+            if open_calls.pop(str(block["tool_use_id"]), None) is None:
+                yield place
+            continue
+        if str(block.get("id")) in open_calls:
+            yield open_calls[str(block.get("id"))]
+        open_calls[str(block.get("id"))] = place
     yield from (place for place in open_calls.values() if place.message != len(messages) - 1)
 
 

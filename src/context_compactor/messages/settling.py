@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from context_compactor.messages.dialect import Dialect
+from context_compactor.messages.frames import FURTHER_RESULT, LOST_CALL, LOST_RESULT, NO_RESULT
 from context_compactor.messages.mending import Repair, Step, join_all, messages_of
 from context_compactor.messages.message import Message, ToolCall, ToolResult
 from context_compactor.messages.pairing import (
-    NO_RESULT,
     Pairing,
     Place,
     leading_results,
@@ -18,9 +18,6 @@ from context_compactor.messages.pairing import (
 )
 from context_compactor.messages.placing import is_reasoning
 
-LOST_CALL = "[result of a call that is not in the history]"
-FURTHER = "[a further result of the same call]"
-UNANSWERABLE = "[a call without a result]"
 MOVED = "moved a result to directly behind its call"
 
 
@@ -31,7 +28,10 @@ def settle_results(steps: list[Step], dialect: Dialect, log: list[Repair]) -> li
 
 
 class _Desk:
-    """The steps at hand with what belongs to what."""
+    """The steps at hand with what belongs to what.
+
+    `words` is what is left of each loose result: a user message, or None when it says nothing new.
+    """
 
     def __init__(self, steps: list[Step], dialect: Dialect, log: list[Repair]) -> None:
         messages = messages_of(steps)
@@ -40,7 +40,6 @@ class _Desk:
         self.log = log
         self.pairing: Pairing = pair_results(messages)
         self.words = {place: self._words(place) for place in self.pairing.loose}
-        """What is left of each loose result: a user message, or None when it says nothing new."""
         spoken = {place.message for place, said in self.words.items() if said}
         self.pending = pending_from(messages, dialect.name == "openai-responses", spoken)
 
@@ -55,7 +54,8 @@ class _Desk:
     def missing(self, at: int) -> list[ToolCall]:
         """The calls of a message that never got a result, unless it may still come."""
         places = [Place(at, part) for part in range(len(self.steps[at][1].parts))] if at < self.pending else []
-        return [self.pairing.calls[at] for at in places if at in self.pairing.calls and at not in self.pairing.answers]
+        calls, answers = self.pairing.calls, self.pairing.answers
+        return [calls[place] for place in places if place in calls and place not in answers]
 
     def stand_ins(self, at: int) -> Iterator[Message]:
         """Results for the calls that miss one."""
@@ -72,7 +72,7 @@ class _Desk:
         else:
             what = "one result too many for a call"
             repeats = not result.media and result.text in (NO_RESULT, self.pairing.results[other].text)
-            said = None if repeats else self.dialect.as_words(result, FURTHER)
+            said = None if repeats else self.dialect.as_words(result, FURTHER_RESULT)
         self.note(place.message, f"turned {what} into a user message" if said else f"removed {what}")
         return said
 
@@ -124,7 +124,7 @@ def _unanswerable(desk: _Desk, at: int) -> Message | None:
     for call in desk.missing(at):
         if desk.dialect.answer(desk.steps[at][1], call, NO_RESULT) is None:
             desk.note(at, "turned a call whose result cannot be stood in for into a user message")
-            return desk.dialect.user_text(f"{UNANSWERABLE}\n{call.arguments}")
+            return desk.dialect.user_text(f"{LOST_RESULT}\n{call.arguments}")
     return None
 
 

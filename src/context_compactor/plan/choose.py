@@ -44,6 +44,7 @@ class Chooser:
         self.tokens = 0.0
         self._worth = worth
         self._again = weights.name_again
+        self._neighbour = weights.neighbour
         self._headings = dict(headings)
         self._costs: list[float] = []
         self._seen = bytearray(len(worth))
@@ -129,9 +130,17 @@ class Chooser:
             self._weigh_again(piece.source)
         self.cover(piece.names)
         self._keys.add(piece.key)
+        self._favour(at - 1, piece.source)
+        self._favour(at + 1, piece.source)
 
     def _weigh_again(self, source: int) -> None:
         """An open heading makes the rest of its source cheaper."""
         for at in self._siblings[source]:
             if not self._taken[at]:
                 heappush(self._heap, (-self._density(at), at))
+
+    def _favour(self, at: int, source: int) -> None:
+        """What stands next to a chosen piece reads on from it."""
+        if 0 <= at < len(self.pieces) and not self._taken[at] and self.pieces[at].source == source:
+            self.pieces[at].weight *= self._neighbour
+            heappush(self._heap, (-self._density(at), at))

@@ -59,6 +59,12 @@ class Source(Struct, frozen=True):
     message: int = -1
     part: int = -1
     is_loose: bool = False
+    is_clearable: bool = True
+
+
+def token_rate(source: Source) -> float:
+    """Tokens for each character of a source."""
+    return source.tokens / max(len(source.text), 1)
 
 
 class Line(Struct, frozen=True):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from context_compactor.classify.relevance import name_worth
 from context_compactor.classify.tier import Tier
 from context_compactor.plan.choose import Chooser, Piece
-from context_compactor.plan.options import Option, Source, Voice
+from context_compactor.plan.options import Option, Voice, token_rate
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone
+
+_FOCUS_FACTOR = 4.0
 
 
 class Draft(Struct, frozen=True):
@@ -21,6 +23,7 @@ class Draft(Struct, frozen=True):
     options: tuple[Option, ...]
     chooser: Chooser
     replaced: dict[int, Option]
+    names_of: list[set[int]]
 
     def chosen(self) -> list[Option]:
         """The options taken so far, in the order of the history."""
@@ -28,80 +31,71 @@ class Draft(Struct, frozen=True):
         return sorted(picked, key=lambda option: (option.source, option.block))
 
 
-def draft_plan(view: View, zones: dict[int, Zone], options: Iterable[Option], kept: Sequence[str]) -> Draft:
+def draft_plan(view: View, options: Sequence[Option], kept: Sequence[str]) -> Draft:
     """Weigh the options of all strategies against each other. `kept` are texts that stand in the context anyway."""
-    usable = [option for option in options if is_open(view.sources[option.source], zones)]
-    replaced = {option.source: option for option in usable if option.tier in (Tier.DROP, Tier.REFERENCE)}
-    best: dict[tuple[int, int], Option] = {}
-    for option in usable:
-        if option.tier in (Tier.KEEP, Tier.SUMMARIZE) and _may_add(option, replaced):
-            key = (option.source, option.block)
-            known = best.get(key)
-            if known is None or option.weight > known.weight:
-                best[key] = option
-    taken = tuple(best.values())
-    covered = [(view.names.ids(text), [hash(text)]) for text in kept]
+    replaced = {option.source: option for option in options if option.tier in (Tier.DROP, Tier.REFERENCE)}
+    offers = _best_offers(options, replaced)
+    names = [tuple(view.names.ids(option.text)) for option in offers]
+    names_of = _names_by_source(view, offers, names)
+    standing = [view.names.ids(text) for text in kept]
+    worth = _names_worth(view, names_of)
+    chooser = Chooser(_pieces(view, offers, names), worth, view.weights, _headings(view))
+    for found in standing:
+        chooser.cover(found)
     for source in view.sources:
-        if zone_of(source, zones) is Zone.VERBATIM:
-            covered.append((view.names.ids(source.text), [hash(block.text) for block in source.blocks]))
-    chooser = _chooser(view, zones, taken)
-    for names, keys in covered:
-        chooser.cover(names, keys)
-    return Draft(taken, chooser, replaced)
+        if view.zone_of(source) is Zone.VERBATIM:
+            chooser.cover(names_of[source.number], [hash(block.text) for block in source.blocks])
+    return Draft(offers, chooser, replaced, names_of)
 
 
-def _may_add(option: Option, replaced: dict[int, Option]) -> bool:
-    """A source that is dropped offers nothing; one that is referenced may still offer lines and a digest."""
-    known = replaced.get(option.source)
-    return known is None or known.tier is Tier.REFERENCE
+def _best_offers(options: Sequence[Option], replaced: dict[int, Option]) -> tuple[Option, ...]:
+    """Of several offers for one target the dearest; a source that is dropped offers nothing."""
+    best: dict[tuple[int, int], Option] = {}
+    for option in options:
+        if option.tier in (Tier.DROP, Tier.REFERENCE):
+            continue
+        whole = replaced.get(option.source)
+        if whole is not None and whole.tier is Tier.DROP:
+            continue
+        known = best.get((option.source, option.block))
+        if known is None or option.weight > known.weight:
+            best[option.source, option.block] = option
+    return tuple(best.values())
 
 
-def zone_of(source: Source, zones: dict[int, Zone]) -> Zone:
-    """Where the turn of a source ends up; what belongs to no turn goes into the record."""
-    return Zone.FOLDED if source.is_loose else zones[source.turn]
-
-
-def is_open(source: Source, zones: dict[int, Zone]) -> bool:
-    """Whether the planner may shorten a source."""
-    zone = zone_of(source, zones)
-    return zone is Zone.FOLDED or (zone is Zone.PLACED and source.voice in (Voice.RESULT, Voice.THINKING))
-
-
-def _chooser(view: View, zones: dict[int, Zone], options: Sequence[Option]) -> Chooser:
-    weights, names = view.weights, view.names
-    found = [tuple(names.ids(option.text)) for option in options]
-    worth = names_worth(view)
+def _pieces(view: View, offers: Sequence[Option], names: Sequence[tuple[int, ...]]) -> list[Piece]:
+    repeated = view.weights.repeated
     written = _written_before(view)
+    wanted = _focus(view.focus)
     pieces = []
-    for at, option in enumerate(options):
+    for at, option in enumerate(offers):
         source = view.sources[option.source]
-        rate = source.tokens / max(len(source.text), 1)
-        tokens = max(len(option.text) * rate, 1.0) + 1.0
-        weight = option.weight
+        tokens = max(len(option.text) * token_rate(source), 1.0) + 1.0
+        weight, boost = option.weight, 1.0
         if source.voice is Voice.CALL:
-            weight *= 1.0 + weights.repeated * min(written.get(option.text, 1) - 1, 3)
-        pieces.append(Piece(at, option.source, tokens, weight, found[at], hash(option.text), 1.0))
-    _lean(pieces, options, view.focus)
-    headings = {source.number: weights.heading for source in view.sources if zone_of(source, zones) is Zone.FOLDED and source.voice is not Voice.FACT}
-    return Chooser(pieces, worth, weights, headings)
+            weight *= 1.0 + repeated * min(written.get(option.text, 1) - 1, 3)
+        if wanted is not None and wanted.search(option.text):
+            weight, boost = weight * _FOCUS_FACTOR + _FOCUS_FACTOR, _FOCUS_FACTOR
+        pieces.append(Piece(at, option.source, tokens, weight, names[at], hash(option.text), boost))
+    return pieces
 
 
-_FOCUS_FACTOR = 4.0
+def _headings(view: View) -> dict[int, float]:
+    """What it costs to open a source: its heading in the record. A ledger has its own, a shortened part needs none."""
+    return {
+        source.number: view.weights.heading
+        for source in view.sources
+        if view.zone_of(source) is Zone.FOLDED and source.voice is not Voice.FACT
+    }
 
 
-def _lean(pieces: Sequence[Piece], options: Sequence[Option], focus: str) -> None:
-    """Text that speaks of what the user wants kept is worth more."""
+def _focus(focus: str) -> re.Pattern[str] | None:
     words = [re.escape(word) for word in focus.split() if len(word) > 2]
-    if not words:
-        return
-    wanted = re.compile("|".join(words), re.IGNORECASE)
-    for piece in pieces:
-        if wanted.search(options[piece.option].text):
-            piece.weight = piece.weight * _FOCUS_FACTOR + _FOCUS_FACTOR
-            piece.boost *= _FOCUS_FACTOR
+    return re.compile("|".join(words), re.IGNORECASE) if words else None
 
 
 def _written_before(view: View) -> dict[str, int]:
+    """How often the agent has written each block."""
     written: dict[str, int] = {}
     for source in view.sources:
         if source.voice is Voice.CALL:
@@ -110,19 +104,31 @@ def _written_before(view: View) -> dict[str, int]:
     return written
 
 
-def names_worth(view: View) -> list[float]:
+def _names_by_source(view: View, offers: Sequence[Option], names: Sequence[tuple[int, ...]]) -> list[set[int]]:
+    """The names of each source, from its blocks where they were looked at already."""
+    found: dict[int, set[int]] = {}
+    for option, ids in zip(offers, names, strict=True):
+        if option.block >= 0:
+            found.setdefault(option.source, set()).update(ids)
+    return [
+        found[source.number] if source.number in found else view.names.ids(source.text)
+        for source in view.sources
+    ]
+
+
+def _names_worth(view: View, names_of: Sequence[set[int]]) -> list[float]:
     """What each name is worth: how often the agent used it or was shown it, and the age of the last time."""
     total = sum(source.tokens for source in view.sources) or 1
     before = 0
-    found = [view.names.ids(source.text) for source in view.sources]
-    used, shown, ages = [0] * len(view.names), [0] * len(view.names), [1.0] * len(view.names)
-    for source, ids in zip(view.sources, found, strict=True):
+    count = len(view.names)
+    used, shown, ages = [0] * count, [0] * count, [1.0] * count
+    for source, names in zip(view.sources, names_of, strict=True):
         before += source.tokens
         if source.voice is Voice.THINKING:
             continue
         counts = shown if source.voice is Voice.RESULT else used
         age = 1.0 - before / total
-        for name in ids:
+        for name in names:
             counts[name] += 1
             ages[name] = age
-    return [name_worth(used[at], shown[at], ages[at], view.weights) for at in range(len(view.names))]
+    return [name_worth(used[at], shown[at], ages[at], view.weights) for at in range(count)]

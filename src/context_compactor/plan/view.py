@@ -18,6 +18,7 @@ from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Exchange, Turn
 from context_compactor.plan.options import Block, Line, Source, Voice
 from context_compactor.plan.sources import call_body, cut_blocks, strip_numbers
+from context_compactor.plan.zones import Zone, may_clear_thinking, newest_step
 
 BLOCK_LINES = {Voice.USER: 3, Voice.AGENT: 3, Voice.CALL: 3, Voice.RESULT: 2}
 _COUNTED = re.compile(r" · (?:\d+|digest) of (\d+) lines$")
@@ -27,11 +28,26 @@ class View(Struct, frozen=True):
     """One conversation, ready to be planned."""
 
     turns: tuple[Turn, ...]
+    zones: dict[int, Zone]
     sources: tuple[Source, ...]
     verdicts: Verdicts
     names: NameTable
     weights: Weights
     focus: str = ""
+    without_media: frozenset[int] = frozenset()
+
+    def zone_of(self, source: Source) -> Zone:
+        """Where the turn of a source ends up; what belongs to no turn goes into the record."""
+        return Zone.FOLDED if source.is_loose else self.zones[source.turn]
+
+    def is_open(self, source: Source) -> bool:
+        """Whether a source may be shortened."""
+        zone = self.zone_of(source)
+        return zone is Zone.FOLDED or (zone is Zone.PLACED and source.voice in (Voice.RESULT, Voice.THINKING))
+
+    def open_sources(self) -> Iterator[Source]:
+        """The sources that may be shortened: what strategies make proposals for."""
+        return (source for source in self.sources if self.is_open(source))
 
 
 class Spoken(Struct, frozen=True):
@@ -44,13 +60,16 @@ class Spoken(Struct, frozen=True):
     exchange: int
     message: int
     part: int
+    is_clearable: bool = True
 
 
 def spoken_in(turns: Sequence[Turn], counter: MessageCounter) -> Iterator[Spoken]:
     """Every text of the turns in order, with its tokens. Instructions are not among them: they are never touched."""
+    newest = newest_step(turns)
     for turn in turns:
         if turn.is_instruction:
             continue
+        clears = may_clear_thinking(turn, newest, counter.dialect_name)
         numbers = _exchange_numbers(turn.exchanges)
         for at, message in enumerate(turn.messages):
             tokens = counter.part_tokens(message)
@@ -58,7 +77,7 @@ def spoken_in(turns: Sequence[Turn], counter: MessageCounter) -> Iterator[Spoken
                 voice = _voice(part, message.role)
                 if voice is not None:
                     number = numbers.get((voice, _call_id(part)), 0)
-                    yield Spoken(turn.number, voice, _words(part), tokens[index], number, at, index)
+                    yield Spoken(turn.number, voice, _words(part), tokens[index], number, at, index, clears)
 
 
 def _exchange_numbers(exchanges: Sequence[Exchange]) -> dict[tuple[Voice, str], int]:
@@ -142,6 +161,7 @@ def _source(number: int, spoken: Spoken, age: float, verdict: Verdict | None, we
         duplicate_of=verdict.duplicate_of if verdict and is_result else 0,
         message=spoken.message,
         part=spoken.part,
+        is_clearable=spoken.is_clearable,
     )
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from context_compactor.measure.count import MessageCounter
-from context_compactor.messages.message import Thinking, ToolResult
+from context_compactor.messages.message import Media, Thinking, ToolResult
 from context_compactor.messages.turn import Turn
 
 
@@ -48,11 +48,22 @@ class Shares(Struct, frozen=True):
 _REFERENCE_TOKENS = 45
 
 
-def turn_sizes(turns: Sequence[Turn], counter: MessageCounter, dialect_name: str) -> list[TurnSize]:
+def turn_sizes(turns: Sequence[Turn], counter: MessageCounter) -> list[TurnSize]:
     """The sizes of all turns; the texts are counted in one batch."""
     counter.learn([message for turn in turns for message in turn.messages])
-    newest = max((turn.number for turn in turns if turn.role == "assistant"), default=0)
-    return [_turn_size(turn, counter, may_clear_thinking(turn, newest, dialect_name)) for turn in turns]
+    newest = newest_step(turns)
+    return [_turn_size(turn, counter, may_clear_thinking(turn, newest, counter.dialect_name)) for turn in turns]
+
+
+def newest_step(turns: Sequence[Turn]) -> int:
+    """The number of the agent's newest turn, or 0."""
+    return max((turn.number for turn in turns if turn.role == "assistant"), default=0)
+
+
+def room_for_turns(turns: Sequence[Turn], sizes: Sequence[TurnSize], target: int) -> int:
+    """What the instructions leave of a target."""
+    fixed = sum(size.whole for turn, size in zip(turns, sizes, strict=True) if turn.is_instruction)
+    return max(target - fixed, 1)
 
 
 def _turn_size(turn: Turn, counter: MessageCounter, clears_thinking: bool) -> TurnSize:
@@ -62,7 +73,7 @@ def _turn_size(turn: Turn, counter: MessageCounter, clears_thinking: bool) -> Tu
         whole += sum(tokens) + counter.frame_tokens(message)
         least += counter.frame_tokens(message)
         for part, weight in zip(message.parts, tokens, strict=True):
-            if isinstance(part, ToolResult):
+            if isinstance(part, (ToolResult, Media)):
                 least += min(weight, _REFERENCE_TOKENS)
             elif not (isinstance(part, Thinking) and clears_thinking):
                 least += weight

@@ -49,10 +49,12 @@ def trim(messages: list[RawMessage], budget: int) -> list[RawMessage]:
 def truncate_outputs(messages: list[RawMessage], budget: int) -> list[RawMessage]:
     """Every tool output cut to its head and tail, as long as fits; then the oldest turns are dropped."""
     low, high = SHORTEST, max([len(text) for message in messages for text in _outputs(message)], default=0)
-    while high - low > 20:
+    with_outputs = [message for message in messages if _outputs(message)]
+    room = budget - sum(count_message(message) for message in messages if not _outputs(message))
+    while room > 0 and high - low > 20:
         middle = (low + high) // 2
-        low, high = (middle, high) if count_messages(_truncated(messages, middle)) <= budget else (low, middle)
-    return drop_oldest(_truncated(messages, low), budget)
+        low, high = (middle, high) if count_messages(_truncated(with_outputs, middle)) <= room else (low, middle)
+    return drop_oldest(_truncated(messages, low if room > 0 else SHORTEST), budget)
 
 
 def _truncated(messages: list[RawMessage], length: int) -> list[RawMessage]:

@@ -16,7 +16,7 @@ _EXIT = re.compile(
     r"(?:^|\n)(?:Exit code:? |<returncode>|Process exited with code |exit status |\[exit code:? )(-?\d+)", re.IGNORECASE
 )
 _TELLING = re.compile(
-    r"error|exception|fail|fatal|panic|denied|not found|no such|cannot|can't|unable|undefined|invalid|unexpected"
+    r"error|exception|not exist|has not|fail|fatal|panic|denied|not found|no such|cannot|can't|unable|undefined|invalid|unexpected"
     r"|refused|timed? ?out|missing|unknown|rejected|conflict|aborted|killed",
     re.IGNORECASE,
 )
@@ -62,13 +62,14 @@ def squeeze(text: str) -> str:
 
 
 def _command(call: Piece) -> str:
-    first = max(call.values[:2], key=len, default="") if call.tool in ("Edit", "Grep") else next(iter(call.values), "")
-    return squeeze(first)[:COMMAND]
+    return squeeze(next(iter(call.values), ""))[:COMMAND]
 
 
 def _telling(text: str) -> tuple[str, ...]:
-    lines = [_TAG.sub("", line).strip() for line in text.splitlines()[:5000]]
-    lines = [line for line in lines if len(line) > 3 and not _FRAME.match(line)]
-    telling = [line for line in lines if _TELLING.search(line[:300])] or lines[-1:]
+    """The first and last line that name an error; indented ones, such as the code in a traceback, come second."""
+    lines = [_TAG.sub("", line).rstrip() for line in text.splitlines()[:5000] if not _FRAME.match(line)]
+    lines = [line for line in lines if len(line.strip()) > 3]
+    named = [line for line in lines if _TELLING.search(line[:300])]
+    telling = [line for line in named if not line[0].isspace()] or named or lines[-1:]
     ends = (telling[0], telling[-1]) if telling else ()
     return tuple(dict.fromkeys(squeeze(line)[:ERROR] for line in ends))

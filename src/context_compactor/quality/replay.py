@@ -59,9 +59,9 @@ class Replay(Struct, frozen=True):
 
 
 def replay(conversation: Conversation, method: str, share: int = 25, window: int = WINDOW) -> Replay | None:
-    """Replay a conversation; None when it never outgrows the window."""
+    """Replay a conversation; None when it has less than one and a half windows."""
     sizes: dict[int, int] = {}
-    if sum(_size(message, sizes) for message in conversation.messages) <= window:
+    if sum(_size(message, sizes) for message in conversation.messages) < window * 3 // 2:
         return None
     plain = _live(conversation, lambda context: context, sizes)
     if method == EVERY_TURN:
@@ -135,11 +135,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _row(name: str, bills: Sequence[Replay]) -> str:
-    """All that was billed with the method against all without, and the mean over conversations."""
-    whole = sum(bill.cost for bill in bills) / (sum(bill.plain for bill in bills) or 1.0)
+    """The mean over conversations, and all that was billed with the method against all without."""
     average = mean(bill.cost / bill.plain for bill in bills) or 0.0
+    whole = sum(bill.cost for bill in bills) / (sum(bill.plain for bill in bills) or 1.0)
     compactions = mean(bill.compactions for bill in bills) or 0.0
-    return f"{name:28}{len(bills):4} {whole:6.3f} (mean {average:.3f}), {compactions:.1f} compactions each"
+    return f"{name:28}{len(bills):4} {average:6.3f} (all together {whole:.3f}), {compactions:.1f} compactions each"
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

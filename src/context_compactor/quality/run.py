@@ -19,11 +19,12 @@ from context_compactor.quality.pool import spread
 from context_compactor.quality.prepared import Sample, samples
 from context_compactor.quality.question import found_with_search
 from context_compactor.quality.reading import RawMessage
+from context_compactor.quality.restore import restored
 from context_compactor.quality.search import plain_search
 from context_compactor.quality.sizes import count_message, count_messages
 from context_compactor.quality.tables import mean, show
 
-COLUMNS = (*MEASURES, "1Q", "LEGAL", "CACHE", "size")
+COLUMNS = (*MEASURES, "1Q", "LEGAL", "RESTOR", "CACHE", "size")
 
 
 class Score(Struct, frozen=True):
@@ -41,7 +42,7 @@ class Score(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True):
-    """What to run: a method on a sample at a budget, with or without the search of 1Q."""
+    """What to run: a method on a sample at a budget, with or without searching and recalling."""
 
     method: str
     index: int
@@ -59,6 +60,7 @@ def score(sample: Sample, asked: Asked) -> Score:
     shares = found.shares()
     shares["1Q"] = _one_question(sample, made, found.names) if asked.search else None
     shares["LEGAL"] = float(not wrong)
+    shares["RESTOR"] = restored(sample.history, made.messages, made.recall) if asked.search and made.recall else None
     shares["CACHE"] = prefix_share(sample.history, made.messages)
     shares["size"] = size / limit if limit else 1.0
     source = sample.conversation.source
@@ -147,7 +149,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sources", default=",".join(AGENT_SOURCES))
     parser.add_argument("--every", type=int, default=1, help="take each N-th conversation")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--search", action="store_true", help="1Q too")
+    parser.add_argument("--search", action="store_true", help="1Q and RESTORE too")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--corpus", type=Path, default=default_corpus())
     return parser.parse_args(arguments)

@@ -18,6 +18,6 @@ class ClearThinking:
 
     def propose(self, view: View) -> Iterator[Option]:
         """One option per piece of thinking."""
-        for source in view.sources:
+        for source in view.open_sources():
             if source.voice is Voice.THINKING:
                 yield Option(self.name, source.number, Tier.DROP, "", "reasoning of a step that is over")

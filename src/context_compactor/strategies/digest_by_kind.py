@@ -24,7 +24,7 @@ class DigestByKind:
     def propose(self, view: View) -> Iterator[Option]:
         """One option per large result whose digest is shorter."""
         calls = {exchange.number: exchange.call for turn in view.turns for exchange in turn.exchanges}
-        for source in view.sources:
+        for source in view.open_sources():
             if self._is_worth_it(source):
                 text = self._digest(source, calls.get(source.exchange))
                 if text:

@@ -18,7 +18,7 @@ class DropDuplicates:
 
     def propose(self, view: View) -> Iterator[Option]:
         """One option per repeated result."""
-        for source in view.sources:
+        for source in view.open_sources():
             if source.duplicate_of:
                 later = view.verdicts.exchanges[source.duplicate_of].ref
                 text = f'[archived {source.ref}: {source.label}; the same text again in {later}. recall("{source.ref}")]'

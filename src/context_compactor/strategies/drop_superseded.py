@@ -18,7 +18,7 @@ class DropSuperseded:
 
     def propose(self, view: View) -> Iterator[Option]:
         """One option per outdated read."""
-        for source in view.sources:
+        for source in view.open_sources():
             if source.superseded_by and not source.duplicate_of:
                 later = view.verdicts.exchanges[source.superseded_by].ref
                 reason = f"a newer state of {source.path or 'the file'} stands in {later}"

@@ -26,7 +26,7 @@ class KeepLines:
 
     def propose(self, view: View) -> Iterator[Option]:
         """One option per block, weighed like its source."""
-        for source in view.sources:
+        for source in view.open_sources():
             if source.voice is Voice.THINKING or source.duplicate_of:
                 continue
             reason = _REASONS[source.voice]

@@ -28,7 +28,7 @@ class ReferenceRefetchable:
 
     def propose(self, view: View) -> Iterator[Option]:
         """One option per result; lines and digests may still be added to it."""
-        for source in view.sources:
+        for source in view.open_sources():
             if source.voice is Voice.RESULT and not source.duplicate_of and not source.superseded_by:
                 yield Option(self.name, source.number, Tier.REFERENCE, "", self._reason(source))
 

@@ -19,7 +19,8 @@ class ShortenInPlace:
     def zones(self, turns: Sequence[Turn], sizes: Sequence[TurnSize], room: int, shares: Shares) -> dict[int, Zone] | None:
         """Every folded turn becomes a shortened one."""
         zones = assign_zones(turns, sizes, room, shares)
-        placed = {number: Zone.PLACED if zone is Zone.FOLDED else zone for number, zone in zones.items()}
+        placed = dict(zones)
+        placed.update((number, Zone.PLACED) for number, zone in zones.items() if zone is Zone.FOLDED)
         least = sum(
             size.whole if placed[turn.number] is Zone.VERBATIM else size.least
             for turn, size in zip(turns, sizes, strict=True)

@@ -26,7 +26,7 @@ class TruncateOutputs:
 
     def propose(self, view: View) -> Iterator[Option]:
         """Options for the telling blocks of each large output."""
-        for source in view.sources:
+        for source in view.open_sources():
             if source.voice is Voice.RESULT and source.kind in _PLAIN and source.tokens > self.max_tokens:
                 yield from self._ends(source)
 

@@ -35,7 +35,7 @@ def telling_lines(output: Output) -> list[str]:
     more = min(len(lines) // 20, 4)
     first = _telling(lines, _FIRST + more // 2)
     last = _telling(lines[:0:-1], _LAST + more)[::-1]
-    complaints = _complaints(lines, output.body)
+    complaints = _complaints(lines)
     told = {line.partition(f"  {TIMES}")[0] for line in complaints}
     begin = [line for line in first if line not in told]
     end = [line for line in last if line not in told and line not in first]
@@ -54,9 +54,9 @@ def _heading(output: Output, count: int) -> str:
     return f"{code}{counted(count, 'line')}"
 
 
-def _complaints(lines: list[str], body: str) -> list[str]:
+def _complaints(lines: list[str]) -> list[str]:
     """Complaints that differ only in numbers count as one; the first is shown."""
-    lowered = body.lower()
+    lowered = "\n".join(lines).lower()
     words = [word for word in _COMPLAINTS if word in lowered]
     shown: dict[str, str] = {}
     counts: dict[str, int] = {}

@@ -113,5 +113,5 @@ def _advice(lines: list[str]) -> list[str]:
             point = _BULLET.match(line)
             found.append(f"- {clip(point.group(1) if point else line, 150)}")
             room -= 1
-    told = [line for line, after in zip(found, [*found[1:], ""], strict=True) if line[:2] == "- " or after[:2] == "- "]
+    told = [line for line, after in zip(found, [*found[1:], ""], strict=False) if line[:2] == "- " or after[:2] == "- "]
     return [*([f"headings: {in_room(headings, 175, ' · ')}"] if headings else []), *told[:14]]

@@ -51,9 +51,10 @@ def _read(text: str) -> Verdict | None:
     if special is not None:
         return special
     lines = to_lines(text)
+    seen = "\n".join(lines)
     for runner in RUNNERS:
-        if any(mark in text for mark in runner.marks):
-            verdict = _verdict(runner, _read_lines(runner, lines), text)
+        if any(mark in seen for mark in runner.marks):
+            verdict = _verdict(runner, _read_lines(runner, lines), seen)
             if verdict is not None:
                 return verdict
     return None
