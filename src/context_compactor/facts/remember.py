@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import identity, ledger_lines, merge_lines
-from context_compactor.facts.speech import is_instructions, own_words
+from context_compactor.facts.speech import own_words
 from context_compactor.messages.record import SECTIONS, Quote, Record
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
@@ -77,9 +77,15 @@ def _quotes(
     asked = dict.fromkeys(fact.turn for fact in facts if fact.kind == "task" and fact.turn in by_number)
     fresh = [_quote(by_number[number]) for number in asked]
     known = [quote for quote in (*(past.quotes if past else ()), *fresh) if quote.text]
-    rules = [Quote(reference_id("turn", turn.number), turn.messages[0].text) for turn in turns if is_instructions(turn)]
+    rules = [Quote(reference_id("turn", turn.number), turn.messages[0].text) for turn in turns if _is_project_rules(turn)]
     kept = dict.fromkeys((*rules, *known[:1], *known[-1:]))
     return tuple(quote for quote in kept if count(quote.text) <= most)
+
+
+def _is_project_rules(turn: Turn) -> bool:
+    """Whether a turn in the user's name holds project instructions that a client put there."""
+    start = turn.messages[0].text[:200].lstrip()
+    return turn.role == "user" and start.startswith(("# AGENTS.md instructions", "<user_instructions>"))
 
 
 def _quote(turn: Turn) -> Quote:
