@@ -49,7 +49,9 @@ def trigger_of(ask: Ask, usage: Usage) -> Trigger:
     is_manual = ask.target_tokens is not None or ask.level is not None
     level = ask.level if ask.level is not None or is_manual else _level_now(ask, usage)
     size_share = usage.bytes / usage.budget_bytes if usage.budget_bytes else 0.0
-    return Trigger("manual" if is_manual else "threshold", usage.tokens, usage.budget_tokens, level, ask.focus or None, size_share)
+    return Trigger(
+        "manual" if is_manual else "threshold", usage.tokens, usage.budget_tokens, level, ask.focus or None, size_share
+    )
 
 
 def _level_now(ask: Ask, usage: Usage) -> Level | None:

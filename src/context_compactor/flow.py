@@ -32,7 +32,7 @@ from context_compactor.messages.turn import Turn, split_turns
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.planner import draft_plan
 from context_compactor.plan.view import Spoken, View, build_sources, spoken_in
-from context_compactor.plan.zones import TurnSize, Zone, room_for_turns, turn_sizes
+from context_compactor.plan.zones import Room, Zone, room_for_turns, turn_sizes
 from context_compactor.protocols import Layout, Strategy
 
 
@@ -79,10 +79,10 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     """Bring a context under its target; lose nothing that cannot be recalled."""
     sizes = turn_sizes(scene.turns, kit.counter)
     spoken = tuple(spoken_in(scene.turns, kit.counter))
-    room = room_for_turns(scene.turns, sizes, goal.target)
-    layouts = (layout.zones(scene.turns, sizes, room, goal.shares) for layout in kit.ladder)
+    room = Room(scene.turns, sizes, room_for_turns(scene.turns, sizes, goal.target), goal.shares)
+    layouts = (layout.zones(room) for layout in kit.ladder)
     for zones in (zones for zones in layouts if zones is not None):
-        composer, refused = plan(scene, zones, spoken, sizes, goal, kit)
+        composer, refused = plan(scene, zones, spoken, room, goal.bytes, kit)
         written = fill_target(composer.draft, goal.target, composer.write)
         if written.tokens <= goal.target:
             break
@@ -92,19 +92,18 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
 
 
 def plan(
-    scene: Scene, zones: dict[int, Zone], spoken: tuple[Spoken, ...], sizes: list[TurnSize], goal: Goal, kit: Kit
+    scene: Scene, zones: dict[int, Zone], spoken: tuple[Spoken, ...], room: Room, most_bytes: int, kit: Kit
 ) -> tuple[Composer, list[Refusal]]:
     """Gather what must stay and what may, and put the options of all strategies on the scales."""
     folded = [turn for turn in scene.turns if zones[turn.number] is Zone.FOLDED]
-    room = room_for_turns(scene.turns, sizes, goal.target)
-    known = remember(scene.facts, folded, scene.past, room, kit.counter.text)
+    known = remember(scene.facts, folded, scene.past, room.tokens, kit.counter.text)
     excerpts = scene.past.excerpts if scene.past else ()
     sources = build_sources(spoken, excerpts, known.optional, scene.verdicts, kit.weights)
-    bare = turns_without_media(scene.turns, zones, goal.bytes)
+    bare = turns_without_media(scene.turns, zones, most_bytes)
     view = View(tuple(scene.turns), zones, sources, scene.verdicts, NameTable(), kit.weights, kit.focus, bare)
     proposed = (option for strategy in kit.strategies for option in strategy.propose(view))
     options, refused = sound_options(proposed, sources)
     draft = draft_plan(view, options, known.texts())
-    tokens = {turn.number: size.whole for turn, size in zip(scene.turns, sizes, strict=True)}
+    tokens = {turn.number: size.whole for turn, size in zip(room.turns, room.sizes, strict=True)}
     ledger = Ledger(known.quotes, known.must, scene.past)
     return Composer(view, draft, ledger, kit.counter, kit.dialect, tokens), refused

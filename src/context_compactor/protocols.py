@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from context_compactor.messages.turn import Turn
     from context_compactor.plan.options import Option
     from context_compactor.plan.view import View
-    from context_compactor.plan.zones import Shares, TurnSize, Zone
+    from context_compactor.plan.zones import Room, Zone
 
 
 @runtime_checkable
@@ -54,6 +53,6 @@ class Layout(Protocol):
         """What reports call it."""
         ...
 
-    def zones(self, turns: Sequence[Turn], sizes: Sequence[TurnSize], room: int, shares: Shares) -> dict[int, Zone] | None:
+    def zones(self, room: Room) -> dict[int, Zone] | None:
         """The zone of every turn by its number, or None when this layout does not serve here."""
         ...

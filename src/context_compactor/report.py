@@ -197,7 +197,7 @@ class Report(Struct, frozen=True, kw_only=True):
     @property
     def changed(self) -> bool:
         """Whether there is a new context."""
-        return self.status in ("success", "partial")
+        return self.status in ("success", "partial") and self.tokens_after != self.tokens_before
 
     def short(self) -> str:
         """The one or two lines that every surface prints."""
@@ -205,6 +205,8 @@ class Report(Struct, frozen=True, kw_only=True):
             return f"Compaction failed: {self.reason}"
         if self.status == "unchanged":
             return f"No compaction needed: {self.reason}"
+        if not self.changed:
+            return f"Not compacted: {self.reason}"
         return (
             f"Conversation compacted: {self.messages_removed:,} messages → summary\n"
             f"Tokens: {self.tokens_before:,} → {self.tokens_after:,} (saved {self.tokens_saved:,})"

@@ -52,7 +52,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Where each level begins and how far it brings the context down, as shares of the budget."""
 
     rearm_margin: Share = 0.05
-    """Levels fire again once usage has fallen below the soft threshold minus this share."""
+    """Levels fire again once usage has fallen below the soft threshold minus this share. Not used yet."""
 
     model_auto_compact_token_limit: Tokens | None = None
     """Begin at this many tokens, even if that is below the soft threshold."""
@@ -64,7 +64,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Suggest a compaction when this many files are loaded in the context; 0 never."""
 
     counters_compact: bool = False
-    """Let those two counters start a compaction instead of suggesting one."""
+    """Let those two counters start a compaction instead of suggesting one. Not used yet."""
 
     preserve_recent_turns: Count = 5
     """Turns at the end that stay word for word at the soft and aggressive levels."""
@@ -76,49 +76,49 @@ class Settings(Struct, frozen=True, kw_only=True):
     """A compaction that would save less than this changes nothing."""
 
     max_output_tokens: Tokens = 5_000
-    """A single tool output above this is shortened first."""
+    """A single tool output above this is shortened first. Not used yet."""
 
     model: str | None = None
-    """Model that writes summaries, such as `openai/NAME`. Without one nothing leaves the machine."""
+    """Model that writes summaries, such as `openai/NAME`. Without one nothing leaves the machine. Not used yet."""
 
     compact_prompt: str | None = None
-    """Replaces the prompt that asks a model for a summary."""
+    """Replaces the prompt that asks a model for a summary. Not used yet."""
 
     compact_prompt_file: str | None = None
-    """The same, read from a file."""
+    """The same, read from a file. Not used yet."""
 
     spend_limit: Dollars | None = None
-    """The most that the model calls of one compaction may cost, in US dollars."""
+    """The most that the model calls of one compaction may cost, in US dollars. Not used yet."""
 
     deadline_seconds: Seconds = 300.0
-    """The longest that one compaction may take, model calls included."""
+    """The longest that one compaction may take, model calls included. Not used yet."""
 
     retry_attempts: Annotated[int, Meta(ge=1, le=20)] = 3
-    """How often a failing model call or job is tried."""
+    """How often a failing model call or job is tried. Not used yet."""
 
     retry_delay_seconds: Seconds = 2.0
-    """The wait between two tries."""
+    """The wait between two tries. Not used yet."""
 
     idle_seconds: Seconds = 5.0
-    """Quiet time after which a session's older turns are prepared for the next compaction."""
+    """Quiet time after which a session's older turns are prepared for the next compaction. Not used yet."""
 
     extract_facts: bool = True
-    """Carry decisions, failures, constraints and file states as facts beside the text."""
+    """Carry decisions, failures, constraints and file states as facts beside the text. Not used yet."""
 
     promote_to_memory: bool = True
-    """Write architectural decisions and recurring errors to `.compactor/learned/`."""
+    """Write architectural decisions and recurring errors to `.compactor/learned/`. Not used yet."""
 
     notify_on_compact: bool = False
-    """Tell the user about every compaction, not only about those asked for."""
+    """Tell the user about every compaction, not only about those asked for. Not used yet."""
 
     store: str = "sqlite:///.compactor/compactor.db"
-    """Where sessions and originals rest."""
+    """Where sessions and originals rest. Not used yet."""
 
     archive_dir: str = ".tmp/context-archive"
-    """Folder of the readable export of archived originals."""
+    """Folder of the readable export of archived originals. Not used yet."""
 
     redact_secrets: bool = False
-    """Replace what looks like a key or password before it is archived; a recall then returns the replaced text."""
+    """Replace what looks like a secret before it is archived; a recall returns the replaced text. Not used yet."""
 
     def output_reserve(self, window: int) -> int:
         """Tokens kept free for the answer in a window of this size."""

@@ -16,8 +16,8 @@ from context_compactor.messages.message import Message
 from context_compactor.messages.references import reference_id
 from context_compactor.plan.options import Source, Voice
 from context_compactor.plan.plan import Decision
-from context_compactor.report import Archived, Cache, Discarded, Fidelity, FloorPart, Metrics, Preserved, Summarized
 from context_compactor.plan.zones import Zone
+from context_compactor.report import Archived, Cache, Discarded, Fidelity, FloorPart, Metrics, Preserved, Summarized
 
 _ID = re.compile(r"\b(?:turn|tool|file|agent)_\d{3,}\b")
 
@@ -103,7 +103,9 @@ def floor_parts(composer: Composer) -> tuple[FloorPart, ...]:
         if zone is Zone.FIXED:
             parts.append(FloorPart(f"{turn.role} message", tokens, "instructions are never touched"))
         elif zone is Zone.VERBATIM:
-            parts.append(FloorPart(f"turn {turn.number} ({turn.role})", tokens, "not answered yet, so it stays verbatim"))
+            parts.append(
+                FloorPart(f"turn {turn.number} ({turn.role})", tokens, "not answered yet, so it stays verbatim")
+            )
     must = sum(count(line.text) + 2 for line in composer.ledger.must)
     quotes = sum(count(quote.text) for quote in composer.ledger.quotes)
     parts.append(FloorPart("ledgers of the record", must, "failed attempts, rules and open work are never lost"))

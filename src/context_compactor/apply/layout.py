@@ -117,4 +117,3 @@ def _shortened(source: Source, options: Sequence[Option], replaced: Option | Non
 def reference_line(source: Source) -> str:
     """The one line that stands for an archived original."""
     return f'[archived {source.ref}: {source.label}, {source.tokens:,} tokens. recall("{source.ref}")]'
-

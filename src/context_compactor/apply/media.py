@@ -20,7 +20,7 @@ def media_line(media: Media, ref: str) -> str:
 
 
 def turns_without_media(turns: Sequence[Turn], zones: dict[int, Zone], most_bytes: int) -> frozenset[int]:
-    """The turns that give up their media: all that are shortened, and the oldest others until the request is small enough."""
+    """The turns that give up their media: all that are shortened, then the oldest until the request is small enough."""
     with_media = [turn for turn in turns if has_media(turn) and not turn.is_instruction]
     cleared = {turn.number for turn in with_media if zones[turn.number] is Zone.PLACED}
     kept = [turn for turn in turns if zones[turn.number] is not Zone.FOLDED and turn.number not in cleared]

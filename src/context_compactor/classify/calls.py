@@ -101,19 +101,20 @@ def target_of(call: ToolCall | None) -> str:
     return _one_line(_target(reading) or call.arguments.strip("{} "), _TARGET_LENGTH)
 
 
-def describe(call: ToolCall | None) -> str:
-    """A short label for headings: "Read src/a.py", "Bash `rg -n x`"."""
+def describe(call: ToolCall | None, root: str = "") -> str:
+    """A short label for headings: "Read src/a.py", "Bash `rg -n x`". Paths below `root` are shown from there."""
     if call is None:
         return "tool result"
     reading = read_call(call)
     room = max(20, _LABEL_LENGTH - len(call.name) - 3)
     if reading.command is not None:
-        return f"{_one_line(call.name, 60)} `{_short_command(reading.command, room)}`"
+        command = reading.command.replace(root, "") if root else reading.command
+        return f"{_one_line(call.name, 60)} `{_short_command(command, room)}`"
     if reading.paths:
         lines = _label_of_lines(reading.lines)
-        target = _tail_of(_one_line(reading.paths[0], _TARGET_LENGTH), room - len(lines)) + lines
+        target = _tail_of(_one_line(reading.paths[0].removeprefix(root), _TARGET_LENGTH), room - len(lines)) + lines
     else:
-        target = _one_line(target_of(call), room)
+        target = _one_line(target_of(call).replace(root, "") if root else target_of(call), room)
     return f"{_one_line(call.name, 60)} {target}".rstrip()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 
 from msgspec import Struct
@@ -196,19 +197,16 @@ def _superseded(record: FileRecord) -> dict[int, int]:
     replaced = [write.exchange for write in record.writes if write.whole or write.action == "deleted"]
     for at, read in enumerate(record.reads):
         covering = [later.exchange for later in record.reads[at + 1 : at + 40] if later.covers(read)]
-        later_writes = [number for number in replaced if number > read.exchange]
-        if covering or later_writes:
-            found[read.exchange] = max((*covering[-1:], *later_writes[-1:]))
+        later = [*covering[-1:], *(number for number in replaced[-1:] if number > read.exchange)]
+        if later:
+            found[read.exchange] = max(later)
     return found
 
 
 def _stale(record: FileRecord) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for read in record.reads:
-        changed = next((write.exchange for write in record.writes if write.exchange > read.exchange), 0)
-        if changed:
-            found[read.exchange] = changed
-    return found
+    changes = [write.exchange for write in record.writes]
+    first_after = ((read.exchange, bisect_right(changes, read.exchange)) for read in record.reads)
+    return {number: changes[at] for number, at in first_after if at < len(changes)}
 
 
 def _for_all_files(found: list[dict[int, int]], files: dict[str, FileRecord]) -> dict[int, int]:

@@ -57,3 +57,15 @@ def _full_name(path: str, candidates: Sequence[str]) -> str:
         return path
     fitting = [each for each in candidates if each.endswith(f"/{path}")]
     return fitting[0] if len(fitting) == 1 else path
+
+
+def common_root(paths: Sequence[str], share: float = 0.6) -> str:
+    """The deepest folder that holds most of the paths, with its slash; empty when there is none below two levels."""
+    counts: dict[str, int] = {}
+    for path in paths:
+        folders = path.split("/")[:-1]
+        for depth in range(3, len(folders) + 1):
+            folder = "/".join(folders[:depth]) + "/"
+            counts[folder] = counts.get(folder, 0) + 1
+    common = [folder for folder, count in counts.items() if count >= share * len(paths)]
+    return max(common, key=len) if common else ""

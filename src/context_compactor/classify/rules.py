@@ -11,6 +11,7 @@ from context_compactor.classify.duplicates import find_duplicates
 from context_compactor.classify.failures import Failure, find_failures
 from context_compactor.classify.kinds import Kind, kind_of
 from context_compactor.classify.lifecycle import FileLife, file_life
+from context_compactor.classify.paths import common_root
 from context_compactor.classify.references import reference_of
 from context_compactor.messages.turn import Exchange, Turn
 
@@ -45,13 +46,14 @@ def classify(turns: Sequence[Turn]) -> Verdicts:
     duplicates = find_duplicates(exchanges)
     edited = {path for path, record in files.files.items() if record.writes}
     paths = _shown_paths(files)
+    root = common_root([path for path in files.files if path.startswith("/")])
     verdicts = {}
     for exchange in exchanges:
         number = exchange.number
         path = paths.get(number, "")
         verdicts[number] = Verdict(
             kind=_kind(exchange),
-            label=describe(exchange.call),
+            label=describe(exchange.call, root),
             ref=reference_of(exchange),
             path=path,
             is_under_edit=path in edited,
@@ -72,4 +74,3 @@ def _shown_paths(files: FileLife) -> dict[int, str]:
         found.update((read.exchange, path) for read in record.reads)
         found.update((write.exchange, path) for write in record.writes)
     return found
-

@@ -69,7 +69,7 @@ def _print_bars(report: Report, out: Out) -> None:
 
 
 def _rows(report: Report) -> Iterator[tuple[str, str]]:
-    if report.status == "partial":
+    if report.status == "partial" and report.changed:
         yield "partial", one_line(report.reason, 300)
     if report.changed:
         yield "kept", f"{len(report.preserved):,} items, {sum(item.tokens for item in report.preserved):,} tokens"

@@ -42,8 +42,9 @@ def file_facts(life: FileLife) -> list[Fact]:
 
 def _file_fact(record: FileRecord) -> Fact:
     first, last = record.turns
-    is_read = any(read.exchange == record.latest for read in record.reads)
-    ref = reference_id("file" if is_read else "tool", record.latest)
+    latest = record.latest
+    is_read = any(read.exchange == latest for read in record.reads)
+    ref = reference_id("file" if is_read else "tool", latest)
     count = len(record.writes) or len(record.reads)
     told = [record.status, _lines_read(record.reads)] if record.is_uncommitted else [_lines_read(record.reads)]
     status = "uncommitted" if record.is_uncommitted else record.status

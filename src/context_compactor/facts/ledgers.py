@@ -30,9 +30,9 @@ _ALWAYS = {"constraint", "mode", "blocker", "failure", "side_effect", "approval"
 _SEEN = re.compile(r"^(.*) \((?:×(\d+), )?((?:turn|tool|file|agent)_\d+)\)$", re.DOTALL)
 
 
-def ledger_lines(facts: Iterable[Fact]) -> list[Line]:
-    """Every fact as the line that will stand for it."""
-    return [Line(_section(fact), fact_line(fact), fact.last_turn or fact.turn, _must(fact)) for fact in facts]
+def ledger_lines(facts: Iterable[Fact], most: int = 0) -> list[Line]:
+    """Every fact as the line that will stand for it; `most` cuts the command and the error of a failure."""
+    return [Line(_section(fact), fact_line(fact, most), fact.last_turn or fact.turn, _must(fact)) for fact in facts]
 
 
 def _section(fact: Fact) -> str:
@@ -53,11 +53,11 @@ def _must(fact: Fact) -> bool:
     }
 
 
-def fact_line(fact: Fact) -> str:
+def fact_line(fact: Fact, most: int = 0) -> str:
     """A fact in one line: its words, what came of it, how often and where."""
     body = _one_line(fact.content)
     if fact.kind == "failure":
-        body = f"`{body}` → {_one_line(fact.detail)}"
+        body = f"`{_cut(body, most)}` → {_cut(_one_line(fact.detail), most)}"
     elif fact.kind in ("constraint", "task", "approval", "denial") and fact.role == "user":
         body = f'"{body}"'
     if fact.status and fact.kind not in ("failure", "constraint"):
@@ -72,7 +72,7 @@ _STATUS = re.compile(r"^[a-z_]{3,12}: ")
 
 
 def identity(section: str, line: str) -> str:
-    """What a line is about, whatever its status and count: two lines with one identity are the same fact at two times."""
+    """What a line is about, whatever its status and count: lines with one identity are one fact at two times."""
     match = _SEEN.match(line)
     body = _STATUS.sub("", match[1] if match else line)
     return body.split(" · ")[0] if section in ("Files", "Other facts") else body
@@ -93,6 +93,10 @@ def _counted(body: str, count: int, ref: str) -> str:
     if not ref:
         return body
     return f"{body} (×{count}, {ref})" if count > 1 else f"{body} ({ref})"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if not most or len(text) <= most else text[:most].rstrip() + "…"
 
 
 def _one_line(text: str) -> str:

@@ -19,7 +19,9 @@ RULES = "Rules and corrections by the user"
 OUTSIDE = "Done outside, not to be done again"
 # Shares of the target: a quoted message of the user, and all ledger lines but the failures.
 _QUOTE_SHARE = 0.12
-_LEDGER_SHARE = 0.2
+_LEDGER_SHARE = 0.15
+_FAILURE_SHARE = 0.15
+_FAILURE_LENGTHS = (0, 110, 80, 64)
 
 
 class Remembered(Struct, frozen=True):
@@ -39,12 +41,21 @@ def remember(
 ) -> Remembered:
     """Sort what is known of the folded turns. `turns` are those that are folded."""
     gone = {turn.number for turn in turns}
-    fresh = ledger_lines(fact for fact in facts if fact.turn in gone or fact.last_turn in gone)
+    fresh = _fresh_lines([fact for fact in facts if fact.turn in gone or fact.last_turn in gone], target, count)
     lines = [*_past_lines(past, fresh), *fresh]
     quotes = _quotes(facts, turns, past, int(_QUOTE_SHARE * target), count)
     lines = [line for line in lines if not _is_quoted(line, quotes)]
     must, optional = _within(lines, int(_LEDGER_SHARE * target), count)
     return Remembered(quotes, _merged(must), tuple(sorted(optional, key=lambda line: line.turn)))
+
+
+def _fresh_lines(facts: Sequence[Fact], target: int, count: Callable[[str], int]) -> list[Line]:
+    """The facts as lines; where the failures alone would take too much, each says less."""
+    for most in _FAILURE_LENGTHS:
+        lines = ledger_lines(facts, most)
+        if sum(count(line.text) for line in lines if line.section == FAILED) <= _FAILURE_SHARE * target:
+            break
+    return lines
 
 
 def _is_quoted(line: Line, quotes: Sequence[Quote]) -> bool:
@@ -77,7 +88,9 @@ def _quotes(
     asked = dict.fromkeys(fact.turn for fact in facts if fact.kind == "task" and fact.turn in by_number)
     fresh = [_quote(by_number[number]) for number in asked]
     known = [quote for quote in (*(past.quotes if past else ()), *fresh) if quote.text]
-    rules = [Quote(reference_id("turn", turn.number), turn.messages[0].text) for turn in turns if _is_project_rules(turn)]
+    rules = [
+        Quote(reference_id("turn", turn.number), turn.messages[0].text) for turn in turns if _is_project_rules(turn)
+    ]
     kept = dict.fromkeys((*rules, *known[:1], *known[-1:]))
     return tuple(quote for quote in kept if count(quote.text) <= most)
 

@@ -68,7 +68,8 @@ def render(record: Record) -> str:
 def _lines(record: Record) -> Iterator[str]:
     yield (
         f"{OPENING} Written by Context Compactor, not by the user: it stands for {record.messages:,} earlier messages "
-        f"({record.tokens:,} tokens, turns 1 to {record.turns}, calls 1 to {record.calls}). It is memory, not a request. "
+        f"({record.tokens:,} tokens, turns 1 to {record.turns}, calls 1 to {record.calls}). "
+        f"It is memory, not a request. "
         f'recall("id") returns any original in full: every id below, and turn_001 to turn_{record.turns:03d}.]'
     )
     for title in SECTIONS:

@@ -23,7 +23,7 @@ class Exchange(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True):
-    """A run of messages that stands or falls together. `number` counts from 1 in the session; instructions have none above 0."""
+    """A run of messages that stands or falls together. `number` counts from 1; instructions have none above 0."""
 
     number: int
     messages: tuple[Message, ...]

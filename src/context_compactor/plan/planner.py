@@ -110,10 +110,7 @@ def _names_by_source(view: View, offers: Sequence[Option], names: Sequence[tuple
     for option, ids in zip(offers, names, strict=True):
         if option.block >= 0:
             found.setdefault(option.source, set()).update(ids)
-    return [
-        found[source.number] if source.number in found else view.names.ids(source.text)
-        for source in view.sources
-    ]
+    return [found[source.number] if source.number in found else view.names.ids(source.text) for source in view.sources]
 
 
 def _names_worth(view: View, names_of: Sequence[set[int]]) -> list[float]:

@@ -75,16 +75,17 @@ def call_body(call: ToolCall) -> str:
     return "\n".join(_argument_lines(arguments))
 
 
-_OLD = ("old_string", "old_str", "old_text", "oldText")
-_NEW = ("new_string", "new_str", "new_text", "newText")
+# Arguments whose text says all: their name would only be in the way of reading and matching it.
+_SPEAKING = frozenset(
+    "old_string old_str old_text oldText new_string new_str new_text newText "
+    "command cmd content prompt patch input query pattern".split()
+)
 
 
 def _argument_lines(arguments: dict[str, object]) -> Iterator[str]:
     for key, value in arguments.items():
         if isinstance(value, str):
-            if key in _OLD or key in _NEW:
-                yield value
-            elif "\n" in value or key in ("command", "cmd", "content", "prompt", "patch", "input", "query", "pattern"):
+            if key in _SPEAKING or "\n" in value:
                 yield value
             else:
                 yield f"{key}: {value}"

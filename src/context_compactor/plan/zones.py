@@ -85,6 +85,19 @@ def may_clear_thinking(turn: Turn, newest: int, dialect_name: str) -> bool:
     return turn.number != newest and dialect_name != "openai-responses"
 
 
+class Room(Struct, frozen=True):
+    """What a layout has to share out: `tokens` for all turns but the instructions, and how the newest may use them."""
+
+    turns: Sequence[Turn]
+    sizes: Sequence[TurnSize]
+    tokens: int
+    shares: Shares
+
+    def sized(self) -> list[tuple[Turn, TurnSize]]:
+        """The turns that can be moved, with their sizes."""
+        return [(turn, size) for turn, size in zip(self.turns, self.sizes, strict=True) if not turn.is_instruction]
+
+
 def last_words(turns: Sequence[Turn]) -> set[int]:
     """The turns at the end that nobody has answered: the user's last messages, or calls that still run."""
     found: set[int] = set()
@@ -99,15 +112,16 @@ def last_words(turns: Sequence[Turn]) -> set[int]:
     return found
 
 
-def assign_zones(turns: Sequence[Turn], sizes: Sequence[TurnSize], room: int, shares: Shares) -> dict[int, Zone]:
-    """The zone of every turn, by its number. `room` is the target without the instructions."""
-    zones = {turn.number: Zone.FIXED if turn.is_instruction else Zone.FOLDED for turn in turns}
-    pinned = last_words(turns)
-    recent_room, tail_room, placed_room = (room * share for share in (shares.recent_tail, shares.tail, shares.placed))
+def assign_zones(room: Room) -> dict[int, Zone]:
+    """The zone of every turn, by its number: the newest within their shares, the rest folded."""
+    shares = room.shares
+    zones = {turn.number: Zone.FIXED if turn.is_instruction else Zone.FOLDED for turn in room.turns}
+    pinned = last_words(room.turns)
+    recent_room, tail_room, placed_room = (
+        room.tokens * share for share in (shares.recent_tail, shares.tail, shares.placed)
+    )
     recent = 0
-    for turn, size in reversed(list(zip(turns, sizes, strict=True))):
-        if turn.is_instruction:
-            continue
+    for turn, size in reversed(room.sized()):
         recent += turn.number not in pinned
         is_recent = recent <= shares.recent
         if turn.number in pinned or size.whole <= (recent_room if is_recent else tail_room):

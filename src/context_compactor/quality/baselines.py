@@ -6,7 +6,7 @@ import copy
 import random
 from collections.abc import Callable, Sequence
 
-from context_compactor.quality.reading import RawMessage, text_of
+from context_compactor.quality.reading import RawMessage, is_instruction, text_of
 from context_compactor.quality.sizes import count_message, count_messages
 
 Method = Callable[[list[RawMessage], int], list[RawMessage]]
@@ -39,8 +39,8 @@ def keep_last(messages: list[RawMessage], budget: int) -> list[RawMessage]:
 
 def trim(messages: list[RawMessage], budget: int) -> list[RawMessage]:
     """The system prompt and the last messages that fit, from the first words of the user among them."""
-    system = [message for message in messages if message.get("role") in ("system", "developer")]
-    rest = [message for message in messages if message.get("role") not in ("system", "developer")]
+    system = [message for message in messages if is_instruction(message)]
+    rest = [message for message in messages if not is_instruction(message)]
     kept = keep_last(rest, budget - count_messages(system))
     words = [index for index, message in enumerate(kept) if message.get("role") == "user" and not _has_results(message)]
     return system + (kept[words[0] :] if words else kept)

@@ -16,7 +16,8 @@ _EXIT = re.compile(
     r"(?:^|\n)(?:Exit code:? |<returncode>|Process exited with code |exit status |\[exit code:? )(-?\d+)", re.IGNORECASE
 )
 _TELLING = re.compile(
-    r"error|exception|not exist|has not|fail|fatal|panic|denied|not found|no such|cannot|can't|unable|undefined|invalid|unexpected"
+    r"not exist|has not"
+    r"|error|exception|fail|fatal|panic|denied|not found|no such|cannot|can't|unable|undefined|invalid|unexpected"
     r"|refused|timed? ?out|missing|unknown|rejected|conflict|aborted|killed",
     re.IGNORECASE,
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from context_compactor.quality.reading import RawMessage, read_message
+from context_compactor.quality.reading import RawMessage, is_instruction, read_message
 
 
 def problems(messages: Sequence[RawMessage], provider: str) -> list[str]:
     """What is wrong with a context, in words; empty when it is legal."""
-    talk = [message for message in messages if message.get("role") not in ("system", "developer")]
+    talk = [message for message in messages if not is_instruction(message)]
     if not talk:
         return ["no message"]
     found = [] if talk[0].get("role", "user") == "user" else ["the first message is not the user's"]

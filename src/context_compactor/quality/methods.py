@@ -13,8 +13,9 @@ from context_compactor.quality import baselines, lists
 from context_compactor.quality.baselines import Method
 from context_compactor.quality.cutting import summary_tokens
 from context_compactor.quality.prepared import Sample
-from context_compactor.quality.reading import RawMessage
+from context_compactor.quality.reading import RawMessage, is_instruction
 from context_compactor.quality.search import Search
+from context_compactor.quality.sizes import count_messages
 
 REAL = "real"
 SUMMARY = "summary"
@@ -72,10 +73,17 @@ def make(method: str, sample: Sample, budget: str) -> Made:
 
 
 def budget_tokens(sample: Sample, budget: str) -> int:
-    """The tokens a context may have: a percentage of the history, `500t` for so many, `real` for the real summary's."""
+    """The tokens a context may have: a percentage of the history, `500t` for so many, `real` for the real summary's.
+
+    `5+` is a percentage of the history without its instructions, and the instructions on top: where a system prompt
+    alone is larger than the budget, no method that leaves it alone can fit.
+    """
     if budget == REAL:
         return summary_tokens(sample.cut.summary)
-    return int(budget[:-1]) if budget.endswith("t") else sample.cut.tokens * int(budget) // 100
+    if budget.endswith("t"):
+        return int(budget[:-1])
+    fixed = count_messages(filter(is_instruction, sample.history)) if budget.endswith("+") else 0
+    return fixed + (sample.cut.tokens - fixed) * int(budget.rstrip("+")) // 100
 
 
 def suits(sample: Sample, budget: str) -> bool:

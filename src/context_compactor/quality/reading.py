@@ -73,6 +73,11 @@ def without_line_numbers(text: str) -> str:
     return _LINE_NUMBER.sub("", text)
 
 
+def is_instruction(message: RawMessage) -> bool:
+    """Whether a message is the system's or the developer's."""
+    return message.get("role") in ("system", "developer")
+
+
 def text_of(content: object) -> str:
     """The text of a content value: a string, or blocks with text, joined by newlines."""
     if content is None:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from context_compactor.quality.corpus import AGENT_SOURCES, default_corpus
 from context_compactor.quality.legality import problems
 from context_compactor.quality.measures import MEASURES, kept, nothing_kept
-from context_compactor.quality.methods import BASELINES, COMPACTOR, Made, budget_tokens, make, suits
+from context_compactor.quality.methods import BASELINES, COMPACTOR, REAL, SUMMARY, Made, budget_tokens, make, suits
 from context_compactor.quality.pool import spread
 from context_compactor.quality.prepared import Sample, samples
 from context_compactor.quality.question import found_with_search
@@ -92,7 +92,7 @@ def evaluate(
         Asked(method, index, budget, search)
         for index, sample in enumerate(chosen)
         for budget in budgets
-        if suits(sample, budget)
+        if suits(sample, budget) and (method != SUMMARY or budget == REAL)
     ]
     return spread(_score_one, chosen, tasks, jobs)
 
@@ -145,7 +145,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     names = ", ".join([COMPACTOR, "summary", *BASELINES])
     parser = argparse.ArgumentParser(prog="quality.run", description=__doc__)
     parser.add_argument("--method", default=COMPACTOR, help=f"{names}, or module:function; several by comma")
-    parser.add_argument("--budget", default="25,10,5,real", help="percent of the history, 500t for tokens, or real")
+    parser.add_argument(
+        "--budget",
+        default="25,10,5,real",
+        help="percent of the history, 5+ with its instructions on top, 500t for tokens, or real",
+    )
     parser.add_argument("--sources", default=",".join(AGENT_SOURCES))
     parser.add_argument("--every", type=int, default=1, help="take each N-th conversation")
     parser.add_argument("--jobs", type=int, default=2)

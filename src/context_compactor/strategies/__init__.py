@@ -4,8 +4,9 @@ A strategy is a frozen dataclass with a `name`, its settings as fields, and one 
 options. It never touches a message: the planner chooses, `apply` writes. Read `clear_thinking.py` first, then
 `keep_lines.py`.
 
-A layout decides about whole turns instead: which stay verbatim, which are shortened in place, which are folded. Layouts
-form a ladder from gentle to hard (`shorten_in_place.py`, `fold_oldest.py`, `start_fresh.py`); the first that fits is used.
+A layout decides about whole turns instead: which stay verbatim, which are shortened in place, which are folded.
+Layouts form a ladder from gentle to hard (`shorten_in_place.py`, `fold_oldest.py`, `start_fresh.py`); the first one
+that fits is used.
 """
 
 from __future__ import annotations

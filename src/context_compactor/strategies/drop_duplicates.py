@@ -21,5 +21,7 @@ class DropDuplicates:
         for source in view.open_sources():
             if source.duplicate_of:
                 later = view.verdicts.exchanges[source.duplicate_of].ref
-                text = f'[archived {source.ref}: {source.label}; the same text again in {later}. recall("{source.ref}")]'
+                text = (
+                    f'[archived {source.ref}: {source.label}; the same text again in {later}. recall("{source.ref}")]'
+                )
                 yield Option(self.name, source.number, Tier.DROP, text, f"the same text stands in {later}")

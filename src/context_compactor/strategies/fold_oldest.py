@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec import structs
 
-from context_compactor.messages.turn import Turn
-from context_compactor.plan.zones import Shares, TurnSize, Zone, assign_zones
+from context_compactor.plan.zones import Room, Zone, assign_zones
 
 
 @dataclass(frozen=True)
@@ -18,8 +16,8 @@ class FoldOldest:
     tail_factor: float = 1.0
     name: str = "fold the oldest turns"
 
-    def zones(self, turns: Sequence[Turn], sizes: Sequence[TurnSize], room: int, shares: Shares) -> dict[int, Zone] | None:
+    def zones(self, room: Room) -> dict[int, Zone] | None:
         """Cut between two turns, where the newest ones have used up their share."""
-        factor = self.tail_factor
+        shares, factor = room.shares, self.tail_factor
         scaled = structs.replace(shares, tail=shares.tail * factor, recent_tail=shares.recent_tail * factor)
-        return assign_zones(turns, sizes, room, scaled)
+        return assign_zones(structs.replace(room, shares=scaled))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from context_compactor.messages.turn import Turn
-from context_compactor.plan.zones import Shares, TurnSize, Zone, last_words
+from context_compactor.plan.zones import Room, Zone, last_words
 
 
 @dataclass(frozen=True)
@@ -15,10 +14,10 @@ class StartFresh:
 
     name: str = "start fresh"
 
-    def zones(self, turns: Sequence[Turn], sizes: Sequence[TurnSize], room: int, shares: Shares) -> dict[int, Zone] | None:
+    def zones(self, room: Room) -> dict[int, Zone] | None:
         """Only the unanswered words stay."""
-        pinned = last_words(turns)
-        return {turn.number: self._zone(turn, pinned) for turn in turns}
+        pinned = last_words(room.turns)
+        return {turn.number: self._zone(turn, pinned) for turn in room.turns}
 
     def _zone(self, turn: Turn, pinned: set[int]) -> Zone:
         if turn.is_instruction:

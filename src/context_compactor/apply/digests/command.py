@@ -36,9 +36,9 @@ def telling_lines(output: Output) -> list[str]:
     first = _telling(lines, _FIRST + more // 2)
     last = _telling(lines[:0:-1], _LAST + more)[::-1]
     complaints = _complaints(lines)
-    told = {line.partition(f"  {TIMES}")[0] for line in complaints}
-    begin = [line for line in first if line not in told]
-    end = [line for line in last if line not in told and line not in first]
+    told = {_key(line.partition(f"  {TIMES}")[0]) for line in complaints}
+    begin = [line for line in first if _key(line) not in told]
+    end = [line for line in last if _key(line) not in told and line not in first]
     gap = ["…"] if len(lines) > len(first) + len(last) else []
     return [_heading(output, len(lines)), *merged(begin), *complaints, *gap, *merged(end)] if lines else []
 
@@ -54,6 +54,11 @@ def _heading(output: Output, count: int) -> str:
     return f"{code}{counted(count, 'line')}"
 
 
+def _key(line: str) -> str:
+    """The same for lines that differ only in numbers."""
+    return _DIGITS.sub("0", line)
+
+
 def _complaints(lines: list[str]) -> list[str]:
     """Complaints that differ only in numbers count as one; the first is shown."""
     lowered = "\n".join(lines).lower()
@@ -63,8 +68,9 @@ def _complaints(lines: list[str]) -> list[str]:
     for line in lines if words else ():
         small = line.lower()
         if any(word in small for word in words) and not _NOISE.match(line):
-            key = _DIGITS.sub("0", line[:_LINE])
-            shown.setdefault(key, clip(line, _LINE))
+            text = clip(line, _LINE)
+            key = _key(text)
+            shown.setdefault(key, text)
             counts[key] = counts.get(key, 0) + 1
     found = [f"{line}  {TIMES}{counts[key]}" if counts[key] > 1 else line for key, line in shown.items()]
     half = _MOST_COMPLAINTS // 2

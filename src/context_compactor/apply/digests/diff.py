@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 
 from context_compactor.apply.digests.listing import digest_paths
-from context_compactor.apply.digests.text import clip, counted, in_room, to_lines
+from context_compactor.apply.digests.text import clip, counted, in_room, to_lines, wrapped
 from context_compactor.classify.envelope import Output
 from context_compactor.messages.message import ToolCall
 
@@ -125,4 +125,4 @@ def _stat(lines: list[str]) -> list[str]:
         return digest_paths([line for line in lines if line.strip()])
     total = next((line.strip() for line in reversed(lines) if _TOTAL.match(line)), counted(len(rows), "file"))
     ranked = sorted(rows, key=lambda row: -int(row.group(2)) if row.group(2).isdigit() else 0)
-    return [*_commits(lines), total, *(in_room([f"{row.group(1)} {row.group(2)}" for row in ranked], 190).split("\n"))]
+    return [*_commits(lines), total, *wrapped([f"{row.group(1)} {row.group(2)}" for row in ranked], 6)]

@@ -32,7 +32,7 @@ def _failures(text: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for match in _CASE.finditer(text):
         case, failure = _attributes(match.group(1)), _attributes(match.group(2))
-        name = ".".join(part for part in (case.get("classname", ""), case.get("name", "")) if part)
+        name = " ".join(part for part in (case.get("classname", ""), case.get("name", "")) if part)
         found.append((name, failure.get("message") or html.unescape(match.group(3)).strip() or failure.get("type", "")))
     return found
 

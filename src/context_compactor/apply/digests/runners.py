@@ -57,7 +57,7 @@ RUNNERS = (
         sums=r"=+ (?:[^=]*\b(?:passed|failed|errors?|skipped|deselected|xfailed|no tests ran)\b[^=]*) =+"
         r"|\d+ (?:passed|failed|errors?|skipped)\b[^=\n]* in [\d.]+s",
         fails=r"(?:FAILED|ERROR) ([^\s:(][^\s]*(?:::.*?)?)(?: - (.*))?$",
-        says=r"E {2,}(\S.*)",
+        says=r"E {2,}(\S.*)|(\S+\.py:\d+): ",
         opens=r"_{3,} (?:ERROR (?:at setup of|at teardown of|collecting) )?(\S.*?) _{3,}$",
         opened_fails=True,
     ),
@@ -71,7 +71,7 @@ RUNNERS = (
     _runner(
         "cargo test",
         ("test result: ", "tests run:"),
-        sums=r"test result: .*|\s*Summary \[.*|error: could not compile .*|error(?:\[E\d+\])?: .*",
+        sums=r"test result: .*|\s*Summary \[.*|error: could not compile .*|error\[E\d+\]: .*",
         fails=r"test (\S.*?) \.\.\. FAILED|\s{4,}(?:FAIL|TRY \d+ FAIL) \[[^\]]*\] +(\S+ \S+)",
         says=r"(thread '.*' (?:\(\d+\) )?panicked at .*|assertion .*|\s+(?:left|right): .*|Error: .*|called `.*)",
         opens=r"---- (\S.*?) stdout ----",

@@ -16,7 +16,7 @@ _ENDINGS = "py|go|tsx?|jsx?|rs|java|md|ya?ml|json|toml|sh|rb|php|cs|cpp|c|h|sql|
 _ENDING = re.compile(rf"\.(?:{_ENDINGS})\b")
 _PATH_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@~./-"
 _AGENT_ID = re.compile(r"agent_?[iI][dD]\"?: ?\"?([\w-]{4,60})")
-_TESTS = re.compile(r"\d+(?:/\d+)? (?:tests? )?(?:pass(?:ed|ing)?|fail(?:ed|ing|ures?)?)\b[^\n]{0,80}")
+_TESTS = re.compile(r"\d{1,7}(?:/\d{1,7})? (?:tests? )?(?:pass(?:ed|ing)?|fail(?:ed|ing|ures?)?)\b[^\n]{0,80}")
 _ADVICE = re.compile(
     r"recommend|next step|suggest|follow.?up|finding|conclusion|key (?:point|insight|takeaway|find)|blocker|risk|todo"
     r"|remaining|action|critical|improve|verdict|summary|assessment|root cause|answer",
@@ -37,7 +37,7 @@ def digest_subagent(call: ToolCall | None, output: Output) -> list[str]:
         return digest_json(call, output)
     lines = _without_fences(to_lines(output.body))
     fields = _fields(lines)
-    summary = [] if "summary" in fields else _opening(lines)
+    summary = [] if any(label.lower() == "summary" for label in fields) else _opening(lines)
     return [
         *(f"{name}: {clip(value, 170)}" for name, value in fields.items()),
         *summary,
@@ -61,11 +61,15 @@ def _without_fences(lines: list[str]) -> list[str]:
 
 
 def _fields(lines: list[str]) -> dict[str, str]:
-    found = dict(match for line in lines[:20] for match in _TAG.findall(line))
+    """Labels as the agent wrote them, with what stands behind."""
+    found: dict[str, str] = dict(match for line in lines[:20] for match in _TAG.findall(line))
+    known = {label.lower() for label in found}
     for line in lines[:400]:
         match = _FIELD.match(line) if ":" in line[:60] else None
-        if match and match.group(1).lower() in _SINGLE and match.group(2).strip(" *"):
-            found.setdefault(match.group(1).lower(), match.group(2).strip(" *"))
+        label = match.group(1).lower() if match else ""
+        if match and label in _SINGLE and label not in known and match.group(2).strip(" *"):
+            found[match.group(1)] = match.group(2).strip(" *")
+            known.add(label)
     return found
 
 

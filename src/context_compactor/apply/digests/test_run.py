@@ -17,8 +17,9 @@ from context_compactor.messages.message import ToolCall
 
 _MOST_FAILURES = 24
 _MOST_SUMS = 6
-_REASONS = 3
+_REASONS = 4
 _REASONS_READ = 40
+_MOST_COMPARED = 100
 _TELLS = re.compile(r"error|fail|expected|got|want|unexpected|mismatch|should|must|not |panic", re.IGNORECASE)
 _BARS = " =-\t"
 _GO_MARKS = (("PASS", "passed"), ("FAIL", "failed"), ("SKIP", "skipped"))
@@ -118,12 +119,20 @@ def _verdict(runner: Runner, found: _Reading, text: str) -> Verdict | None:
     failing = dict(found.failing)
     if runner.opened_fails and not failing:
         failing = {name: "" for key, name in found.opened.items() if key in found.reasons}
+    failing = _without_shorter_names(failing)
     counts = _go_counts(text, found.sums) if runner.name == "go test" else ", ".join(merged(found.sums[-_MOST_SUMS:]))
     if not failing and not counts:
         return None
     pick = _telling if runner.name == "go test" else _all_of
     failures = [(name, _why(said, pick(found.reasons.get(_key(name), [])))) for name, said in failing.items()]
     return Verdict(runner.name, counts or "no summary printed", failures)
+
+
+def _without_shorter_names(failing: dict[str, str]) -> dict[str, str]:
+    """Vitest names a test twice: in its tree, and again with its file in front."""
+    if len(failing) > _MOST_COMPARED:
+        return failing
+    return {name: said for name, said in failing.items() if not any(other.endswith(f"> {name}") for other in failing)}
 
 
 def _why(said: str, reasons: list[str]) -> str:

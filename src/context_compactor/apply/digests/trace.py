@@ -35,10 +35,11 @@ _FOREIGN = (
 
 
 class _Trace(Struct):
-    """What one pass over the lines has found. `start` and `end` are the first and last line of it."""
+    """What one pass over the lines has found. `marks` says how many frames stood before each message."""
 
     messages: list[str]
     frames: list[str]
+    marks: list[int]
     python: bool = False
     chained: bool = False
     start: int = -1
@@ -65,17 +66,19 @@ def digest_trace(_: ToolCall | None, output: Output) -> list[str]:
 
 
 def _read(lines: list[str]) -> _Trace:
-    trace = _Trace([], [])
+    trace = _Trace([], [], [])
     after_frames = False
     for at, line in enumerate(lines):
         frame = _frame(lines, at, trace) if line[:1] in _INDENT or ".rb:" in line else ""
         message = "" if frame else _message(lines, at, after_frames, trace)
         trace.frames += [frame] if frame else []
-        trace.messages += [message.strip()] if message else []
+        if message:
+            trace.messages.append(message.strip())
+            trace.marks.append(len(trace.frames))
         if line[:1].strip() or frame:
             after_frames = bool(frame) and 'File "' in line
             trace.chained |= line.startswith(_LINKS)
-        if frame or message or line.startswith("Traceback "):
+        if frame or message or line.startswith("Traceback ") or line.lstrip().startswith("... "):
             trace.start = at if trace.start < 0 else trace.start
             trace.end = at
     return trace
@@ -127,9 +130,18 @@ def _last_and_root(trace: _Trace) -> tuple[str, str]:
 
 
 def _innermost_own(trace: _Trace) -> str:
-    """Python prints the innermost frame last, all others first."""
-    frames = trace.frames[::-1] if trace.python else trace.frames
-    return next((frame for frame in frames if not any(mark in frame for mark in _FOREIGN)), next(iter(frames), ""))
+    """The frame where the root cause arose, in code that is not a library's if there is any."""
+    frames = _frames_of_root(trace) or trace.frames
+    inwards = frames[::-1] if trace.python else frames
+    return next((frame for frame in inwards if not any(mark in frame for mark in _FOREIGN)), next(iter(inwards), ""))
+
+
+def _frames_of_root(trace: _Trace) -> list[str]:
+    """Python prints frames above their message, innermost last; all others below it, innermost first."""
+    if trace.python:
+        at = 0 if trace.chained else len(trace.marks) - 1
+        return trace.frames[trace.marks[at - 1] if at else 0 : trace.marks[at]]
+    return trace.frames[trace.marks[-1 if trace.chained else 0] :]
 
 
 def _printed(when: str, lines: list[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from itertools import islice
 
 from context_compactor.apply.digests.json_value import digest_json
 from context_compactor.apply.digests.text import clip, in_room, to_lines
@@ -12,8 +13,10 @@ from context_compactor.messages.message import ToolCall
 
 _HTML = re.compile(r"\s*<(?:!doctype html|html|head|body)\b|[\s\S]{0,3000}</(?:p|div|h1|title)>", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,400})", re.IGNORECASE)
-_HEADING = re.compile(r"<h([1-4])[^>]{0,400}>(.{1,600}?)</h\1", re.IGNORECASE | re.DOTALL)
-_PARAGRAPH = re.compile(r"<p(?:\s[^>]{0,400})?>(.{1,2000}?)</p", re.IGNORECASE | re.DOTALL)
+_HEADING = re.compile(r"<h[1-4]\b[^<>]{0,400}>", re.IGNORECASE)
+_PARAGRAPH = re.compile(r"<p\b[^<>]{0,400}>", re.IGNORECASE)
+_HEADING_LENGTH = 600
+_PARAGRAPH_LENGTH = 2000
 _TAG = re.compile(r"<[^>]{0,400}>")
 _MARKDOWN = re.compile(r"(#{1,4}) (\S.*)")
 _READ = 2_000_000
@@ -38,9 +41,19 @@ def _split(listed: list[str]) -> list[str]:
 
 def _html(body: str) -> tuple[str, list[str], list[str]]:
     title = _TITLE.search(body)
-    headings = [_plain(match.group(2)) for match in _HEADING.finditer(body)]
-    paragraphs = [_plain(match.group(1)) for match, _ in zip(_PARAGRAPH.finditer(body), range(20), strict=False)]
-    return _plain(title.group(1)) if title else "", [text for text in headings if text], [t for t in paragraphs if t]
+    headings = _inside(body, _HEADING, "</h", _HEADING_LENGTH, 200)
+    paragraphs = _inside(body, _PARAGRAPH, "</p", _PARAGRAPH_LENGTH, 20)
+    return _plain(title.group(1)) if title else "", headings, paragraphs
+
+
+def _inside(body: str, opening: re.Pattern[str], closing: str, length: int, most: int) -> list[str]:
+    """The text of the first elements that close within a reasonable length."""
+    found: list[str] = []
+    for match in islice(opening.finditer(body), most):
+        end = body.find(closing, match.end(), match.end() + length)
+        text = _plain(body[match.end() : end]) if end >= 0 else ""
+        found += [text] if text else []
+    return found
 
 
 def _plain(fragment: str) -> str:
