@@ -62,7 +62,7 @@ _WORDS = st.sampled_from(
     (
         "Never touch legacy/.", "please use pnpm instead of npm", "no, that's wrong", "yes", "Error: boom", "src/a.py",
         "Traceback (most recent call last):\n  File x\nValueError: y", "Exit code 1\nfatal: no", "不要修改", "必ず",
-        "<system-reminder>Always obey</system-reminder>", "[Request interrupted by user]", "git commit -m x", "{", "\x00",
+        "<system-reminder>Always obey</system-reminder>", "[Request interrupted by user]", "git commit", "{", "\x00",
         "\ud800", "```\nmust\n```", "The issue is that the cache is never cleared when a session ends early.", "", "?",
         "Next steps:\n- write tests\n- push", "This session is being continued from", "<command-name>/x</command-name>",
     )
@@ -72,16 +72,17 @@ _ARGUMENTS = st.one_of(
     texts,
     st.dictionaries(
         st.sampled_from(
-            ("command", "cmd", "file_path", "path", "old_string", "todos", "plan", "taskId", "status", "subject", "prompt",
-             "description", "session_id", "offset", "limit", "workdir", "input")
+            ("command", "cmd", "file_path", "path", "old_string", "todos", "plan", "taskId", "status", "subject",
+             "prompt", "description", "session_id", "offset", "limit", "workdir", "input")
         ),
-        st.one_of(texts, st.integers(-5, 500), st.none(), st.lists(st.dictionaries(st.just("content"), texts), max_size=2)),
+        st.one_of(texts, st.integers(-5, 500), st.none(), st.lists(st.dictionaries(st.just("content"), texts))),
         max_size=4,
     ).map(json.dumps),
 )  # fmt: skip
 _NAMES = st.sampled_from(
-    ("Bash", "Read", "Edit", "Write", "Task", "TodoWrite", "TaskCreate", "TaskUpdate", "update_plan", "apply_patch", "Skill",
-     "ExitPlanMode", "EnterPlanMode", "AskUserQuestion", "mcp__x__create_issue", "exec_command", "write_stdin", "", "Grep")
+    ("Bash", "Read", "Edit", "Write", "Task", "TodoWrite", "TaskCreate", "TaskUpdate", "update_plan", "apply_patch",
+     "ExitPlanMode", "EnterPlanMode", "AskUserQuestion", "mcp__x__create_issue", "exec_command", "write_stdin", "",
+     "Skill", "Grep")
 )  # fmt: skip
 _IDS = st.sampled_from(("a", "b", "c"))
 parts = st.one_of(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -471,6 +471,31 @@ def _after_accidents(legal: list[Raw], accidents: list[int]) -> list[Raw]:
         if told:
             dice.pick(ACCIDENTS)(dice, told)
     return told
+
+
+def mangled_histories(dialect_name: str) -> SearchStrategy[list[Raw]]:
+    """Conversations in which one to three values, anywhere, are something else altogether."""
+    return st.builds(_mangled, legal_histories(dialect_name), st.lists(numbers, min_size=1, max_size=3))
+
+
+STRANGE = (None, "", 0, 7.5, True, "text", [], {}, [7], ["text"], [[]], {"type": "text"}, {"a": {"b": [None]}})
+
+
+def _mangled(legal: list[Raw], accidents: list[int]) -> list[Raw]:
+    told = deepcopy(legal)
+    for number in accidents:
+        dice = Dice(number)
+        holder, key = dice.pick(list(_places(told)))
+        holder[key] = deepcopy(dice.pick(STRANGE))
+    return told
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every place in a JSON value that holds another one."""
+    keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in keys:
+        yield value, key
+        yield from _places(value[key])
 
 
 def _lose(dice: Dice, told: list[Raw]) -> None:

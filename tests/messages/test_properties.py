@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from context_compactor.errors import BadMessage
 from context_compactor.messages.boundaries import find_problems, legal_cuts, repair
 from context_compactor.messages.copying import copy_containers
-from context_compactor.messages.detect import DIALECTS
+from context_compactor.messages.detect import DIALECTS, detect
+from context_compactor.messages.frames import NO_RESULT
 from context_compactor.messages.hashing import message_hash
 from context_compactor.messages.jsontext import json_text
 from context_compactor.messages.message import Message, Text, Thinking, ToolCall, ToolResult
-from context_compactor.messages.pairing import NO_RESULT, pair_results
-from tests.messages.strategies import DIALECT_NAMES, histories, legal_histories
+from context_compactor.messages.pairing import pair_results
+from tests.messages.strategies import DIALECT_NAMES, histories, legal_histories, mangled_histories
 
 every_dialect = pytest.mark.parametrize("name", DIALECT_NAMES)
 quietly = settings(deadline=None)
@@ -96,6 +98,28 @@ def test_a_repair_never_alters_signed_thinking(name, data):
     assert not Counter(after) - Counter(before)
     if name == "anthropic":
         assert after == before
+
+
+@every_dialect
+@quietly
+@given(data=st.data())
+def test_a_strange_value_anywhere_is_named_or_lived_with(name, data):
+    dialect = DIALECTS[name]
+    items = data.draw(mangled_histories(name))
+    try:
+        messages = dialect.parse(items)
+    except BadMessage as bad:
+        assert 0 <= bad.index < len(items)
+        return
+    repaired, _ = repair(messages, dialect)
+    assert illegalities(repaired, dialect) == []
+    assert detect(items).name in DIALECT_NAMES
+    for message in repaired:
+        message_hash(message)
+        for at, part in enumerate(message.parts):
+            if not isinstance(part, Thinking):
+                dialect.edit(message, {at: "short"})
+            dialect.edit(message, {at: None})
 
 
 def texts_of(message: Message):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from context_compactor.apply.compose import Composer, Written
@@ -13,13 +12,12 @@ from context_compactor.classify.failures import Failure
 from context_compactor.classify.tier import Tier
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.message import Message
-from context_compactor.messages.references import reference_id
+from context_compactor.messages.record import Record, render
+from context_compactor.messages.references import ID, reference_id
 from context_compactor.plan.options import Source, Voice
 from context_compactor.plan.plan import Decision
-from context_compactor.plan.zones import Zone
+from context_compactor.plan.zones import REFERENCE_TOKENS, Zone
 from context_compactor.report import Archived, Cache, Discarded, Fidelity, FloorPart, Metrics, Preserved, Summarized
-
-_ID = re.compile(r"\b(?:turn|tool|file|agent)_\d{3,}\b")
 
 
 def preserved(decisions: Sequence[Decision]) -> tuple[Preserved, ...]:
@@ -50,7 +48,7 @@ def archived(archive: Archive, location: str) -> tuple[Archived, ...]:
 def visible_ids(text: str, written: Written) -> set[str]:
     """The ids a model can act on: those in the text, and the range that the record's first line names."""
     turns = written.record.turns if written.record else 0
-    return {*_ID.findall(text), *(f"turn_{number:03d}" for number in range(1, turns + 1))}
+    return {*ID.findall(text), *(f"turn_{number:03d}" for number in range(1, turns + 1))}
 
 
 def fidelity(composer: Composer, written: Written, archive: Archive, text: str) -> Fidelity:
@@ -108,6 +106,10 @@ def floor_parts(composer: Composer) -> tuple[FloorPart, ...]:
             )
     must = sum(count(line.text) + 2 for line in composer.ledger.must)
     quotes = sum(count(quote.text) for quote in composer.ledger.quotes)
+    frame = count(render(Record(0, 0, 0, 0)))
+    shortened = sum(1 for zone in composer.view.zones.values() if zone is Zone.PLACED) * REFERENCE_TOKENS
+    parts.append(FloorPart("the record's first and last line", frame, "they say what the record is"))
+    parts.append(FloorPart("shortened turns", shortened, "a call needs its result, if only a reference"))
     parts.append(FloorPart("ledgers of the record", must, "failed attempts, rules and open work are never lost"))
     parts.append(FloorPart("the user's task", quotes, "quoted in full"))
     return tuple(sorted((part for part in parts if part.tokens > 0), key=lambda part: -part.tokens))

@@ -7,13 +7,14 @@ from itertools import groupby
 
 from context_compactor.apply.compose import Composer
 from context_compactor.classify.kinds import Kind
+from context_compactor.classify.pins import pinned_turns
 from context_compactor.classify.tier import Tier
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Option, Source, Voice, token_rate
 from context_compactor.plan.plan import Decision
 from context_compactor.plan.view import View
-from context_compactor.plan.zones import Zone, last_words
+from context_compactor.plan.zones import Zone
 
 
 def explain(composer: Composer) -> tuple[Decision, ...]:
@@ -30,7 +31,7 @@ def explain(composer: Composer) -> tuple[Decision, ...]:
 
 
 def _kept_turns(view: View, turn_tokens: dict[int, int]) -> Iterator[Decision]:
-    pinned = last_words(view.turns)
+    pins = pinned_turns(view.turns)
     for turn in view.turns:
         if view.zones[turn.number] in (Zone.FIXED, Zone.VERBATIM):
             tokens = turn_tokens[turn.number]
@@ -40,17 +41,11 @@ def _kept_turns(view: View, turn_tokens: dict[int, int]) -> Iterator[Decision]:
                 kind=Kind.TALK,
                 tier=Tier.KEEP,
                 strategy="pin",
-                reason=_why_kept(turn, pinned),
+                reason=pins.get(turn.number, "one of the newest turns"),
                 tokens_before=tokens,
                 tokens_after=tokens,
                 ref=reference_id("turn", turn.number) if turn.number > 0 else "",
             )
-
-
-def _why_kept(turn: Turn, pinned: set[int]) -> str:
-    if turn.is_instruction:
-        return "instructions are never touched"
-    return "not answered yet" if turn.number in pinned else "one of the newest turns"
 
 
 def turn_label(turn: Turn) -> str:

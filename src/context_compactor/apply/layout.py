@@ -8,6 +8,7 @@ from itertools import groupby
 from msgspec import Struct
 
 from context_compactor.apply.media import media_edits
+from context_compactor.classify.failures import failed_mark
 from context_compactor.classify.kinds import Kind
 from context_compactor.classify.tier import Tier
 from context_compactor.messages.record import ANSWER, GAP, Excerpt
@@ -90,17 +91,17 @@ def _edit(view: View, source: Source, options: Sequence[Option], replaced: Optio
         text = _shortened(source, options, replaced)
         if len(text) < len(source.text):
             place = edits.setdefault((source.turn, source.message), {})
-            place[source.part] = "\n".join((*_unsaid_error(view, source, text), text))
+            place[source.part] = _error_first(view, source) + text
 
 
 def _is_whole(source: Source, options: Sequence[Option]) -> bool:
     return sum(option.block >= 0 for option in options) == len(source.blocks)
 
 
-def _unsaid_error(view: View, source: Source, text: str) -> list[str]:
-    """The telling line of a failure, when the shortened text has lost it."""
+def _error_first(view: View, source: Source) -> str:
+    """A failed result begins with its error, whatever else of it is kept."""
     failure = view.verdicts.exchanges[source.exchange].failure if source.is_failure else None
-    return [failure.error] if failure and failure.error not in text else []
+    return f"{failed_mark(failure.error)}\n" if failure else ""
 
 
 def _shortened(source: Source, options: Sequence[Option], replaced: Option | None) -> str:

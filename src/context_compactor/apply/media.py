@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from context_compactor.classify.pins import last_words
 from context_compactor.measure.count import message_bytes
 from context_compactor.messages.message import Media, ToolResult
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
-from context_compactor.plan.zones import Zone, last_words
+from context_compactor.plan.zones import Zone
 
 
 def media_line(media: Media, ref: str) -> str:

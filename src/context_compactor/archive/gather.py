@@ -18,11 +18,12 @@ def gather_originals(
     edits: dict[tuple[int, int], dict[int, str | None]],
     verdicts: Verdicts,
     tokens: dict[int, int],
+    cited: set[str],
 ) -> Iterator[Original]:
-    """Every turn that is folded or edited, whole, and every result in it by itself."""
+    """Every turn that is folded, edited or cited by the record, whole, and every result in it by itself."""
     edited = {number for (number, _), changes in edits.items() if changes}
     for turn in turns:
-        leaves = zones[turn.number] is Zone.FOLDED or turn.number in edited
+        leaves = zones[turn.number] is Zone.FOLDED or turn.number in edited or not cited.isdisjoint(ids_of(turn))
         if leaves and not was_shortened(turn):
             yield _turn_original(turn, tokens[turn.number])
             for exchange in turn.exchanges:

@@ -16,6 +16,7 @@ from context_compactor.messages.message import ToolCall
 from context_compactor.messages.turn import Exchange, Turn
 
 COMMAND_LENGTH = 160
+_MARK = "[failed: "
 _SOUGHT_LENGTH = 70
 _LINE_BREAK = re.compile(r"[ \t\r]*\n\s*")
 _CHANGES_FOLDER = re.compile(r"cd [^;&|\n]{1,200}(?:&&|;)\s*")
@@ -38,11 +39,22 @@ class Failure(Struct, frozen=True):
 def failure_of(exchange: Exchange, turn: int = 0) -> Failure | None:
     """The failure an exchange ended in, if it did."""
     result = exchange.result
-    if result is None or not has_failed(exchange.call, result):
+    known = marked_error(result.text) if result else ""
+    if result is None or not (known or has_failed(exchange.call, result)):
         return None
     command = wording_of(exchange.call)
-    error = telling_lines(result.text)
+    error = known or telling_lines(result.text)
     return Failure(command, error, exchange.number, turn, is_refusal(result.text), reference_of(exchange))
+
+
+def failed_mark(error: str) -> str:
+    """The line that heads a failed result which was shortened, so that it is still known as one."""
+    return f"{_MARK}{error}]"
+
+
+def marked_error(text: str) -> str:
+    """The error that such a line tells."""
+    return text[len(_MARK) : text.find("]\n")] if text.startswith(_MARK) and "]\n" in text else ""
 
 
 def find_failures(turns: Iterable[Turn]) -> list[Failure]:

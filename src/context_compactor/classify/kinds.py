@@ -147,7 +147,7 @@ def _corrected(told: Kind, reading: Reading, head: str, text: str) -> Kind:
 
 def _kind_by_shape(head: str, text: str) -> Kind | None:
     if shapes.is_json(head, text):
-        return Kind.TEST_RUN if '"Action":"' in head[:200] else Kind.API_RESPONSE
+        return Kind.TEST_RUN if shapes.is_go_events(head) else Kind.API_RESPONSE
     return next((kind for kind, fits in _SHAPES if fits(head, text)), None)
 
 

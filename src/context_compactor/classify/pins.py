@@ -26,7 +26,7 @@ def pinned_turns(turns: Sequence[Turn], requests: Sequence[int] = (), preserve_r
     pins = {turn.number: INSTRUCTIONS for turn in turns if turn.is_instruction}
     for number in asked[:1]:
         pins.setdefault(number, FIRST_TASK)
-    for number in _unanswered(turns):
+    for number in last_words(turns):
         pins.setdefault(number, UNANSWERED)
     for number in asked[-1:]:
         pins.setdefault(number, LATEST_REQUEST)
@@ -35,13 +35,15 @@ def pinned_turns(turns: Sequence[Turn], requests: Sequence[int] = (), preserve_r
     return dict(sorted(pins.items()))
 
 
-def _unanswered(turns: Sequence[Turn]) -> list[int]:
-    """The messages of the user that stand at the end."""
-    found: list[int] = []
+def last_words(turns: Sequence[Turn]) -> set[int]:
+    """The turns at the end that nobody has answered: the user's last messages, or calls that still run."""
+    found: set[int] = set()
     for turn in reversed(turns):
-        if not _speaks(turn):
+        is_running = not found and any(exchange.result is None for exchange in turn.exchanges)
+        if is_running or _speaks(turn):
+            found.add(turn.number)
+        if is_running or not _speaks(turn):
             break
-        found.append(turn.number)
     return found
 
 

@@ -22,6 +22,7 @@ _STAMPED = re.compile(rf"\n(?: *\d+(?:→|\t))?(?:[a-z][\w.-]{{0,30}} *\| *)?\[?
 _LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|FATAL|TRACE|debug|info|warn(?:ing)?|error)\b")
 _NUMBERED = re.compile(r"\n *(\d{1,9})(?:→|\t)")
 _MATCHED = re.compile(r"\n[^\s:][^:\n]{0,200}:\d+:")
+_GO_EVENT = re.compile(r'"Action":"(?:start|run|output|pass|fail|skip)"')
 _TAIL = 1500
 
 
@@ -60,6 +61,11 @@ def is_json(head: str, text: str) -> bool:
         follow = opening[1:].lstrip()[:1]
         return follow in ("{", '"', "[", "]") and text[-200:].rstrip()[-1:] == "]"
     return False
+
+
+def is_go_events(head: str) -> bool:
+    """What `go test -json` prints."""
+    return _GO_EVENT.search(head, 0, 400) is not None
 
 
 def is_html(head: str, _: str) -> bool:

@@ -5,7 +5,10 @@ The number is that of the exchange or the turn, so a reference can be written be
 
 from __future__ import annotations
 
+import re
 from typing import Literal
+
+ID = re.compile(r"\b(?:turn|tool|file|agent)_\d{3,}\b")
 
 Prefix = Literal["tool", "file", "agent", "turn"]
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from context_compactor.classify.pins import last_words
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.message import Media, Thinking, ToolResult
 from context_compactor.messages.turn import Turn
@@ -45,7 +46,7 @@ class Shares(Struct, frozen=True):
 
 
 # What a result weighs at the least when it is shortened in place: its reference.
-_REFERENCE_TOKENS = 45
+REFERENCE_TOKENS = 45
 
 
 def turn_sizes(turns: Sequence[Turn], counter: MessageCounter) -> list[TurnSize]:
@@ -74,7 +75,7 @@ def _turn_size(turn: Turn, counter: MessageCounter, clears_thinking: bool) -> Tu
         least += counter.frame_tokens(message)
         for part, weight in zip(message.parts, tokens, strict=True):
             if isinstance(part, (ToolResult, Media)):
-                least += min(weight, _REFERENCE_TOKENS)
+                least += min(weight, REFERENCE_TOKENS)
             elif not (isinstance(part, Thinking) and clears_thinking):
                 least += weight
     return TurnSize(whole, least)
@@ -96,20 +97,6 @@ class Room(Struct, frozen=True):
     def sized(self) -> list[tuple[Turn, TurnSize]]:
         """The turns that can be moved, with their sizes."""
         return [(turn, size) for turn, size in zip(self.turns, self.sizes, strict=True) if not turn.is_instruction]
-
-
-def last_words(turns: Sequence[Turn]) -> set[int]:
-    """The turns at the end that nobody has answered: the user's last messages, or calls that still run."""
-    found: set[int] = set()
-    for turn in reversed(turns):
-        is_open = turn.role == "user" and not turn.exchanges
-        is_running = not found and any(exchange.result is None for exchange in turn.exchanges)
-        if not is_open and not is_running:
-            break
-        found.add(turn.number)
-        if is_running:
-            break
-    return found
 
 
 def assign_zones(room: Room) -> dict[int, Zone]:

@@ -17,7 +17,7 @@ from context_compactor.plan.view import View
 class DigestByKind:
     """Offers a digest for results over `min_tokens`: an outline of code, counts and failures of a test run."""
 
-    min_tokens: int = 400
+    min_tokens: int = 1000
     boost: float = 0.5
     name: str = "digest by kind"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from context_compactor.classify.pins import last_words
 from context_compactor.messages.turn import Turn
-from context_compactor.plan.zones import Room, Zone, last_words
+from context_compactor.plan.zones import Room, Zone
 
 
 @dataclass(frozen=True)

@@ -94,10 +94,14 @@ def _purpose(source: Source) -> str:
     """The first sentence of the docstring or comment that opens the file."""
     if source.numbers[0] > 1:
         return ""
-    head = "\n".join(source.lines[:60])
-    docstring = _DOCSTRING.match(head) or _DOCSTRING.search("\n" + head, 0, 4000) if head[:1] in "#\"'rR\n" else None
-    text = docstring.group(1) if docstring else _opening_comment(source.lines[:60])
+    text = _docstring(source.lines[:60]) or _opening_comment(source.lines[:60])
     return clip(text.split(". ")[0].strip(" */\"'"), 120)
+
+
+def _docstring(lines: list[str]) -> str:
+    first = next((at for at, line in enumerate(lines) if line.strip() and not line.startswith("#")), len(lines))
+    match = _DOCSTRING.match("\n".join(lines[first : first + 3]))
+    return match.group(1) if match else ""
 
 
 def _opening_comment(lines: list[str]) -> str:

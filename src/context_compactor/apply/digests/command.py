@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
-from context_compactor.apply.digests.text import TIMES, clip, counted, merged, to_lines
+from context_compactor.apply.digests.text import TIMES, clip, counted, to_lines
 from context_compactor.classify.envelope import Output
 from context_compactor.messages.message import ToolCall
 
@@ -21,6 +22,7 @@ _DIGITS = re.compile(r"\d+")
 _MOST_COMPLAINTS = 8
 _FIRST = 2
 _LAST = 5
+_ENDS_READ = 200
 _LINE = 160
 
 
@@ -30,23 +32,23 @@ def digest_command(_: ToolCall | None, output: Output) -> list[str]:
 
 
 def telling_lines(output: Output) -> list[str]:
-    """The lines of an output that say what came of it."""
+    """The lines of an output that say what came of it, in their order; complaints that repeat carry a count."""
     lines = [line for line in to_lines(output.body) if line.strip()]
     more = min(len(lines) // 20, 4)
-    first = _telling(lines, _FIRST + more // 2)
-    last = _telling(lines[:0:-1], _LAST + more)[::-1]
-    complaints = _complaints(lines)
-    told = {_key(line.partition(f"  {TIMES}")[0]) for line in complaints}
-    begin = [line for line in first if _key(line) not in told]
-    end = [line for line in last if _key(line) not in told and line not in first]
-    gap = ["…"] if len(lines) > len(first) + len(last) else []
-    return [_heading(output, len(lines)), *merged(begin), *complaints, *gap, *merged(end)] if lines else []
+    counts, complaints = _complaints(lines)
+    first = _telling(lines, range(min(len(lines), _ENDS_READ)), _FIRST + more // 2)
+    last = _telling(lines, range(len(lines) - 1, max(len(lines) - _ENDS_READ, 0) - 1, -1), _LAST + more)
+    shown: dict[str, str] = {}
+    for at in sorted({*first, *complaints, *last}):
+        text = clip(lines[at], _LINE)
+        shown.setdefault(_key(text) if _key(text) in counts else text, text)
+    kept = [f"{text}  {TIMES}{counts[key]:,}" if counts.get(key, 1) > 1 else text for key, text in shown.items()]
+    return [_heading(output, len(lines)), *kept] if lines else []
 
 
-def _telling(lines: list[str], count: int) -> list[str]:
-    """The first few lines that are more than progress and rulers."""
-    found = (line for line in lines[:200] if not _NOISE.match(line))
-    return [clip(line, _LINE) for line, _ in zip(found, range(count), strict=False)]
+def _telling(lines: list[str], order: range, count: int) -> list[int]:
+    """Where the first few lines are that are more than progress and rulers."""
+    return list(islice((at for at in order if not _NOISE.match(lines[at])), count))
 
 
 def _heading(output: Output, count: int) -> str:
@@ -59,19 +61,17 @@ def _key(line: str) -> str:
     return _DIGITS.sub("0", line)
 
 
-def _complaints(lines: list[str]) -> list[str]:
-    """Complaints that differ only in numbers count as one; the first is shown."""
+def _complaints(lines: list[str]) -> tuple[dict[str, int], list[int]]:
+    """How often each complaint comes, and where the first and the last few stand for the first time."""
     lowered = "\n".join(lines).lower()
     words = [word for word in _COMPLAINTS if word in lowered]
-    shown: dict[str, str] = {}
     counts: dict[str, int] = {}
-    for line in lines if words else ():
+    places: list[int] = []
+    for at, line in enumerate(lines) if words else ():
         small = line.lower()
         if any(word in small for word in words) and not _NOISE.match(line):
-            text = clip(line, _LINE)
-            key = _key(text)
-            shown.setdefault(key, text)
+            key = _key(clip(line, _LINE))
+            places += [] if key in counts else [at]
             counts[key] = counts.get(key, 0) + 1
-    found = [f"{line}  {TIMES}{counts[key]}" if counts[key] > 1 else line for key, line in shown.items()]
     half = _MOST_COMPLAINTS // 2
-    return found[:half] + found[half:][-half:]
+    return counts, places[:half] + places[half:][-half:]

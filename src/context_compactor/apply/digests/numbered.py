@@ -41,7 +41,9 @@ def read_source(lines: list[str], first: int = 1) -> Source:
 def _count(lines: list[str], first: int) -> list[int]:
     if first == 0:
         return [0] * len(lines)
-    gap = next((at for at, line in enumerate(lines) if _GAP.search(line)), len(lines))
+    text = "\n".join(lines)
+    cut = any(word in text for word in ("truncated", "elided", " lines"))
+    gap = next((at for at, line in enumerate(lines) if _GAP.search(line)), len(lines)) if cut else len(lines)
     return [*range(first, first + gap), *[0] * (len(lines) - gap)]
 
 

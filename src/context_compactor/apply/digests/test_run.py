@@ -9,7 +9,7 @@ from msgspec import Struct
 from context_compactor.apply.digests.command import telling_lines
 from context_compactor.apply.digests.go_events import read_go_events
 from context_compactor.apply.digests.junit import read_junit
-from context_compactor.apply.digests.runners import RUNNERS, Runner
+from context_compactor.apply.digests.runners import RUNNERS, Runner, patterns_of
 from context_compactor.apply.digests.text import clip, counted, merged, to_lines
 from context_compactor.apply.digests.verdict import Verdict
 from context_compactor.classify.envelope import Output
@@ -62,21 +62,22 @@ def _read(text: str) -> Verdict | None:
 
 
 def _read_lines(runner: Runner, lines: list[str]) -> _Reading:
+    patterns = patterns_of(runner)
     found = _Reading([], {}, {}, {}, [], "")
     for line in lines:
-        if not runner.matters.match(line):
+        if not patterns.matters.match(line):
             continue
-        failed = runner.fails.match(line)
+        failed = patterns.fails.match(line)
         if failed:
             _note_failure(found, failed, runner)
-        if match := runner.opens.match(line):
+        if match := patterns.opens.match(line):
             found.current = _key(_first(match))
             found.opened.setdefault(found.current, _first(match))
         elif failed:
             continue
-        elif runner.sums.match(line):
+        elif patterns.sums.match(line):
             found.sums.append(line.strip(_BARS))
-        elif match := runner.says.match(line):
+        elif match := patterns.says.match(line):
             _note_reason(found, _first(match), runner)
     return found
 
@@ -125,7 +126,7 @@ def _verdict(runner: Runner, found: _Reading, text: str) -> Verdict | None:
         return None
     pick = _telling if runner.name == "go test" else _all_of
     failures = [(name, _why(said, pick(found.reasons.get(_key(name), [])))) for name, said in failing.items()]
-    return Verdict(runner.name, counts or "no summary printed", failures)
+    return Verdict(runner.name, counts or "no totals in the output", failures)
 
 
 def _without_shorter_names(failing: dict[str, str]) -> dict[str, str]:
@@ -146,7 +147,7 @@ def _all_of(reasons: list[str]) -> list[str]:
 
 def _telling(reasons: list[str]) -> list[str]:
     """Go prints a test's log in the same form as what made it fail."""
-    return [line for line in reasons if _TELLS.search(line)] or reasons[-1:]
+    return [line for line in reasons if _TELLS.search(line, 0, 300)] or reasons[-1:]
 
 
 def _go_counts(text: str, sums: list[str]) -> str:

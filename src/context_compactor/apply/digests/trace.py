@@ -12,7 +12,7 @@ from context_compactor.classify.envelope import Output
 from context_compactor.messages.message import ToolCall
 
 _PYTHON = re.compile(r'\s*(?:\| )?File "([^"]{1,400})", line (\d+)(?:, in (.+))?')
-_NODE = re.compile(r"\s+at (?:(.{1,200}?) \()?((?:file://)?(?:[A-Za-z]:)?[^\s():][^\s()]{0,300}:\d+:\d+)\)?$")
+_NODE = re.compile(r"\s+at (?:(.{1,200}?) \(|async )?((?:file://)?(?:[A-Za-z]:)?[^\s():][^\s()]{0,300}:\d+:\d+)\)?$")
 _DOTNET = re.compile(r"\s+at (.{1,200}?) in (.{1,300}:line \d+)$")
 _JVM = re.compile(r"\s+at ([\w.$<>/@-]{1,300})\(([^)]{0,200})\)")
 _GO = re.compile(r"\t(\S+\.go:\d+)")

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from context_compactor.quality.methods import budget_tokens, find_method, make, suits
+from context_compactor.quality.prepared import Sample, prepare
+from context_compactor.quality.sizes import count_message, count_text
+from tests.quality.talks import openai_talk
+
+
+def sample(label):
+    talk = openai_talk()
+    cut, want = next((cut, want) for cut, want in prepare(talk) if cut.label == label)
+    return Sample(talk, cut, want)
+
+
+def test_a_budget_is_a_share_of_the_history():
+    one = sample("75")
+    assert budget_tokens(one, "25") == one.cut.tokens // 4
+
+
+def test_a_budget_with_a_plus_spares_the_instructions():
+    one = sample("75")
+    fixed = count_message(one.conversation.messages[0])
+    assert budget_tokens(one, "10+") == fixed + (one.cut.tokens - fixed) // 10
+
+
+def test_a_budget_can_be_so_many_tokens_or_the_real_summarys():
+    assert budget_tokens(sample("75"), "500t") == 500
+    one = sample("real0")
+    assert budget_tokens(one, "real") == count_text(one.cut.summary) + 4
+
+
+def test_real_compactions_have_their_own_budget():
+    assert suits(sample("real0"), "real")
+    assert not suits(sample("real0"), "25")
+
+
+def test_the_real_summary_is_a_method():
+    one = sample("real0")
+    assert make("summary", one, "real").messages == [{"role": "user", "content": one.cut.summary}]
+
+
+def test_a_method_can_be_named_by_its_module():
+    assert find_method("context_compactor.quality.baselines:trim") is find_method("trim")
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(KeyError):
+        find_method("no-such-method")
