@@ -16,6 +16,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 …")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/python -m compileall -q src
 	@touch $(READY)
 
 demo: $(READY)  ## Compact a real agent session that ships with the repository, and show what happened
@@ -28,6 +29,7 @@ check: $(READY)  ## Lint, format, types, import layers, exports, docs, import co
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy tools examples
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.check
 
@@ -39,7 +41,7 @@ bench: $(READY)  ## Speed and memory, as ratios measured in one run
 	$(BIN)/python -m tools.bench
 
 eval: $(READY)  ## Quality beside the baselines; CORPUS=folder to use your own transcripts
-	$(BIN)/python -m tools.evaluate $(CORPUS)
+	$(BIN)/python -m tools.evaluate $(if $(CORPUS),--corpus $(CORPUS))
 
 reference: $(READY)  ## Write docs/reference from the code
 	$(BIN)/python -m tools.reference --write

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
+from context_compactor import compact
+from context_compactor.protocols import Strategy
 from context_compactor.settings import Settings
+from context_compactor.strategies import DEFAULT_STRATEGIES
+from tests.cli.conftest import conversation
 from tools import check_docs, check_exports, check_imports, check_names, check_tracked
 
 ROOT = Path(__file__).parent.parent
@@ -93,3 +101,34 @@ def test_the_quickstart_shows_settings_that_exist():
     toml = re.search(r"```toml\n(.*?)```", (ROOT / "docs/quickstart.md").read_text(), re.DOTALL)
     assert toml is not None
     assert set(tomllib.loads(toml[1])) <= set(Settings.__struct_fields__)
+
+
+def _code_of(page: str) -> str:
+    found = re.search(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_strategy_in_the_how_to_works_and_takes_about_fifteen_lines(monkeypatch):
+    code = _code_of("docs/how-to/add-a-strategy.md")
+    module: Any = ModuleType("keep_todos")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(code, vars(module))
+    strategy = module.KeepTodos(boost=50)
+    assert isinstance(strategy, Strategy)
+    monkeypatch.setattr("context_compactor.app.DEFAULT_STRATEGIES", (*DEFAULT_STRATEGIES, strategy))
+    messages = conversation()
+    messages[5]["content"] += "\n# TODO: tell the parser about tabs\n"
+    result = compact(messages, target_tokens=8_000)
+    assert "tell the parser about tabs" in json.dumps(result.messages)
+    assert "keep to-dos" in {decision.strategy for decision in result.decisions}
+    class_lines = code[code.index("@dataclass") :].splitlines()
+    assert len([line for line in class_lines if line.strip()]) <= 17
+
+
+def test_the_python_of_the_readme_and_the_quickstart_runs():
+    for page in ("README.md", "docs/quickstart.md"):
+        names: dict[str, Any] = {"messages": conversation()}
+        lines = _code_of(page).replace("200_000", "15_000").replace("20_000", "5_000").replace("tool_017", "file_017")
+        exec(lines, names)
+        assert names["result"].report.status == "success"

@@ -76,6 +76,12 @@ def test_a_failure_says_what_failed(report):
     )
 
 
+def test_what_could_not_be_made_smaller_is_not_called_compacted(report):
+    stuck = msgspec.structs.replace(report, status="partial", tokens_after=report.tokens_before, reason="only 2% saved")
+    assert stuck.short() == "Not compacted: only 2% saved"
+    assert not stuck.changed
+
+
 def test_the_dictionary_has_exactly_the_documented_fields(report, idle):
     assert list(report.to_dict()) == FIELDS
     assert list(idle.to_dict()) == FIELDS

@@ -25,7 +25,7 @@ from context_compactor.messages.turn import split_turns
 from context_compactor.plan.plan import Decision
 from context_compactor.protocols import TokenCounter
 from context_compactor.report import Report
-from context_compactor.settings import Settings
+from context_compactor.settings import Settings, load_settings
 from context_compactor.settle import Job, aim, settle, unchanged
 from context_compactor.strategies import DEFAULT_STRATEGIES, LAYOUT_LADDER
 
@@ -67,7 +67,7 @@ def compact(
     window it is compacted when a level's threshold is reached. The input is never changed.
     """
     _refuse_later_features(model, store)
-    ask = Ask(window, target_tokens, _level(level), focus or "", settings or Settings())
+    ask = Ask(window, target_tokens, _level(level), focus or "", settings or load_settings().settings)
     return run(messages, ask, dialect=dialect, count_tokens=count_tokens)
 
 

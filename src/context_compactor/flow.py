@@ -19,7 +19,7 @@ from context_compactor.apply.verify import Refusal, find_damage, sound_options
 from context_compactor.archive.archive import Archive
 from context_compactor.archive.gather import gather_originals
 from context_compactor.classify.names import NameTable
-from context_compactor.classify.relevance import Weights
+from context_compactor.classify.relevance import Weights, lean
 from context_compactor.classify.rules import Verdicts, classify
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
@@ -32,6 +32,7 @@ from context_compactor.messages.references import ID
 from context_compactor.messages.turn import Turn, split_turns
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.planner import draft_plan
+from context_compactor.plan.sources import grain_for
 from context_compactor.plan.view import Spoken, View, build_sources, spoken_in
 from context_compactor.plan.zones import Room, Zone, room_for_turns, turn_sizes
 from context_compactor.protocols import Layout, Strategy
@@ -101,9 +102,11 @@ def plan(
     folded = [turn for turn in scene.turns if zones[turn.number] is Zone.FOLDED]
     known = remember(scene.facts, folded, scene.past, room.tokens, kit.counter.text)
     excerpts = scene.past.excerpts if scene.past else ()
-    sources = build_sources(spoken, excerpts, known.optional, scene.verdicts, kit.weights)
+    share = room.tokens / max(sum(size.whole for size in room.sizes), 1)
+    weights = lean(kit.weights, share)
+    sources = build_sources(spoken, excerpts, known.optional, scene.verdicts, weights, grain_for(share))
     bare = turns_without_media(scene.turns, zones, most_bytes)
-    view = View(tuple(scene.turns), zones, sources, scene.verdicts, NameTable(), kit.weights, kit.focus, bare)
+    view = View(tuple(scene.turns), zones, sources, scene.verdicts, NameTable(), weights, kit.focus, bare)
     proposed = (option for strategy in kit.strategies for option in strategy.propose(view))
     options, refused = sound_options(proposed, sources)
     draft = draft_plan(view, options, known.texts())

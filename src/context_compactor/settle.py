@@ -115,7 +115,7 @@ def _report(
         recovery_instructions=account.recovery(archive, written),
         facts_added=sum(len(lines) for lines in written.record.sections.values()) if written.record else 0,
         fidelity=found,
-        cache=account.prefix_kept(scene.messages, written.messages, job.counter),
+        cache=account.prefix_kept(scene.messages, written.messages, job.counter, job.usage.tokens),
         metrics=account.metrics(job.usage.tokens, after, found, share, archive),
         floor=floor,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from context_compactor.apply.compose import Composer, Written
 from context_compactor.apply.fidelity import weigh_fidelity
@@ -61,9 +62,8 @@ def fidelity(composer: Composer, written: Written, archive: Archive, text: str) 
         if not source.is_loose and source.voice is not Voice.THINKING
     ]
     earlier = {ref for turn in view.turns if was_shortened(turn) for ref in ids_of(turn)}
-    return weigh_fidelity(
-        removed, view.names.ids(text), view.names, lambda ref: ref in visible and (ref in archive or ref in earlier)
-    )
+    reachable = {ref for ref in visible if ref in archive or ref in earlier}
+    return weigh_fidelity(removed, view.names.ids(text), view.names, reachable)
 
 
 def _home(source: Source, zones: dict[int, Zone]) -> str:
@@ -79,16 +79,13 @@ def failures_share(failures: Sequence[Failure], text: str) -> float | None:
     return found / len(failures)
 
 
-def prefix_kept(before: Sequence[Message], after: Sequence[Message], counter: MessageCounter) -> Cache:
+def prefix_kept(
+    before: Sequence[Message], after: Sequence[Message], counter: MessageCounter, tokens_before: int
+) -> Cache:
     """How much of the old prompt's beginning stands unchanged."""
-    tokens = counter.count_many(before)
-    same = 0
-    for old, new in zip(before, after, strict=False):
-        if old is not new:
-            break
-        same += 1
-    kept = sum(tokens[:same])
-    return Cache(kept, sum(tokens) - kept)
+    same = takewhile(lambda pair: pair[0] is pair[1], zip(before, after, strict=False))
+    kept = sum(counter.count(old) for old, _ in same)
+    return Cache(kept, max(tokens_before - kept, 0))
 
 
 def floor_parts(composer: Composer) -> tuple[FloorPart, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from context_compactor.classify.names import NameTable
 from context_compactor.messages.message import Message, Opaque, Text, ToolCall, ToolResult
@@ -23,15 +23,19 @@ def context_text(messages: Iterable[Message]) -> str:
 
 
 def weigh_fidelity(
-    removed: Sequence[tuple[str, set[int]]], standing: set[int], names: NameTable, reachable: Callable[[str], bool]
+    removed: Sequence[tuple[str, set[int]]], standing: set[int], names: NameTable, reachable: set[str]
 ) -> Fidelity:
     """`removed` are the names of each removed text with the id of its original; `standing` those of the new context."""
+    gone: set[int] = set()
+    found: set[int] = set()
     home: dict[int, str] = {}
-    for ref, found in removed:
-        for name in found:
-            if name not in home or not reachable(home[name]):
-                home[name] = ref
-    retained = sum(1 for name in home if name in standing)
-    lost = [name for name, ref in home.items() if name not in standing and not reachable(ref)]
+    for ref, ids in removed:
+        gone |= ids
+        if ref in reachable:
+            found |= ids
+        else:
+            home.update(dict.fromkeys(ids, ref))
+    lost = sorted(gone - standing - found)
     missing = tuple(Missing("identifier", names.names[name], home[name]) for name in lost)
-    return Fidelity(retained, len(home) - retained - len(missing), missing)
+    retained = len(gone & standing)
+    return Fidelity(retained, len(gone) - retained - len(missing), missing)

@@ -23,23 +23,17 @@ class Refusal(Struct, frozen=True):
 
 def sound_options(options: Iterable[Option], sources: Sequence[Source]) -> tuple[list[Option], list[Refusal]]:
     """The options whose text may stand for its source, and those that were refused."""
-    sound: list[Option] = []
-    refused: list[Refusal] = []
-    for option in options:
-        if option.tier is Tier.KEEP:
-            sound.append(option)
-            continue
-        why = _objection(option, sources[option.source])
-        if why:
-            refused.append(Refusal(option.strategy, option.source, why))
-        else:
-            sound.append(option)
-    return sound, refused
+    proposed = list(options)
+    objections = {
+        at: why
+        for at, option in enumerate(proposed)
+        if option.tier is Tier.SUMMARIZE and (why := _objection(option, sources[option.source]))
+    }
+    refused = [Refusal(proposed[at].strategy, proposed[at].source, why) for at, why in objections.items()]
+    return [option for at, option in enumerate(proposed) if at not in objections], refused
 
 
 def _objection(option: Option, source: Source) -> str:
-    if option.tier is not Tier.SUMMARIZE:
-        return ""
     if not option.text.strip():
         return "the text is empty"
     if len(option.text) >= len(source.text):

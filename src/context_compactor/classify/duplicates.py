@@ -8,6 +8,7 @@ from zlib import crc32
 from context_compactor.messages.turn import Exchange
 
 _SHORT = 200
+_TELLING = 12
 _LIKENESS = 0.9
 _MOST_LINES = 4_000
 
@@ -35,9 +36,12 @@ def find_duplicates(exchanges: Iterable[Exchange]) -> dict[int, int]:
 
 
 def _sketch(text: str) -> frozenset[int]:
-    # Not `hash`: that differs from run to run, and so would the plan.
-    return frozenset(map(crc32, text.encode("utf-8", "replace").split(b"\n", _MOST_LINES)))
+    """The lines of a text as numbers. Not `hash`: that differs from run to run, and so would the plan."""
+    lines = text.encode("utf-8", "replace").split(b"\n", _MOST_LINES)
+    return frozenset(crc32(line) for line in lines if len(line) > _TELLING)
 
 
 def _likeness(one: frozenset[int], other: frozenset[int]) -> float:
+    if min(len(one), len(other)) < _LIKENESS * max(len(one), len(other)):
+        return 0.0
     return len(one & other) / len(one | other)

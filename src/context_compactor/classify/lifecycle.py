@@ -146,8 +146,9 @@ def _touch(exchange: Exchange, turn: int, reading: Reading, path: str, known: bo
         is_new = not known and (whole or any(step.writes for step in reading.steps))
         return FileWrite(exchange.number, turn, _action(exchange, reading, path, is_new), whole)
     first, last = reading.lines or (1, None)
-    # With several files in one command it is not known which lines are whose.
-    return FileRead(exchange.number, turn, first, last, len(reading.paths) == 1 or reading.lines is None)
+    # With several files in one command it is not known which lines are whose; line 0 means that the place is unknown.
+    is_known = first > 0 and (len(reading.paths) == 1 or reading.lines is None)
+    return FileRead(exchange.number, turn, first, last, is_known)
 
 
 def _action(exchange: Exchange, reading: Reading, path: str, is_new: bool) -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-# One run of characters that may be a name: a path, a symbol, a version, a hash.
-CHUNK = re.compile(r"[\w./~@$-]{4,}")
-_NAME_SIGN = re.compile(r"[/_.\d]|[a-z][A-Z]|[A-Z]{4}|\w-\w")
-_PART = re.compile(r"[\w-]{4,}")
+# One run of characters that may be a name: a path, a symbol, a version, a hash. ASCII alone is twice as fast, and a
+# path in a sentence of Chinese is found by itself.
+CHUNK = re.compile(r"[A-Za-z0-9_./~@$-]{4,}")
+_NAME_SIGN = re.compile(r"[/_.0-9]|[a-z][A-Z]|[A-Z]{4}|[a-z]-[a-z]")
+_PART = re.compile(r"[A-Za-z0-9_-]{4,}")
 _NUMBER = re.compile(r"[\d.\-]+")
 _EDGES = "./~@$-_"
 _LONGEST = 400
@@ -55,13 +56,14 @@ class _Chunks(dict[str, tuple[int, ...]]):
 
 def names_in(chunk: str) -> list[str]:
     """A chunk that is a name, and the names it is made of."""
-    if len(chunk) > _LONGEST:
+    if not _NAME_SIGN.search(chunk) or len(chunk) > _LONGEST:
         return []
     whole = chunk.strip(_EDGES)
     if not _is_name(whole):
         return []
-    parts = [part for part in _PART.findall(whole) if part != whole and _is_name(part)]
-    return [whole, *parts]
+    if whole.isidentifier():
+        return [whole]
+    return [whole, *(part for part in _PART.findall(whole) if part != whole and _is_name(part))]
 
 
 def _is_name(text: str) -> bool:

@@ -6,9 +6,9 @@ text, and checked on transcripts of several agents; see docs/why/line-selection.
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, log2
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.classify.kinds import Kind
 
@@ -35,13 +35,15 @@ class Weights(Struct, frozen=True):
 
     name: float = 400.0
     """What a name that the agent used once, now, is worth in tokens of weight 1."""
+    lean: float = 0.2
+    """How fast that grows as less of the history may stay."""
     name_again: float = 0.1
     """The share of that for a name that stands in the context once already."""
     floor: float = 0.25
     """The share of its worth that the oldest text keeps."""
     bend: float = 4.0
     """How fast worth fades with distance."""
-    name_floor: float = 0.4
+    name_floor: float = 0.5
     """The same two for names, which fade less."""
     name_bend: float = 3.0
     superseded: float = 0.3
@@ -54,8 +56,14 @@ class Weights(Struct, frozen=True):
     """How much more a block is worth when the one next to it is kept."""
     long_talk: float = 150.0
     """Tokens from which on more words of one speaker are worth less and less."""
-    heading: float = 14.0
+    heading: float = 8.0
     """Tokens that the first block of a source costs on top, for its heading."""
+
+
+def lean(weights: Weights, share: float) -> Weights:
+    """Names count for more as the share of the history that may stay shrinks."""
+    factor = min(max((0.25 / max(share, 0.01)) ** weights.lean, 0.7), 4.0)
+    return structs.replace(weights, name=weights.name * factor)
 
 
 def fade(age: float, floor: float, bend: float) -> float:
@@ -78,11 +86,10 @@ def text_weight(
     return worth
 
 
-_USED = (0.0, 1.0, 1.7, 2.2, 2.5, 2.8, 3.0)
 _SHOWN = (0.0, 0.12, 0.35, 0.7, 0.8, 0.9, 1.0)
 
 
 def name_worth(used: int, shown: int, age: float, weights: Weights) -> float:
     """What covering a name is worth: how often the agent used it itself or was shown it, and how long ago."""
-    times = _USED[min(used, 6)] if used else _SHOWN[min(shown, 6)]
+    times = log2(1 + used) if used else _SHOWN[min(shown, 6)]
     return weights.name * times * fade(age, weights.name_floor, weights.name_bend)

@@ -83,9 +83,17 @@ def _lines(record: Record) -> Iterator[str]:
     if record.excerpts:
         yield f"\n## {EXCERPTS}"
         for excerpt in record.excerpts:
-            yield f"[{excerpt.ref} {excerpt.label}]"
-            yield from (f" {line}" for line in excerpt.lines)
+            yield from _excerpt(excerpt)
     yield f"\n{CLOSING}"
+
+
+def _excerpt(excerpt: Excerpt) -> Iterator[str]:
+    """Selected lines under their heading; a single line stands behind the id alone."""
+    if len(excerpt.lines) == 1:
+        yield f"[{excerpt.ref}] {excerpt.lines[0]}"
+        return
+    yield f"[{excerpt.ref} {excerpt.label}]"
+    yield from (f" {line}" for line in excerpt.lines)
 
 
 def _quote(quote: Quote) -> Iterator[str]:
@@ -99,6 +107,7 @@ def _quote(quote: Quote) -> Iterator[str]:
 
 _COUNTS = re.compile(r"it stands for ([\d,]+) earlier messages \(([\d,]+) tokens, turns 1 to (\d+), calls 1 to (\d+)\)")
 _FENCE = re.compile(r"^<user (turn_\d+)>\n(.*?)\n</user \1>$", re.MULTILINE | re.DOTALL)
+_SINGLE = re.compile(r"^\[((?:turn|tool|file|agent)_\d+)\] (.*)$")
 _HEADING = re.compile(r"^\[((?:turn|tool|file|agent)_\d+) (.*)\]$")
 
 
@@ -141,6 +150,8 @@ def _parse_excerpts(text: str) -> tuple[Excerpt, ...]:
     for line in text.split("\n"):
         if line.startswith(" ") and found:
             found[-1][2].append(line[1:])
+        elif single := _SINGLE.match(line):
+            found.append((single[1], "", [single[2]]))
         elif heading := _HEADING.match(line):
             found.append((heading[1], heading[2], []))
     return tuple(Excerpt(ref, label, tuple(lines)) for ref, label, lines in found)

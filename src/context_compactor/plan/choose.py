@@ -13,12 +13,24 @@ from context_compactor.classify.relevance import Weights
 
 
 class Piece:
-    """One option on the scales. A plain object with slots: thousands are made for each compaction."""
+    """One option on the scales. A plain object with slots: thousands are made for each compaction.
 
-    __slots__ = ("boost", "key", "names", "option", "source", "tokens", "weight")
+    `key` tells equal texts apart from others; `boost` multiplies what its names are worth; `heading` is its part of
+    what it costs to open its source.
+    """
+
+    __slots__ = ("boost", "heading", "key", "names", "option", "source", "tokens", "weight")
 
     def __init__(
-        self, option: int, source: int, tokens: float, weight: float, names: tuple[int, ...], key: int, boost: float
+        self,
+        option: int,
+        source: int,
+        tokens: float,
+        weight: float,
+        names: tuple[int, ...],
+        key: int,
+        boost: float,
+        heading: float,
     ) -> None:
         self.option = option
         self.source = source
@@ -27,17 +39,14 @@ class Piece:
         self.names = names
         self.key = key
         self.boost = boost
+        self.heading = heading
 
 
 class Chooser:
     """Takes pieces in the order of what they add per token, until it is told to stop."""
 
     def __init__(
-        self,
-        pieces: Sequence[Piece],
-        worth: Sequence[float],
-        weights: Weights,
-        headings: dict[int, float],
+        self, pieces: Sequence[Piece], worth: Sequence[float], weights: Weights, headings: dict[int, float]
     ) -> None:
         self.pieces = pieces
         self.chosen: list[int] = []
@@ -51,9 +60,6 @@ class Chooser:
         self._keys: set[int] = set()
         self._heap: list[tuple[float, int]] = []
         self._taken = bytearray(len(pieces))
-        self._siblings: dict[int, list[int]] = {}
-        for at, piece in enumerate(pieces):
-            self._siblings.setdefault(piece.source, []).append(at)
 
     def cover(self, names: Sequence[int] | set[int], keys: Sequence[int] = ()) -> None:
         """These names and texts stand in the context already."""
@@ -104,6 +110,7 @@ class Chooser:
             self.tokens -= cost
 
     def _cost(self, at: int) -> float:
+        """What a piece costs now: with the heading of its source when it is the first of it."""
         piece = self.pieces[at]
         return piece.tokens + self._headings.get(piece.source, 0.0)
 
@@ -117,27 +124,20 @@ class Chooser:
                 value += worth[name] * piece.boost
             elif times == 1:
                 value += worth[name] * again
-        return value / (piece.tokens + self._headings.get(piece.source, 0.0))
+        return value / (piece.tokens + piece.heading)
 
     def _take(self, at: int) -> None:
         piece = self.pieces[at]
         cost = self._cost(at)
         self.tokens += cost
         self._costs.append(cost)
+        self._headings.pop(piece.source, None)
         self.chosen.append(at)
         self._taken[at] = 1
-        if self._headings.pop(piece.source, 0.0):
-            self._weigh_again(piece.source)
         self.cover(piece.names)
         self._keys.add(piece.key)
         self._favour(at - 1, piece.source)
         self._favour(at + 1, piece.source)
-
-    def _weigh_again(self, source: int) -> None:
-        """An open heading makes the rest of its source cheaper."""
-        for at in self._siblings[source]:
-            if not self._taken[at]:
-                heappush(self._heap, (-self._density(at), at))
 
     def _favour(self, at: int, source: int) -> None:
         """What stands next to a chosen piece reads on from it."""

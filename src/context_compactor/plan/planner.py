@@ -15,6 +15,9 @@ from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone
 
 _FOCUS_FACTOR = 4.0
+_ADDING = (Tier.KEEP, Tier.SUMMARIZE)
+# The heading of a source is shared by the blocks that are likely to be taken with the first one.
+_SHARING = 4
 
 
 class Draft(Struct, frozen=True):
@@ -39,7 +42,8 @@ def draft_plan(view: View, options: Sequence[Option], kept: Sequence[str]) -> Dr
     names_of = _names_by_source(view, offers, names)
     standing = [view.names.ids(text) for text in kept]
     worth = _names_worth(view, names_of)
-    chooser = Chooser(_pieces(view, offers, names), worth, view.weights, _headings(view))
+    headings = _headings(view)
+    chooser = Chooser(_pieces(view, offers, names, headings), worth, view.weights, headings)
     for found in standing:
         chooser.cover(found)
     for source in view.sources:
@@ -50,33 +54,35 @@ def draft_plan(view: View, options: Sequence[Option], kept: Sequence[str]) -> Dr
 
 def _best_offers(options: Sequence[Option], replaced: dict[int, Option]) -> tuple[Option, ...]:
     """Of several offers for one target the dearest; a source that is dropped offers nothing."""
+    dropped = {source for source, option in replaced.items() if option.tier is Tier.DROP}
     best: dict[tuple[int, int], Option] = {}
     for option in options:
-        if option.tier in (Tier.DROP, Tier.REFERENCE):
-            continue
-        whole = replaced.get(option.source)
-        if whole is not None and whole.tier is Tier.DROP:
-            continue
-        known = best.get((option.source, option.block))
-        if known is None or option.weight > known.weight:
-            best[option.source, option.block] = option
+        if option.tier in _ADDING and option.source not in dropped:
+            key = (option.source, option.block)
+            known = best.get(key)
+            if known is None or option.weight > known.weight:
+                best[key] = option
     return tuple(best.values())
 
 
-def _pieces(view: View, offers: Sequence[Option], names: Sequence[tuple[int, ...]]) -> list[Piece]:
+def _pieces(
+    view: View, offers: Sequence[Option], names: Sequence[tuple[int, ...]], headings: dict[int, float]
+) -> list[Piece]:
     repeated = view.weights.repeated
     written = _written_before(view)
     wanted = _focus(view.focus)
+    rates = [token_rate(source) for source in view.sources]
+    shares = [headings.get(source.number, 0.0) / min(max(len(source.blocks), 1), _SHARING) for source in view.sources]
     pieces = []
     for at, option in enumerate(offers):
-        source = view.sources[option.source]
-        tokens = max(len(option.text) * token_rate(source), 1.0) + 1.0
+        text, number = option.text, option.source
         weight, boost = option.weight, 1.0
-        if source.voice is Voice.CALL:
-            weight *= 1.0 + repeated * min(written.get(option.text, 1) - 1, 3)
-        if wanted is not None and wanted.search(option.text):
+        if view.sources[number].voice is Voice.CALL:
+            weight *= 1.0 + repeated * min(written.get(text, 1) - 1, 3)
+        if wanted is not None and wanted.search(text):
             weight, boost = weight * _FOCUS_FACTOR + _FOCUS_FACTOR, _FOCUS_FACTOR
-        pieces.append(Piece(at, option.source, tokens, weight, names[at], hash(option.text), boost))
+        tokens = len(text) * rates[number] + 1.0
+        pieces.append(Piece(at, number, tokens, weight, names[at], hash(text), boost, shares[number]))
     return pieces
 
 

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
+from msgspec import Struct
 
 from context_compactor.messages.message import ToolCall
 from context_compactor.plan.options import Block
 
-BLOCK_LINES = 3
 LONG_LINE = 150
 _MOST_BLOCKS = 4_000
 _NUMBERED = re.compile(r"^ {0,8}\d+(?:→|\t)", re.MULTILINE)
 _PIECE = re.compile(r".{1,150}(?:[\s,;}\])]|$)|.{1,150}")
+
+
+class Grain(Struct, frozen=True):
+    """How many lines a block has: of tool output, and of everything else."""
+
+    result: int
+    other: int
+
+
+def grain_for(share: float) -> Grain:
+    """The smaller the share of the history that may stay, the finer the choice."""
+    if share >= 0.18:
+        return Grain(result=4, other=4)
+    return Grain(result=2, other=3)
 
 
 def strip_numbers(text: str) -> str:
@@ -28,7 +42,7 @@ def strip_numbers(text: str) -> str:
     return _NUMBERED.sub("", text)
 
 
-def cut_blocks(text: str, size: int = BLOCK_LINES) -> tuple[Block, ...]:
+def cut_blocks(text: str, size: int) -> tuple[Block, ...]:
     """Runs of `size` lines; blank lines are skipped, long lines are cut into pieces of their own."""
     blocks: list[Block] = []
     run: list[str] = []
@@ -98,8 +112,3 @@ def _argument_lines(arguments: dict[str, object]) -> Iterator[str]:
             yield f"{key}: {' '.join(value)}"
         else:
             yield f"{key}: {msgspec.json.encode(value).decode()}"
-
-
-def sequence_blocks(texts: Sequence[str]) -> tuple[Block, ...]:
-    """Blocks of texts that are already cut, such as the excerpts of an earlier record."""
-    return tuple(Block(text, at, text.count("\n") + 1) for at, text in enumerate(texts))

@@ -17,10 +17,10 @@ from context_compactor.messages.record import ANSWER, GAP, Excerpt
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Exchange, Turn
 from context_compactor.plan.options import Block, Line, Source, Voice
-from context_compactor.plan.sources import call_body, cut_blocks, strip_numbers
+from context_compactor.plan.sources import Grain, call_body, cut_blocks, strip_numbers
 from context_compactor.plan.zones import Zone, may_clear_thinking, newest_step
 
-BLOCK_LINES = {Voice.USER: 3, Voice.AGENT: 3, Voice.CALL: 3, Voice.RESULT: 2}
+_EXCERPT_LINES = 3
 _COUNTED = re.compile(r" · (?:\d+|digest) of (\d+) lines$")
 
 
@@ -113,7 +113,12 @@ def _words(part: Part) -> str:
 
 
 def build_sources(
-    spoken: Sequence[Spoken], excerpts: Sequence[Excerpt], ledger: Sequence[Line], verdicts: Verdicts, weights: Weights
+    spoken: Sequence[Spoken],
+    excerpts: Sequence[Excerpt],
+    ledger: Sequence[Line],
+    verdicts: Verdicts,
+    weights: Weights,
+    grain: Grain,
 ) -> tuple[Source, ...]:
     """All sources: excerpts of an earlier record, the turns, and the lines of the ledgers that may be left out."""
     sources = [_excerpt_source(at, excerpt, weights) for at, excerpt in enumerate(excerpts)]
@@ -122,14 +127,14 @@ def build_sources(
     for text in spoken:
         after -= text.tokens
         verdict = verdicts.exchanges.get(text.exchange)
-        sources.append(_source(len(sources), text, after / total, verdict, weights))
+        sources.append(_source(len(sources), text, after / total, verdict, weights, grain))
     for section in dict.fromkeys(line.section for line in ledger):
         lines = [line.text for line in ledger if line.section == section]
         sources.append(_ledger_source(len(sources), section, lines))
     return tuple(sources)
 
 
-def _source(number: int, spoken: Spoken, age: float, verdict: Verdict | None, weights: Weights) -> Source:
+def _source(number: int, spoken: Spoken, age: float, verdict: Verdict | None, weights: Weights, grain: Grain) -> Source:
     voice = spoken.voice
     kind = verdict.kind if verdict and voice is Voice.RESULT else Kind.TALK
     text = strip_numbers(spoken.text) if kind is Kind.CODE else spoken.text
@@ -143,7 +148,7 @@ def _source(number: int, spoken: Spoken, age: float, verdict: Verdict | None, we
         ref=verdict.ref if verdict else reference_id("turn", spoken.turn),
         text=text,
         tokens=spoken.tokens,
-        blocks=cut_blocks(text, BLOCK_LINES[voice]) if voice in BLOCK_LINES else (),
+        blocks=() if voice is Voice.THINKING else cut_blocks(text, grain.result if is_result else grain.other),
         lines=text.count("\n") + 1,
         exchange=spoken.exchange,
         path=verdict.path if verdict else "",
@@ -175,7 +180,7 @@ def _excerpt_source(number: int, excerpt: Excerpt, weights: Weights) -> Source:
         turn=0,
         voice=Voice(label) if label in (Voice.USER, Voice.AGENT) else Voice.CALL,
         kind=Kind.TALK,
-        label=label,
+        label=label or "line",
         ref=excerpt.ref,
         text=text or label,
         tokens=len(text) // 4 + 1,
@@ -193,7 +198,7 @@ def _excerpt_blocks(lines: Sequence[str]) -> tuple[Block, ...]:
     at = 0
     for line in (*lines, GAP):
         is_mark = line in (GAP, ANSWER)
-        if run and (is_mark or len(run) == BLOCK_LINES[Voice.CALL]):
+        if run and (is_mark or len(run) == _EXCERPT_LINES):
             blocks.append(Block("\n".join(run), at, len(run)))
             at += len(run)
             run = []

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from context_compactor.classify.tier import Tier
-from context_compactor.plan.options import Option
+from context_compactor.plan.options import Option, Source
 from context_compactor.plan.view import View
 
 
 @dataclass(frozen=True)
 class DropSuperseded:
-    """An outdated read points to the newer state; lines that only it has may still be kept."""
+    """An outdated read points to the newer state of its file."""
 
     name: str = "drop superseded reads"
 
@@ -22,4 +22,9 @@ class DropSuperseded:
             if source.superseded_by and not source.duplicate_of:
                 later = view.verdicts.exchanges[source.superseded_by].ref
                 reason = f"a newer state of {source.path or 'the file'} stands in {later}"
-                yield Option(self.name, source.number, Tier.REFERENCE, "", reason)
+                yield Option(self.name, source.number, Tier.DROP, reference_text(source, later), reason)
+
+
+def reference_text(source: Source, later: str) -> str:
+    """The line that stands for an outdated read."""
+    return f'[archived {source.ref}: {source.label}; a newer state is in {later}. recall("{source.ref}")]'

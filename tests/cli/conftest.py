@@ -1,0 +1,69 @@
+"""Running commands in this process, and conversations to run them on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from context_compactor.cli.main import main
+
+
+class Ran(Struct):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def run(capfd, monkeypatch, tmp_path):
+    """Runs `compactor` with these arguments, in an empty folder and with no settings around."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("COMPACTOR_WINDOW", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run_command(*arguments: object) -> Ran:
+        with pytest.raises(SystemExit) as left:
+            main([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        return Ran(left.value.code or 0, out, err)
+
+    return run_command
+
+
+def conversation(steps: int = 40) -> list[dict]:
+    """An agent that reads a long file again and again, in the chat dialect."""
+    messages = [
+        {"role": "system", "content": "You are a careful engineer."},
+        {"role": "user", "content": "Fix the parser in src/parser.py. Never touch legacy/."},
+    ]
+    for step in range(steps):
+        call = {"name": "read_file", "arguments": json.dumps({"path": f"src/part_{step}.py"})}
+        messages += [
+            {
+                "role": "assistant",
+                "content": f"Reading part {step}.",
+                "tool_calls": [{"id": f"call_{step}", "type": "function", "function": call}],
+            },
+            {
+                "role": "tool",
+                "tool_call_id": f"call_{step}",
+                "content": "\n".join(f"def part_{step}_{line}(value): return value + {line}" for line in range(60)),
+            },
+        ]
+    return [*messages, {"role": "assistant", "content": "All parts are read."}, {"role": "user", "content": "Go on."}]
+
+
+@pytest.fixture
+def transcript(tmp_path) -> Path:
+    path = tmp_path / "session.json"
+    path.write_text(json.dumps(conversation()), encoding="utf-8")
+    return path

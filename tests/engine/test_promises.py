@@ -1,0 +1,197 @@
+"""The five promises, over generated sessions in every dialect and chains of compactions at random targets."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from copy import deepcopy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from context_compactor import Compaction, compact
+from tests.engine import promises
+from tests.engine.sessions import chains, sessions, shares
+from tests.engine.talks import DIALECT_NAMES
+from tests.messages.strategies import histories
+
+every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
+Link = tuple[list[dict], Compaction, int]
+
+
+def target_of(messages: list[dict], share: float, dialect: str) -> int:
+    return max(1, int(promises.tokens_of(messages, dialect) * share))
+
+
+def chain(messages: list[dict], targets: list[float], dialect: str) -> list[Link]:
+    """Compact again and again; each link is what went in, what came out, and the target."""
+    links: list[Link] = []
+    for share in targets:
+        target = target_of(messages, share, dialect)
+        result = compact(messages, target_tokens=target, dialect=dialect)
+        links.append((messages, result, target))
+        messages = result.messages
+    return links
+
+
+def working(data: st.DataObject, dialect: str, longest: int) -> Iterator[tuple[Link, list[tuple[str, str]]]]:
+    """A session in which work goes on between two compactions: each of them, and all that had failed by then."""
+    session = data.draw(sessions(dialect))
+    messages, failures = list(session.messages), list(session.failures)
+    for number, share in enumerate(data.draw(chains(longest))):
+        target = target_of(messages, share, dialect)
+        result = compact(messages, target_tokens=target, dialect=dialect)
+        yield (messages, result, target), failures
+        more = data.draw(sessions(dialect, 2, 6))
+        messages = [*result.messages, *_renamed(more.messages, number)]
+        failures = [*failures, *more.failures]
+
+
+def _renamed(messages: list[dict], number: int) -> list[dict]:
+    """Ids are unique in a session; instructions come first in it and nowhere else."""
+    text = json.dumps(messages).replace('"call_0', f'"call{number}_0')
+    return [raw for raw in json.loads(text) if raw.get("role") != "system"]
+
+
+@every_dialect
+@given(data=st.data())
+def test_the_output_is_legal_for_its_provider_after_one_to_five_compactions(dialect, data):
+    for before, result, _ in chain(data.draw(sessions(dialect)).messages, data.draw(chains()), dialect):
+        assert promises.illegal(result, dialect) == [], before
+
+
+@every_dialect
+@given(data=st.data())
+def test_an_illegal_history_comes_out_legal(dialect, data):
+    history = data.draw(histories(dialect, min_rounds=2, max_rounds=8))
+    for _, result, _ in chain(history, data.draw(chains()), dialect):
+        problems = [problem for problem in promises.illegal(result, dialect) if ": media: " not in problem]
+        assert problems == []
+
+
+@every_dialect
+@given(data=st.data())
+def test_the_output_fits_or_says_what_could_not_be_made_shorter(dialect, data):
+    for before, result, target in chain(data.draw(sessions(dialect)).messages, data.draw(chains()), dialect):
+        assert promises.misfit(before, result, target, dialect) == []
+
+
+@every_dialect
+@given(data=st.data())
+def test_an_illegal_history_fits_or_says_what_could_not_be_made_shorter(dialect, data):
+    history = data.draw(histories(dialect, min_rounds=2, max_rounds=8))
+    for before, result, target in chain(history, data.draw(chains()), dialect):
+        assert promises.misfit(before, result, target, dialect) == []
+
+
+@every_dialect
+@given(data=st.data())
+def test_instructions_and_unanswered_words_are_byte_equal_and_in_place(dialect, data):
+    for before, result, _ in chain(data.draw(sessions(dialect)).messages, data.draw(chains()), dialect):
+        assert promises.lost_pins(before, result, dialect) == []
+
+
+@every_dialect
+@given(data=st.data())
+def test_every_failed_attempt_stays_with_its_error(dialect, data):
+    for (_, result, _), failures in working(data, dialect, 3):
+        assert promises.forgotten(failures, result, dialect) == []
+
+
+@every_dialect
+@given(data=st.data())
+def test_every_archived_id_gives_its_original_back_byte_for_byte(dialect, data):
+    earlier: set[str] = set()
+    for (before, result, _), _ in working(data, dialect, 3):
+        assert promises.not_recalled(before, result, dialect, earlier) == []
+        earlier |= {archived.id for archived in result.report.archived}
+
+
+@every_dialect
+@given(data=st.data())
+def test_an_id_means_one_original_for_ever(dialect, data):
+    results = [result for (_, result, _), _ in working(data, dialect, 4)]
+    assert promises.reused(results) == []
+
+
+@every_dialect
+@given(data=st.data())
+def test_the_input_is_not_touched(dialect, data):
+    messages = data.draw(histories(dialect, min_rounds=2, max_rounds=8))
+    before = deepcopy(messages)
+    result = compact(messages, target_tokens=target_of(messages, data.draw(shares), dialect), dialect=dialect)
+    assert messages == before
+    for raw in result.messages:
+        raw.clear()
+    assert messages == before
+
+
+@every_dialect
+@given(data=st.data())
+def test_two_runs_give_the_same_context_and_report(dialect, data):
+    messages, share = data.draw(sessions(dialect)).messages, data.draw(shares)
+    first, second = (compact(messages, target_tokens=target_of(messages, share, dialect), dialect=dialect) for _ in "ab")
+    assert first.messages == second.messages
+    assert _timeless(first) == _timeless(second)
+
+
+def _timeless(result: Compaction) -> dict:
+    return {key: value for key, value in result.report.to_dict().items() if key not in ("created_at", "duration_ms")}
+
+
+@every_dialect
+@given(data=st.data())
+def test_signed_thinking_is_byte_equal_or_absent(dialect, data):
+    for before, result, _ in chain(data.draw(sessions(dialect)).messages, data.draw(chains()), dialect):
+        assert promises.edited_thinking(before, result, dialect) == []
+
+
+@every_dialect
+@given(data=st.data())
+def test_compacting_again_to_the_same_target_changes_nothing(dialect, data):
+    messages = data.draw(sessions(dialect)).messages
+    target = target_of(messages, data.draw(shares), dialect)
+    first = compact(messages, target_tokens=target, dialect=dialect)
+    second = compact(first.messages, target_tokens=target, dialect=dialect)
+    assert second.messages == first.messages
+    assert not second.report.archived
+
+
+@every_dialect
+@given(data=st.data())
+def test_nothing_is_missing_after_a_compaction(dialect, data):
+    for (_, result, _), _ in working(data, dialect, 3):
+        assert result.report.fidelity.missing == ()
+
+
+SCRIPT = """
+import json, sys
+from context_compactor import compact
+messages = json.load(sys.stdin)
+result = compact(messages, target_tokens=1200, dialect=sys.argv[1])
+print(json.dumps([result.messages, [archived.id for archived in result.report.archived]]))
+"""
+
+
+@every_dialect
+def test_two_processes_with_different_hash_seeds_give_the_same_context(dialect):
+    from tests.engine.sessions import play
+
+    session = play(dialect, [(number % 11, 7919 * number**5) for number in range(40)], 5)
+    told = json.dumps(session.messages).encode()
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT, dialect],
+            input=told,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            timeout=120,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(outputs) == 1

@@ -1,0 +1,117 @@
+"""`make bench`: speed, memory and start-up, as ratios of things measured in one run.
+
+With a folder of recorded conversations beside the repository the session nearest to 200,000 tokens is taken, else the
+one that ships in examples/. The limits are goals; a busy machine can exceed them, so nothing here fails.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from context_compactor import compact
+from context_compactor.cli.output import messages_text
+from context_compactor.measure.tokens import counter_for
+from context_compactor.messages.detect import find_dialect
+from context_compactor.messages.message import Media, ToolCall
+from context_compactor.messages.transcripts import Transcript, read_transcript, read_transcripts
+from context_compactor.quality.corpus import default_corpus
+
+SHIPPED = Path("examples/demo_session.jsonl.gz")
+WANTED_TOKENS = 200_000
+
+
+def main() -> int:
+    """Measure and print."""
+    transcript = _session()
+    texts = list(_texts(transcript))
+    tokens = sum(counter_for(None).count_many(texts))
+    print(f"{transcript.session_id}: {len(transcript.messages):,} messages, {tokens:,} tokens\n")
+    _line("compacting to 25 %, times tokenising it once", _speed(transcript, texts, tokens), 6)
+    _line("ten times the history, times the time", _growth(transcript, tokens), 12)
+    _line("peak memory, times the transcript", _memory(transcript, tokens), 6)
+    _line("start-up of `compactor compact`, seconds over a bare interpreter", _start_up(), 0.25)
+    return 0
+
+
+def _line(what: str, value: float, limit: float) -> None:
+    print(f"{what:<68}{value:8.2f}   at most {limit:g}   {'ok' if value <= limit else 'OVER'}")
+
+
+def _speed(transcript: Transcript, texts: list[str], tokens: int) -> float:
+    tokenise = _seconds(lambda: counter_for(None).count_many(texts))
+    return _seconds(lambda: compact(transcript.messages, target_tokens=tokens // 4)) / tokenise
+
+
+def _growth(transcript: Transcript, tokens: int) -> float:
+    """The time for the whole over the time for its first tenth, scaled to exactly ten times the tokens."""
+    tenth, weight = _first_tenth(transcript, tokens)
+    whole = _seconds(lambda: compact(transcript.messages, target_tokens=tokens // 4))
+    part = _seconds(lambda: compact(tenth, target_tokens=max(1, weight // 4)))
+    return whole / part * 10 / (tokens / weight)
+
+
+def _first_tenth(transcript: Transcript, tokens: int) -> tuple[list[dict[str, object]], int]:
+    for end in range(1, len(transcript.messages) + 1):
+        part = transcript.messages[:end]
+        if len(messages_text(part)) * 10 >= len(messages_text(transcript.messages)):
+            break
+    share = len(messages_text(part)) / len(messages_text(transcript.messages))
+    return part, max(1, int(tokens * share))
+
+
+def _memory(transcript: Transcript, tokens: int) -> float:
+    """What Python allocates at its peak, beside the transcript as JSON."""
+    compact(transcript.messages[:2], target_tokens=1)  # loads what is loaded once
+    tracemalloc.start()
+    compact(transcript.messages, target_tokens=tokens // 4)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / len(messages_text(transcript.messages).encode())
+
+
+def _start_up() -> float:
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hello"}], file)
+        file.flush()
+        command = ("-c", "from context_compactor.cli.main import main; main()", "compact", file.name)
+        return _seconds(lambda: _run(*command), 9) - _seconds(lambda: _run("-c", "pass"), 9)
+
+
+def _run(*arguments: str) -> str:
+    return subprocess.run([sys.executable, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def _seconds(work: Callable[[], object], times: int = 5) -> float:
+    best = float("inf")
+    for _ in range(times):
+        gc.collect()
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def _session() -> Transcript:
+    files = sorted(default_corpus().glob("claude_code*.jsonl.gz"))
+    found = [transcript for file in files for transcript in read_transcripts(file)]
+    if not found:
+        return read_transcript(SHIPPED)
+    return min(found, key=lambda one: abs(len(messages_text(one.messages)) / 3.7 - WANTED_TOKENS))
+
+
+def _texts(transcript: Transcript) -> Iterator[str]:
+    for message in find_dialect(transcript.dialect, transcript.messages).parse(transcript.messages):
+        for part in message.parts:
+            yield part.arguments if isinstance(part, ToolCall) else part.title if isinstance(part, Media) else part.text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Reference pages made from the code. `python -m tools.reference --write` writes them; `make check` compares."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import typer.main
+
+import context_compactor
+from context_compactor.cli.config import setting_docs, shown
+from context_compactor.cli.main import app
+from context_compactor.settings import ENV_PREFIX, Settings, expected
+
+_MADE = "<!-- Made from the code by `make reference`. Change the code, not this page. -->\n"
+
+_SETTINGS_INTRODUCTION = """\
+Read once, in this order, the last one wins: the default, `.compactor/config.toml`, the environment, the argument of a
+command or function. `compactor config` prints each value and where it came from. A value out of its range is an error
+that names the setting, the value, the range and the place.
+"""
+
+
+def settings_page() -> str:
+    """Every setting with its default, its range and what it does."""
+    docs, defaults = setting_docs(), Settings()
+    blocks = ["# Settings", _MADE, _SETTINGS_INTRODUCTION]
+    for name in Settings.__struct_fields__:
+        blocks.append(
+            f"## {name}\n\n{docs[name]}\n\n"
+            f"- default: `{shown(getattr(defaults, name))}`\n"
+            f"- accepts: {expected(name)}\n"
+            f"- environment: `{ENV_PREFIX}{name.upper()}`\n"
+        )
+    return "\n".join(blocks)
+
+
+def cli_page() -> str:
+    """Every command with its arguments and options."""
+    group: Any = typer.main.get_command(app)
+    blocks = ["# Command line", _MADE, f"{group.help} {group.epilog}\n"]
+    for name, command in group.commands.items():
+        usage = " ".join(["compactor", name, *(_usage(param) for param in command.params if param.name != "help")])
+        blocks.append(f"## compactor {name}\n\n{inspect.cleandoc(command.help)}\n\n```text\n{usage}\n```\n")
+        blocks.append("\n".join(_parameter_rows(command)) + "\n")
+    return "\n".join(blocks)
+
+
+def library_page() -> str:
+    """Every name that `context_compactor` exports, functions first, with its docstring and its members."""
+    blocks = ["# Library", _MADE]
+    names = [name for name in context_compactor.__all__ if not name.startswith("_")]
+    for name in sorted(names, key=lambda name: (name[0].isupper(), name)):
+        value = getattr(context_compactor, name)
+        blocks.append(f"## {name}\n\n```python\n{_signature(name, value)}\n```\n\n{inspect.getdoc(value)}\n")
+        blocks += [f"{member}\n" for member in ["\n".join(_members(value))] if member]
+    return "\n".join(blocks)
+
+
+def _members(value: Any) -> Iterator[str]:
+    for name, member in vars(value).items() if inspect.isclass(value) else ():
+        doc = inspect.getdoc(member.__func__ if isinstance(member, classmethod) else member)
+        if not name.startswith("_") and doc and isinstance(member, property | classmethod | FunctionType):
+            arguments = "" if isinstance(member, property) else "(…)" if _takes_more(member) else "()"
+            yield f"- `{name}{arguments}`: {doc.splitlines()[0]}"
+
+
+def _takes_more(member: Any) -> bool:
+    code = (member.__func__ if isinstance(member, classmethod) else member).__code__
+    return bool(code.co_argcount + code.co_kwonlyargcount > 1)
+
+
+def _usage(param: Any) -> str:
+    if param.param_type_name == "argument":
+        return str(param.metavar)
+    value = "" if param.is_flag else f" {param.metavar or '|'.join(map(str, param.type.choices))}"
+    return f"[{param.opts[-1]}{value}]"
+
+
+def _parameter_rows(command: Any) -> Iterator[str]:
+    yield "| argument | meaning |"
+    yield "|---|---|"
+    for param in command.params:
+        names = param.metavar if param.param_type_name == "argument" else ", ".join(param.opts)
+        yield f"| `{names}` | {' '.join(str(param.help or '').split()).replace('|', chr(92) + '|')} |"
+
+
+def _signature(name: str, value: Any) -> str:
+    """A function's head as it stands in the source, a class by its name."""
+    if inspect.isclass(value):
+        return f"class {name}"
+    source = inspect.getsource(value)
+    function = ast.parse(source).body[0]
+    assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+    return "\n".join(source.splitlines()[: function.body[0].lineno - 1])
+
+
+PAGES: dict[Path, Callable[[], str]] = {
+    Path("docs/reference/settings.md"): settings_page,
+    Path("docs/reference/cli.md"): cli_page,
+    Path("docs/reference/library.md"): library_page,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or print them."""
+    for path, make in PAGES.items():
+        if "--write" in arguments:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(make(), encoding="utf-8")
+        else:
+            print(make())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
