@@ -27,8 +27,7 @@ from context_compactor.facts.remember import remember
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
-from context_compactor.messages.record import Record, open_record, render
-from context_compactor.messages.references import ID
+from context_compactor.messages.record import Record, open_record
 from context_compactor.messages.turn import Turn, split_turns
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.planner import draft_plan
@@ -89,9 +88,8 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
         if written.tokens <= goal.target:
             break
     damage = find_damage(scene.messages, written.messages, kit.dialect)
-    cited = set(ID.findall(render(written.record))) if written.record else set()
     edits, tokens = written.texts.edits, composer.turn_tokens
-    originals = gather_originals(scene.turns, zones, edits, scene.verdicts, tokens, cited)
+    originals = gather_originals(scene.turns, zones, edits, scene.verdicts, tokens, written.cited())
     return Outcome(written, composer, Archive(originals), refused, damage)
 
 

@@ -207,8 +207,10 @@ class Report(Struct, frozen=True, kw_only=True):
             return f"No compaction needed: {self.reason}"
         if not self.changed:
             return f"Not compacted: {self.reason}"
+        removed = f"{self.messages_removed:,} messages → summary"
+        in_place = f"{len(self.summarized):,} results shortened in place"
         return (
-            f"Conversation compacted: {self.messages_removed:,} messages → summary\n"
+            f"Conversation compacted: {removed if self.messages_removed else in_place}\n"
             f"Tokens: {self.tokens_before:,} → {self.tokens_after:,} (saved {self.tokens_saved:,})"
         )
 

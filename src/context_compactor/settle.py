@@ -74,7 +74,7 @@ def settle(job: Job, goal: Goal, scene: Scene, outcome: Outcome) -> tuple[Report
 
 
 def _no_gain(job: Job, goal: Goal, scene: Scene, outcome: Outcome, gain: float) -> Report:
-    floor = account.floor_parts(outcome.composer)
+    floor = account.floor_parts(outcome.composer, job.ask.settings.overhead_tokens)
     reason = (
         f"only {max(gain, 0):.0%} could be saved, less than min_gain_percent of "
         f"{job.ask.settings.min_gain_percent:g} %; the largest part that must stay is {_largest(floor)}"
@@ -93,7 +93,7 @@ def _report(
     written, composer, archive = outcome.written, outcome.composer, outcome.archive
     size = sum(map(message_bytes, written.messages))
     fits = after <= goal.target and size <= goal.bytes
-    floor = () if fits else account.floor_parts(composer)
+    floor = () if fits else account.floor_parts(composer, job.ask.settings.overhead_tokens)
     text = context_text(written.messages)
     found = account.fidelity(composer, written, archive, text)
     share = account.failures_share(scene.verdicts.failures, text)

@@ -174,12 +174,12 @@ def not_recalled(before: Sequence[Raw], result: Compaction, dialect: str, earlie
 
     `earlier` are the ids that compactions before this one have archived.
     """
-    expected = originals(before, dialect)
+    expected, runs = originals(before, dialect), _Runs(before, dialect)
     found = []
     for archived in result.report.archived:
         value = result.original(archived.id).value
         if archived.id.startswith("turn_"):
-            found += [] if _stood_in(value, before, dialect) else [f"{archived.id} is not a run of the input"]
+            found += [] if runs.hold(value) else [f"{archived.id} is not a run of the input"]
         elif value != expected.get(archived.id.partition("_")[2]):
             found.append(f"{archived.id} has another content")
         if _as_value(result.recall(archived.id), value) != value:
@@ -188,9 +188,19 @@ def not_recalled(before: Sequence[Raw], result: Compaction, dialect: str, earlie
     return found + [f"{ref} is visible and not archived" for ref in sorted(new_ids(before, result, dialect) - known)]
 
 
-def _stood_in(value: Any, before: Sequence[Raw], dialect: str) -> bool:
-    raws = [message.raw for message in open_record(legal(before, dialect), DIALECTS[dialect])[0]]
-    return any(raws[at : at + len(value)] == value for at in range(len(raws)))
+class _Runs:
+    """The messages of a context, to look for runs of them."""
+
+    def __init__(self, before: Sequence[Raw], dialect: str) -> None:
+        self._raws = [message.raw for message in open_record(legal(before, dialect), DIALECTS[dialect])[0]]
+        self._places: dict[str, list[int]] = {}
+        for at, raw in enumerate(self._raws):
+            self._places.setdefault(repr(raw), []).append(at)
+
+    def hold(self, value: list[Raw]) -> bool:
+        """Whether these messages stand in a row."""
+        places = self._places.get(repr(value[0]), ()) if value else ()
+        return any(self._raws[at : at + len(value)] == value for at in places)
 
 
 def _as_value(text: str, value: Any) -> Any:

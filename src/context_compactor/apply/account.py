@@ -88,9 +88,9 @@ def prefix_kept(
     return Cache(kept, max(tokens_before - kept, 0))
 
 
-def floor_parts(composer: Composer) -> tuple[FloorPart, ...]:
-    """What could not be made shorter, largest first."""
-    parts: list[FloorPart] = []
+def floor_parts(composer: Composer, overhead: int) -> tuple[FloorPart, ...]:
+    """What could not be made shorter, largest first. `overhead` is sent with every request beside the messages."""
+    parts = [FloorPart("overhead_tokens", overhead, "sent with every request: a system prompt or tools kept apart")]
     count = composer.counter.text
     for turn in composer.view.turns:
         zone = composer.view.zones[turn.number]

@@ -14,6 +14,7 @@ from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
 from context_compactor.messages.openai_responses import OpenAIResponses, unbind
 from context_compactor.messages.record import Quote, Record, render
+from context_compactor.messages.references import ID
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Line
 from context_compactor.plan.planner import Draft
@@ -36,6 +37,11 @@ class Written(Struct, frozen=True):
     tokens: int
     record: Record | None
     texts: Texts
+
+    def cited(self) -> set[str]:
+        """Every id that the record or a shortened part names."""
+        edited = [text for changes in self.texts.edits.values() for text in changes.values() if text]
+        return set(ID.findall("\n".join((render(self.record) if self.record else "", *edited))))
 
 
 class Composer(Struct, frozen=True):

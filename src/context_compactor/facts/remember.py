@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import identity, ledger_lines, merge_lines
@@ -14,11 +14,13 @@ from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Line
 
+TASK = "Task"
 FAILED = "Failed before, do not repeat"
 RULES = "Rules and corrections by the user"
 OUTSIDE = "Done outside, not to be done again"
 # Shares of the target: a quoted message of the user, and all ledger lines but the failures.
 _QUOTE_SHARE = 0.12
+_SHORT_QUOTE = 120
 _LEDGER_SHARE = 0.15
 _FAILURE_SHARE = 0.15
 _FAILURE_LENGTHS = (0, 110, 80, 64)
@@ -42,7 +44,7 @@ def remember(
     """Sort what is known of the folded turns. `turns` are those that are folded."""
     gone = {turn.number for turn in turns}
     fresh = _fresh_lines([fact for fact in facts if fact.turn in gone or fact.last_turn in gone], target, count)
-    lines = [*_past_lines(past, fresh), *fresh]
+    lines = [*_past_lines(past, fresh), *_with_first_task(fresh, past)]
     quotes = _quotes(facts, turns, past, int(_QUOTE_SHARE * target), count)
     lines = [line for line in lines if not _is_quoted(line, quotes)]
     must, optional = _within(lines, int(_LEDGER_SHARE * target), count)
@@ -58,9 +60,15 @@ def _fresh_lines(facts: Sequence[Fact], target: int, count: Callable[[str], int]
     return lines
 
 
+def _with_first_task(lines: Sequence[Line], past: Record | None) -> list[Line]:
+    """The task as first given must stay, like the one that is active."""
+    first = None if past else next((line for line in lines if line.section == TASK), None)
+    return [structs.replace(line, must=True) if line is first else line for line in lines]
+
+
 def _is_quoted(line: Line, quotes: Sequence[Quote]) -> bool:
     """Whether a line says again what stands in a quoted message of the user."""
-    if line.section not in ("Task", RULES):
+    if line.section not in (TASK, RULES):
         return False
     return any(line.text.endswith(f"({quote.ref})") for quote in quotes)
 
@@ -70,12 +78,12 @@ def _past_lines(past: Record | None, fresh: Sequence[Line]) -> list[Line]:
     if past is None:
         return []
     overtaken = {(line.section, identity(line.section, line.text)) for line in fresh if line.section != FAILED}
-    is_newer_task = any(line.section == "Task" for line in fresh)
+    is_newer_task = any(line.section == TASK for line in fresh)
     lines = []
     for title in SECTIONS:
         for text in past.sections.get(title, ()):
             if (title, identity(title, text)) not in overtaken:
-                current = text.replace("active: ", "earlier: ", 1) if title == "Task" and is_newer_task else text
+                current = text.replace("active: ", "earlier: ", 1) if title == TASK and is_newer_task else text
                 lines.append(Line(title, current, 0, title in (FAILED, RULES, OUTSIDE)))
     return lines
 
@@ -92,7 +100,7 @@ def _quotes(
         Quote(reference_id("turn", turn.number), turn.messages[0].text) for turn in turns if _is_project_rules(turn)
     ]
     kept = dict.fromkeys((*rules, *known[:1], *known[-1:]))
-    return tuple(quote for quote in kept if count(quote.text) <= most)
+    return tuple(quote for quote in kept if count(quote.text) <= max(most, _SHORT_QUOTE))
 
 
 def _is_project_rules(turn: Turn) -> bool:
@@ -107,12 +115,12 @@ def _quote(turn: Turn) -> Quote:
 
 
 def _within(lines: Sequence[Line], most: int, count: Callable[[str], int]) -> tuple[list[Line], list[Line]]:
-    """All failures stay; other lines that must stay do so, newest first, within their share."""
+    """All failures and the task stay; other lines that must stay do so, newest first, within their share."""
     must: list[Line] = []
     optional: list[Line] = []
     room = most
     for line in sorted(lines, key=lambda line: -line.turn):
-        cost = count(line.text) if line.must and line.section != FAILED else 0
+        cost = count(line.text) if line.must and line.section not in (FAILED, TASK) else 0
         if line.must and cost <= room:
             must.append(line)
             room -= cost

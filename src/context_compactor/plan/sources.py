@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import msgspec
 from msgspec import Struct
 
+from context_compactor.classify.calls import read_call
+from context_compactor.messages.jsontext import json_text
 from context_compactor.messages.message import ToolCall
 from context_compactor.plan.options import Block
 
@@ -79,14 +80,9 @@ def _middle_out(blocks: list[Block]) -> tuple[Block, ...]:
 
 
 def call_body(call: ToolCall) -> str:
-    """A call's arguments as lines a person would read: strings unescaped, an edit as its removed and added lines."""
-    try:
-        arguments = msgspec.json.decode(call.arguments) if call.arguments[:1] == "{" else None
-    except msgspec.DecodeError:
-        arguments = None
-    if not isinstance(arguments, dict):
-        return call.arguments
-    return "\n".join(_argument_lines(arguments))
+    """A call's arguments as lines a person would read: strings unescaped, each argument on its own line."""
+    arguments = read_call(call).arguments
+    return "\n".join(_argument_lines(arguments)) if arguments else call.arguments
 
 
 # Arguments whose text says all: their name would only be in the way of reading and matching it.
@@ -111,4 +107,4 @@ def _argument_lines(arguments: dict[str, object]) -> Iterator[str]:
         elif isinstance(value, list) and all(isinstance(item, str) for item in value):
             yield f"{key}: {' '.join(value)}"
         else:
-            yield f"{key}: {msgspec.json.encode(value).decode()}"
+            yield f"{key}: {json_text(value)}"
