@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -14,8 +16,7 @@ from context_compactor.archive.archive import Archive, Original
 from context_compactor.ask import Ask, budget_of, goal_of, trigger_of
 from context_compactor.errors import BadSetting
 from context_compactor.levels import Level
-from context_compactor.measure.count import MessageCounter
-from context_compactor.measure.tokens import FunctionCounter, counter_for
+from context_compactor.measure.count import MessageCounter, message_counter_for
 from context_compactor.measure.usage import Usage, measure
 from context_compactor.messages.boundaries import repair
 from context_compactor.messages.copying import copy_containers
@@ -23,10 +24,9 @@ from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.message import Message
 from context_compactor.messages.turn import split_turns
 from context_compactor.plan.plan import Decision
-from context_compactor.protocols import TokenCounter
 from context_compactor.report import Report
 from context_compactor.settings import Settings, load_settings
-from context_compactor.settle import Job, aim, settle, unchanged
+from context_compactor.settle import Request, aim, settle, unchanged
 from context_compactor.strategies import DEFAULT_STRATEGIES, LAYOUT_LADDER
 
 
@@ -71,9 +71,33 @@ def compact(
     return run(messages, ask, dialect=dialect, count_tokens=count_tokens)
 
 
-async def acompact(messages: Sequence[dict[str, Any]], **options: Any) -> Compaction:
-    """The same as `compact`, for async callers; it takes the same options."""
-    return compact(messages, **options)
+async def acompact(
+    messages: Sequence[dict[str, Any]],
+    *,
+    window: int | None = None,
+    target_tokens: int | None = None,
+    level: str | None = None,
+    focus: str | None = None,
+    model: str | None = None,
+    dialect: str = "auto",
+    count_tokens: Callable[[str], int] | None = None,
+    settings: Settings | None = None,
+    store: str | None = None,
+) -> Compaction:
+    """The same as `compact`, for async callers: the work is done in a thread, so the event loop goes on."""
+    return await asyncio.to_thread(
+        compact,
+        messages,
+        window=window,
+        target_tokens=target_tokens,
+        level=level,
+        focus=focus,
+        model=model,
+        dialect=dialect,
+        count_tokens=count_tokens,
+        settings=settings,
+        store=store,
+    )
 
 
 def _refuse_later_features(model: str | None, store: str | None) -> None:
@@ -102,11 +126,11 @@ def run(
     began = time.perf_counter()
     spoken = find_dialect(dialect, messages)
     given = spoken.parse(messages)
-    counter = MessageCounter(_counter(count_tokens, ask.model), spoken.name)
-    legal, repairs = repair(given, spoken)
+    legal, repairs = repair(given, spoken) if ask.settings.enabled else (given, [])
+    counter = counter_of(ask, spoken.name, count_tokens)
     scene = flow.read_scene(legal, spoken)
     usage = measure_scene(scene, ask, counter)
-    job = Job(
+    request = Request(
         ask=ask,
         trigger=trigger_of(ask, usage),
         usage=usage,
@@ -116,12 +140,12 @@ def run(
         began=began,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    goal = goal_of(ask, usage, job.trigger)
+    goal = goal_of(ask, usage, request.trigger)
     if isinstance(goal, str):
-        return _unchanged(legal, unchanged(job, legal, goal), usage)
+        return _unchanged(legal, unchanged(request, legal, goal), usage)
     kit = flow.Kit(spoken, counter, DEFAULT_STRATEGIES, LAYOUT_LADDER, focus=ask.focus)
-    outcome = flow.compact(scene, aim(goal, job), kit)
-    report, decisions = settle(job, goal, scene, outcome)
+    outcome = flow.compact(scene, aim(goal, request), kit)
+    report, decisions = settle(request, goal, scene, outcome)
     if not report.changed or report.tokens_after == report.tokens_before:
         return _unchanged(legal, report, usage, decisions)
     out = [copy_containers(message.raw) for message in outcome.written.messages]
@@ -141,8 +165,17 @@ def measure_scene(scene: flow.Scene, ask: Ask, counter: MessageCounter) -> Usage
     )
 
 
-def _counter(count_tokens: Callable[[str], int] | None, model: str | None) -> TokenCounter:
-    return counter_for(model) if count_tokens is None else FunctionCounter(count_tokens)
+def counter_of(ask: Ask, dialect_name: str, count_tokens: Callable[[str], int] | None) -> MessageCounter:
+    """The counter for what was asked; a caller's own function is not remembered."""
+    if count_tokens is not None:
+        return message_counter_for(ask.model, dialect_name, count_tokens)
+    return _counter(ask.model, dialect_name)
+
+
+@lru_cache(maxsize=16)
+def _counter(model: str | None, dialect_name: str) -> MessageCounter:
+    """One counter for each model and dialect: a text that was counted once is never counted again."""
+    return message_counter_for(model, dialect_name)
 
 
 def _unchanged(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from context_compactor.errors import BadSetting
-from context_compactor.levels import Level
+from context_compactor.levels import Level, LevelRule
 from context_compactor.measure.budget import Budget, budget_for
 from context_compactor.measure.triggers import Trigger, with_token_limit
 from context_compactor.measure.usage import Usage, level_at
@@ -55,9 +55,13 @@ def trigger_of(ask: Ask, usage: Usage) -> Trigger:
 
 
 def _level_now(ask: Ask, usage: Usage) -> Level | None:
-    levels = with_token_limit(ask.settings.levels, ask.settings.model_auto_compact_token_limit, usage.budget_tokens)
     share = max(usage.share, usage.bytes / usage.budget_bytes if usage.budget_bytes else 0.0)
-    return level_at(share, levels)
+    return level_at(share, _levels(ask, usage))
+
+
+def _levels(ask: Ask, usage: Usage) -> tuple[LevelRule, ...]:
+    limit = ask.settings.model_auto_compact_token_limit
+    return with_token_limit(ask.settings.levels, limit, usage.budget_tokens)
 
 
 def goal_of(ask: Ask, usage: Usage, trigger: Trigger) -> Goal | str:
@@ -68,9 +72,9 @@ def goal_of(ask: Ask, usage: Usage, trigger: Trigger) -> Goal | str:
     target = ask.target_tokens
     if target is None:
         if trigger.level is None:
-            soft = min(rule.threshold for rule in settings.levels)
+            soft = min(rule.threshold for rule in _levels(ask, usage))
             return f"{usage.share:.0%} of the budget is used; compaction begins at {soft:.0%}"
-        target = level_target(trigger.level, settings.levels, usage.budget_tokens)
+        target = level_target(trigger.level, _levels(ask, usage), usage.budget_tokens)
     if usage.tokens <= target and usage.bytes <= usage.budget_bytes:
         return f"{usage.tokens:,} tokens are within the target of {target:,} already"
     shares = shares_for(trigger.level, settings.preserve_recent_turns, settings.tail_share)

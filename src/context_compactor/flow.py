@@ -15,10 +15,11 @@ from msgspec import Struct
 from context_compactor.apply.compose import Composer, Ledger, Written
 from context_compactor.apply.fit import fill_target
 from context_compactor.apply.media import turns_without_media
-from context_compactor.apply.verify import Refusal, find_damage, sound_options
+from context_compactor.apply.verify import find_damage, sound_options
 from context_compactor.archive.archive import Archive
 from context_compactor.archive.gather import gather_originals
 from context_compactor.classify.names import NameTable
+from context_compactor.classify.pins import settled
 from context_compactor.classify.relevance import Weights, lean
 from context_compactor.classify.rules import Verdicts, classify
 from context_compactor.facts.extract import extract_facts
@@ -64,7 +65,6 @@ class Outcome(Struct, frozen=True):
     written: Written
     composer: Composer
     archive: Archive
-    refused: list[Refusal]
     damage: list[str]
 
 
@@ -73,7 +73,9 @@ def read_scene(messages: Sequence[Message], dialect: Dialect) -> Scene:
     live, past = open_record(messages, dialect)
     turns = split_turns(live, past.turns + 1 if past else 1, past.calls + 1 if past else 1)
     verdicts = classify(turns)
-    return Scene(list(messages), turns, past, verdicts, extract_facts(turns, verdicts.failures, verdicts.files))
+    return Scene(
+        list(messages), turns, past, verdicts, extract_facts(settled(turns), verdicts.failures, verdicts.files)
+    )
 
 
 def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
@@ -83,19 +85,19 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     room = Room(scene.turns, sizes, room_for_turns(scene.turns, sizes, goal.target), goal.shares)
     layouts = (layout.zones(room) for layout in kit.ladder)
     for zones in (zones for zones in layouts if zones is not None):
-        composer, refused = plan(scene, zones, spoken, room, goal.bytes, kit)
+        composer = plan(scene, zones, spoken, room, goal.bytes, kit)
         written = fill_target(composer.draft, goal.target, composer.write)
         if written.tokens <= goal.target:
             break
     damage = find_damage(scene.messages, written.messages, kit.dialect)
     edits, tokens = written.texts.edits, composer.turn_tokens
     originals = gather_originals(scene.turns, zones, edits, scene.verdicts, tokens, written.cited())
-    return Outcome(written, composer, Archive(originals), refused, damage)
+    return Outcome(written, composer, Archive(originals), damage)
 
 
 def plan(
     scene: Scene, zones: dict[int, Zone], spoken: tuple[Spoken, ...], room: Room, most_bytes: int, kit: Kit
-) -> tuple[Composer, list[Refusal]]:
+) -> Composer:
     """Gather what must stay and what may, and put the options of all strategies on the scales."""
     folded = [turn for turn in scene.turns if zones[turn.number] is Zone.FOLDED]
     known = remember(scene.facts, folded, scene.past, room.tokens, kit.counter.text)
@@ -106,8 +108,8 @@ def plan(
     bare = turns_without_media(scene.turns, zones, most_bytes)
     view = View(tuple(scene.turns), zones, sources, scene.verdicts, NameTable(), weights, kit.focus, bare)
     proposed = (option for strategy in kit.strategies for option in strategy.propose(view))
-    options, refused = sound_options(proposed, sources)
+    options = sound_options(proposed, sources, scene.verdicts)
     draft = draft_plan(view, options, known.texts())
     tokens = {turn.number: size.whole for turn, size in zip(room.turns, room.sizes, strict=True)}
     ledger = Ledger(known.quotes, known.must, scene.past)
-    return Composer(view, draft, ledger, kit.counter, kit.dialect, tokens), refused
+    return Composer(view, draft, ledger, kit.counter, kit.dialect, tokens)

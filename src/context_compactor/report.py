@@ -208,7 +208,7 @@ class Report(Struct, frozen=True, kw_only=True):
         if not self.changed:
             return f"Not compacted: {self.reason}"
         removed = f"{self.messages_removed:,} messages → summary"
-        in_place = f"{len(self.summarized):,} results shortened in place"
+        in_place = f"{sum(not one.id.startswith('turn_') for one in self.archived):,} results shortened in place"
         return (
             f"Conversation compacted: {removed if self.messages_removed else in_place}\n"
             f"Tokens: {self.tokens_before:,} → {self.tokens_after:,} (saved {self.tokens_saved:,})"

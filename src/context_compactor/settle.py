@@ -18,12 +18,13 @@ from context_compactor.measure.count import MessageCounter, message_bytes
 from context_compactor.measure.triggers import Trigger
 from context_compactor.measure.usage import Usage
 from context_compactor.messages.message import Message
+from context_compactor.messages.record import Record
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.plan import Decision
 from context_compactor.report import FloorPart, Report
 
 
-class Job(Struct, frozen=True):
+class Request(Struct, frozen=True):
     """What is known about a compaction before it has done anything."""
 
     ask: Ask
@@ -47,39 +48,39 @@ class Job(Struct, frozen=True):
         }
 
 
-def aim(goal: Goal, job: Job) -> Goal:
+def aim(goal: Goal, request: Request) -> Goal:
     """A little lower than asked where that is needed to be worth the change at all."""
-    least_gain = job.ask.settings.min_gain_percent / 100
-    overhead = job.ask.settings.overhead_tokens
-    target = min(goal.target, int(job.usage.tokens * (1 - least_gain)))
+    least_gain = request.ask.settings.min_gain_percent / 100
+    overhead = request.ask.settings.overhead_tokens
+    target = min(goal.target, int(request.usage.tokens * (1 - least_gain)))
     return structs.replace(goal, target=max(target - overhead, 1))
 
 
-def unchanged(job: Job, messages: Sequence[Message], reason: str) -> Report:
+def unchanged(request: Request, messages: Sequence[Message], reason: str) -> Report:
     """The report when nothing is to be done."""
-    return Report.unchanged(reason, tokens=job.usage.tokens, messages=len(messages), **job.head())
+    return Report.unchanged(reason, tokens=request.usage.tokens, messages=len(messages), **request.head())
 
 
-def settle(job: Job, goal: Goal, scene: Scene, outcome: Outcome) -> tuple[Report, tuple[Decision, ...]]:
+def settle(request: Request, goal: Goal, scene: Scene, outcome: Outcome) -> tuple[Report, tuple[Decision, ...]]:
     """The report of an outcome. When it may not be used, the report says so and has the old numbers."""
-    after = outcome.written.tokens + job.ask.settings.overhead_tokens
+    after = outcome.written.tokens + request.ask.settings.overhead_tokens
     decisions = explain(outcome.composer)
     if outcome.damage:
-        report = unchanged(job, scene.messages, f"refused: {'; '.join(outcome.damage[:3])}")
+        report = unchanged(request, scene.messages, f"refused: {'; '.join(outcome.damage[:3])}")
         return structs.replace(report, status="failed"), decisions
-    gain = 1 - after / max(job.usage.tokens, 1)
-    if gain * 100 < job.ask.settings.min_gain_percent:
-        return _no_gain(job, goal, scene, outcome, gain), decisions
-    return _report(job, goal, scene, outcome, after, decisions), decisions
+    gain = 1 - after / max(request.usage.tokens, 1)
+    if gain * 100 < request.ask.settings.min_gain_percent:
+        return _no_gain(request, goal, scene, outcome, gain), decisions
+    return _report(request, goal, scene, outcome, after, decisions), decisions
 
 
-def _no_gain(job: Job, goal: Goal, scene: Scene, outcome: Outcome, gain: float) -> Report:
-    floor = account.floor_parts(outcome.composer, job.ask.settings.overhead_tokens)
+def _no_gain(request: Request, goal: Goal, scene: Scene, outcome: Outcome, gain: float) -> Report:
+    floor = account.floor_parts(outcome.composer, request.ask.settings.overhead_tokens)
     reason = (
         f"only {max(gain, 0):.0%} could be saved, less than min_gain_percent of "
-        f"{job.ask.settings.min_gain_percent:g} %; the largest part that must stay is {_largest(floor)}"
+        f"{request.ask.settings.min_gain_percent:g} %; the largest part that must stay is {_largest(floor)}"
     )
-    report = unchanged(job, scene.messages, reason)
+    report = unchanged(request, scene.messages, reason)
     return structs.replace(report, status="partial", target_tokens=goal.target, floor=floor)
 
 
@@ -88,21 +89,21 @@ def _largest(floor: Sequence[FloorPart]) -> str:
 
 
 def _report(
-    job: Job, goal: Goal, scene: Scene, outcome: Outcome, after: int, decisions: tuple[Decision, ...]
+    request: Request, goal: Goal, scene: Scene, outcome: Outcome, after: int, decisions: tuple[Decision, ...]
 ) -> Report:
     written, composer, archive = outcome.written, outcome.composer, outcome.archive
     size = sum(map(message_bytes, written.messages))
     fits = after <= goal.target and size <= goal.bytes
-    floor = () if fits else account.floor_parts(composer, job.ask.settings.overhead_tokens)
+    floor = () if fits else account.floor_parts(composer, request.ask.settings.overhead_tokens)
     text = context_text(written.messages)
-    found = account.fidelity(composer, written, archive, text)
-    share = account.failures_share(scene.verdicts.failures, text)
+    found = account.fidelity(composer, written, archive, scene.facts, text)
+    failures = scene.verdicts.failures
     return Report(
         status="success" if fits else "partial",
         reason="" if fits else f"{after:,} tokens in {size:,} bytes are left; the largest part is {_largest(floor)}",
-        **job.head(),
+        **request.head(),
         compaction_id=_compaction_id(text),
-        tokens_before=job.usage.tokens,
+        tokens_before=request.usage.tokens,
         tokens_after=after,
         target_tokens=goal.target,
         messages_before=len(scene.messages),
@@ -113,12 +114,16 @@ def _report(
         archived=account.archived(archive, "memory"),
         discarded=account.discarded(decisions),
         recovery_instructions=account.recovery(archive, written),
-        facts_added=sum(len(lines) for lines in written.record.sections.values()) if written.record else 0,
+        facts_added=max(_lines_of(written.record) - _lines_of(scene.past), 0),
         fidelity=found,
-        cache=account.prefix_kept(scene.messages, written.messages, job.counter, job.usage.tokens),
-        metrics=account.metrics(job.usage.tokens, after, found, share, archive),
+        cache=account.prefix_kept(scene.messages, written.messages, request.counter, request.usage.tokens),
+        metrics=account.metrics((request.usage.tokens, after), found, composer, written, archive, failures, text),
         floor=floor,
     )
+
+
+def _lines_of(record: Record | None) -> int:
+    return sum(len(lines) for lines in record.sections.values()) if record else 0
 
 
 def _compaction_id(text: str) -> str:

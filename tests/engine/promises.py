@@ -223,23 +223,25 @@ def new_ids(before: Sequence[Raw], result: Compaction, dialect: str) -> set[str]
 def reused(archives: Sequence[Compaction]) -> list[str]:
     """Ids that mean one thing in an earlier compaction and another in a later one.
 
-    Reasoning that was cleared in place leaves no trace, so a later compaction knows a turn without it.
+    Reasoning that was cleared in place leaves no trace, so a later compaction knows a turn without it; and words that
+    stood behind the record in one message with it are one block from then on.
     """
     known: dict[str, Any] = {}
     found = []
     for result in archives:
         for archived in result.report.archived:
-            value = _unthinking(result.original(archived.id).value)
+            value = _plain(result.original(archived.id).value)
             if known.setdefault(archived.id, value) != value:
                 found.append(f"{archived.id} meant {str(known[archived.id])[:80]!r}, now {str(value)[:80]!r}")
     return found
 
 
-def _unthinking(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, list):
-        return [_unthinking(each) for each in value if not (isinstance(each, dict) and _is_thought(each))]
+        kept = [_plain(each) for each in value if not (isinstance(each, dict) and _is_thought(each))]
+        return kept[0]["text"] if len(kept) == 1 and set(kept[0]) == {"type", "text"} else kept
     if isinstance(value, dict):
-        return {key: _unthinking(each) for key, each in value.items() if key not in _THOUGHTS}
+        return {key: _plain(each) for key, each in value.items() if key not in _THOUGHTS}
     return value
 
 

@@ -84,7 +84,8 @@ def log(dice: Dice, lines: int) -> str:
     """Many lines that look alike."""
     name = dice.pick(NAMES)
     return "\n".join(
-        f"2024-05-01T12:{number // 60 % 60:02d}:{number % 60:02d}Z INFO worker-{number % 4} {name} job {8000 + number} finished in {number * 7 % 900} ms"
+        f"2024-05-01T12:{number // 60 % 60:02d}:{number % 60:02d}Z INFO worker-{number % 4} "
+        f"{name} job {8000 + number} finished in {number * 7 % 900} ms"
         for number in range(lines)
     )
 
@@ -141,7 +142,9 @@ def _red_tests(session: Session, dice: Dice) -> None:
     name, number = dice.pick(NAMES), dice.roll(10_000)
     error = f"AssertionError: assert {number} == 200"
     passed = "\n".join(f"tests/test_{name}.py::test_{at} PASSED" for at in range(dice.pick((3, 40, 150))))
-    output = f"{passed}\nE   {error}\nFAILED tests/test_{name}.py::test_{number} - {error}\n1 failed, 40 passed in 1.20s"
+    output = (
+        f"{passed}\nE   {error}\nFAILED tests/test_{name}.py::test_{number} - {error}\n1 failed, 40 passed in 1.20s"
+    )
     session.talk.step(session.fail(number, f"pytest -q tests/test_{name}.py -k {number}", output, error))
 
 
@@ -162,7 +165,8 @@ def _parallel(session: Session, dice: Dice) -> None:
 
 
 def _delegate(session: Session, dice: Dice) -> None:
-    told = f"## Summary\nThe {dice.pick(NAMES)} is read in {dice.pick(PATHS)}.\n## Files\n- {dice.pick(PATHS)}\n{log(dice, 30)}"
+    summary = f"## Summary\nThe {dice.pick(NAMES)} is read in {dice.pick(PATHS)}."
+    told = f"{summary}\n## Files\n- {dice.pick(PATHS)}\n{log(dice, 30)}"
     arguments = {"description": "look around", "prompt": "Find out who reads it.", "subagent_type": "explore"}
     session.talk.step(Call("Task", arguments, told))
 

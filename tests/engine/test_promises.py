@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from context_compactor import Compaction, compact
 from tests.engine import promises
-from tests.engine.sessions import chains, sessions, shares
-from tests.engine.talks import DIALECT_NAMES
+from tests.engine.sessions import chains, play, sessions, shares
+from tests.engine.talks import DIALECT_NAMES, bash
 from tests.messages.strategies import histories
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
@@ -134,7 +134,9 @@ def test_the_input_is_not_touched(dialect, data):
 @given(data=st.data())
 def test_two_runs_give_the_same_context_and_report(dialect, data):
     messages, share = data.draw(sessions(dialect)).messages, data.draw(shares)
-    first, second = (compact(messages, target_tokens=target_of(messages, share, dialect), dialect=dialect) for _ in "ab")
+    first, second = (
+        compact(messages, target_tokens=target_of(messages, share, dialect), dialect=dialect) for _ in "ab"
+    )
     assert first.messages == second.messages
     assert _timeless(first) == _timeless(second)
 
@@ -168,6 +170,20 @@ def test_nothing_is_missing_after_a_compaction(dialect, data):
         assert result.report.fidelity.missing == ()
 
 
+@every_dialect
+@pytest.mark.parametrize("level", ["soft", "aggressive"])
+def test_the_last_five_turns_stay_word_for_word_at_soft_and_aggressive(dialect, level):
+    talk = play(dialect, [(move, 997 * number) for number in range(9) for move in (1, 2, 7)], 1).talk
+    before = len(talk.messages)
+    for number in range(5):
+        talk.step(bash(f"echo {number}", f"line {number}\n" * 5))
+    newest = talk.messages[before:]
+    window = int(promises.tokens_of(talk.messages, dialect) * 1.4)
+    result = compact(talk.messages, window=window, level=level, dialect=dialect)
+    assert result.report.status == "success"
+    assert result.messages[-len(newest) :] == newest
+
+
 SCRIPT = """
 import json, sys
 from context_compactor import compact
@@ -179,8 +195,6 @@ print(json.dumps([result.messages, [archived.id for archived in result.report.ar
 
 @every_dialect
 def test_two_processes_with_different_hash_seeds_give_the_same_context(dialect):
-    from tests.engine.sessions import play
-
     session = play(dialect, [(number % 11, 7919 * number**5) for number in range(40)], 5)
     told = json.dumps(session.messages).encode()
     outputs = {

@@ -15,7 +15,8 @@ Raw = dict[str, Any]
 def code(name: str, functions: int) -> str:
     """A file with this many functions."""
     return "\n".join(
-        f"def {name}_{number}(key: str) -> int:\n    return store.{name}(key) + {number}\n" for number in range(functions)
+        f"def {name}_{number}(key: str) -> int:\n    return store.{name}(key) + {number}\n"
+        for number in range(functions)
     )
 
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from context_compactor.apply.compose import Composer, Written
-from context_compactor.apply.fidelity import weigh_fidelity
+from context_compactor.apply.fidelity import add_facts, weigh_fidelity
 from context_compactor.archive.archive import Archive
-from context_compactor.archive.gather import ids_of, was_shortened
 from context_compactor.classify.failures import Failure
+from context_compactor.classify.pins import RECENT, last_words, pinned_turns
 from context_compactor.classify.tier import Tier
+from context_compactor.facts.fact import Fact
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.message import Message
 from context_compactor.messages.record import Record, render
@@ -41,9 +42,7 @@ def discarded(decisions: Sequence[Decision]) -> tuple[Discarded, ...]:
 
 def archived(archive: Archive, location: str) -> tuple[Archived, ...]:
     """Every original that left the context."""
-    return tuple(
-        Archived(one.id, one.kind, one.summary, one.tokens, location, f'recall("{one.id}")') for one in archive
-    )
+    return tuple(Archived(one.id, one.kind, one.summary, one.tokens, location, one.recovery) for one in archive)
 
 
 def visible_ids(text: str, written: Written) -> set[str]:
@@ -52,8 +51,8 @@ def visible_ids(text: str, written: Written) -> set[str]:
     return {*ID.findall(text), *(f"turn_{number:03d}" for number in range(1, turns + 1))}
 
 
-def fidelity(composer: Composer, written: Written, archive: Archive, text: str) -> Fidelity:
-    """Look for every name of the removed texts in the new context and behind its references."""
+def fidelity(composer: Composer, written: Written, archive: Archive, facts: Sequence[Fact], text: str) -> Fidelity:
+    """Look for every name, failure, rule and decision of the removed texts in the context and behind its references."""
     visible = visible_ids(text, written)
     view = composer.view
     removed = [
@@ -61,9 +60,10 @@ def fidelity(composer: Composer, written: Written, archive: Archive, text: str) 
         for source in view.open_sources()
         if not source.is_loose and source.voice is not Voice.THINKING
     ]
-    earlier = {ref for turn in view.turns if was_shortened(turn) for ref in ids_of(turn)}
-    reachable = {ref for ref in visible if ref in archive or ref in earlier}
-    return weigh_fidelity(removed, view.names.ids(text), view.names, reachable)
+    reachable = {ref for ref in visible if ref in archive}
+    names = weigh_fidelity(removed, view.names.ids(text), view.names, reachable)
+    gone = [fact for fact in facts if view.zones.get(fact.turn) is Zone.FOLDED]
+    return add_facts(names, gone, text, reachable)
 
 
 def _home(source: Source, zones: dict[int, Zone]) -> str:
@@ -71,12 +71,30 @@ def _home(source: Source, zones: dict[int, Zone]) -> str:
 
 
 def failures_share(failures: Sequence[Failure], text: str) -> float | None:
-    """The share of failed attempts whose command can be read in the context."""
+    """The share of failed attempts whose command and error can be read in the context."""
     if not failures:
         return None
     flat = " ".join(text.split())
-    found = sum(1 for failure in failures if " ".join(failure.command.split())[:60] in flat)
-    return found / len(failures)
+    return sum(_is_told(failure, flat) for failure in failures) / len(failures)
+
+
+def _is_told(failure: Failure, flat: str) -> bool:
+    return all(" ".join(words.split())[:40] in flat for words in (failure.command, failure.error))
+
+
+def recallable_share(written: Written, archive: Archive) -> float | None:
+    """The share of the ids that stand in the new context whose original can be recalled from this compaction."""
+    cited = written.cited()
+    return sum(ref in archive for ref in cited) / len(cited) if cited else None
+
+
+def pins_share(composer: Composer, written: Written) -> float | None:
+    """The share of instructions and unanswered words that stand unchanged in the context."""
+    pinned = last_words(composer.view.turns)
+    turns = [turn for turn in composer.view.turns if turn.is_instruction or turn.number in pinned]
+    parts = [part for turn in turns for message in turn.messages for part in message.parts]
+    standing = [part for message in written.messages for part in message.parts]
+    return sum(part in standing for part in parts) / len(parts) if parts else None
 
 
 def prefix_kept(
@@ -92,15 +110,14 @@ def floor_parts(composer: Composer, overhead: int) -> tuple[FloorPart, ...]:
     """What could not be made shorter, largest first. `overhead` is sent with every request beside the messages."""
     parts = [FloorPart("overhead_tokens", overhead, "sent with every request: a system prompt or tools kept apart")]
     count = composer.counter.text
+    pins = pinned_turns(composer.view.turns)
     for turn in composer.view.turns:
         zone = composer.view.zones[turn.number]
         tokens = composer.turn_tokens[turn.number]
         if zone is Zone.FIXED:
             parts.append(FloorPart(f"{turn.role} message", tokens, "instructions are never touched"))
         elif zone is Zone.VERBATIM:
-            parts.append(
-                FloorPart(f"turn {turn.number} ({turn.role})", tokens, "not answered yet, so it stays verbatim")
-            )
+            parts.append(FloorPart(f"turn {turn.number} ({turn.role})", tokens, pins.get(turn.number, RECENT)))
     must = sum(count(line.text) + 2 for line in composer.ledger.must)
     quotes = sum(count(quote.text) for quote in composer.ledger.quotes)
     frame = count(render(Record(0, 0, 0, 0)))
@@ -108,7 +125,7 @@ def floor_parts(composer: Composer, overhead: int) -> tuple[FloorPart, ...]:
     parts.append(FloorPart("the record's first and last line", frame, "they say what the record is"))
     parts.append(FloorPart("shortened turns", shortened, "a call needs its result, if only a reference"))
     parts.append(FloorPart("ledgers of the record", must, "failed attempts, rules and open work are never lost"))
-    parts.append(FloorPart("the user's task", quotes, "quoted in full"))
+    parts.append(FloorPart("the user's task", quotes, "quoted in the record"))
     return tuple(sorted((part for part in parts if part.tokens > 0), key=lambda part: -part.tokens))
 
 
@@ -123,12 +140,21 @@ def recovery(archive: Archive, written: Written) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def metrics(before: int, after: int, found: Fidelity, failures: float | None, archive: Archive) -> Metrics:
-    """Numbers that were measured on this compaction."""
+def metrics(
+    tokens: tuple[int, int],
+    found: Fidelity,
+    composer: Composer,
+    written: Written,
+    archive: Archive,
+    failures: Sequence[Failure],
+    text: str,
+) -> Metrics:
+    """Numbers that were measured on this compaction. `tokens` are those before and after."""
+    before, after = tokens
     return Metrics(
         shrink_factor=before / after if after else None,
         retained_share=found.retained / found.checked if found.checked else None,
-        failures_share=failures,
-        recallable_share=1.0 if len(archive) else None,
-        pins_share=None,
+        failures_share=failures_share(failures, text),
+        recallable_share=recallable_share(written, archive),
+        pins_share=pins_share(composer, written),
     )

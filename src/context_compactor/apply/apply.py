@@ -37,6 +37,5 @@ def _edited(turn: Turn, edits: Edits, dialect: Dialect) -> list[Message]:
     for at, message in enumerate(turn.messages):
         changes = edits.get((turn.number, at))
         edited = dialect.edit(message, changes) if changes else message
-        if edited is not None:
-            messages.append(edited)
+        messages.append(message if edited is None else edited)
     return messages

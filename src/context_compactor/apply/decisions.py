@@ -87,7 +87,7 @@ def _tokens_of(source: Source, options: Sequence[Option]) -> int:
 
 def _reason(source: Source, options: Sequence[Option], option: Option | None, folded: bool) -> str:
     if option is None:
-        return "an old turn; nothing in it is used later"
+        return "an old turn; its original is archived"
     kept = sum(source.blocks[option.block].lines for option in options if option.block >= 0)
     share = f" ({kept} of {source.lines} lines)" if options and kept < source.lines else ""
     where = ", in the record" if options and folded else ""

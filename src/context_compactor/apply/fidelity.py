@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from context_compactor.classify.names import NameTable
+from context_compactor.facts.fact import Fact
 from context_compactor.messages.message import Message, Opaque, Text, ToolCall, ToolResult
+from context_compactor.messages.references import reference_id
 from context_compactor.plan.sources import call_body
 from context_compactor.report import Fidelity, Missing
 
@@ -39,3 +41,22 @@ def weigh_fidelity(
     missing = tuple(Missing("identifier", names.names[name], home[name]) for name in lost)
     retained = len(gone & standing)
     return Fidelity(retained, len(gone) - retained - len(missing), missing)
+
+
+_CHECKED = ("failure", "constraint", "decision")
+_START = 60
+
+
+def add_facts(fidelity: Fidelity, facts: Iterable[Fact], text: str, reachable: set[str]) -> Fidelity:
+    """The same with the failures, rules and decisions of the folded turns, each looked for by its first words."""
+    flat = " ".join(text.split())
+    retained, behind, missing = fidelity.retained, fidelity.reachable, list(fidelity.missing)
+    for fact in facts:
+        if fact.kind in _CHECKED:
+            if " ".join(fact.content.split())[:_START] in flat:
+                retained += 1
+            elif reference_id("turn", fact.turn) in reachable:
+                behind += 1
+            else:
+                missing.append(Missing(fact.kind, fact.content[:200], fact.ref))
+    return Fidelity(retained, behind, tuple(missing))

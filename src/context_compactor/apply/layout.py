@@ -11,7 +11,7 @@ from context_compactor.apply.media import media_edits
 from context_compactor.classify.failures import failed_mark
 from context_compactor.classify.kinds import Kind
 from context_compactor.classify.tier import Tier
-from context_compactor.messages.record import ANSWER, GAP, Excerpt
+from context_compactor.messages.record import ANSWER, DIGEST, GAP, Excerpt
 from context_compactor.plan.options import Option, Source, Voice, token_rate
 from context_compactor.plan.planner import Draft
 from context_compactor.plan.view import View
@@ -49,7 +49,13 @@ def write_texts(view: View, draft: Draft) -> Texts:
                 folded.append((source, options))
         elif view.zone_of(source) is Zone.PLACED:
             _edit(view, source, options, draft.replaced.get(source.number), edits)
-    return Texts(tuple(_excerpts(folded)), facts, edits)
+    return Texts(tuple(_excerpts(folded)), facts, _marked(edits))
+
+
+def _marked(edits: Edits) -> Edits:
+    """Thinking is cleared only where the turn shows that it was shortened: every change leaves a visible reference."""
+    shown = {turn for (turn, _), changes in edits.items() if any(changes.values())}
+    return {place: changes for place, changes in edits.items() if place[0] in shown}
 
 
 def _excerpts(folded: Sequence[tuple[Source, list[Option]]]) -> Iterable[Excerpt]:
@@ -76,8 +82,11 @@ def chosen_lines(source: Source, options: Sequence[Option]) -> list[str]:
     lines: list[str] = []
     last = -1
     for option in options:
-        if option.block > last + 1 and last >= 0 and source.kind not in _LOOSE:
+        is_apart = option.block > last + 1 and last >= 0 and source.kind not in _LOOSE
+        if is_apart or (lines and last < 0):
             lines.append(GAP)
+        if option.block < 0:
+            lines.append(DIGEST)
         lines.extend(option.text.split("\n"))
         last = option.block
     return lines

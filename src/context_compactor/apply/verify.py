@@ -4,40 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from msgspec import Struct
-
+from context_compactor.classify.rules import Verdicts
 from context_compactor.classify.tier import Tier
 from context_compactor.messages.boundaries import find_problems
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message, Thinking
 from context_compactor.plan.options import Option, Source
 
-
-class Refusal(Struct, frozen=True):
-    """An option that was not taken into account, and why."""
-
-    strategy: str
-    source: int
-    why: str
+_START = 40
 
 
-def sound_options(options: Iterable[Option], sources: Sequence[Source]) -> tuple[list[Option], list[Refusal]]:
-    """The options whose text may stand for its source, and those that were refused."""
-    proposed = list(options)
-    objections = {
-        at: why
-        for at, option in enumerate(proposed)
-        if option.tier is Tier.SUMMARIZE and (why := _objection(option, sources[option.source]))
-    }
-    refused = [Refusal(proposed[at].strategy, proposed[at].source, why) for at, why in objections.items()]
-    return [option for at, option in enumerate(proposed) if at not in objections], refused
+def sound_options(options: Iterable[Option], sources: Sequence[Source], verdicts: Verdicts) -> list[Option]:
+    """The options whose text may stand for its source; a bad text is refused, and so its source keeps its lines."""
+    return [
+        option
+        for option in options
+        if option.tier is not Tier.SUMMARIZE or not objection(option, sources[option.source], verdicts)
+    ]
 
 
-def _objection(option: Option, source: Source) -> str:
+def objection(option: Option, source: Source, verdicts: Verdicts) -> str:
+    """Why a text may not stand for its source; empty when it may."""
     if not option.text.strip():
         return "the text is empty"
     if len(option.text) >= len(source.text):
         return "the text is not shorter than its source"
+    verdict = verdicts.exchanges.get(source.exchange)
+    if source.is_failure and verdict and verdict.failure and verdict.failure.error[:_START] not in option.text:
+        return "the text loses the error of a failed attempt"
     return ""
 
 

@@ -13,14 +13,14 @@ from context_compactor.errors import UnknownReference
 
 
 class Original(Struct, frozen=True):
-    """One archived thing. `value` is the provider's own; `text` is how `recall` shows it."""
+    """One archived thing: `value` is the provider's own, `text` how it is shown, `recovery` how to get it back."""
 
     id: str
     kind: str
     summary: str
     tokens: int
     value: Any
-    recovery: str = ""
+    recovery: str
 
     @property
     def text(self) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from context_compactor.archive.archive import Original
+from context_compactor.classify.kinds import restore_hint
 from context_compactor.classify.references import reference_of
 from context_compactor.classify.rules import Verdict, Verdicts
+from context_compactor.messages.copying import copy_containers
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Exchange, Turn
 from context_compactor.plan.zones import Zone
@@ -24,7 +26,7 @@ def gather_originals(
     edited = {number for (number, _), changes in edits.items() if changes}
     for turn in turns:
         leaves = zones[turn.number] is Zone.FOLDED or turn.number in edited or not cited.isdisjoint(ids_of(turn))
-        if leaves and not was_shortened(turn):
+        if leaves:
             yield _turn_original(turn, tokens[turn.number])
             for exchange in turn.exchanges:
                 if exchange.result is not None:
@@ -36,22 +38,17 @@ def ids_of(turn: Turn) -> list[str]:
     return [reference_id("turn", turn.number), *(reference_of(exchange) for exchange in turn.exchanges)]
 
 
-def was_shortened(turn: Turn) -> bool:
-    """Whether an earlier compaction has shortened this turn in place: then its original is archived already."""
-    marks = [f'recall("{ref}")' for ref in ids_of(turn)]
-    texts = [result.text for message in turn.messages for result in message.results]
-    texts += [message.text for message in turn.messages if message.role == "user"]
-    return any(mark in text[-400:] or mark in text[:400] for text in texts for mark in marks)
-
-
 def _turn_original(turn: Turn, tokens: int) -> Original:
-    value = [message.raw for message in turn.messages]
+    value = [copy_containers(message.raw) for message in turn.messages]
     words = " ".join(turn.messages[0].text.split())[:80]
-    return Original(reference_id("turn", turn.number), "turn", f"{turn.role}: {words}", tokens, value)
+    ref = reference_id("turn", turn.number)
+    return Original(ref, "turn", f"{turn.role}: {words}", tokens, value, f'recall("{ref}")')
 
 
 def _result_original(exchange: Exchange, verdict: Verdict) -> Original:
     result = exchange.result
     content = result.content if result is not None and result.content is not None else result.text if result else ""
     tokens = len(result.text) // 4 if result else 0
-    return Original(verdict.ref, verdict.kind.value, verdict.label, tokens, content)
+    hint = restore_hint(verdict.kind)
+    recovery = f'recall("{verdict.ref}")' + (f", or {hint}: {verdict.path or verdict.label}" if hint else "")
+    return Original(verdict.ref, verdict.kind.value, verdict.label, tokens, copy_containers(content), recovery)

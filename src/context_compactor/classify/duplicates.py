@@ -5,40 +5,48 @@ from __future__ import annotations
 from collections.abc import Iterable
 from zlib import crc32
 
+from msgspec import Struct
+
 from context_compactor.messages.turn import Exchange
 
 _SHORT = 200
-_TELLING = 12
 _LIKENESS = 0.9
 _MOST_LINES = 4_000
+_MOST_CANDIDATES = 3
 
 
-def find_duplicates(exchanges: Iterable[Exchange]) -> dict[int, int]:
-    """Each result that a later one repeats, word for word or nearly, with the number of that later one."""
-    found: dict[int, int] = {}
-    newest: dict[int, int] = {}
+class Repeats(Struct, frozen=True):
+    """Earlier exchanges with the later one that says the same word for word, or nearly the same."""
+
+    equal: dict[int, int]
+    alike: dict[int, int]
+
+
+def find_repeats(exchanges: Iterable[Exchange]) -> Repeats:
+    """Each result that a later one repeats."""
+    repeats = Repeats({}, {})
+    newest: dict[str, int] = {}
     sketches: dict[int, list[tuple[int, frozenset[int]]]] = {}
     for exchange in exchanges:
         text = exchange.result.text if exchange.result else ""
         if len(text) < _SHORT:
             continue
-        key = hash(text)
-        if key in newest:
-            found[newest[key]] = exchange.number
-        newest[key] = exchange.number
+        if text in newest:
+            repeats.equal[newest[text]] = exchange.number
+        newest[text] = exchange.number
         lines = _sketch(text)
-        for mark in sorted(lines)[:2]:
-            for known, earlier in sketches.get(mark, ()):
-                if known not in found and _likeness(lines, earlier) >= _LIKENESS:
-                    found[known] = exchange.number
-            sketches.setdefault(mark, []).append((exchange.number, lines))
-    return {earlier: later for earlier, later in found.items() if earlier != later}
+        bucket = sketches.setdefault(min(lines), [])
+        for known, earlier in bucket[-_MOST_CANDIDATES:]:
+            if known not in repeats.equal and _likeness(lines, earlier) >= _LIKENESS:
+                repeats.alike[known] = exchange.number
+        bucket.append((exchange.number, lines))
+    return repeats
 
 
 def _sketch(text: str) -> frozenset[int]:
     """The lines of a text as numbers. Not `hash`: that differs from run to run, and so would the plan."""
     lines = text.encode("utf-8", "replace").split(b"\n", _MOST_LINES)
-    return frozenset(crc32(line) for line in lines if len(line) > _TELLING)
+    return frozenset(map(crc32, filter(None, lines)))
 
 
 def _likeness(one: frozenset[int], other: frozenset[int]) -> float:

@@ -202,3 +202,18 @@ def _kind_of_git(words: tuple[str, ...]) -> Kind | None:
     if verb in ("diff", "show") or (verb in ("log", "stash") and "-p" in words):
         return Kind.DIFF
     return {"grep": Kind.SEARCH_RESULT, "ls-files": Kind.LISTING, "ls-tree": Kind.LISTING, "blame": Kind.CODE}.get(verb)
+
+
+_HINT = {
+    Kind.CODE: "read the file again",
+    Kind.SEARCH_RESULT: "search again",
+    Kind.LISTING: "list again",
+    Kind.WEB_PAGE: "fetch the page again",
+    Kind.API_RESPONSE: "ask again",
+    Kind.DIFF: "show the diff again",
+}
+
+
+def restore_hint(kind: Kind) -> str:
+    """How a result of this kind can be fetched again; empty when only the archive has it."""
+    return _HINT.get(kind, "")

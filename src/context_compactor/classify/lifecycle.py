@@ -123,7 +123,7 @@ def file_life(turns: Sequence[Turn], failed: Collection[int] | None = None) -> F
                 continue
             reading = read_call(exchange.call)
             folder = folder_of(reading, folder)
-            if exchange.number in failed and not _may_have_written(reading):
+            if (exchange.number in failed and not _may_have_written(reading)) or _shows_nothing(exchange):
                 continue
             committed = exchange.number if _commits(reading) else committed
             for named in reading.paths if reading.reads or reading.writes else ():
@@ -133,6 +133,12 @@ def file_life(turns: Sequence[Turn], failed: Collection[int] | None = None) -> F
                 touches = touched.setdefault(path, [])
                 touches.append(_touch(exchange, turn.number, reading, path, bool(touches)))
     return _gather(touched, committed)
+
+
+def _shows_nothing(exchange: Exchange) -> bool:
+    """Whether a read was answered with a hint that the file is as it was."""
+    answer = exchange.result.text[:200] if exchange.result else ""
+    return answer.startswith("File unchanged since last read")
 
 
 def _may_have_written(reading: Reading) -> bool:

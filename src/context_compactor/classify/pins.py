@@ -47,5 +47,11 @@ def last_words(turns: Sequence[Turn]) -> set[int]:
     return found
 
 
+def settled(turns: Sequence[Turn]) -> Sequence[Turn]:
+    """The turns without one at the end whose calls still run: nothing is known of it yet."""
+    is_running = bool(turns) and any(exchange.result is None for exchange in turns[-1].exchanges)
+    return turns[:-1] if is_running else turns
+
+
 def _speaks(turn: Turn) -> bool:
     return turn.role == "user" and not turn.exchanges

@@ -1,7 +1,7 @@
 """How much a text is worth to the agent that goes on: one small table of weights, and what multiplies them.
 
 A weight is the worth of one token. The numbers were set by hand from how often agents really came back to such
-text, and checked on transcripts of several agents; see docs/why/line-selection.md.
+text, and checked on transcripts of several agents; see docs/why/lines.md.
 """
 
 from __future__ import annotations

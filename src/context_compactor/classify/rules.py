@@ -7,17 +7,21 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from context_compactor.classify.calls import describe
-from context_compactor.classify.duplicates import find_duplicates
+from context_compactor.classify.duplicates import find_repeats
 from context_compactor.classify.failures import Failure, find_failures
 from context_compactor.classify.kinds import Kind, kind_of
 from context_compactor.classify.lifecycle import FileLife, file_life
 from context_compactor.classify.paths import common_root
+from context_compactor.classify.pins import settled
 from context_compactor.classify.references import reference_of
 from context_compactor.messages.turn import Exchange, Turn
 
 
 class Verdict(Struct, frozen=True):
-    """What is known of one exchange. `superseded_by` and `duplicate_of` name a later exchange, or 0."""
+    """What is known of one exchange. `superseded_by` and `duplicate_of` name a later exchange, or 0.
+
+    It is outdated when a later one says nearly the same: only the lines that differ are worth keeping.
+    """
 
     kind: Kind
     label: str
@@ -26,6 +30,7 @@ class Verdict(Struct, frozen=True):
     is_under_edit: bool = False
     superseded_by: int = 0
     duplicate_of: int = 0
+    is_outdated: bool = False
     failure: Failure | None = None
 
 
@@ -41,9 +46,9 @@ def classify(turns: Sequence[Turn]) -> Verdicts:
     """Look at every exchange of a conversation."""
     exchanges = [exchange for turn in turns for exchange in turn.exchanges]
     failures = find_failures(turns)
-    files = file_life(turns, {failure.exchange for failure in failures})
+    files = file_life(settled(turns), {failure.exchange for failure in failures})
     by_number = {failure.exchange: failure for failure in failures}
-    duplicates = find_duplicates(exchanges)
+    repeats = find_repeats(exchanges)
     edited = {path for path, record in files.files.items() if record.writes}
     paths = _shown_paths(files)
     root = common_root([path for path in files.files if path.startswith("/")])
@@ -58,7 +63,8 @@ def classify(turns: Sequence[Turn]) -> Verdicts:
             path=path,
             is_under_edit=path in edited,
             superseded_by=files.superseded.get(number, 0),
-            duplicate_of=duplicates.get(number, 0),
+            duplicate_of=repeats.equal.get(number, 0),
+            is_outdated=number in repeats.alike,
             failure=by_number.get(number),
         )
     return Verdicts(verdicts, tuple(failures), files)

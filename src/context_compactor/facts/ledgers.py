@@ -26,13 +26,14 @@ SECTION_OF = {
     "command": "Other facts",
     "error": "Other facts",
 }
-_ALWAYS = {"constraint", "mode", "blocker", "failure", "side_effect", "approval", "denial"}
+_ALWAYS = {"constraint", "decision", "mode", "blocker", "failure", "side_effect", "approval", "denial"}
+_FAILURE = re.compile(r"^`(.*)` → (.*) (\([^()]*\))$", re.DOTALL)
 _SEEN = re.compile(r"^(.*) \((?:×(\d+), )?((?:turn|tool|file|agent)_\d+)\)$", re.DOTALL)
 
 
-def ledger_lines(facts: Iterable[Fact], most: int = 0) -> list[Line]:
-    """Every fact as the line that will stand for it; `most` cuts the command and the error of a failure."""
-    return [Line(_section(fact), fact_line(fact, most), fact.last_turn or fact.turn, _must(fact)) for fact in facts]
+def ledger_lines(facts: Iterable[Fact]) -> list[Line]:
+    """Every fact as the line that will stand for it."""
+    return [Line(_section(fact), fact_line(fact), fact.last_turn or fact.turn, _must(fact)) for fact in facts]
 
 
 def _section(fact: Fact) -> str:
@@ -53,11 +54,11 @@ def _must(fact: Fact) -> bool:
     }
 
 
-def fact_line(fact: Fact, most: int = 0) -> str:
+def fact_line(fact: Fact) -> str:
     """A fact in one line: its words, what came of it, how often and where."""
     body = _one_line(fact.content)
     if fact.kind == "failure":
-        body = f"`{_cut(body, most)}` → {_cut(_one_line(fact.detail), most)}"
+        body = f"`{body}` → {_one_line(fact.detail)}"
     elif fact.kind in ("constraint", "task", "approval", "denial") and fact.role == "user":
         body = f'"{body}"'
     if fact.status and fact.kind not in ("failure", "constraint"):
@@ -95,8 +96,14 @@ def _counted(body: str, count: int, ref: str) -> str:
     return f"{body} (×{count}, {ref})" if count > 1 else f"{body} ({ref})"
 
 
+def cut_failure(line: str, most: int) -> str:
+    """A failure's line with at most so many characters of its command and of its error; 0 leaves it as it is."""
+    match = _FAILURE.match(line) if most else None
+    return f"`{_cut(match[1], most)}` → {_cut(match[2], most)} {match[3]}" if match else line
+
+
 def _cut(text: str, most: int) -> str:
-    return text if not most or len(text) <= most else text[:most].rstrip() + "…"
+    return text if len(text) <= most else text[:most].rstrip() + "…"
 
 
 def _one_line(text: str) -> str:

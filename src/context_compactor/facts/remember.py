@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct, structs
 
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.ledgers import identity, ledger_lines, merge_lines
+from context_compactor.facts.ledgers import cut_failure, identity, ledger_lines, merge_lines
 from context_compactor.facts.speech import own_words
+from context_compactor.messages.message import Media
 from context_compactor.messages.record import SECTIONS, Quote, Record
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
@@ -19,8 +20,9 @@ FAILED = "Failed before, do not repeat"
 RULES = "Rules and corrections by the user"
 OUTSIDE = "Done outside, not to be done again"
 # Shares of the target: a quoted message of the user, and all ledger lines but the failures.
-_QUOTE_SHARE = 0.12
+_QUOTE_SHARE = 0.1
 _SHORT_QUOTE = 120
+_UNLIMITED = (TASK, FAILED)
 _LEDGER_SHARE = 0.15
 _FAILURE_SHARE = 0.15
 _FAILURE_LENGTHS = (0, 110, 80, 64)
@@ -43,21 +45,33 @@ def remember(
 ) -> Remembered:
     """Sort what is known of the folded turns. `turns` are those that are folded."""
     gone = {turn.number for turn in turns}
-    fresh = _fresh_lines([fact for fact in facts if fact.turn in gone or fact.last_turn in gone], target, count)
-    lines = [*_past_lines(past, fresh), *_with_first_task(fresh, past)]
+    fresh = ledger_lines(fact for fact in facts if fact.turn in gone or fact.last_turn in gone)
+    lines = [*_past_lines(past, fresh), *_with_first_task(fresh, past), *_pictures(turns)]
+    lines = _short_failures(lines, target, count)
     quotes = _quotes(facts, turns, past, int(_QUOTE_SHARE * target), count)
     lines = [line for line in lines if not _is_quoted(line, quotes)]
     must, optional = _within(lines, int(_LEDGER_SHARE * target), count)
     return Remembered(quotes, _merged(must), tuple(sorted(optional, key=lambda line: line.turn)))
 
 
-def _fresh_lines(facts: Sequence[Fact], target: int, count: Callable[[str], int]) -> list[Line]:
-    """The facts as lines; where the failures alone would take too much, each says less."""
+def _short_failures(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> list[Line]:
+    """The lines; where the failures alone would take too much, each of them says less."""
     for most in _FAILURE_LENGTHS:
-        lines = ledger_lines(facts, most)
-        if sum(count(line.text) for line in lines if line.section == FAILED) <= _FAILURE_SHARE * target:
+        short = [structs.replace(line, text=cut_failure(line.text, most)) for line in lines if line.section == FAILED]
+        if sum(count(line.text) for line in short) <= _FAILURE_SHARE * target:
             break
-    return lines
+    return [*(line for line in lines if line.section != FAILED), *short]
+
+
+def _pictures(turns: Sequence[Turn]) -> list[Line]:
+    """A line for each turn whose pictures or documents leave the context with it."""
+    found: list[Line] = []
+    for turn in turns:
+        shown = [part for _, _, _, part in turn.parts() if isinstance(part, Media)]
+        if shown:
+            kinds = ", ".join(dict.fromkeys(media.kind for media in shown))
+            found.append(Line("Other facts", f"shown: {kinds} ({reference_id('turn', turn.number)})", turn.number))
+    return found
 
 
 def _with_first_task(lines: Sequence[Line], past: Record | None) -> list[Line]:
@@ -100,7 +114,18 @@ def _quotes(
         Quote(reference_id("turn", turn.number), turn.messages[0].text) for turn in turns if _is_project_rules(turn)
     ]
     kept = dict.fromkeys((*rules, *known[:1], *known[-1:]))
-    return tuple(quote for quote in kept if count(quote.text) <= max(most, _SHORT_QUOTE))
+    return tuple(_fitting(quote, max(most, _SHORT_QUOTE), count) for quote in kept)
+
+
+def _fitting(quote: Quote, most: int, count: Callable[[str], int]) -> Quote:
+    """A quote within its share: of a longer one the beginning and the end, with a mark between them."""
+    tokens = count(quote.text)
+    if tokens <= most:
+        return quote
+    room = len(quote.text) * most // tokens
+    head, tail = quote.text[: room * 2 // 3], quote.text[-(room // 3) :] if room >= 3 else ""
+    left = len(quote.text) - len(head) - len(tail)
+    return Quote(quote.ref, f'{head}\n[… {left:,} characters left out: recall("{quote.ref}")]\n{tail}')
 
 
 def _is_project_rules(turn: Turn) -> bool:
@@ -120,7 +145,7 @@ def _within(lines: Sequence[Line], most: int, count: Callable[[str], int]) -> tu
     optional: list[Line] = []
     room = most
     for line in sorted(lines, key=lambda line: -line.turn):
-        cost = count(line.text) if line.must and line.section not in (FAILED, TASK) else 0
+        cost = count(line.text) if line.must and line.section not in _UNLIMITED else 0
         if line.must and cost <= room:
             must.append(line)
             room -= cost

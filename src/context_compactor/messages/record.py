@@ -18,6 +18,7 @@ OPENING = "[Context record."
 CLOSING = "[End of record. The conversation continues.]"
 GAP = "…"
 ANSWER = "=>"
+DIGEST = "(digest)"
 
 SECTIONS = (
     "Task",
@@ -122,9 +123,9 @@ def parse(text: str) -> Record | None:
     if counts is None:
         return None
     messages, tokens, turns, calls = (int(group.replace(",", "")) for group in counts.groups())
-    body, _, excerpts = text.partition(f"\n\n## {EXCERPTS}\n")
-    quotes = tuple(Quote(*match.groups()) for match in _FENCE.finditer(body))
-    sections, stray = _parse_sections(_FENCE.sub("", body))
+    quotes = tuple(Quote(*match.groups()) for match in _FENCE.finditer(text))
+    body, _, excerpts = _FENCE.sub("", text).partition(f"\n\n## {EXCERPTS}\n")
+    sections, stray = _parse_sections(body)
     return Record(messages, tokens, turns, calls, quotes + stray, sections, _parse_excerpts(excerpts))
 
 

@@ -104,7 +104,10 @@ class Chooser:
         """Give back the least valuable pieces until about this many tokens are free."""
         free = 0.0
         while self.chosen and free < tokens:
-            self._taken[self.chosen.pop()] = 0
+            at = self.chosen.pop()
+            self._taken[at] = 0
+            self._keys.discard(self.pieces[at].key)
+            heappush(self._heap, (-self._density(at), at))
             cost = self._costs.pop()
             free += cost
             self.tokens -= cost

@@ -7,8 +7,10 @@ from msgspec import Struct
 from context_compactor.levels import Level, LevelRule
 from context_compactor.plan.zones import Shares
 
-# The newest turns are pinned at soft and aggressive, as far as they leave room for anything else.
-_RECENT_TAIL = {Level.SOFT: 0.5, Level.AGGRESSIVE: 0.4, Level.EMERGENCY: 0.25, None: 0.25}
+# The newest turns are pinned at soft and aggressive, as far as they leave room for anything else: they may take more
+# than `tail_share` there. Turns before the last N get less of it.
+_RECENT = {Level.SOFT: 2.0, Level.AGGRESSIVE: 1.6, Level.EMERGENCY: 1.0, None: 1.0}
+_OLDER = 0.6
 
 
 class Goal(Struct, frozen=True):
@@ -28,4 +30,4 @@ def level_target(level: Level, levels: tuple[LevelRule, ...], budget_tokens: int
 
 def shares_for(level: Level | None, recent: int, tail: float) -> Shares:
     """How the target is shared out at a level."""
-    return Shares(tail=min(tail, 0.15), recent=recent, recent_tail=max(_RECENT_TAIL[level], tail))
+    return Shares(tail=_OLDER * tail, recent=recent, recent_tail=min(_RECENT[level] * tail, 1.0))

@@ -14,6 +14,8 @@ from context_compactor.plan.options import Block
 
 LONG_LINE = 150
 _MOST_BLOCKS = 4_000
+_MOST_BLANKS = 3
+_LONGEST = 2_000_000
 _NUMBERED = re.compile(r"^ {0,8}\d+(?:→|\t)", re.MULTILINE)
 _PIECE = re.compile(r".{1,150}(?:[\s,;}\])]|$)|.{1,150}")
 
@@ -44,32 +46,33 @@ def strip_numbers(text: str) -> str:
 
 
 def cut_blocks(text: str, size: int) -> tuple[Block, ...]:
-    """Runs of `size` lines; blank lines are skipped, long lines are cut into pieces of their own."""
+    """Runs of `size` lines that say something, with the blank ones between them; long lines are cut into pieces."""
     blocks: list[Block] = []
     run: list[str] = []
-    first = 0
-
-    def close(at: int) -> None:
-        if run:
-            blocks.append(Block("\n".join(run), first, at - first))
-            run.clear()
-
-    for at, line in enumerate(text.split("\n")):
-        if not line or line.isspace():
-            if len(run) * 2 > size:
-                close(at)
-            continue
-        if len(line) > LONG_LINE:
-            close(at)
-            blocks.extend(Block(piece.strip(), at, 1) for piece in _PIECE.findall(line[:2_000_000]) if piece.strip())
-            continue
-        if not run:
-            first = at
-        run.append(line.rstrip())
-        if len(run) >= size:
-            close(at + 1)
-    close(text.count("\n") + 1)
+    first = told = 0
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        is_blank = not line or line.isspace()
+        if len(line) > LONG_LINE and not is_blank:
+            _close(blocks, run, first, at)
+            run, told = [], 0
+            blocks.extend(Block(piece.strip(), at, 1) for piece in _PIECE.findall(line[:_LONGEST]) if piece.strip())
+        elif not is_blank:
+            if told >= size:
+                _close(blocks, run, first, at)
+                run, told = [], 0
+            first = first if run else at
+            run.append(line)
+            told += 1
+        elif run and len(run) < told + _MOST_BLANKS:
+            run.append("")
+    _close(blocks, run, first, len(lines))
     return _middle_out(blocks)
+
+
+def _close(blocks: list[Block], run: list[str], first: int, end: int) -> None:
+    if run:
+        blocks.append(Block("\n".join(run), first, end - first))
 
 
 def _middle_out(blocks: list[Block]) -> tuple[Block, ...]:

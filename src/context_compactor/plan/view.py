@@ -157,7 +157,7 @@ def _source(number: int, spoken: Spoken, age: float, verdict: Verdict | None, we
             kind,
             age,
             spoken.tokens,
-            is_superseded=bool(verdict and verdict.superseded_by),
+            is_superseded=bool(verdict and (verdict.superseded_by or verdict.is_outdated)),
             is_under_edit=bool(verdict and verdict.is_under_edit),
             weights=weights,
         ),

@@ -1,0 +1,191 @@
+"""What every strategy and every layout must keep to. A new one is tested by adding it to the lists of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from context_compactor.apply.verify import sound_options
+from context_compactor.classify.tier import Tier
+from context_compactor.flow import Kit, compact, read_scene
+from context_compactor.levels import Level
+from context_compactor.measure.count import MessageCounter
+from context_compactor.measure.tokens import counter_for
+from context_compactor.messages.boundaries import repair
+from context_compactor.messages.detect import DIALECTS
+from context_compactor.messages.message import Message
+from context_compactor.plan.goal import Goal, shares_for
+from context_compactor.plan.options import Option, Voice
+from context_compactor.plan.view import View
+from context_compactor.plan.zones import Room, Shares, Zone, room_for_turns, turn_sizes
+from context_compactor.protocols import Layout, Strategy
+from context_compactor.strategies import DEFAULT_STRATEGIES, LAYOUT_LADDER
+from tests.engine.sessions import sessions, shares
+from tests.engine.talks import DIALECT_NAMES
+from tests.messages.strategies import histories
+
+every_strategy = pytest.mark.parametrize("strategy", DEFAULT_STRATEGIES, ids=lambda strategy: type(strategy).__name__)
+every_layout = pytest.mark.parametrize("layout", LAYOUT_LADDER, ids=str)
+LEVELS = (*Level, None)
+
+
+def legal(raw: list[dict], dialect: str) -> list[Message]:
+    return repair(DIALECTS[dialect].parse(raw), DIALECTS[dialect])[0]
+
+
+def contexts() -> SearchStrategy[tuple[str, list[Message]]]:
+    """Contexts in any dialect, also ones that had to be repaired."""
+    drawn = [sessions(name).map(lambda session: (session.dialect, session.messages)) for name in DIALECT_NAMES]
+    drawn += [histories(name, 2, 6).map(lambda raw, name=name: (name, raw)) for name in DIALECT_NAMES]
+    return st.one_of(drawn).map(lambda pair: (pair[0], legal(pair[1], pair[0])))
+
+
+@st.composite
+def views(draw: st.DrawFn) -> View:
+    """Views as the planner makes them, of fresh contexts and of ones that carry a record."""
+    dialect, messages = draw(contexts())
+    counter = MessageCounter(counter_for(None), dialect)
+    kit = Kit(DIALECTS[dialect], counter, DEFAULT_STRATEGIES, LAYOUT_LADDER)
+    level = draw(st.sampled_from(LEVELS))
+    for _ in range(draw(st.integers(1, 2))):
+        target = max(1, int(counter.request_tokens(messages) * draw(shares)))
+        goal = Goal(target, 10**9, level, shares_for(level, 5, 0.25))
+        outcome = compact(read_scene(messages, kit.dialect), goal, kit)
+        messages = outcome.written.messages
+    return outcome.composer.view
+
+
+@st.composite
+def rooms(draw: st.DrawFn) -> Room:
+    """Rooms of any size, down to one token."""
+    dialect, messages = draw(contexts())
+    turns = read_scene(messages, DIALECTS[dialect]).turns
+    sizes = turn_sizes(turns, MessageCounter(counter_for(None), dialect))
+    target = max(1, int(sum(size.whole for size in sizes) * draw(shares)))
+    wanted = shares_for(draw(st.sampled_from(LEVELS)), draw(st.integers(0, 8)), 0.25)
+    return Room(turns, sizes, room_for_turns(turns, sizes, target), wanted)
+
+
+def of_tier(options: list[Option], *tiers: Tier) -> Iterator[Option]:
+    return (option for option in options if option.tier in tiers)
+
+
+@every_strategy
+def test_a_strategy_is_a_value_with_a_name(strategy):
+    assert isinstance(strategy, Strategy)
+    assert strategy.name == strategy.name.lower()
+    assert strategy == type(strategy)()
+    assert hash(strategy) == hash(type(strategy)())
+
+
+@every_strategy
+@given(view=views())
+def test_options_are_about_sources_and_blocks_that_exist_and_may_be_shortened(strategy, view):
+    for option in strategy.propose(view):
+        source = view.sources[option.source]
+        assert view.is_open(source)
+        assert -1 <= option.block < len(source.blocks)
+
+
+@every_strategy
+@given(view=views())
+def test_options_are_signed_and_give_a_reason_and_a_weight(strategy, view):
+    for option in strategy.propose(view):
+        assert option.strategy == strategy.name
+        assert option.reason
+        assert option.weight >= 0
+
+
+@every_strategy
+@given(view=views())
+def test_what_is_kept_is_kept_word_for_word(strategy, view):
+    for option in of_tier(list(strategy.propose(view)), Tier.KEEP):
+        assert option.text == view.sources[option.source].blocks[option.block].text
+
+
+@every_strategy
+@given(view=views())
+def test_thinking_is_left_out_whole_or_not_at_all(strategy, view):
+    for option in strategy.propose(view):
+        if view.sources[option.source].voice is Voice.THINKING:
+            assert (option.tier, option.text) == (Tier.DROP, "")
+
+
+@every_strategy
+@given(view=views())
+def test_a_text_that_stands_for_a_source_is_shorter_or_refused(strategy, view):
+    sound, _ = sound_options(list(strategy.propose(view)), view.sources)
+    for option in of_tier(sound, Tier.SUMMARIZE):
+        assert 0 < len(option.text) < len(view.sources[option.source].text)
+
+
+@every_strategy
+@given(view=views())
+def test_the_same_view_gives_the_same_options(strategy, view):
+    assert list(strategy.propose(view)) == list(strategy.propose(view))
+
+
+@given(view=views())
+def test_together_the_strategies_have_something_to_say_about_every_text(view):
+    asked = {source.number for source in view.open_sources() if source.blocks}
+    told = {option.source for strategy in DEFAULT_STRATEGIES for option in strategy.propose(view)}
+    assert asked <= told
+
+
+@every_layout
+def test_a_layout_is_a_value_with_a_name(layout):
+    assert isinstance(layout, Layout)
+    assert layout.name
+    assert hash(layout) == hash(type(layout)(**vars(layout)))
+
+
+@every_layout
+@given(room=rooms())
+def test_a_layout_gives_every_turn_a_zone_or_does_not_serve(layout, room):
+    zones = layout.zones(room)
+    assert zones is None or list(zones) == [turn.number for turn in room.turns]
+
+
+@every_layout
+@given(room=rooms())
+def test_instructions_are_fixed_and_nothing_else_is(layout, room):
+    zones = layout.zones(room) or {}
+    for turn in room.turns if zones else ():
+        assert (zones[turn.number] is Zone.FIXED) == turn.is_instruction
+
+
+@every_layout
+@given(room=rooms())
+def test_what_nobody_has_answered_stays_verbatim(layout, room):
+    zones = layout.zones(room) or {}
+    for turn in reversed(room.turns if zones else ()):
+        if turn.role != "user" or turn.exchanges:
+            break
+        assert zones[turn.number] is Zone.VERBATIM
+
+
+@every_layout
+@given(room=rooms())
+def test_what_is_folded_comes_before_what_stays(layout, room):
+    zones = layout.zones(room) or {}
+    kept = [zone for zone in zones.values() if zone is not Zone.FIXED]
+    assert kept == sorted(kept, key=lambda zone: zone is not Zone.FOLDED)
+
+
+@every_layout
+@given(room=rooms())
+def test_the_same_room_gives_the_same_zones(layout, room):
+    assert layout.zones(room) == layout.zones(room)
+
+
+@given(room=rooms())
+def test_the_last_layout_of_the_ladder_always_serves(room):
+    assert LAYOUT_LADDER[-1].zones(room) is not None
+
+
+def test_an_empty_context_has_no_zones():
+    assert [layout.zones(Room([], [], 100, Shares())) for layout in LAYOUT_LADDER] == [{}] * len(LAYOUT_LADDER)
