@@ -13,6 +13,7 @@ from context_compactor.apply import account
 from context_compactor.apply.decisions import explain
 from context_compactor.apply.fidelity import context_text
 from context_compactor.ask import Ask
+from context_compactor.classify.pins import last_words
 from context_compactor.flow import Outcome, Scene
 from context_compactor.measure.count import MessageCounter, message_bytes
 from context_compactor.measure.triggers import Trigger
@@ -69,9 +70,15 @@ def settle(request: Request, goal: Goal, scene: Scene, outcome: Outcome) -> tupl
         report = unchanged(request, scene.messages, f"refused: {'; '.join(outcome.damage[:3])}")
         return structs.replace(report, status="failed"), decisions
     gain = 1 - after / max(request.usage.tokens, 1)
-    if gain * 100 < request.ask.settings.min_gain_percent:
+    if gain * 100 < request.ask.settings.min_gain_percent or is_settled(scene):
         return _no_gain(request, goal, scene, outcome, gain), decisions
     return _report(request, goal, scene, outcome, after, decisions), decisions
+
+
+def is_settled(scene: Scene) -> bool:
+    """Whether a compaction has been here before and nothing that could be folded has come since."""
+    pinned = last_words(scene.turns)
+    return scene.past is not None and all(turn.is_instruction or turn.number in pinned for turn in scene.turns)
 
 
 def _no_gain(request: Request, goal: Goal, scene: Scene, outcome: Outcome, gain: float) -> Report:

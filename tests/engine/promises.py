@@ -223,20 +223,28 @@ def new_ids(before: Sequence[Raw], result: Compaction, dialect: str) -> set[str]
 def reused(archives: Sequence[Compaction]) -> list[str]:
     """Ids that mean one thing in an earlier compaction and another in a later one.
 
-    Reasoning that was cleared in place leaves no trace, so a later compaction knows a turn without it; and words that
-    stood behind the record in one message with it are one block from then on.
+    A later compaction may know a turn as an earlier one left it: without reasoning, and with marks that lead back.
     """
     known: dict[str, Any] = {}
     found = []
     for result in archives:
         for archived in result.report.archived:
             value = _plain(result.original(archived.id).value)
-            if known.setdefault(archived.id, value) != value:
+            if not _is_same(known.setdefault(archived.id, value), value):
                 found.append(f"{archived.id} meant {str(known[archived.id])[:80]!r}, now {str(value)[:80]!r}")
     return found
 
 
+def _is_same(first: Any, later: Any) -> bool:
+    if isinstance(first, dict) and isinstance(later, dict) and first.keys() == later.keys():
+        return all(_is_same(first[key], later[key]) for key in first)
+    if isinstance(first, list) and isinstance(later, list) and len(first) == len(later):
+        return all(map(_is_same, first, later))
+    return first == later or 'recall("' in str(later)
+
+
 def _plain(value: Any) -> Any:
+    """Without reasoning, and with one block of text as that text: so it stands behind the record in one message."""
     if isinstance(value, list):
         kept = [_plain(each) for each in value if not (isinstance(each, dict) and _is_thought(each))]
         return kept[0]["text"] if len(kept) == 1 and set(kept[0]) == {"type", "text"} else kept
