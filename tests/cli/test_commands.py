@@ -50,10 +50,12 @@ def test_a_share_is_kept_to_as_the_report_counts(run, transcript):
     assert report["target_tokens"] == pytest.approx(0.3 * report["tokens_before"], abs=1)
 
 
-def test_the_messages_can_be_compacted_in_place(run, transcript):
-    before = transcript.stat().st_size
-    assert run("compact", transcript, "--target", "25%", "-o", transcript).code == 0
-    assert transcript.stat().st_size < before
+def test_the_input_is_never_overwritten_since_it_holds_the_originals(run, transcript):
+    before = transcript.read_bytes()
+    ran = run("compact", transcript, "--target", "25%", "-o", transcript)
+    assert ran.code == 2
+    assert "is the input" in ran.err
+    assert transcript.read_bytes() == before
 
 
 def test_a_large_window_leaves_everything_as_it_was_and_says_why(run, transcript):

@@ -89,9 +89,9 @@ def test_what_is_no_regular_file_is_written_to_as_it_is():
     assert not Path(os.devnull).is_file()
 
 
-@pytest.mark.parametrize("place", [".", "no/such/folder/out.json"])
-def test_a_place_where_no_file_can_be_is_wrong_usage(tmp_path, place):
-    with pytest.raises(BadSetting, match="not a place for a file"):
+@pytest.mark.parametrize(("place", "why"), [(".", "is a folder"), ("no/such/folder/out.json", "there is no folder")])
+def test_a_place_where_no_file_can_be_is_wrong_usage(tmp_path, place, why):
+    with pytest.raises(BadSetting, match=why):
         write_file(tmp_path / place, b"new")
 
 

@@ -13,13 +13,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor import Compaction, compact
+from context_compactor import Compaction, Settings, compact
+from context_compactor.measure.count import MessageCounter
+from context_compactor.measure.tokens import FunctionCounter
 from tests.engine import promises
 from tests.engine.sessions import chains, play, sessions, shares
 from tests.engine.talks import DIALECT_NAMES, bash
 from tests.messages.strategies import histories
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
+levels = st.sampled_from((None, "soft", "aggressive", "emergency"))
+asks = st.fixed_dictionaries(
+    {"level": levels, "window": st.integers(64, 20_000), "focus": st.one_of(st.none(), st.text(max_size=40))}
+)
+odd_settings = st.builds(
+    Settings,
+    preserve_recent_turns=st.integers(0, 40),
+    tail_share=st.floats(0, 1),
+    min_gain_percent=st.floats(0, 100),
+    overhead_tokens=st.integers(0, 3_000),
+    max_request_bytes=st.one_of(st.none(), st.integers(1, 200_000)),
+    reserve_output_tokens=st.one_of(st.none(), st.just(0)),
+    max_output_tokens=st.integers(1, 10_000),
+)
 Link = tuple[list[dict], Compaction, int]
 
 
@@ -93,6 +109,46 @@ def test_an_illegal_history_fits_or_says_what_could_not_be_made_shorter(dialect,
 def test_instructions_and_unanswered_words_are_byte_equal_and_in_place(dialect, data):
     for before, result, _ in chain(data.draw(sessions(dialect)).messages, data.draw(chains()), dialect):
         assert promises.lost_pins(before, result, dialect) == []
+
+
+@every_dialect
+@given(data=st.data())
+def test_instructions_and_unanswered_words_of_a_broken_history_are_byte_equal_and_in_place(dialect, data):
+    history = data.draw(histories(dialect, min_rounds=2, max_rounds=8))
+    for before, result, _ in chain(history, data.draw(chains(3)), dialect):
+        assert promises.lost_pins(before, result, dialect) == []
+
+
+@every_dialect
+@given(data=st.data())
+def test_every_archived_id_of_a_broken_history_gives_its_original_back(dialect, data):
+    history = data.draw(histories(dialect, min_rounds=2, max_rounds=8))
+    result = compact(history, target_tokens=target_of(history, data.draw(shares), dialect), dialect=dialect)
+    assert promises.not_recalled(history, result, dialect) == []
+
+
+@every_dialect
+@given(data=st.data())
+def test_every_setting_and_question_has_an_answer(dialect, data):
+    session = data.draw(sessions(dialect))
+    asked = data.draw(asks)
+    settings = data.draw(odd_settings)
+    result = compact(session.messages, dialect=dialect, settings=settings, **asked)
+    assert promises.illegal(result, dialect) == []
+    assert promises.lost_pins(session.messages, result, dialect) == []
+    assert result.report.status in ("success", "partial", "unchanged")
+    assert result.report.to_markdown()
+
+
+@every_dialect
+@given(data=st.data())
+def test_any_way_of_counting_is_kept_to(dialect, data):
+    messages, per_token = data.draw(sessions(dialect)).messages, data.draw(st.integers(1, 9))
+    counted = MessageCounter(FunctionCounter(lambda text: len(text) // per_token), dialect)
+    target = int(counted.request_tokens(promises.parsed(messages, dialect)) * data.draw(shares)) + 1
+    result = compact(messages, target_tokens=target, dialect=dialect, count_tokens=lambda text: len(text) // per_token)
+    assert result.report.tokens_after == counted.request_tokens(promises.parsed(result.messages, dialect))
+    assert result.report.tokens_after <= target or result.report.status == "partial"
 
 
 @every_dialect

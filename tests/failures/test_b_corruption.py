@@ -63,6 +63,20 @@ def test_no_orphan_appears_after_several_compactions(dialect, data):
         assert orphans(messages, dialect) == []
 
 
+@pytest.mark.parametrize("share", [0.6, 0.3, 0.15])
+def test_a_result_that_comes_long_after_its_call_stays_with_it(share):
+    """Row 22: the Responses format lets a result stand anywhere behind its call."""
+    call = {"type": "function_call", "call_id": "late", "name": "Bash", "arguments": '{"command": "make"}'}
+    talk = talk_in("openai-responses").user("Go.")
+    talk.messages.append(call)
+    fill(talk.user("Mind the docs meanwhile."), 12)
+    talk.messages.append({"type": "function_call_output", "call_id": "late", "output": "built"})
+    result = squeeze(talk.answer("Built.").user("And?"), share)
+    assert result.report.status == "success"
+    assert promises.illegal(result, "openai-responses") == []
+    assert orphans(result.messages, "openai-responses") == []
+
+
 @pytest.mark.parametrize("share", [0.6, 0.3, 0.1, 0.05])
 def test_a_message_with_words_and_results_stays_with_its_calls(share):
     """Row 24."""

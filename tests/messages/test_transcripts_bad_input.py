@@ -6,7 +6,9 @@ import gzip
 import io
 import json
 import os
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -71,13 +73,27 @@ def test_a_folder(tmp_path):
         read_transcript(tmp_path)
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read(tmp_path):
-    path = tmp_path / "secret.json"
-    path.write_text("[]")
-    path.chmod(0)
-    with pytest.raises(BadTranscript, match="no permission"):
-        read_transcript(path)
+@contextmanager
+def ordinary_user():
+    """Root may read everything, so as root the test becomes somebody else for a moment."""
+    was_root = os.geteuid() == 0
+    if was_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if was_root:
+            os.seteuid(0)
+
+
+def test_a_file_that_may_not_be_read():
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder, "secret.json")
+        path.write_text("[]")
+        path.chmod(0)
+        with ordinary_user(), pytest.raises(BadTranscript, match="no permission"):
+            read_transcript(path)
 
 
 @pytest.mark.parametrize("path", ["a\0b", "x" * 5000])

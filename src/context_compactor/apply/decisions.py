@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from context_compactor.apply.compose import Composer
+from context_compactor.apply.layout import lines_kept, shortened
 from context_compactor.classify.kinds import Kind
 from context_compactor.classify.pins import pinned_turns
 from context_compactor.classify.tier import Tier
@@ -57,7 +58,7 @@ def turn_label(turn: Turn) -> str:
 
 
 def _decide(source: Source, options: Sequence[Option], replaced: Option | None, folded: bool) -> Decision:
-    tier, option = _outcome(source, options, replaced)
+    tier, option = _outcome(source, options, replaced, folded)
     after = source.tokens if tier is Tier.KEEP else _tokens_of(source, options)
     return Decision(
         target=_target(source),
@@ -72,7 +73,11 @@ def _decide(source: Source, options: Sequence[Option], replaced: Option | None, 
     )
 
 
-def _outcome(source: Source, options: Sequence[Option], replaced: Option | None) -> tuple[Tier, Option | None]:
+def _outcome(
+    source: Source, options: Sequence[Option], replaced: Option | None, folded: bool
+) -> tuple[Tier, Option | None]:
+    if not folded and source.voice is Voice.RESULT and len(shortened(source, options, replaced)) >= len(source.text):
+        return Tier.KEEP, None
     if options:
         whole = sum(option.block >= 0 for option in options) == len(source.blocks)
         return (Tier.KEEP if whole else Tier.SUMMARIZE), options[0]
@@ -86,9 +91,11 @@ def _tokens_of(source: Source, options: Sequence[Option]) -> int:
 
 
 def _reason(source: Source, options: Sequence[Option], option: Option | None, folded: bool) -> str:
+    if option is None and not folded:
+        return "too short to gain anything"
     if option is None:
         return "an old turn; its original is archived"
-    kept = sum(source.blocks[option.block].lines for option in options if option.block >= 0)
+    kept = lines_kept(source, options)
     share = f" ({kept} of {source.lines} lines)" if options and kept < source.lines else ""
     where = ", in the record" if options and folded else ""
     return f"{option.reason}{share}{where}"

@@ -73,8 +73,14 @@ def _excerpts(folded: Sequence[tuple[Source, list[Option]]]) -> Iterable[Excerpt
 def _share(source: Source, options: Sequence[Option]) -> str:
     if any(option.tier is Tier.SUMMARIZE for option in options):
         return f" · digest of {source.lines} lines"
-    kept = sum(source.blocks[option.block].lines for option in options)
+    kept = lines_kept(source, options)
     return f" · {kept} of {source.lines} lines" if kept < source.lines else ""
+
+
+def lines_kept(source: Source, options: Sequence[Option]) -> int:
+    """How many lines of the original are kept; a long line of which some pieces are kept counts as one."""
+    blocks = [source.blocks[option.block] for option in options if option.block >= 0]
+    return len({line for block in blocks for line in range(block.first, block.first + block.lines)})
 
 
 def chosen_lines(source: Source, options: Sequence[Option]) -> list[str]:
@@ -97,7 +103,7 @@ def _edit(view: View, source: Source, options: Sequence[Option], replaced: Optio
         if replaced is not None and source.is_clearable:
             edits.setdefault((source.turn, source.message), {})[source.part] = None
     elif source.voice is Voice.RESULT and not _is_whole(source, options):
-        text = _shortened(source, options, replaced)
+        text = shortened(source, options, replaced)
         if len(text) < len(source.text):
             place = edits.setdefault((source.turn, source.message), {})
             place[source.part] = _error_first(view, source) + text
@@ -113,12 +119,13 @@ def _error_first(view: View, source: Source) -> str:
     return f"{failed_mark(failure.error)}\n" if failure else ""
 
 
-def _shortened(source: Source, options: Sequence[Option], replaced: Option | None) -> str:
+def shortened(source: Source, options: Sequence[Option], replaced: Option | None) -> str:
+    """What stands in the place of a result that is shortened where it is."""
     if replaced is not None and replaced.text:
         return replaced.text
     if not options:
         return reference_line(source)
-    kept = sum(source.blocks[option.block].lines for option in options if option.block >= 0)
+    kept = lines_kept(source, options)
     left = max(source.tokens - round(sum(len(option.text) for option in options) * token_rate(source)), 0)
     mark = f'[… {source.lines - kept} of {source.lines} lines left out, {left:,} tokens: recall("{source.ref}")]'
     return "\n".join((*chosen_lines(source, options), mark))

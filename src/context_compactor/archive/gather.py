@@ -9,6 +9,7 @@ from context_compactor.classify.kinds import restore_hint
 from context_compactor.classify.references import reference_of
 from context_compactor.classify.rules import Verdict, Verdicts
 from context_compactor.messages.copying import copy_containers
+from context_compactor.messages.message import ToolResult
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Exchange, Turn
 from context_compactor.plan.zones import Zone
@@ -28,9 +29,21 @@ def gather_originals(
         leaves = zones[turn.number] is Zone.FOLDED or turn.number in edited or not cited.isdisjoint(ids_of(turn))
         if leaves:
             yield _turn_original(turn, tokens[turn.number])
+            changed = None if zones[turn.number] is Zone.FOLDED else _changed_results(turn, edits)
             for exchange in turn.exchanges:
-                if exchange.result is not None:
+                result = exchange.result
+                is_gone = result is not None and (changed is None or result.call_id in changed)
+                if is_gone or (result is not None and reference_of(exchange) in cited):
                     yield _result_original(exchange, verdicts.exchanges[exchange.number])
+
+
+def _changed_results(turn: Turn, edits: dict[tuple[int, int], dict[int, str | None]]) -> set[str]:
+    """The calls whose results are shortened where they stand."""
+    return {
+        part.call_id
+        for at, index, _, part in turn.parts()
+        if isinstance(part, ToolResult) and index in edits.get((turn.number, at), {})
+    }
 
 
 def ids_of(turn: Turn) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from context_compactor.cli.options import AsJson, File, Focus, LevelName, Model, SessionId, Target, Window, refuse_model
-from context_compactor.cli.output import EXIT_CODES, Paper, paper, print_json, working, write_messages
+from context_compactor.cli.output import EXIT_CODES, Paper, paper, print_json, refuse_same_file, working, write_messages
 
 if TYPE_CHECKING:
     from context_compactor.cli.conversation import Conversation
@@ -32,6 +32,7 @@ def compact(
     soft threshold nothing is changed, unless a target or a level is given.
     """
     refuse_model(model)
+    refuse_same_file(file, output)
     with working("Compacting", file):
         from context_compactor.cli.conversation import open_conversation
 
@@ -53,10 +54,9 @@ def compact(
 
 def _note_unseen(conversation: Conversation, target: str | None, out: Paper) -> None:
     """A log without its system prompt and tools weighs more on the wire than it seems: say how much."""
-    unseen = conversation.unseen
-    if target is None and unseen * 20 > conversation.window.tokens:
+    if target is None and conversation.unseen:
         out.print(
-            f"note        the provider counted {unseen:,} tokens more than these messages hold (system prompt, tools); "
-            f"COMPACTOR_OVERHEAD_TOKENS={unseen} makes room for them",
-            style="yellow",
+            f"note        counted with {conversation.unseen:,} tokens that the provider saw on top of these messages "
+            "(system prompt, tools)",
+            style="dim",
         )

@@ -44,6 +44,11 @@ class Conversation(Struct, frozen=True):
         counted = self.counter.request_tokens(self.messages[: last + 1]) + self.settings.overhead_tokens
         return max(0, usages[last].total - counted)
 
+    def with_unseen(self) -> Settings:
+        """The settings with room for what the provider counted on top of these messages."""
+        overhead = self.settings.overhead_tokens + self.unseen
+        return msgspec.structs.replace(self.settings, overhead_tokens=overhead)
+
     def compacted(
         self,
         target: str | None = None,
@@ -54,7 +59,8 @@ class Conversation(Struct, frozen=True):
         """The conversation brought down as asked; nothing is written anywhere."""
         transcript, goal = self.transcript, read_goal(target)
         tokens = goal.of(self.tokens) if goal.percent else goal.tokens
-        ask = Ask(self.window.tokens, tokens, level, focus or "", self.settings, transcript.model)
+        settings = self.settings if tokens is not None else self.with_unseen()
+        ask = Ask(self.window.tokens, tokens, level, focus or "", settings, transcript.model)
         return run(transcript.messages, ask, dialect=transcript.dialect, session_id=session or transcript.session_id)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -46,12 +47,31 @@ def _root(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and leave with its exit code."""
+    _open_streams()
     try:
         app(args=arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _leave_quietly()
+    except OSError as error:
+        sys.exit(_fail(CompactorError(f"cannot write to standard output: {error.strerror}"), FAILED))
     except (BadInput, MissingExtra) as error:
         sys.exit(_fail(error, BAD_USAGE))
     except CompactorError as error:
         sys.exit(_fail(error, FAILED))
+
+
+def _open_streams() -> None:
+    """A stream that was closed before we began is nowhere to write to, not a reason to fail."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
+
+
+def _leave_quietly() -> None:
+    """Nobody reads on: that is how `| head` ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(DONE)
 
 
 def _fail(error: CompactorError, code: int) -> int:

@@ -87,6 +87,12 @@ def write_messages(messages: Sequence[Any], out: str | None) -> None:
         write_file(Path(out), messages_text(messages, lines=out.endswith(".jsonl")).encode())
 
 
+def refuse_same_file(source: str, out: str | None) -> None:
+    """The input holds the originals of everything that is left out, so it is never overwritten."""
+    if out is not None and Path(out).exists() and Path(source).exists() and Path(out).samefile(source):
+        raise BadSetting(f"--output: {out} is the input, which holds the originals. Try: another name.")
+
+
 def write_bytes(content: bytes) -> None:
     """Bytes to standard output, all of them or a broken pipe."""
     sys.stdout.flush()
@@ -96,8 +102,10 @@ def write_bytes(content: bytes) -> None:
 
 def write_file(path: Path, content: bytes) -> None:
     """A whole file at once: what stood there before stays until the new content is on the disk."""
-    if path.is_dir() or not path.parent.is_dir():
-        raise BadSetting(f"--output: {path} is not a place for a file")
+    if path.is_dir():
+        raise BadSetting(f"--output: {path} is a folder. Try: the name of a file in it.")
+    if not path.parent.is_dir():
+        raise BadSetting(f"--output: there is no folder {path.parent}. Try: make it first.")
     try:
         _replace(path.resolve(), content) if path.is_file() or not path.exists() else path.write_bytes(content)
     except OSError as error:

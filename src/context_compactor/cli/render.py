@@ -74,7 +74,7 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
     if report.changed:
         yield "kept", f"{len(report.preserved):,} items, {sum(item.tokens for item in report.preserved):,} tokens"
         yield "shortened", f"{len(report.summarized):,} items, {_shortened(report)}"
-        yield "archived", f"{len(report.archived):,} originals, each to be recalled by its id"
+        yield "archived", f"{len(report.archived):,} originals left the context; the input still holds them"
         yield "discarded", f"{len(report.discarded):,} items, {sum(item.tokens for item in report.discarded):,} tokens"
         yield "fidelity", report.fidelity.in_words()
         yield "cache", f"{report.cache.prefix_tokens_kept:,} tokens of the old prefix stay valid"

@@ -53,7 +53,7 @@ def look_at(conversation: Conversation) -> Shown:
     turns = split_turns(conversation.messages)
     budget = budget_of(conversation)
     usage = measure_conversation(conversation, turns, budget)
-    return Shown(conversation, usage, budget, len(turns), _tiers(conversation))
+    return Shown(conversation, usage, budget, len(turns), _tiers(conversation, len(turns)))
 
 
 def print_shown(shown: Shown, out: Out) -> None:
@@ -82,10 +82,13 @@ def print_sections(sections: Sections, budget_tokens: int, out: Out) -> None:
     out.print(f"{'in all':<14}{sections.total:>10,} {total:5.1f} % of {budget_tokens:,}", style="bold")
 
 
-def _tiers(conversation: Conversation) -> dict[str, int]:
+def _tiers(conversation: Conversation, turns: int) -> dict[str, int]:
     """How many turns fall into each tier; a turn is what most of its tokens become."""
     weights: dict[int, Counter[Tier]] = {}
-    for decision in conversation.compacted(level=Level.SOFT).decisions:
+    decisions = conversation.compacted(level=Level.SOFT).decisions
+    if not decisions:
+        return {tier.value: turns if tier is Tier.KEEP else 0 for tier in Tier}
+    for decision in decisions:
         weights.setdefault(decision.turn, Counter())[decision.tier] += max(1, decision.tokens_before)
     tiers = Counter(weight.most_common(1)[0][0] for weight in weights.values())
     return {tier.value: tiers[tier] for tier in Tier}

@@ -61,6 +61,8 @@ def fact_line(fact: Fact) -> str:
         body = f"`{body}` → {_one_line(fact.detail)}"
     elif fact.kind in ("constraint", "task", "approval", "denial") and fact.role == "user":
         body = f'"{body}"'
+    if fact.kind == "denial":
+        body = f"the user denied: {body}"
     if fact.status and fact.kind not in ("failure", "constraint"):
         body = f"{fact.status}: {body}"
     if fact.detail and fact.kind != "failure":

@@ -147,4 +147,6 @@ def _split_choice(path: str) -> tuple[str, str]:
 
 def _choices(name: str, ids: list[str]) -> str:
     shown = ", ".join(f"#{choice}" for choice in ids[:_SHOWN_IDS])
+    if name == "-":
+        name = "-- -"
     return f"{name}#1 to {name}#{len(ids)}, or by id: {shown}{', …' if len(ids) > _SHOWN_IDS else ''}"

@@ -64,13 +64,30 @@ def split_turns(messages: Sequence[Message], first_turn: int = 1, first_call: in
 
 def _groups(messages: Sequence[Message]) -> Iterator[list[Message]]:
     group: list[Message] = []
-    for message in messages:
-        if group and not _continues(group, message):
+    answered = _answered(messages)
+    end = -1
+    for at, message in enumerate(messages):
+        if group and at > end and not _continues(group, message):
             yield group
             group = []
         group.append(message)
+        end = max(end, answered[at])
     if group:
         yield group
+
+
+def _answered(messages: Sequence[Message]) -> list[int]:
+    """For each message the index of the one that holds the last result of its calls; its own when there is none.
+
+    A provider may let other items stand between a call and its result: they belong to the turn as well.
+    """
+    results: dict[str, int] = {}
+    found = [0] * len(messages)
+    for at in range(len(messages) - 1, -1, -1):
+        message = messages[at]
+        found[at] = max((results.pop(call.id, at) for call in message.calls), default=at)
+        results.update((result.call_id, at) for result in message.results)
+    return found
 
 
 def _continues(group: list[Message], message: Message) -> bool:
