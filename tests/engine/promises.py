@@ -190,10 +190,11 @@ def not_recalled(before: Sequence[Raw], result: Compaction, dialect: str, earlie
 
 
 class _Runs:
-    """The messages of a context, to look for runs of them."""
+    """The messages of a context but its instructions, which are never archived, to look for runs of them."""
 
     def __init__(self, before: Sequence[Raw], dialect: str) -> None:
-        self._raws = [message.raw for message in open_record(legal(before, dialect), DIALECTS[dialect])[0]]
+        messages = open_record(legal(before, dialect), DIALECTS[dialect])[0]
+        self._raws = [message.raw for message in messages if message.role not in ("system", "developer")]
         self._places: dict[str, list[int]] = {}
         for at, raw in enumerate(self._raws):
             self._places.setdefault(repr(raw), []).append(at)

@@ -43,9 +43,11 @@ def chosen(path: Path, share: float) -> list[Transcript]:
 
 
 def failures_of(messages: list[dict], dialect: str) -> list[tuple[str, str]]:
-    """What was tried in vain, and the first words of the answer."""
+    """What was tried in vain, and the first words of the answer; a bare exit code is told in many words."""
     failures = find_failures(split_turns(promises.legal(messages, dialect)))
-    return [(failure.command.rstrip("…"), failure.error.partition(" … ")[0]) for failure in failures]
+    errors = [failure.error.partition(" … ")[0] for failure in failures]
+    told = ["" if error.startswith("exit code") else error for error in errors]
+    return [(failure.command.rstrip("…"), error) for failure, error in zip(failures, told, strict=True)]
 
 
 def broken(transcript: Transcript, share: float) -> list[str]:

@@ -142,6 +142,17 @@ def test_every_setting_and_question_has_an_answer(dialect, data):
 
 @every_dialect
 @given(data=st.data())
+def test_a_dialect_that_is_not_named_is_found_again_after_each_compaction(dialect, data):
+    messages = data.draw(sessions(dialect)).messages
+    for share in data.draw(chains(3)):
+        result = compact(messages, target_tokens=target_of(messages, share, dialect))
+        assert promises.illegal(result, dialect) == []
+        assert promises.lost_pins(messages, result, dialect) == []
+        messages = result.messages
+
+
+@every_dialect
+@given(data=st.data())
 def test_any_way_of_counting_is_kept_to(dialect, data):
     messages, per_token = data.draw(sessions(dialect)).messages, data.draw(st.integers(1, 9))
     counted = MessageCounter(FunctionCounter(lambda text: len(text) // per_token), dialect)

@@ -67,6 +67,9 @@ def _groups(messages: Sequence[Message]) -> Iterator[list[Message]]:
     answered = _answered(messages)
     end = -1
     for at, message in enumerate(messages):
+        if at <= end and message.role in ("system", "developer"):
+            yield [message]  # between a call and its result: a turn of its own all the same, and so before them
+            continue
         if group and at > end and not _continues(group, message):
             yield group
             group = []
