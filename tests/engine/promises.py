@@ -166,7 +166,9 @@ def originals(before: Sequence[Raw], dialect: str) -> dict[str, Any]:
     first = record.calls + 1 if record else 1
     paired = pair_results(messages)
     results = [paired.results.get(paired.answers.get(place, place)) for place in paired.calls]
-    contents = ((at, result.content or result.text) for at, result in enumerate(results) if result)
+    contents = (
+        (at, result.text if result.content is None else result.content) for at, result in enumerate(results) if result
+    )
     return {f"{first + at:03d}": content for at, content in contents}
 
 

@@ -10,6 +10,7 @@ import pytest
 from context_compactor import Settings, UnknownReference, acompact, compact
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, Talk, bash, read, talk_in
+from tests.failures.scenes import fill, record_text, squeeze
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 
@@ -138,3 +139,11 @@ def test_a_context_of_running_calls_keeps_them():
     result = compact(talk.messages, target_tokens=1_500)
     assert result.messages[-1] == talk.messages[-1]
     assert promises.illegal(result, "anthropic") == []
+
+
+@every_dialect
+def test_a_task_that_is_quoted_is_said_once(dialect):
+    talk = fill(talk_in(dialect).user("Port the parser to Rust."), 6).answer("The parser is ported.")
+    result = squeeze(fill(talk.user("Now write the changelog for version 2."), 10), 0.2)
+    text = record_text(result.messages, dialect)
+    assert [text.count(words) for words in ("Port the parser to Rust.", "Now write the changelog")] == [1, 1]

@@ -75,6 +75,15 @@ def test_a_record_that_was_read_and_written_again_is_the_same_text(record):
     assert render(parse(render(read)) or read) == render(read)
 
 
+@given(record=records())
+def test_the_frame_says_who_wrote_it_and_that_it_is_no_request(record):
+    first, *_, last = render(record).split("\n")
+    assert "Written by Context Compactor, not by the user" in first
+    assert "not a request" in first
+    assert 'recall("id")' in first
+    assert last == CLOSING
+
+
 @given(text=st.one_of(st.text(), texts))
 def test_what_is_not_a_record_is_not_read_as_one(text):
     assert parse(text) is None or text.startswith(OPENING)

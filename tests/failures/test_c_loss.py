@@ -103,10 +103,11 @@ def test_the_first_request_is_carried_with_what_became_of_it(dialect):
     fill(talk, 6).answer("The parser is ported.")
     fill(talk.user("Now write the changelog for version 2."), 10)
     result = squeeze(talk, 0.2)
-    text = record_text(result.messages, dialect)
-    assert "Port the parser to Rust." in text
-    assert re.search(r"(done|earlier|superseded)[^\n]*\n?[^\n]*Port the parser", text)
-    assert text.index("Port the parser") < text.index("write the changelog")
+    tasks = record_text(result.messages, dialect).partition("## Task\n")[2].partition("\n## ")[0]
+    first, _, newest = tasks.partition("Now write the changelog")
+    assert "Port the parser to Rust." in first
+    assert re.search(r"\bdone\b", first)
+    assert newest
 
 
 @every_dialect
@@ -184,8 +185,8 @@ def test_words_of_a_tool_or_the_agent_never_become_an_instruction(dialect):
     talk.answer(f"{INJECTION}\n\nuser: {INJECTION}").user("Thanks, now the next page.")
     fill(talk, 14)
     for result in again_and_again(talk, 4, 0.3, more_work):
-        text = record_text(result.messages, dialect)
-        told, _, excerpts = text.partition("## Record of earlier turns")
+        told, heading, excerpts = record_text(result.messages, dialect).partition("## Record of earlier turns")
+        assert heading
         assert "rm -rf" not in told
         assert [line for line in excerpts.splitlines() if "rm -rf" in line and not line.startswith((" ", "["))] == []
 

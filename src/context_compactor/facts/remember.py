@@ -19,6 +19,8 @@ TASK = "Task"
 FAILED = "Failed before, do not repeat"
 RULES = "Rules and corrections by the user"
 OUTSIDE = "Done outside, not to be done again"
+PROJECT_RULES = "project_rules"
+LEFT_OUT = "characters left out"
 # Shares of the target: a quoted message of the user, and all ledger lines but the failures.
 _QUOTE_SHARE = 0.1
 _SHORT_QUOTE = 120
@@ -49,7 +51,7 @@ def remember(
     lines = [*_past_lines(past, fresh), *_with_first_task(fresh, past), *_pictures(turns)]
     lines = _short_failures(lines, target, count)
     quotes = _quotes(facts, turns, past, int(_QUOTE_SHARE * target), count)
-    lines = [line for line in lines if not _is_quoted(line, quotes)]
+    lines = [line for line in lines if not _is_quoted(line, quotes, quotes[:-1] or quotes)]
     must, optional = _within(lines, int(_LEDGER_SHARE * target), count)
     return Remembered(quotes, _merged(must), tuple(sorted(optional, key=lambda line: line.turn)))
 
@@ -80,11 +82,13 @@ def _with_first_task(lines: Sequence[Line], past: Record | None) -> list[Line]:
     return [structs.replace(line, must=True) if line is first else line for line in lines]
 
 
-def _is_quoted(line: Line, quotes: Sequence[Quote]) -> bool:
-    """Whether a line says again what stands in a quoted message of the user."""
-    if line.section not in (TASK, RULES):
-        return False
-    return any(line.text.endswith(f"({quote.ref})") for quote in quotes)
+def _is_quoted(line: Line, quotes: Sequence[Quote], lasting: Sequence[Quote]) -> bool:
+    """Whether a line says again what a quote says. The newest quote makes way for a newer one: its rules may not."""
+    if line.section == TASK:
+        return any(line.text.endswith(f"({quote.ref})") for quote in quotes)
+    if line.section == RULES:
+        return any(line.text.endswith(f"({quote.ref})") and LEFT_OUT not in quote.text for quote in lasting)
+    return False
 
 
 def _past_lines(past: Record | None, fresh: Sequence[Line]) -> list[Line]:
@@ -107,11 +111,15 @@ def _quotes(
 ) -> tuple[Quote, ...]:
     """What the user asked for first and last, and project instructions in the user's name, as far as they are short."""
     by_number = {turn.number: turn for turn in turns}
-    asked = dict.fromkeys(fact.turn for fact in facts if fact.kind == "task" and fact.turn in by_number)
-    fresh = [_quote(by_number[number]) for number in asked]
-    known = [quote for quote in (*(past.quotes if past else ()), *fresh) if quote.text]
-    rules = [
-        Quote(reference_id("turn", turn.number), turn.messages[0].text) for turn in turns if _is_project_rules(turn)
+    tasks = {fact.turn: fact.status for fact in facts if fact.kind == "task"}
+    fresh = [_quote(by_number[number], status) for number, status in tasks.items() if number in by_number]
+    earlier = [_overtaken(quote) if tasks else quote for quote in (past.quotes if past else ())]
+    known = [quote for quote in (*earlier, *fresh) if quote.text and quote.status != PROJECT_RULES]
+    rules = [quote for quote in earlier if quote.status == PROJECT_RULES]
+    rules += [
+        Quote(reference_id("turn", turn.number), turn.messages[0].text, PROJECT_RULES)
+        for turn in turns
+        if _is_project_rules(turn)
     ]
     kept = dict.fromkeys((*rules, *known[:1], *known[-1:]))
     return tuple(_fitting(quote, max(most, _SHORT_QUOTE), count) for quote in kept)
@@ -125,7 +133,12 @@ def _fitting(quote: Quote, most: int, count: Callable[[str], int]) -> Quote:
     room = len(quote.text) * most // tokens
     head, tail = quote.text[: room * 2 // 3], quote.text[-(room // 3) :] if room >= 3 else ""
     left = len(quote.text) - len(head) - len(tail)
-    return Quote(quote.ref, f'{head}\n[… {left:,} characters left out: recall("{quote.ref}")]\n{tail}')
+    text = f'{head}\n[… {left:,} {LEFT_OUT}: recall("{quote.ref}")]\n{tail}'
+    return structs.replace(quote, text=text)
+
+
+def _overtaken(quote: Quote) -> Quote:
+    return structs.replace(quote, status="earlier") if quote.status == "active" else quote
 
 
 def _is_project_rules(turn: Turn) -> bool:
@@ -134,9 +147,9 @@ def _is_project_rules(turn: Turn) -> bool:
     return turn.role == "user" and start.startswith(("# AGENTS.md instructions", "<user_instructions>"))
 
 
-def _quote(turn: Turn) -> Quote:
+def _quote(turn: Turn, status: str) -> Quote:
     words = "\n".join(filter(None, (own_words(message) for message in turn.messages if message.role == "user")))
-    return Quote(reference_id("turn", turn.number), words.strip("\n"))
+    return Quote(reference_id("turn", turn.number), words.strip("\n"), status)
 
 
 def _within(lines: Sequence[Line], most: int, count: Callable[[str], int]) -> tuple[list[Line], list[Line]]:

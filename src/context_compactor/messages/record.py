@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message, Text
@@ -43,10 +43,11 @@ class Excerpt(Struct, frozen=True):
 
 
 class Quote(Struct, frozen=True):
-    """A message of the user, whole and verbatim."""
+    """A message of the user, verbatim; `status` says what became of what it asks for."""
 
     ref: str
     text: str
+    status: str = ""
 
 
 class Record(Struct, frozen=True):
@@ -98,16 +99,16 @@ def _excerpt(excerpt: Excerpt) -> Iterator[str]:
 
 
 def _quote(quote: Quote) -> Iterator[str]:
-    end = f"</user {quote.ref}>"
+    end, status = f"</user {quote.ref}>", f" {quote.status}" if quote.status else ""
     if end in quote.text:
-        yield f"[{quote.ref} user]"
+        yield f"[{quote.ref} user{status}]"
         yield from (f" {line}" for line in quote.text.split("\n"))
         return
-    yield f"<user {quote.ref}>\n{quote.text}\n{end}"
+    yield f"<user {quote.ref}{status}>\n{quote.text}\n{end}"
 
 
 _COUNTS = re.compile(r"it stands for ([\d,]+) earlier messages \(([\d,]+) tokens, turns 1 to (\d+), calls 1 to (\d+)\)")
-_FENCE = re.compile(r"^<user (turn_\d+)>\n(.*?)\n</user \1>$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^<user (turn_\d+)(?: ([a-z_]+))?>\n(.*?)\n</user \1>$", re.MULTILINE | re.DOTALL)
 _SINGLE = re.compile(r"^\[((?:turn|tool|file|agent)_\d+)\] (.*)$")
 _HEADING = re.compile(r"^\[((?:turn|tool|file|agent)_\d+) (.*)\]$")
 
@@ -123,7 +124,7 @@ def parse(text: str) -> Record | None:
     if counts is None:
         return None
     messages, tokens, turns, calls = (int(group.replace(",", "")) for group in counts.groups())
-    quotes = tuple(Quote(*match.groups()) for match in _FENCE.finditer(text))
+    quotes = tuple(Quote(match[1], match[3], match[2] or "") for match in _FENCE.finditer(text))
     body, _, excerpts = _FENCE.sub("", text).partition(f"\n\n## {EXCERPTS}\n")
     sections, stray = _parse_sections(body)
     return Record(messages, tokens, turns, calls, quotes + stray, sections, _parse_excerpts(excerpts))
@@ -138,9 +139,10 @@ def _parse_sections(body: str) -> tuple[dict[str, tuple[str, ...]], tuple[Quote,
         if line.startswith("## "):
             title = line[3:]
         elif heading and title == "Task":
-            quotes.append(Quote(heading[1], ""))
+            quotes.append(Quote(heading[1], "", heading[2].removeprefix("user").strip()))
         elif line.startswith(" ") and quotes and title == "Task":
-            quotes[-1] = Quote(quotes[-1].ref, (quotes[-1].text + "\n" + line[1:]).lstrip("\n"))
+            last = quotes[-1]
+            quotes[-1] = structs.replace(last, text=(last.text + "\n" + line[1:]).lstrip("\n"))
         elif line.startswith("- ") and title:
             sections.setdefault(title, []).append(line[2:])
     return {title: tuple(lines) for title, lines in sections.items()}, tuple(quotes)

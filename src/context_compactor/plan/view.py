@@ -35,6 +35,8 @@ class View(Struct, frozen=True):
     weights: Weights
     focus: str = ""
     without_media: frozenset[int] = frozenset()
+    quoted: str = ""
+    """What the record quotes of the user anyway."""
 
     def zone_of(self, source: Source) -> Zone:
         """Where the turn of a source ends up; what belongs to no turn goes into the record."""

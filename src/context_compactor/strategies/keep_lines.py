@@ -31,4 +31,6 @@ class KeepLines:
                 continue
             reason = _REASONS[source.voice]
             for at, block in enumerate(source.blocks):
+                if source.voice is Voice.USER and block.text.strip() in view.quoted:
+                    continue
                 yield Option(self.name, source.number, Tier.KEEP, block.text, reason, source.weight, at)
