@@ -40,8 +40,8 @@ format: $(READY)  ## Put the code into its one shape
 bench: $(READY)  ## Speed and memory, as ratios measured in one run
 	$(BIN)/python -m tools.bench
 
-eval: $(READY)  ## Quality beside the baselines; CORPUS=folder to use your own transcripts
-	$(BIN)/python -m tools.evaluate $(if $(CORPUS),--corpus $(CORPUS))
+eval: $(READY)  ## Measure quality beside the baselines, write docs/quality.md; CORPUS=folder, EVERY=1 for all of it
+	$(BIN)/python -m tools.evaluate $(if $(CORPUS),--corpus $(CORPUS)) $(if $(EVERY),--every $(EVERY))
 
 reference: $(READY)  ## Write docs/reference from the code
 	$(BIN)/python -m tools.reference --write

@@ -35,7 +35,7 @@ def test_the_defaults_are_those_that_were_decided():
     assert [(rule.threshold, rule.target) for rule in settings.levels] == [(0.80, 0.40), (0.85, 0.25), (0.95, 0.15)]
     assert (settings.enabled, settings.preserve_recent_turns, settings.min_gain_percent) == (True, 5, 10)
     assert (settings.max_output_tokens, settings.idle_seconds, settings.retry_attempts) == (5000, 5, 3)
-    assert (settings.model, settings.tail_share, settings.overhead_tokens) == (None, 0.25, 0)
+    assert (settings.model, settings.tail_share, settings.overhead_tokens) == (None, 0.15, 0)
 
 
 def test_an_argument_beats_the_environment_which_beats_the_file_which_beats_the_default(config):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from context_compactor.app import Compaction, acompact, compact
+    from context_compactor.archive.search.hits import Hit, render_hits
     from context_compactor.errors import (
         BadInput,
         BadMessage,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         MissingExtra,
         UnknownReference,
     )
+    from context_compactor.handoff import handoff_text
     from context_compactor.levels import Level
     from context_compactor.report import Report
     from context_compactor.settings import Settings
@@ -35,6 +37,8 @@ _HOMES = {
     "Compaction": "app",
     "acompact": "app",
     "compact": "app",
+    "Hit": "archive.search.hits",
+    "render_hits": "archive.search.hits",
     "BadInput": "errors",
     "BadMessage": "errors",
     "BadSetting": "errors",
@@ -42,6 +46,7 @@ _HOMES = {
     "CompactorError": "errors",
     "MissingExtra": "errors",
     "UnknownReference": "errors",
+    "handoff_text": "handoff",
     "Level": "levels",
     "Report": "report",
     "Settings": "settings",
@@ -54,6 +59,7 @@ __all__ = [
     "BadTranscript",
     "Compaction",
     "CompactorError",
+    "Hit",
     "Level",
     "MissingExtra",
     "Report",
@@ -62,6 +68,8 @@ __all__ = [
     "__version__",
     "acompact",
     "compact",
+    "handoff_text",
+    "render_hits",
 ]
 
 

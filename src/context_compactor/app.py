@@ -6,13 +6,16 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from msgspec import Struct
 
 from context_compactor import flow
 from context_compactor.archive.archive import Archive, Original
+from context_compactor.archive.search.hits import Hit
+from context_compactor.archive.search.passages import texts_of
+from context_compactor.archive.search.search import Searcher
 from context_compactor.ask import Ask, budget_of, goal_of, trigger_of
 from context_compactor.errors import BadSetting
 from context_compactor.levels import Level
@@ -24,13 +27,14 @@ from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.message import Message
 from context_compactor.messages.turn import split_turns
 from context_compactor.plan.plan import Decision
+from context_compactor.protocols import TokenCounter
 from context_compactor.report import Report
 from context_compactor.settings import Settings, load_settings
 from context_compactor.settle import Request, aim, settle, unchanged
 from context_compactor.strategies import DEFAULT_STRATEGIES, LAYOUT_LADDER
 
 
-class Compaction(Struct, frozen=True):
+class Compaction(Struct, frozen=True, dict=True):
     """What `compact` returns: the messages to send, the report, the decisions, and the originals."""
 
     messages: list[dict[str, Any]]
@@ -38,6 +42,7 @@ class Compaction(Struct, frozen=True):
     decisions: tuple[Decision, ...]
     usage: Usage
     archive: Archive
+    counter: TokenCounter
 
     def recall(self, ref: str) -> str:
         """The original behind an id, as text: a tool result byte for byte, a turn as JSON."""
@@ -46,6 +51,18 @@ class Compaction(Struct, frozen=True):
     def original(self, ref: str) -> Original:
         """The original behind an id as the value it was, with its kind and summary."""
         return self.archive.find(ref)
+
+    def search(self, text: str, *, tokens: int = 2000, limit: int | None = None) -> list[Hit]:
+        """The lines of the originals that answer a question, best first; `render_hits` makes them a text.
+
+        The text has at most so many `tokens`. Lines whose names the context still shows come after lines it lost.
+        """
+        return self._searcher.search(text, tokens=tokens, limit=limit)
+
+    @cached_property
+    def _searcher(self) -> Searcher:
+        shown = texts_of(find_dialect("auto", self.messages).parse(self.messages))
+        return Searcher(self.archive, self.counter, shown)
 
 
 def compact(
@@ -142,14 +159,14 @@ def run(
     )
     goal = goal_of(ask, usage, request.trigger)
     if isinstance(goal, str):
-        return _unchanged(legal, unchanged(request, legal, goal), usage)
+        return _unchanged(legal, unchanged(request, legal, goal), usage, counter)
     kit = flow.Kit(spoken, counter, DEFAULT_STRATEGIES, LAYOUT_LADDER, focus=ask.focus)
     outcome = flow.compact(scene, aim(goal, request), kit)
     report, decisions = settle(request, goal, scene, outcome)
     if not report.changed or report.tokens_after == report.tokens_before:
-        return _unchanged(legal, report, usage, decisions)
+        return _unchanged(legal, report, usage, counter, decisions)
     out = [copy_containers(message.raw) for message in outcome.written.messages]
-    return Compaction(out, report, decisions, usage, outcome.archive)
+    return Compaction(out, report, decisions, usage, outcome.archive, counter.counter)
 
 
 def measure_scene(scene: flow.Scene, ask: Ask, counter: MessageCounter) -> Usage:
@@ -179,7 +196,11 @@ def _counter(model: str | None, dialect_name: str) -> MessageCounter:
 
 
 def _unchanged(
-    messages: Sequence[Message], report: Report, usage: Usage, decisions: tuple[Decision, ...] = ()
+    messages: Sequence[Message],
+    report: Report,
+    usage: Usage,
+    counter: MessageCounter,
+    decisions: tuple[Decision, ...] = (),
 ) -> Compaction:
     out = [copy_containers(message.raw) for message in messages]
-    return Compaction(out, report, decisions, usage, Archive())
+    return Compaction(out, report, decisions, usage, Archive(), counter.counter)

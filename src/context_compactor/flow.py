@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.apply.compose import Composer, Ledger, Written
 from context_compactor.apply.fit import fill_target
+from context_compactor.apply.instructions import Fitted, fit_instructions
 from context_compactor.apply.media import turns_without_media
 from context_compactor.apply.verify import find_damage, sound_options
 from context_compactor.archive.archive import Archive
 from context_compactor.archive.gather import gather_originals
 from context_compactor.classify.names import NameTable
 from context_compactor.classify.pins import settled
-from context_compactor.classify.relevance import Weights, lean
+from context_compactor.classify.relevance import Weights, lean, thrift_for
 from context_compactor.classify.rules import Verdicts, classify
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
@@ -32,7 +33,6 @@ from context_compactor.messages.record import Record, open_record
 from context_compactor.messages.turn import Turn, split_turns
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.planner import draft_plan
-from context_compactor.plan.sources import grain_for
 from context_compactor.plan.view import Spoken, View, build_sources, spoken_in
 from context_compactor.plan.zones import Room, Zone, room_for_turns, turn_sizes
 from context_compactor.protocols import Layout, Strategy
@@ -60,12 +60,16 @@ class Scene(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """A new context with everything that explains it. `damage` says why it may not be used."""
+    """A new context with everything that explains it. `damage` says why it may not be used.
+
+    `cut` has the tokens that shortened instructions had before, by turn.
+    """
 
     written: Written
     composer: Composer
     archive: Archive
     damage: list[str]
+    cut: dict[int, int]
 
 
 def read_scene(messages: Sequence[Message], dialect: Dialect) -> Scene:
@@ -80,9 +84,13 @@ def read_scene(messages: Sequence[Message], dialect: Dialect) -> Scene:
 
 def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     """Bring a context under its target; lose nothing that cannot be recalled."""
+    fitted = _fit_instructions(scene, goal, kit)
+    scene = structs.replace(scene, turns=fitted.turns)
     sizes = turn_sizes(scene.turns, kit.counter)
     spoken = tuple(spoken_in(scene.turns, kit.counter))
-    room = Room(scene.turns, sizes, room_for_turns(scene.turns, sizes, goal.target), goal.shares)
+    free = room_for_turns(scene.turns, sizes, goal.target)
+    thrift = thrift_for(free / max(sum(size.whole for size in sizes), 1))
+    room = Room(scene.turns, sizes, free, goal.shares.scaled(thrift))
     layouts = (layout.zones(room) for layout in kit.ladder)
     for zones in (zones for zones in layouts if zones is not None):
         composer = plan(scene, zones, spoken, room, goal.bytes, kit)
@@ -92,7 +100,13 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     damage = find_damage(scene.messages, written.messages, kit.dialect)
     edits, tokens = written.texts.edits, composer.turn_tokens
     originals = gather_originals(scene.turns, zones, edits, scene.verdicts, tokens, written.cited())
-    return Outcome(written, composer, Archive(originals), damage)
+    return Outcome(written, composer, Archive((*fitted.originals, *originals)), damage, fitted.cut)
+
+
+def _fit_instructions(scene: Scene, goal: Goal, kit: Kit) -> Fitted:
+    if not goal.may_cut_instructions:
+        return Fitted(scene.turns)
+    return fit_instructions(scene.turns, goal.target, kit.counter, kit.dialect)
 
 
 def plan(
@@ -100,11 +114,13 @@ def plan(
 ) -> Composer:
     """Gather what must stay and what may, and put the options of all strategies on the scales."""
     folded = [turn for turn in scene.turns if zones[turn.number] is Zone.FOLDED]
-    known = remember(scene.facts, folded, scene.past, room.tokens, kit.counter.text)
-    excerpts = scene.past.excerpts if scene.past else ()
     share = room.tokens / max(sum(size.whole for size in room.sizes), 1)
+    known = remember(
+        scene.facts, folded, scene.past, int(room.tokens * thrift_for(share)), kit.counter.text, scene.verdicts.root
+    )
+    excerpts = scene.past.excerpts if scene.past else ()
     weights = lean(kit.weights, share)
-    sources = build_sources(spoken, excerpts, known.optional, scene.verdicts, weights, grain_for(share))
+    sources = build_sources(spoken, excerpts, known.optional, scene.verdicts, weights)
     bare = turns_without_media(scene.turns, zones, most_bytes)
     quoted = "\n".join(quote.text for quote in known.quotes)
     view = View(tuple(scene.turns), zones, sources, scene.verdicts, NameTable(), weights, kit.focus, bare, quoted)

@@ -69,7 +69,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     preserve_recent_turns: Count = 5
     """Turns at the end that stay word for word at the soft and aggressive levels."""
 
-    tail_share: Share = 0.25
+    tail_share: Share = 0.15
     """The largest part of the target that those turns may take."""
 
     min_gain_percent: Percent = 10.0

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from context_compactor.apply import account
 from context_compactor.apply.decisions import explain
 from context_compactor.apply.fidelity import context_text
+from context_compactor.apply.instructions import INSTRUCTIONS
 from context_compactor.ask import Ask
 from context_compactor.classify.pins import last_words
 from context_compactor.flow import Outcome, Scene
@@ -65,7 +66,7 @@ def unchanged(request: Request, messages: Sequence[Message], reason: str) -> Rep
 def settle(request: Request, goal: Goal, scene: Scene, outcome: Outcome) -> tuple[Report, tuple[Decision, ...]]:
     """The report of an outcome. When it may not be used, the report says so and has the old numbers."""
     after = outcome.written.tokens + request.ask.settings.overhead_tokens
-    decisions = explain(outcome.composer)
+    decisions = explain(outcome.composer, outcome.cut)
     if outcome.damage:
         report = unchanged(request, scene.messages, f"refused: {'; '.join(outcome.damage[:3])}")
         return structs.replace(report, status="failed"), decisions
@@ -107,7 +108,9 @@ def _report(
     failures = scene.verdicts.failures
     return Report(
         status="success" if fits else "partial",
-        reason="" if fits else f"{after:,} tokens in {size:,} bytes are left; the largest part is {_largest(floor)}",
+        reason=_cut_reason(outcome)
+        if fits
+        else f"{after:,} tokens in {size:,} bytes are left; the largest part is {_largest(floor)}",
         **request.head(),
         compaction_id=_compaction_id(text),
         tokens_before=request.usage.tokens,
@@ -124,8 +127,20 @@ def _report(
         facts_added=max(_lines_of(written.record) - _lines_of(scene.past), 0),
         fidelity=found,
         cache=account.prefix_kept(scene.messages, written.messages, request.counter, request.usage.tokens),
-        metrics=account.metrics((request.usage.tokens, after), found, composer, written, archive, failures, text),
+        metrics=account.metrics(
+            (request.usage.tokens, after), found, composer, written, archive, failures, text, outcome.cut
+        ),
         floor=floor,
+    )
+
+
+def _cut_reason(outcome: Outcome) -> str:
+    if not outcome.cut:
+        return ""
+    before, after = sum(outcome.cut.values()), sum(outcome.composer.turn_tokens[turn] for turn in outcome.cut)
+    return (
+        f"the instructions were shortened from {before:,} to {after:,} tokens to fit the target: "
+        f'recall("{INSTRUCTIONS}") has them whole'
     )
 
 

@@ -61,6 +61,24 @@ def anthropic_talk():
     return Conversation("talk/shop", "hand", "shop", "anthropic", messages)
 
 
+def long_messages():
+    """The same with much filler after what the future needs: long enough to be cut in earnest."""
+    messages = anthropic_talk().messages
+    return [*messages[:5], *filler(100, 130), *messages[5:]]
+
+
+def record(messages=None, **more):
+    """A recorded conversation as the corpus keeps it."""
+    return {
+        "id": "hand/shop",
+        "source": "hand",
+        "schema": "anthropic",
+        "messages": messages or long_messages(),
+        "events": [],
+        **more,
+    }
+
+
 def openai_talk():
     """The same in the other form, with a made-up compaction before the edit."""
     messages = [{"role": "system", "content": "You work in /repo/src with helper_tool."}]

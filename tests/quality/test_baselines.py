@@ -13,7 +13,7 @@ from context_compactor.quality.sizes import count_messages
 from tests.quality.talks import anthropic_talk, openai_talk
 
 TALKS = [anthropic_talk(), openai_talk()]
-FITTING = ["nothing", "keep-last", "truncate-outputs", "masking", "name-list", "ledger"]
+FITTING = ["nothing", "keep-last", "head-and-tail", "truncate-outputs", "masking", "name-list", "ledger"]
 
 
 @pytest.mark.parametrize("name", FITTING)
@@ -25,13 +25,21 @@ def test_a_baseline_fits_and_leaves_its_input_alone(name, share, talk):
     assert messages == before
 
 
-@pytest.mark.parametrize("name", ["truncate-outputs", "masking", "random-drop"])
+@pytest.mark.parametrize("name", ["head-and-tail", "truncate-outputs", "masking", "random-drop"])
 @pytest.mark.parametrize("share", [10, 25, 60])
 @pytest.mark.parametrize("talk", TALKS, ids=["anthropic", "openai"])
 def test_baselines_that_work_in_turns_stay_legal(name, share, talk):
     messages = talk.messages
     made = BASELINES[name](messages, count_messages(messages) * share // 100)
     assert problems(made, talk.provider) == []
+
+
+def test_head_and_tail_keeps_the_first_and_the_last_turns():
+    messages = anthropic_talk().messages
+    made = BASELINES["head-and-tail"](messages, count_messages(messages) // 2)
+    assert made[:3] == messages[:3]
+    assert made[-2:] == messages[-2:]
+    assert len(made) < len(messages)
 
 
 def test_masking_before_every_reply_keeps_the_last_outputs():

@@ -8,21 +8,13 @@ import json
 import pytest
 
 from context_compactor.quality import dialogues, inspect, replay, run
-from tests.quality.talks import anthropic_talk, filler
+from tests.quality.talks import record
 
 
 @pytest.fixture
 def corpus(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    messages = anthropic_talk().messages
-    record = {
-        "id": "hand/shop",
-        "source": "hand",
-        "schema": "anthropic",
-        "messages": [*messages[:5], *filler(100, 130), *messages[5:]],
-        "events": [],
-    }
-    (tmp_path / "hand.jsonl.gz").write_bytes(gzip.compress(json.dumps(record).encode()))
+    (tmp_path / "hand.jsonl.gz").write_bytes(gzip.compress(json.dumps(record()).encode()))
     turns = [{"dia_id": f"D1:{n}", "date": "May", "speaker": "AB"[n % 2], "text": f"I like thing{n}"} for n in range(9)]
     asked = [{"question": "Who likes thing4?", "answer": "A", "evidence": ["D1:4"], "category": 4}]
     dialogue = {"id": "d", "turns": turns, "qa": asked}

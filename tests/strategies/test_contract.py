@@ -125,9 +125,13 @@ def test_the_same_view_gives_the_same_options(strategy, view):
     assert list(strategy.propose(view)) == list(strategy.propose(view))
 
 
+def _is_quoted(source, view):
+    return source.voice == "user" and all(block.text.strip() in view.quoted for block in source.blocks)
+
+
 @given(view=views())
 def test_together_the_strategies_have_something_to_say_about_every_text(view):
-    asked = {source.number for source in view.open_sources() if source.blocks}
+    asked = {source.number for source in view.open_sources() if source.blocks and not _is_quoted(source, view)}
     told = {option.source for strategy in DEFAULT_STRATEGIES for option in strategy.propose(view)}
     assert asked <= told
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import takewhile
 
 from context_compactor.apply.compose import Composer, Written
@@ -88,13 +88,13 @@ def recallable_share(written: Written, archive: Archive) -> float | None:
     return sum(ref in archive for ref in cited) / len(cited) if cited else None
 
 
-def pins_share(composer: Composer, written: Written) -> float | None:
-    """The share of instructions and unanswered words that stand unchanged in the context."""
+def pins_share(composer: Composer, written: Written, cut: Container[int] = ()) -> float | None:
+    """The share of instructions and unanswered words that stand unchanged in the context; `cut` turns do not."""
     pinned = last_words(composer.view.turns)
     turns = [turn for turn in composer.view.turns if turn.is_instruction or turn.number in pinned]
-    parts = [part for turn in turns for message in turn.messages for part in message.parts]
+    parts = [(turn.number, part) for turn in turns for message in turn.messages for part in message.parts]
     standing = [part for message in written.messages for part in message.parts]
-    return sum(part in standing for part in parts) / len(parts) if parts else None
+    return sum(turn not in cut and part in standing for turn, part in parts) / len(parts) if parts else None
 
 
 def prefix_kept(
@@ -148,6 +148,7 @@ def metrics(
     archive: Archive,
     failures: Sequence[Failure],
     text: str,
+    cut: Container[int],
 ) -> Metrics:
     """Numbers that were measured on this compaction. `tokens` are those before and after."""
     before, after = tokens
@@ -156,5 +157,5 @@ def metrics(
         retained_share=found.retained / found.checked if found.checked else None,
         failures_share=failures_share(failures, text),
         recallable_share=recallable_share(written, archive),
-        pins_share=pins_share(composer, written),
+        pins_share=pins_share(composer, written, cut),
     )

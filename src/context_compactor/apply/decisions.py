@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from context_compactor.apply.compose import Composer
+from context_compactor.apply.instructions import INSTRUCTIONS
 from context_compactor.apply.layout import lines_kept, shortened
 from context_compactor.classify.kinds import Kind
 from context_compactor.classify.pins import pinned_turns
@@ -18,11 +19,14 @@ from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone
 
 
-def explain(composer: Composer) -> tuple[Decision, ...]:
-    """One decision for each turn that stays as it is, and one for each text of the others."""
+def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
+    """One decision for each turn that stays as it is, and one for each text of the others.
+
+    `cut` has the tokens that shortened instructions had before, by turn.
+    """
     view, draft, turn_tokens = composer.view, composer.draft, composer.turn_tokens
     taken = {number: list(options) for number, options in groupby(draft.chosen(), key=lambda option: option.source)}
-    decisions = [*_kept_turns(view, turn_tokens)]
+    decisions = [*_kept_turns(view, turn_tokens, cut)]
     for source in view.open_sources():
         if not source.is_loose:
             folded = view.zone_of(source) is Zone.FOLDED
@@ -31,11 +35,14 @@ def explain(composer: Composer) -> tuple[Decision, ...]:
     return tuple(sorted(decisions, key=lambda decision: decision.turn))
 
 
-def _kept_turns(view: View, turn_tokens: dict[int, int]) -> Iterator[Decision]:
+def _kept_turns(view: View, turn_tokens: dict[int, int], cut: Mapping[int, int]) -> Iterator[Decision]:
     pins = pinned_turns(view.turns)
     for turn in view.turns:
         if view.zones[turn.number] in (Zone.FIXED, Zone.VERBATIM):
             tokens = turn_tokens[turn.number]
+            if turn.number in cut:
+                yield _shortened_instructions(turn, cut[turn.number], tokens)
+                continue
             yield Decision(
                 target=turn_label(turn),
                 turn=turn.number,
@@ -47,6 +54,20 @@ def _kept_turns(view: View, turn_tokens: dict[int, int]) -> Iterator[Decision]:
                 tokens_after=tokens,
                 ref=reference_id("turn", turn.number) if turn.number > 0 else "",
             )
+
+
+def _shortened_instructions(turn: Turn, before: int, after: int) -> Decision:
+    return Decision(
+        target=turn_label(turn),
+        turn=turn.number,
+        kind=Kind.TALK,
+        tier=Tier.SUMMARIZE,
+        strategy="fit instructions",
+        reason="instructions that leave no room within the target that was asked for",
+        tokens_before=before,
+        tokens_after=after,
+        ref=INSTRUCTIONS,
+    )
 
 
 def turn_label(turn: Turn) -> str:

@@ -8,7 +8,7 @@ from context_compactor.apply.compose import Written
 from context_compactor.plan.planner import Draft
 
 _ROUNDS = 6
-_SLACK = 0.01
+_SLACK = 0.004
 
 
 def fill_target(draft: Draft, target: int, write: Callable[[], Written]) -> Written:

@@ -12,6 +12,7 @@ from context_compactor.classify.failures import failed_mark
 from context_compactor.classify.kinds import Kind
 from context_compactor.classify.tier import Tier
 from context_compactor.messages.record import ANSWER, DIGEST, GAP, Excerpt
+from context_compactor.messages.references import reference_id
 from context_compactor.plan.options import Option, Source, Voice, token_rate
 from context_compactor.plan.planner import Draft
 from context_compactor.plan.view import View
@@ -49,32 +50,49 @@ def write_texts(view: View, draft: Draft) -> Texts:
                 folded.append((source, options))
         elif view.zone_of(source) is Zone.PLACED:
             _edit(view, source, options, draft.replaced.get(source.number), edits)
-    return Texts(tuple(_excerpts(folded)), facts, _marked(edits))
+    return Texts(tuple(_excerpts(folded, int(view.weights.label))), facts, _marked(edits))
 
 
 def _marked(edits: Edits) -> Edits:
     """Thinking is cleared only where the turn shows that it was shortened: every change leaves a visible reference."""
-    shown = {turn for (turn, _), changes in edits.items() if any(changes.values())}
+    shown = {turn: place for place in edits for turn in place[:1] if any(edits[place].values())}
+    cleared = {turn for (turn, _), changes in edits.items() if None in changes.values()}
+    for turn in cleared & shown.keys():
+        changes = edits[shown[turn]]
+        part = max(part for part, text in changes.items() if text)
+        ref = reference_id("turn", turn)
+        changes[part] = f'{changes[part]}\n[reasoning left out: recall("{ref}")]'
     return {place: changes for place, changes in edits.items() if place[0] in shown}
 
 
-def _excerpts(folded: Sequence[tuple[Source, list[Option]]]) -> Iterable[Excerpt]:
+def _excerpts(folded: Sequence[tuple[Source, list[Option]]], label: int) -> Iterable[Excerpt]:
     for _, group in groupby(folded, key=lambda pair: (pair[0].ref, pair[0].turn)):
         pairs = list(group)
         lines: list[str] = []
         for source, options in pairs:
             if source.voice is Voice.RESULT and lines:
                 lines.append(ANSWER)
-            lines.extend(line for line in chosen_lines(source, options) if line != source.label)
+            lines.extend(line for line in chosen_lines(source, options) if line.strip() and line != source.label)
         source, options = pairs[-1]
-        yield Excerpt(source.ref, source.label + _share(source, options), tuple(lines))
+        yield Excerpt(source.ref, _short(source.label, label) + _share(source, options), tuple(lines))
+
+
+def _short(label: str, most: int) -> str:
+    """A label within its room: of a path the end, of a command the beginning."""
+    if len(label) <= most:
+        return label
+    tool, _, target = label.partition(" ")
+    room = max(most - len(tool), 12)
+    if target.startswith("`"):
+        return f"{tool} {target[:room].rstrip()}…`"
+    return f"{tool} …{target[-room:]}" if "/" in target else label[:most].rstrip() + "…"
 
 
 def _share(source: Source, options: Sequence[Option]) -> str:
     if any(option.tier is Tier.SUMMARIZE for option in options):
-        return f" · digest of {source.lines} lines"
+        return f" · digest/{source.lines}"
     kept = lines_kept(source, options)
-    return f" · {kept} of {source.lines} lines" if kept < source.lines else ""
+    return f" · {kept}/{source.lines}" if kept < source.lines else ""
 
 
 def lines_kept(source: Source, options: Sequence[Option]) -> int:
@@ -93,7 +111,7 @@ def chosen_lines(source: Source, options: Sequence[Option]) -> list[str]:
             lines.append(GAP)
         if option.block < 0:
             lines.append(DIGEST)
-        lines.extend(option.text.split("\n"))
+        lines.extend(option.text.rstrip("\n").split("\n"))
         last = option.block
     return lines
 

@@ -107,7 +107,7 @@ def describe(call: ToolCall | None, root: str = "") -> str:
         return "tool result"
     reading = read_call(call)
     room = max(20, _LABEL_LENGTH - len(call.name) - 3)
-    if reading.command is not None:
+    if reading.command is not None and not (reading.reads and len(reading.paths) == 1):
         command = reading.command.replace(root, "") if root else reading.command
         return f"{_one_line(call.name, 60)} `{_short_command(command, room)}`"
     if reading.paths:

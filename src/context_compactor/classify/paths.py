@@ -69,3 +69,12 @@ def common_root(paths: Sequence[str], share: float = 0.6) -> str:
             counts[folder] = counts.get(folder, 0) + 1
     common = [folder for folder, count in counts.items() if count >= share * len(paths)]
     return max(common, key=len) if common else ""
+
+
+def shown_from(paths: Sequence[str]) -> str:
+    """The folder that need not be repeated with every path: above the common one, so that a folder stays in sight."""
+    root = common_root(paths)
+    return root[: root.rstrip("/").rfind("/") + 1] if root.count("/") > _SHALLOW else ""
+
+
+_SHALLOW = 3

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from context_compactor.classify.calls import describe
+from context_compactor.classify.calls import describe, read_call
 from context_compactor.classify.duplicates import find_repeats
 from context_compactor.classify.failures import Failure, find_failures
 from context_compactor.classify.kinds import Kind, kind_of
 from context_compactor.classify.lifecycle import FileLife, file_life
-from context_compactor.classify.paths import common_root
+from context_compactor.classify.paths import shown_from
 from context_compactor.classify.pins import settled
 from context_compactor.classify.references import reference_of
 from context_compactor.messages.turn import Exchange, Turn
@@ -27,6 +27,7 @@ class Verdict(Struct, frozen=True):
     label: str
     ref: str
     path: str = ""
+    is_look: bool = False
     is_under_edit: bool = False
     superseded_by: int = 0
     duplicate_of: int = 0
@@ -40,6 +41,8 @@ class Verdicts(Struct, frozen=True):
     exchanges: dict[int, Verdict]
     failures: tuple[Failure, ...]
     files: FileLife
+    root: str = ""
+    """The folder that labels leave out of paths."""
 
 
 def classify(turns: Sequence[Turn]) -> Verdicts:
@@ -51,7 +54,7 @@ def classify(turns: Sequence[Turn]) -> Verdicts:
     repeats = find_repeats(exchanges)
     edited = {path for path, record in files.files.items() if record.writes}
     paths = _shown_paths(files)
-    root = common_root([path for path in files.files if path.startswith("/")])
+    root = shown_from([path for path in files.files if path.startswith("/")])
     verdicts = {}
     for exchange in exchanges:
         number = exchange.number
@@ -61,17 +64,29 @@ def classify(turns: Sequence[Turn]) -> Verdicts:
             label=describe(exchange.call, root),
             ref=reference_of(exchange),
             path=path,
+            is_look=_is_look(exchange),
             is_under_edit=path in edited,
             superseded_by=files.superseded.get(number, 0),
             duplicate_of=repeats.equal.get(number, 0),
             is_outdated=number in repeats.alike,
             failure=by_number.get(number),
         )
-    return Verdicts(verdicts, tuple(failures), files)
+    return Verdicts(verdicts, tuple(failures), files, root)
 
 
 def _kind(exchange: Exchange) -> Kind:
     return kind_of(exchange.call, exchange.result.text if exchange.result else "")
+
+
+_LOOKS = (Kind.SEARCH_RESULT, Kind.LISTING, Kind.WEB_PAGE, Kind.SUBAGENT)
+
+
+def _is_look(exchange: Exchange) -> bool:
+    """Whether a call only asks for something: its arguments say no more than its label."""
+    if exchange.call is None:
+        return True
+    reading = read_call(exchange.call)
+    return reading.command is None and not reading.writes and (reading.reads or _kind(exchange) in _LOOKS)
 
 
 def _shown_paths(files: FileLife) -> dict[int, str]:

@@ -17,7 +17,7 @@ def _one_of(*phrases: str, flags: int = 0) -> re.Pattern[str]:
     return re.compile("|".join(phrases), flags)
 
 
-_TAGS = re.compile(r"</?(?:tool_use_error|output|error|stderr|stdout)>")
+_TAGS = re.compile(r"</?(?:tool_use_error|output|error|exception|stderr|stdout)>")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # What runners print around the words that matter; used when there is nothing better.
 _NOISE = _one_of(
@@ -56,6 +56,10 @@ _NAMES = ("FAILED ", "FAIL: ", "ERROR: ", "--- FAIL")
 _SAID = "the user said:"
 
 
+# Between the first and the last telling line of an error.
+LEFT_OUT = " … "
+
+
 def telling_lines(text: str) -> str:
     """The first and the last line that say what went wrong, verbatim, joined when they differ."""
     output = unwrap(text)
@@ -66,7 +70,7 @@ def telling_lines(text: str) -> str:
     first, last = (line.strip() for line in _first_and_last(lines))
     # The end of a long line often says what its beginning does not: "… timed out after 60 seconds".
     last = last[:LINE_LENGTH] if first != last else _telling_end(last)
-    return " … ".join(filter(None, (first[:LINE_LENGTH].rstrip(), last.strip())))
+    return LEFT_OUT.join(filter(None, (first[:LINE_LENGTH].rstrip(), last.strip())))
 
 
 def _telling_end(line: str) -> str:

@@ -11,6 +11,7 @@ import typer
 from context_compactor import __version__
 from context_compactor.cli.compact import compact
 from context_compactor.cli.config import config
+from context_compactor.cli.eval import evaluate
 from context_compactor.cli.plan import plan
 from context_compactor.cli.show import show
 from context_compactor.errors import BadInput, CompactorError, MissingExtra
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 for command in (compact, plan, show, config):
     app.command()(command)
+app.command("eval")(evaluate)
 
 
 def _print_version(wanted: bool) -> None:

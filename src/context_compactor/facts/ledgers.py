@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from context_compactor.classify.telling import LEFT_OUT
 from context_compactor.facts.fact import Fact
 from context_compactor.plan.options import Line
 
@@ -27,6 +28,7 @@ SECTION_OF = {
     "error": "Other facts",
 }
 _ALWAYS = {"constraint", "decision", "mode", "blocker", "failure", "side_effect", "approval", "denial"}
+_LONGEST_REST = 80
 _FAILURE = re.compile(r"^`(.*)` → (.*) (\([^()]*\))$", re.DOTALL)
 _SEEN = re.compile(r"^(.*) \((?:×(\d+), )?((?:turn|tool|file|agent)_\d+)\)$", re.DOTALL)
 
@@ -101,11 +103,21 @@ def _counted(body: str, count: int, ref: str) -> str:
 def cut_failure(line: str, most: int) -> str:
     """A failure's line with at most so many characters of its command and of its error; 0 leaves it as it is."""
     match = _FAILURE.match(line) if most else None
-    return f"`{_cut(match[1], most)}` → {_cut(match[2], most)} {match[3]}" if match else line
+    if match is None:
+        return line
+    error = LEFT_OUT.join(_cut(part, most) for part in match[2].split(LEFT_OUT))
+    return f"`{_cut(match[1], most)}` → {error} {match[3]}"
 
 
 def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[:most].rstrip() + "…"
+    """The beginning of a text. A word is cut in two only when it is very long: two paths differ at their ends."""
+    if len(text) <= most:
+        return text
+    end = text.find(" ", most)
+    if end < 0:
+        end = len(text)
+    cut = text[: end if end - most <= _LONGEST_REST else most].rstrip()
+    return cut if len(cut) == len(text) else f"{cut}…"
 
 
 def _one_line(text: str) -> str:

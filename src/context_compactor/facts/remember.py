@@ -18,14 +18,18 @@ from context_compactor.plan.options import Line
 TASK = "Task"
 FAILED = "Failed before, do not repeat"
 RULES = "Rules and corrections by the user"
+FILES = "Files"
 OUTSIDE = "Done outside, not to be done again"
 PROJECT_RULES = "project_rules"
 LEFT_OUT = "characters left out"
 # Shares of the target: a quoted message of the user, and all ledger lines but the failures.
-_QUOTE_SHARE = 0.1
-_SHORT_QUOTE = 120
+_QUOTE_SHARE = 0.07
+_SHORT_QUOTE = 60
 _UNLIMITED = (TASK, FAILED)
-_LEDGER_SHARE = 0.15
+_LASTING = (FAILED, RULES, OUTSIDE)
+_UNFINISHED = ("active: ", "blocked: ")
+_LATER = ("Decisions", FILES)
+_LEDGER_SHARE = 0.05
 _FAILURE_SHARE = 0.15
 _FAILURE_LENGTHS = (0, 110, 80, 64)
 
@@ -43,12 +47,20 @@ class Remembered(Struct, frozen=True):
 
 
 def remember(
-    facts: Sequence[Fact], turns: Sequence[Turn], past: Record | None, target: int, count: Callable[[str], int]
+    facts: Sequence[Fact],
+    turns: Sequence[Turn],
+    past: Record | None,
+    target: int,
+    count: Callable[[str], int],
+    root: str = "",
 ) -> Remembered:
-    """Sort what is known of the folded turns. `turns` are those that are folded."""
+    """Sort what is known of the folded turns. `turns` are those that are folded; labels show paths below `root`."""
     gone = {turn.number for turn in turns}
     fresh = ledger_lines(fact for fact in facts if fact.turn in gone or fact.last_turn in gone)
+    fresh = [_below(line, root) if line.section == FILES else line for line in fresh]
     lines = [*_past_lines(past, fresh), *_with_first_task(fresh, past), *_pictures(turns)]
+    if root and turns:
+        lines.append(Line(FILES, f"paths are below {root} or absolute", 0, True))
     lines = _short_failures(lines, target, count)
     quotes = _quotes(facts, turns, past, int(_QUOTE_SHARE * target), count)
     lines = [line for line in lines if not _is_quoted(line, quotes, quotes[:-1] or quotes)]
@@ -63,6 +75,10 @@ def _short_failures(lines: Sequence[Line], target: int, count: Callable[[str], i
         if sum(count(line.text) for line in short) <= _FAILURE_SHARE * target:
             break
     return [*(line for line in lines if line.section != FAILED), *short]
+
+
+def _below(line: Line, root: str) -> Line:
+    return structs.replace(line, text=line.text.replace(root, "", 1)) if root else line
 
 
 def _pictures(turns: Sequence[Turn]) -> list[Line]:
@@ -102,7 +118,7 @@ def _past_lines(past: Record | None, fresh: Sequence[Line]) -> list[Line]:
         for text in past.sections.get(title, ()):
             if (title, identity(title, text)) not in overtaken:
                 current = text.replace("active: ", "earlier: ", 1) if title == TASK and is_newer_task else text
-                lines.append(Line(title, current, 0, title in (FAILED, RULES, OUTSIDE)))
+                lines.append(Line(title, current, 0, title in _LASTING or current.startswith(_UNFINISHED)))
     return lines
 
 
@@ -153,11 +169,14 @@ def _quote(turn: Turn, status: str) -> Quote:
 
 
 def _within(lines: Sequence[Line], most: int, count: Callable[[str], int]) -> tuple[list[Line], list[Line]]:
-    """All failures and the task stay; other lines that must stay do so, newest first, within their share."""
+    """All failures and the task stay; other lines that must stay do so within their share.
+
+    What the user said comes first, then how the work stands, then what was found; of each the newest.
+    """
     must: list[Line] = []
     optional: list[Line] = []
     room = most
-    for line in sorted(lines, key=lambda line: -line.turn):
+    for line in sorted(lines, key=lambda line: (line.section in _LATER, -line.turn)):
         cost = count(line.text) if line.must and line.section not in _UNLIMITED else 0
         if line.must and cost <= room:
             must.append(line)

@@ -20,6 +20,10 @@ GAP = "…"
 ANSWER = "=>"
 DIGEST = "(digest)"
 
+# What stands in the first column of a line in the place of a blank.
+_COLUMN = {GAP: "…", ANSWER: ">"}
+_MARKS = {"…": GAP, ">": ANSWER}
+
 SECTIONS = (
     "Task",
     "Rules and corrections by the user",
@@ -31,7 +35,7 @@ SECTIONS = (
     "Running",
     "Other facts",
 )
-EXCERPTS = "Record of earlier turns (selected lines, verbatim)"
+EXCERPTS = "Record of earlier turns (verbatim; … lines left out, > answer)"
 
 
 class Excerpt(Struct, frozen=True):
@@ -71,8 +75,7 @@ def _lines(record: Record) -> Iterator[str]:
     yield (
         f"{OPENING} Written by Context Compactor, not by the user: it stands for {record.messages:,} earlier messages "
         f"({record.tokens:,} tokens, turns 1 to {record.turns}, calls 1 to {record.calls}). "
-        f"It is memory, not a request. "
-        f'recall("id") returns any original in full: every id below, and turn_001 to turn_{record.turns:03d}.]'
+        f'It is memory, not a request. recall("id") returns any original, turn_001 to turn_{record.turns:03d} too.]'
     )
     for title in SECTIONS:
         body = record.sections.get(title, ())
@@ -95,7 +98,17 @@ def _excerpt(excerpt: Excerpt) -> Iterator[str]:
         yield f"[{excerpt.ref}] {excerpt.lines[0]}"
         return
     yield f"[{excerpt.ref} {excerpt.label}]"
-    yield from (f" {line}" for line in excerpt.lines)
+    waiting = ""
+    for line in excerpt.lines:
+        if line not in _COLUMN:
+            yield _COLUMN.get(waiting, " ") + line
+            waiting = ""
+            continue
+        if waiting:
+            yield f" {waiting}"
+        waiting = line
+    if waiting:
+        yield f" {waiting}"
 
 
 def _quote(quote: Quote) -> Iterator[str]:
@@ -151,8 +164,8 @@ def _parse_sections(body: str) -> tuple[dict[str, tuple[str, ...]], tuple[Quote,
 def _parse_excerpts(text: str) -> tuple[Excerpt, ...]:
     found: list[tuple[str, str, list[str]]] = []
     for line in text.split("\n"):
-        if line.startswith(" ") and found:
-            found[-1][2].append(line[1:])
+        if line[:1] in (" ", *_MARKS) and found:
+            found[-1][2].extend((*([_MARKS[line[0]]] if line[0] in _MARKS else ()), line[1:]))
         elif single := _SINGLE.match(line):
             found.append((single[1], "", [single[2]]))
         elif heading := _HEADING.match(line):

@@ -6,7 +6,7 @@ choice grows, and a lazy greedy over value per token with a heap is near the bes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
 from context_compactor.classify.relevance import Weights
@@ -15,11 +15,11 @@ from context_compactor.classify.relevance import Weights
 class Piece:
     """One option on the scales. A plain object with slots: thousands are made for each compaction.
 
-    `key` tells equal texts apart from others; `boost` multiplies what its names are worth; `heading` is its part of
+    `lines` tells equal lines apart from others; `boost` multiplies what its names are worth; `heading` is its part of
     what it costs to open its source.
     """
 
-    __slots__ = ("boost", "heading", "key", "names", "option", "source", "tokens", "weight")
+    __slots__ = ("boost", "heading", "lines", "names", "option", "source", "tokens", "weight")
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Piece:
         tokens: float,
         weight: float,
         names: tuple[int, ...],
-        key: int,
+        lines: tuple[int, ...],
         boost: float,
         heading: float,
     ) -> None:
@@ -37,7 +37,7 @@ class Piece:
         self.tokens = tokens
         self.weight = weight
         self.names = names
-        self.key = key
+        self.lines = lines
         self.boost = boost
         self.heading = heading
 
@@ -57,17 +57,17 @@ class Chooser:
         self._headings = dict(headings)
         self._costs: list[float] = []
         self._seen = bytearray(len(worth))
-        self._keys: set[int] = set()
+        self._lines: set[int] = set()
         self._heap: list[tuple[float, int]] = []
         self._taken = bytearray(len(pieces))
 
-    def cover(self, names: Sequence[int] | set[int], keys: Sequence[int] = ()) -> None:
+    def cover(self, names: Sequence[int] | set[int], lines: Iterable[int] = ()) -> None:
         """These names and texts stand in the context already."""
         seen = self._seen
         for name in names:
             if seen[name] < 2:
                 seen[name] += 1
-        self._keys.update(keys)
+        self._lines.update(lines)
 
     def start(self) -> None:
         """Weigh every piece once."""
@@ -106,7 +106,7 @@ class Chooser:
         while self.chosen and free < tokens:
             at = self.chosen.pop()
             self._taken[at] = 0
-            self._keys.discard(self.pieces[at].key)
+            self._lines.difference_update(self.pieces[at].lines)
             heappush(self._heap, (-self._density(at), at))
             cost = self._costs.pop()
             free += cost
@@ -120,27 +120,40 @@ class Chooser:
     def _density(self, at: int) -> float:
         piece = self.pieces[at]
         seen, worth, again = self._seen, self._worth, self._again
-        value = 0.0 if piece.key in self._keys else piece.weight * piece.tokens
+        value = piece.weight * piece.tokens
+        if not self._lines.isdisjoint(piece.lines):
+            value *= sum(line not in self._lines for line in piece.lines) / len(piece.lines)
         for name in piece.names:
             times = seen[name]
             if times == 0:
                 value += worth[name] * piece.boost
             elif times == 1:
                 value += worth[name] * again
-        return value / (piece.tokens + piece.heading)
+        return value / (piece.tokens + (piece.heading if piece.source in self._headings else 0.0))
 
     def _take(self, at: int) -> None:
         piece = self.pieces[at]
         cost = self._cost(at)
         self.tokens += cost
         self._costs.append(cost)
-        self._headings.pop(piece.source, None)
+        is_first = self._headings.pop(piece.source, None) is not None
         self.chosen.append(at)
         self._taken[at] = 1
-        self.cover(piece.names)
-        self._keys.add(piece.key)
+        self.cover(piece.names, piece.lines)
+        if is_first:
+            self._reweigh(at)
         self._favour(at - 1, piece.source)
         self._favour(at + 1, piece.source)
+
+    def _reweigh(self, at: int) -> None:
+        """Once a source has its heading, what else it holds costs less."""
+        source = self.pieces[at].source
+        for step in (-1, 1):
+            near = at + step
+            while 0 <= near < len(self.pieces) and self.pieces[near].source == source and abs(near - at) < 100:
+                if not self._taken[near]:
+                    heappush(self._heap, (-self._density(near), near))
+                near += step
 
     def _favour(self, at: int, source: int) -> None:
         """What stands next to a chosen piece reads on from it."""

@@ -1,11 +1,9 @@
-"""From turns to sources: every text of the history, cut into blocks of a few lines."""
+"""From turns to sources: every text of the history, cut into lines."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-
-from msgspec import Struct
 
 from context_compactor.classify.calls import read_call
 from context_compactor.messages.jsontext import json_text
@@ -14,24 +12,15 @@ from context_compactor.plan.options import Block
 
 LONG_LINE = 150
 _MOST_BLOCKS = 4_000
-_MOST_BLANKS = 3
 _LONGEST = 2_000_000
 _NUMBERED = re.compile(r"^ {0,8}\d+(?:→|\t)", re.MULTILINE)
 _PIECE = re.compile(r".{1,150}(?:[\s,;}\])]|$)|.{1,150}")
 
 
-class Grain(Struct, frozen=True):
-    """How many lines a block has: of tool output, and of everything else."""
-
-    result: int
-    other: int
-
-
-def grain_for(share: float) -> Grain:
-    """The smaller the share of the history that may stay, the finer the choice."""
-    if share >= 0.18:
-        return Grain(result=4, other=4)
-    return Grain(result=2, other=3)
+_OPTION = re.compile(
+    r"(?:cwd|workdir|glob|type|output_mode|subagent_type|model|shell|id|taskId|status): \S*"
+    r"|[\w-]+: (?:-?[\d.]+|true|false|null|\[\]|\"\")"
+)
 
 
 def strip_numbers(text: str) -> str:
@@ -45,34 +34,20 @@ def strip_numbers(text: str) -> str:
     return _NUMBERED.sub("", text)
 
 
-def cut_blocks(text: str, size: int) -> tuple[Block, ...]:
-    """Runs of `size` lines that say something, with the blank ones between them; long lines are cut into pieces."""
+def cut_blocks(text: str, *, is_call: bool = False) -> tuple[Block, ...]:
+    """The lines that say something, each a block of its own; long lines are cut into pieces.
+
+    Of a call the bare options say nothing: nobody asks for the limit or the offset again.
+    """
     blocks: list[Block] = []
-    run: list[str] = []
-    first = told = 0
-    lines = text.split("\n")
-    for at, line in enumerate(lines):
-        is_blank = not line or line.isspace()
-        if len(line) > LONG_LINE and not is_blank:
-            _close(blocks, run, first, at)
-            run, told = [], 0
+    for at, line in enumerate(text.split("\n")):
+        if not line or line.isspace() or (is_call and _OPTION.fullmatch(line)):
+            continue
+        if len(line) > LONG_LINE:
             blocks.extend(Block(piece.strip(), at, 1) for piece in _PIECE.findall(line[:_LONGEST]) if piece.strip())
-        elif not is_blank:
-            if told >= size:
-                _close(blocks, run, first, at)
-                run, told = [], 0
-            first = first if run else at
-            run.append(line)
-            told += 1
-        elif run and len(run) < told + _MOST_BLANKS:
-            run.append("")
-    _close(blocks, run, first, len(lines))
+        else:
+            blocks.append(Block(line, at, 1))
     return _middle_out(blocks)
-
-
-def _close(blocks: list[Block], run: list[str], first: int, end: int) -> None:
-    if run:
-        blocks.append(Block("\n".join(run), first, end - first))
 
 
 def _middle_out(blocks: list[Block]) -> tuple[Block, ...]:
@@ -80,6 +55,12 @@ def _middle_out(blocks: list[Block]) -> tuple[Block, ...]:
         return tuple(blocks)
     half = _MOST_BLOCKS // 2
     return (*blocks[:half], *blocks[-half:])
+
+
+def removed_lines(old: str, new: str) -> Iterator[str]:
+    """What an edit took out, marked as gone: the lines of the old text that are not in the new one."""
+    kept = set(new.split("\n"))
+    return (f"- {line}" for line in old.split("\n") if line not in kept)
 
 
 def call_body(call: ToolCall) -> str:
@@ -95,7 +76,16 @@ _SPEAKING = frozenset(
 )
 
 
+_OLD = ("old_string", "old_str", "old_text", "oldText")
+_NEW = ("new_string", "new_str", "new_text", "newText")
+
+
 def _argument_lines(arguments: dict[str, object]) -> Iterator[str]:
+    old, new = (next((key for key in keys if isinstance(arguments.get(key), str)), "") for keys in (_OLD, _NEW))
+    if old and new:
+        yield from _argument_lines({key: value for key, value in arguments.items() if key != old})
+        yield from removed_lines(str(arguments[old]), str(arguments[new]))
+        return
     for key, value in arguments.items():
         if isinstance(value, str):
             if key in _SPEAKING or "\n" in value:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from context_compactor.classify.kinds import Kind
 from context_compactor.classify.names import NameTable
-from context_compactor.classify.relevance import VOICE_WEIGHT, Weights, fade, text_weight
+from context_compactor.classify.relevance import KIND_WEIGHT, VOICE_WEIGHT, Weights, fade, text_weight
 from context_compactor.classify.rules import Verdict, Verdicts
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.message import Part, Text, Thinking, ToolCall, ToolResult
@@ -17,11 +17,11 @@ from context_compactor.messages.record import ANSWER, GAP, Excerpt
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Exchange, Turn
 from context_compactor.plan.options import Block, Line, Source, Voice
-from context_compactor.plan.sources import Grain, call_body, cut_blocks, strip_numbers
+from context_compactor.plan.sources import call_body, cut_blocks, strip_numbers
 from context_compactor.plan.zones import Zone, may_clear_thinking, newest_step
 
 _EXCERPT_LINES = 3
-_COUNTED = re.compile(r" · (?:\d+|digest) of (\d+) lines$")
+_COUNTED = re.compile(r" · (?:\d+|digest)/(\d+)$")
 
 
 class View(Struct, frozen=True):
@@ -120,23 +120,35 @@ def build_sources(
     ledger: Sequence[Line],
     verdicts: Verdicts,
     weights: Weights,
-    grain: Grain,
 ) -> tuple[Source, ...]:
     """All sources: excerpts of an earlier record, the turns, and the lines of the ledgers that may be left out."""
-    sources = [_excerpt_source(at, excerpt, weights) for at, excerpt in enumerate(excerpts)]
-    total = sum(text.tokens for text in spoken) or 1
-    after = total
+    after = sum(text.tokens for text in spoken)
+    sources = [_excerpt_source(at, excerpt, after, weights) for at, excerpt in enumerate(excerpts)]
+    touched = _last_touch(spoken, verdicts, after)
     for text in spoken:
         after -= text.tokens
         verdict = verdicts.exchanges.get(text.exchange)
-        sources.append(_source(len(sources), text, after / total, verdict, weights, grain))
+        since = touched.get(verdict.path, after) if verdict else after
+        age = int(since + weights.own_age * (after - since))
+        sources.append(_source(len(sources), text, age, verdict, weights))
     for section in dict.fromkeys(line.section for line in ledger):
         lines = [line.text for line in ledger if line.section == section]
         sources.append(_ledger_source(len(sources), section, lines))
     return tuple(sources)
 
 
-def _source(number: int, spoken: Spoken, age: float, verdict: Verdict | None, weights: Weights, grain: Grain) -> Source:
+def _last_touch(spoken: Sequence[Spoken], verdicts: Verdicts, after: int) -> dict[str, int]:
+    """The tokens since each file was last read or written: what is under work stays fresh."""
+    touched: dict[str, int] = {}
+    for text in spoken:
+        after -= text.tokens
+        verdict = verdicts.exchanges.get(text.exchange)
+        if verdict and verdict.path:
+            touched[verdict.path] = after
+    return touched
+
+
+def _source(number: int, spoken: Spoken, after: int, verdict: Verdict | None, weights: Weights) -> Source:
     voice = spoken.voice
     kind = verdict.kind if verdict and voice is Voice.RESULT else Kind.TALK
     text = strip_numbers(spoken.text) if kind is Kind.CODE else spoken.text
@@ -150,17 +162,19 @@ def _source(number: int, spoken: Spoken, age: float, verdict: Verdict | None, we
         ref=verdict.ref if verdict else reference_id("turn", spoken.turn),
         text=text,
         tokens=spoken.tokens,
-        blocks=() if voice is Voice.THINKING else cut_blocks(text, grain.result if is_result else grain.other),
+        blocks=() if voice is Voice.THINKING else cut_blocks(text, is_call=voice is Voice.CALL),
         lines=text.count("\n") + 1,
         exchange=spoken.exchange,
         path=verdict.path if verdict else "",
         weight=text_weight(
             voice,
             kind,
-            age,
+            after,
             spoken.tokens,
+            text.count("\n") + 1,
             is_superseded=bool(verdict and (verdict.superseded_by or verdict.is_outdated)),
             is_under_edit=bool(verdict and verdict.is_under_edit),
+            is_look=bool(verdict and verdict.is_look),
             weights=weights,
         ),
         is_failure=bool(is_result and verdict and verdict.failure),
@@ -172,25 +186,40 @@ def _source(number: int, spoken: Spoken, age: float, verdict: Verdict | None, we
     )
 
 
-def _excerpt_source(number: int, excerpt: Excerpt, weights: Weights) -> Source:
+def _excerpt_source(number: int, excerpt: Excerpt, after: int, weights: Weights) -> Source:
     counted = _COUNTED.search(excerpt.label)
     label = excerpt.label[: counted.start()] if counted else excerpt.label
     blocks = _excerpt_blocks(excerpt.lines)
     text = "\n".join(block.text for block in blocks)
+    voice, kind = _excerpt_voice(excerpt.ref, label)
     return Source(
         number=number,
         turn=0,
-        voice=Voice(label) if label in (Voice.USER, Voice.AGENT) else Voice.CALL,
-        kind=Kind.TALK,
+        voice=voice,
+        kind=kind,
         label=label or "line",
         ref=excerpt.ref,
         text=text or label,
         tokens=len(text) // 4 + 1,
         blocks=blocks or (Block(label, 0, 1),),
         lines=int(counted[1]) if counted else max(len(excerpt.lines), 1),
-        weight=VOICE_WEIGHT.get(label, VOICE_WEIGHT["call"]) * fade(1.0, weights.floor, weights.bend),
+        weight=VOICE_WEIGHT[voice] * _excerpt_factor(voice, kind) * fade(after, weights.reach, weights.bend),
         is_loose=True,
     )
+
+
+def _excerpt_voice(ref: str, label: str) -> tuple[Voice, Kind]:
+    """Who speaks in an excerpt, as far as its heading tells."""
+    if label in (Voice.USER, Voice.AGENT):
+        return Voice(label), Kind.TALK
+    if ref.startswith("file_"):
+        return Voice.RESULT, Kind.CODE
+    return (Voice.RESULT, Kind.SUBAGENT) if ref.startswith("agent_") else (Voice.CALL, Kind.TALK)
+
+
+def _excerpt_factor(voice: Voice, kind: Kind) -> float:
+    """A call's excerpt may hold its answer as well."""
+    return KIND_WEIGHT[kind] if voice is Voice.RESULT else 0.5 if voice is Voice.CALL else 1.0
 
 
 def _excerpt_blocks(lines: Sequence[str]) -> tuple[Block, ...]:

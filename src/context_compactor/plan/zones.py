@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.classify.pins import last_words
 from context_compactor.measure.count import MessageCounter
@@ -39,10 +39,16 @@ class Shares(Struct, frozen=True):
     The last `recent` turns may take more of it than others.
     """
 
-    tail: float = 0.15
+    tail: float = 0.08
     placed: float = 0.0
     recent: int = 5
-    recent_tail: float = 0.25
+    recent_tail: float = 0.15
+
+    def scaled(self, factor: float) -> Shares:
+        """The same shares of a smaller cake: the less may stay, the dearer is what stays as it is."""
+        return structs.replace(
+            self, tail=self.tail * factor, placed=self.placed * factor, recent_tail=self.recent_tail * factor
+        )
 
 
 # What a result weighs at the least when it is shortened in place: its reference.

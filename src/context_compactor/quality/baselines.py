@@ -83,21 +83,39 @@ def random_drop(messages: list[RawMessage], budget: int) -> list[RawMessage]:
         if size <= room:
             room -= size
             kept.add(index)
-    return head + [message for index, turn in enumerate(turns) if index in kept for message in turn]
+    return head + _joined([turn for index, turn in enumerate(turns) if index in kept])
 
 
 def drop_oldest(messages: list[RawMessage], budget: int) -> list[RawMessage]:
     """The messages before the first reply and the last whole turns that fit."""
     head, turns = split(messages)
     head = _fitting_head(head, budget)
+    last = _first_fitting(turns[::-1], budget - count_messages(head))
+    return head + _joined(last[::-1])
+
+
+def keep_ends(messages: list[RawMessage], budget: int) -> list[RawMessage]:
+    """The first and the last whole turns, half of the budget each; the middle is dropped."""
+    head, turns = split(messages)
+    head = _fitting_head(head, budget)
     room = budget - count_messages(head)
+    first = _first_fitting(turns, room // 2)
+    last = _first_fitting(turns[len(first) :][::-1], room - sum(map(count_messages, first)))
+    return head + _joined(first) + _joined(last[::-1])
+
+
+def _first_fitting(turns: Sequence[list[RawMessage]], room: int) -> list[list[RawMessage]]:
     kept: list[list[RawMessage]] = []
-    for turn in reversed(turns):
+    for turn in turns:
         room -= count_messages(turn)
         if room < 0:
             break
         kept.append(turn)
-    return head + [message for turn in reversed(kept) for message in turn]
+    return kept
+
+
+def _joined(turns: Sequence[list[RawMessage]]) -> list[RawMessage]:
+    return [message for turn in turns for message in turn]
 
 
 def split(messages: Sequence[RawMessage]) -> tuple[list[RawMessage], list[list[RawMessage]]]:

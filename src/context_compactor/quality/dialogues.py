@@ -11,9 +11,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from context_compactor.archive.archive import Original
+from context_compactor.archive.search.search import Searcher
+from context_compactor.measure.tokens import counter_for
 from context_compactor.quality.corpus import DIALOGUES, default_corpus, records
 from context_compactor.quality.reading import RawMessage, text_of
-from context_compactor.quality.search import Index, Search
+from context_compactor.quality.search import Index, Search, as_text
 from context_compactor.quality.tables import mean, show
 
 KINDS = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
@@ -61,10 +64,16 @@ def plain(messages: list[RawMessage]) -> Search:
     return Index([text_of(message["content"]) for message in messages], neighbours=1).search
 
 
+def archive(messages: list[RawMessage]) -> Search:
+    """Our own search, over an archive that holds every turn."""
+    turns = (Original(f"turn_{at:03}", "turn", "", 0, [message], "") for at, message in enumerate(messages, 1))
+    return as_text(Searcher(turns, counter_for(None)).search)
+
+
 def find_maker(name: str) -> SearchMaker:
-    """`plain`, or `module:function` that takes messages and gives a search."""
-    if name == "plain":
-        return plain
+    """`plain`, `archive`, or `module:function` that takes messages and gives a search."""
+    if ":" not in name:
+        return {"plain": plain, "archive": archive}[name]
     module, function = name.split(":")
     maker: SearchMaker = getattr(import_module(module), function)
     return maker
@@ -82,7 +91,7 @@ def evaluate(maker: SearchMaker, dialogues: Sequence[dict[str, Any]], tokens: in
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="quality.dialogues", description=__doc__)
-    parser.add_argument("--search", default="plain", help="plain, or module:function")
+    parser.add_argument("--search", default="plain", help="plain, archive, or module:function")
     parser.add_argument("--tokens", default="500,1000,2000,4000")
     parser.add_argument("--corpus", type=Path, default=default_corpus())
     options = parser.parse_args(arguments)

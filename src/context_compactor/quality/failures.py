@@ -62,13 +62,18 @@ def squeeze(text: str) -> str:
     return " ".join(text.split())
 
 
+def without_tags(text: str) -> str:
+    """The text without the simple tags that a client puts around output."""
+    return _TAG.sub("", text)
+
+
 def _command(call: Piece) -> str:
-    return squeeze(next(iter(call.values), ""))[:COMMAND]
+    return squeeze(without_tags(next(iter(call.values), "")))[:COMMAND]
 
 
 def _telling(text: str) -> tuple[str, ...]:
     """The first and last line that name an error; indented ones, such as the code in a traceback, come second."""
-    lines = [_TAG.sub("", line).rstrip() for line in text.splitlines()[:5000] if not _FRAME.match(line)]
+    lines = [without_tags(line).rstrip() for line in text.splitlines()[:5000] if not _FRAME.match(line)]
     lines = [line for line in lines if len(line.strip()) > 3]
     named = [line for line in lines if _TELLING.search(line[:300])]
     telling = [line for line in named if not line[0].isspace()] or named or lines[-1:]

@@ -67,7 +67,11 @@ def items(sample: Sample, found: Kept) -> Iterator[Item]:
 
 def dearest(item: Item) -> str:
     """The dearest place a thing stood in: the user's words, the agent's, its calls, a result."""
-    return min(item.origins, key=lambda who: (_DEAR.index(who.split()[0]) if who.split()[0] in _DEAR else 9, who))
+    return min(item.origins or ("result",), key=lambda who: (_dearness(who.split()[0]), who))
+
+
+def _dearness(kind: str) -> int:
+    return _DEAR.index(kind) if kind in _DEAR else len(_DEAR)
 
 
 def kind(item: Item) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from context_compactor.quality.failures import Failure, squeeze
+from context_compactor.quality.failures import Failure, squeeze, without_tags
 from context_compactor.quality.identifiers import identifiers
 from context_compactor.quality.names import is_bound
 from context_compactor.quality.reading import RawMessage, flatten, without_line_numbers
@@ -77,5 +77,5 @@ def _spans(wanted: Sequence[Span], texts: Sequence[str]) -> tuple[bool, ...]:
 
 
 def _failures(wanted: Sequence[Failure], text: str) -> tuple[bool, ...]:
-    flat = squeeze(without_line_numbers(text)) if wanted else ""
+    flat = squeeze(without_tags(without_line_numbers(text))) if wanted else ""
     return tuple(failure.command in flat and any(line in flat for line in failure.lines) for failure in wanted)

@@ -14,18 +14,21 @@ from context_compactor.quality.baselines import Method
 from context_compactor.quality.cutting import summary_tokens
 from context_compactor.quality.prepared import Sample
 from context_compactor.quality.reading import RawMessage, is_instruction
-from context_compactor.quality.search import Search
-from context_compactor.quality.sizes import count_messages
+from context_compactor.quality.search import Search, as_text
+from context_compactor.quality.sizes import PER_MESSAGE, count_messages
 
 REAL = "real"
 SUMMARY = "summary"
 COMPACTOR = "compactor"
+HANDOFF = "handoff"
+HANDOFF_BUDGET = "500t"
 
 BASELINES: dict[str, Method] = {
     "everything": baselines.keep_everything,
     "nothing": baselines.keep_nothing,
     "keep-last": baselines.keep_last,
     "trim": baselines.trim,
+    "head-and-tail": baselines.keep_ends,
     "truncate-outputs": baselines.truncate_outputs,
     "masking": baselines.mask_observations,
     "random-drop": baselines.random_drop,
@@ -47,7 +50,15 @@ def compactor(messages: list[RawMessage], budget: int) -> Any:
     """Our own engine, without a model."""
     import context_compactor
 
-    return context_compactor.compact(messages, target_tokens=budget)
+    found = context_compactor.compact(messages, target_tokens=budget)
+    return Made(found.messages, as_text(found.search), found.recall)
+
+
+def handoff(messages: list[RawMessage], budget: int) -> list[RawMessage]:
+    """The text our engine hands to the agent of the next phase, as one message."""
+    from context_compactor.handoff import handoff_text
+
+    return [{"role": "user", "content": handoff_text(messages, tokens=budget - PER_MESSAGE)}]
 
 
 def find_method(name: str) -> Callable[[list[RawMessage], int], Any]:
@@ -56,7 +67,7 @@ def find_method(name: str) -> Callable[[list[RawMessage], int], Any]:
         module, function = name.split(":")
         found: Callable[[list[RawMessage], int], Any] = getattr(import_module(module), function)
         return found
-    return {**BASELINES, COMPACTOR: compactor}[name]
+    return {**BASELINES, COMPACTOR: compactor, HANDOFF: handoff}[name]
 
 
 def make(method: str, sample: Sample, budget: str) -> Made:

@@ -1,10 +1,17 @@
-"""Work spread over forked processes that share what was loaded before the fork."""
+"""Work spread over processes that share what was loaded before they began."""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import get_context
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
+
+from context_compactor.errors import CompactorError
 
 Task = TypeVar("Task")
 Shared = TypeVar("Shared")
@@ -13,18 +20,39 @@ Result = TypeVar("Result")
 _shared: list[Any] = []
 
 
+def cores() -> int:
+    """The processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def spread(
     work: Callable[[Shared, Task], Result], shared: Shared, tasks: Sequence[Task], jobs: int
 ) -> Iterator[Result]:
-    """`work(shared, task)` for each task, in order. `shared` is inherited, never copied through a pipe."""
-    if jobs < 2 or len(tasks) < 2:
+    """`work(shared, task)` for each task, in order. `shared` is inherited by a fork, not copied through a pipe."""
+    if jobs < 2 or not tasks:
         yield from (work(shared, task) for task in tasks)
         return
-    with get_context("fork").Pool(jobs, _remember, (work, shared)) as pool:
-        yield from pool.imap(_work, tasks, chunksize=1)
+    before, finished = set(active_children()), False
+    pool = ProcessPoolExecutor(min(jobs, len(tasks)), get_context(_start()), _remember, (work, shared))
+    try:
+        yield from pool.map(_work, tasks)
+        finished = True
+    except BrokenProcessPool:
+        raise CompactorError("a worker was ended from outside, perhaps for want of memory. Try: fewer jobs.") from None
+    finally:
+        if not finished:  # an error or Ctrl-C: what is still running is of no use to anybody
+            for child in set(active_children()) - before:
+                child.terminate()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start() -> str:
+    """How workers begin: a tokenizer that has worked here has threads, and its copy in a fork would wait for them."""
+    return "fork" if hasattr(os, "fork") and "splintr" not in sys.modules else "spawn"
 
 
 def _remember(*things: object) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of us; the parent alone answers it
     _shared[:] = things
 
 

@@ -9,79 +9,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 from context_compactor.quality.corpus import AGENT_SOURCES, default_corpus
-from context_compactor.quality.legality import problems
-from context_compactor.quality.measures import MEASURES, kept, nothing_kept
-from context_compactor.quality.methods import BASELINES, COMPACTOR, REAL, SUMMARY, Made, budget_tokens, make, suits
+from context_compactor.quality.methods import BASELINES, COMPACTOR, REAL, SUMMARY, suits
 from context_compactor.quality.pool import spread
 from context_compactor.quality.prepared import Sample, samples
-from context_compactor.quality.question import found_with_search
-from context_compactor.quality.reading import RawMessage
-from context_compactor.quality.restore import restored
-from context_compactor.quality.search import plain_search
-from context_compactor.quality.sizes import count_message, count_messages
+from context_compactor.quality.scoring import COLUMNS, Asked, Score, score
 from context_compactor.quality.tables import mean, show
 
-COLUMNS = (*MEASURES, "1Q", "LEGAL", "RESTOR", "CACHE", "size")
-
-
-class Score(Struct, frozen=True):
-    """What one method did to one sample at one budget. `problems` says why a context is not legal."""
-
-    sample: str
-    source: str
-    budget: str
-    fits: bool
-    seconds: float
-    tokens: int
-    limit: int
-    shares: dict[str, float | None]
-    problems: tuple[str, ...] = ()
-
-
-class Asked(Struct, frozen=True):
-    """What to run: a method on a sample at a budget, with or without searching and recalling."""
-
-    method: str
-    index: int
-    budget: str
-    search: bool
-
-
-def score(sample: Sample, asked: Asked) -> Score:
-    """Run a method on one sample and look up what it kept; a context over its budget keeps nothing."""
-    made = make(asked.method, sample, asked.budget)
-    limit, size = budget_tokens(sample, asked.budget), count_messages(made.messages)
-    fits = size <= limit or asked.method == "everything"
-    found = kept(sample.wanted, made.messages) if fits else nothing_kept(sample.wanted)
-    wrong = problems(made.messages, sample.conversation.provider)
-    shares = found.shares()
-    shares["1Q"] = _one_question(sample, made, found.names) if asked.search else None
-    shares["LEGAL"] = float(not wrong)
-    shares["RESTOR"] = restored(sample.history, made.messages, made.recall) if asked.search and made.recall else None
-    shares["CACHE"] = prefix_share(sample.history, made.messages)
-    shares["size"] = size / limit if limit else 1.0
-    source = sample.conversation.source
-    return Score(sample.id, source, asked.budget, fits, made.seconds, size, limit, shares, tuple(wrong[:3]))
-
-
-def _one_question(sample: Sample, made: Made, names: Sequence[bool]) -> float | None:
-    search = made.search or plain_search(sample.history)
-    texts = [name.text for name in sample.wanted.names]
-    return found_with_search(texts, names, sample.wanted.questions, search)
-
-
-def prefix_share(history: Sequence[RawMessage], context: Sequence[RawMessage]) -> float:
-    """The share of the old prompt's tokens that stands unchanged at the start of the new one."""
-    same = 0
-    for old, new in zip(history, context, strict=False):
-        if old != new:
-            break
-        same += 1
-    total = count_messages(history) if same else 0
-    return sum(map(count_message, history[:same])) / total if total else 0.0
+__all__ = ["Asked", "Score", "evaluate", "main", "score", "table"]
 
 
 def evaluate(

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from context_compactor.archive.search.hits import Hit, render_hits
 from context_compactor.quality.reading import RawMessage, read_messages
 from context_compactor.quality.sizes import count_text
 
@@ -81,6 +82,11 @@ class Index:
 def words(text: str) -> list[str]:
     """The words of a text, lower case, identifiers in their parts."""
     return _WORD.findall(text.lower())
+
+
+def as_text(search: Callable[..., list[Hit]]) -> Search:
+    """An archive's own search with its hits as text; nothing is asked of it where nothing is left to ask."""
+    return lambda text, tokens: render_hits(search(text, tokens=tokens)) if text.strip() else ""
 
 
 def plain_search(messages: Sequence[RawMessage]) -> Search:

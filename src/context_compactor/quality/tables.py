@@ -1,4 +1,4 @@
-"""Means, and lines for a person to read."""
+"""Means, and numbers and lines for a person to read."""
 
 from __future__ import annotations
 
@@ -16,3 +16,19 @@ def show(*lines: str) -> None:
     """Write lines to the standard output."""
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
+
+
+def percent(share: float | None) -> str:
+    """A share as a whole percentage."""
+    return "–" if share is None else f"{100 * share:.0f} %"  # noqa: RUF001
+
+
+def count(number: int, what: str) -> str:
+    """So many of something: `1 file`, `2 files`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def ordinal(number: int) -> str:
+    """`2nd`, `3rd`, `11th`."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

@@ -12,6 +12,7 @@ from context_compactor.quality.reading import Piece, origin
 SPAN_WORDS = 5
 EDIT_LINE = 20
 
+_WORD = re.compile(r"\w+")
 _PATCH_LINE = re.compile(r"^[- ](?!--)(.*)$", re.MULTILINE)
 
 
@@ -24,8 +25,8 @@ class Span(Struct, frozen=True):
 
 
 def spans_of(text: str) -> list[str]:
-    """Every run of five words of a text, white space as one blank."""
-    words = text.split()
+    """Every run of five words of a text: letters, digits and underscores, whatever stands between them."""
+    words = _WORD.findall(text)
     return [" ".join(words[start : start + SPAN_WORDS]) for start in range(len(words) - SPAN_WORDS + 1)]
 
 

@@ -11,7 +11,7 @@ from context_compactor.plan.zones import Room, Zone, assign_zones
 class ShortenInPlace:
     """Folds nothing. For when what cannot be shortened takes no more than `most` of the room."""
 
-    most: float = 0.6
+    most: float = 0.4
     name: str = "shorten in place"
 
     def zones(self, room: Room) -> dict[int, Zone] | None:

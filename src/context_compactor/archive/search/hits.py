@@ -1,0 +1,69 @@
+"""Hits: what a search returns, and how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from context_compactor.archive.search.passages import TALK, Passage
+
+GAP = "…"
+
+
+class Hit(Struct, frozen=True):
+    """Lines of an original that answer a search.
+
+    `id` recalls the whole original. Lines count from 1 in what a reader of the original sees; `position` orders hits
+    as the history does.
+    """
+
+    id: str
+    kind: str
+    first_line: int
+    last_line: int
+    text: str
+    score: float
+    position: int
+
+
+def make_hits(chosen: Sequence[Passage], relevance: Sequence[float]) -> list[Hit]:
+    """Join passages that follow one another, given in their order; the best hits come first."""
+    hits = [_hit(run, max(relevance[passage.position] for passage in run)) for run in _runs(chosen)]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.position))
+
+
+def _runs(chosen: Sequence[Passage]) -> Iterator[list[Passage]]:
+    run = list(chosen[:1])
+    for before, after in pairwise(chosen):
+        if not before.goes_on_in(after):
+            yield run
+            run = []
+        run.append(after)
+    if run:
+        yield run
+
+
+def _hit(run: Sequence[Passage], score: float) -> Hit:
+    first, last = run[0], run[-1]
+    parts = [first.text]
+    for before, after in pairwise(run):
+        parts += "\n" * (after.line - before.last_line), after.text
+    return Hit(first.id, first.kind, first.line, last.last_line, "".join(parts), round(score, 4), first.position)
+
+
+def render_hits(hits: Sequence[Hit]) -> str:
+    """Hits as text in the order of the history: each original's id and kind over its lines, with a mark at gaps."""
+    blocks: list[str] = []
+    open_head = ""
+    for hit in sorted(hits, key=lambda hit: hit.position):
+        head = heading(hit)
+        blocks.append(f"{GAP}{hit.text}" if head == open_head else f"{head}{hit.text}")
+        open_head = head
+    return "\n".join(blocks)
+
+
+def heading(shown: Hit | Passage) -> str:
+    """What stands before the first lines of an original: talk goes on behind it, anything else under it."""
+    return f"{shown.id}: " if shown.kind in TALK else f"{shown.id} {shown.kind}:\n"

@@ -1,0 +1,112 @@
+"""The index: which passage holds which term, and how well each passage answers a query."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from math import log
+
+from context_compactor.archive.search.passages import TALK, Passage
+from context_compactor.archive.search.query import Query
+from context_compactor.archive.search.words import terms
+from context_compactor.classify.kinds import Kind
+from context_compactor.classify.names import NameTable
+from context_compactor.classify.relevance import KIND_WEIGHT
+from context_compactor.plan.options import Voice
+
+# BM25's two numbers: how soon a repeated term says no more, and how much a long passage has to say for itself.
+_SOON, _LENGTH = 1.2, 0.5
+_RARE = 1.3
+_DECAY = 0.6
+_OWN_WORDS = 1.5
+
+_SPEAKER = re.compile(r"([^\W\d_][\w .'-]{0,30}): ")
+_FEWEST_TURNS, _SMALLEST_SHARE = 3, 0.02
+
+# How gladly a kind is taken: the worth of its text to the agent, flattened, since the query has the first word.
+_GLADLY = {
+    **{kind.value: (weight / KIND_WEIGHT[Kind.TALK]) ** 0.25 for kind, weight in KIND_WEIGHT.items()},
+    Voice.CALL.value: 1.3,
+    Voice.THINKING.value: 0.8,
+}
+
+
+class Index:
+    """Passages with their terms and names."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self.passages = passages
+        self.names = NameTable()
+        # A passage stands in a term's list as often as it holds the term.
+        self._postings: defaultdict[str, list[int]] = defaultdict(list)
+        self._lengths: list[int] = []
+        self._rarities: dict[str, float] = {}
+        for at, passage in enumerate(passages):
+            found = terms(passage.text)
+            self._lengths.append(len(found))
+            for term in found:
+                self._postings[term].append(at)
+        self._mean = max(sum(self._lengths) / max(len(passages), 1), 1.0)
+
+    @cached_property
+    def named(self) -> list[set[int]]:
+        """The names in each passage."""
+        return [self.names.ids(passage.text) for passage in self.passages]
+
+    @cached_property
+    def speakers(self) -> dict[str, list[int]]:
+        """Where each speaker of a dialogue speaks: names that open several passages of talk, as in `Ann: Hello!`."""
+        found: dict[str, list[int]] = {}
+        for at, passage in enumerate(self.passages):
+            opening = _SPEAKER.match(passage.text) if passage.kind in TALK else None
+            if opening:
+                found.setdefault(opening[1].lower(), []).append(at)
+        fewest = max(_FEWEST_TURNS, _SMALLEST_SHARE * len(self.passages))
+        return {name: places for name, places in found.items() if len(places) >= fewest}
+
+    def rarity(self, term: str) -> float:
+        """How much a term tells: the more, the fewer passages hold it."""
+        if term not in self._rarities:
+            holders = len(set(self._postings.get(term, ())))
+            self._rarities[term] = log(1 + (len(self.passages) - holders + 0.5) / (holders + 0.5))
+        return self._rarities[term]
+
+    def relevance(self, query: Query) -> list[float]:
+        """How well each passage answers, 0 to about 1: by itself, by its neighbours, by its kind and by who speaks."""
+        scores = spread(self._scores(query))
+        best = max(scores, default=0.0) or 1.0
+        for at, passage in enumerate(self.passages):
+            scores[at] *= _GLADLY.get(passage.kind, 1.0) / best
+        for at in (at for name in query.speakers for at in self.speakers[name]):
+            scores[at] *= _OWN_WORDS
+        return scores
+
+    def _scores(self, query: Query) -> list[float]:
+        scores = [0.0] * len(self.passages)
+        for term, weight in query.weights.items():
+            worth = weight * self.rarity(term) ** _RARE * (_SOON + 1)
+            for at, count in Counter(self._postings.get(term, ())).items():
+                norm = _SOON * (1 - _LENGTH + _LENGTH * self._lengths[at] / self._mean)
+                scores[at] += worth * count / (count + norm)
+        return scores
+
+    def containing(self, text: str) -> list[float]:
+        """1 for each passage that holds a text as it is, 0 for all others: for queries without a word."""
+        wanted = text.casefold()
+        return [float(wanted in passage.text.casefold()) for passage in self.passages]
+
+
+def spread(scores: Sequence[float]) -> list[float]:
+    """Give every passage a share of its neighbours' scores, less with each step: answers stand next to questions."""
+    before = _carried(scores)
+    after = reversed(list(_carried(scores[::-1])))
+    return [own + left + right for own, left, right in zip(scores, before, after, strict=True)]
+
+
+def _carried(scores: Sequence[float]) -> Iterator[float]:
+    carried = 0.0
+    for score in scores:
+        yield carried
+        carried = _DECAY * (carried + score)

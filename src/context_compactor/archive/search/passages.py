@@ -1,0 +1,138 @@
+"""Passages: originals cut into the few lines that a search finds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from context_compactor.archive.archive import Original
+from context_compactor.classify.kinds import Kind
+from context_compactor.errors import BadInput
+from context_compactor.messages.detect import detect
+from context_compactor.messages.message import Message, Part, Text, Thinking, ToolCall, ToolResult
+from context_compactor.plan.options import Voice
+from context_compactor.plan.sources import call_body
+
+TALK = frozenset({Voice.USER.value, Voice.AGENT.value, Voice.THINKING.value})
+
+_TALK_LINES, _TALK_SIZE = 4, 600
+_LINE_SIZE = 200
+_NUMBERED = re.compile(r" {0,8}\d+(?:→|\t)")
+
+
+class Passage(Struct, frozen=True):
+    """Some lines of an original, or a piece of a long one, under the id that recalls the whole.
+
+    `position` counts the passages of a history; `line` is the first line, from 1, and `offset` where the text begins
+    in it.
+    """
+
+    id: str
+    position: int
+    text: str
+    kind: str
+    line: int = 1
+    offset: int = 0
+
+    @property
+    def last_line(self) -> int:
+        """The line on which the passage ends."""
+        return self.line + self.text.count("\n")
+
+    def goes_on_in(self, other: Passage) -> bool:
+        """Whether nothing but blank lines stands between this passage and another."""
+        return (self.id, self.kind, self.position + 1) == (other.id, other.kind, other.position)
+
+
+def cut_originals(originals: Iterable[Original]) -> list[Passage]:
+    """The passages of all originals, in their order."""
+    found: list[Passage] = []
+    for original in originals:
+        line = 1
+        for kind, text in read_original(original):
+            found.extend(cut_text(text, original.id, kind, len(found), line))
+            line += text.count("\n") + 1
+    return found
+
+
+def read_original(original: Original) -> list[tuple[str, str]]:
+    """The texts of an original as a reader sees them, each with its kind: a result is one, a turn has several.
+
+    The lines of a hit are counted through all of them. A turn is read without its results, which are originals of
+    their own.
+    """
+    if original.kind == "turn" and isinstance(original.value, list):
+        try:
+            return _read_turn(detect(original.value).parse(original.value))
+        except BadInput:
+            pass  # a turn that is no list of messages is shown as it is
+    return [(original.kind, original.text)]
+
+
+def _read_turn(messages: Sequence[Message]) -> list[tuple[str, str]]:
+    parts = ((_voice(part, message.role), part) for message in messages for part in message.parts)
+    return [(voice.value, _words(part)) for voice, part in parts if voice is not None]
+
+
+def _voice(part: Part, role: str) -> Voice | None:
+    if isinstance(part, Text):
+        return Voice.AGENT if role == "assistant" else Voice.USER
+    if isinstance(part, Thinking):
+        return Voice.THINKING
+    return Voice.CALL if isinstance(part, ToolCall) else None
+
+
+def _words(part: Part) -> str:
+    if isinstance(part, ToolCall):
+        return f"{part.name} {call_body(part)}"
+    return part.text if isinstance(part, (Text, Thinking, ToolResult)) else ""
+
+
+def texts_of(messages: Iterable[Message]) -> list[str]:
+    """Everything that a reader of the messages sees."""
+    return [_words(part) for message in messages for part in message.parts]
+
+
+def cut_text(text: str, ref: str, kind: str, position: int = 0, line: int = 1) -> Iterator[Passage]:
+    """A text in passages: talk a few lines at a time, anything else line by line; long lines in pieces.
+
+    Blank lines are left out, and so are the line numbers that a reading tool put before the lines of a file.
+    """
+    most_lines, most_size = (_TALK_LINES, _TALK_SIZE) if kind in TALK else (1, _LINE_SIZE)
+    run: list[str] = []
+    start = size = 0
+    for at, content in enumerate(text.split("\n"), line):
+        offset = _number_width(content) if kind == Kind.CODE else 0
+        if run and (not content.strip() or size + len(content) > most_size or len(run) == most_lines):
+            yield Passage(ref, position, "\n".join(run), kind, start)
+            position += 1
+            run, size = [], 0
+        if len(content) - offset > most_size or offset:
+            for begin, end in _pieces(content, offset, most_size):
+                yield Passage(ref, position, content[begin:end], kind, at, begin)
+                position += 1
+        elif content.strip():
+            start = start if run else at
+            run.append(content)
+            size += len(content) + 1
+    if run:
+        yield Passage(ref, position, "\n".join(run), kind, start)
+
+
+def _number_width(line: str) -> int:
+    numbered = _NUMBERED.match(line)
+    return numbered.end() if numbered else 0
+
+
+def _pieces(line: str, begin: int, size: int) -> Iterator[tuple[int, int]]:
+    """Where to cut a long line: after the last space or bracket of the second half of each piece."""
+    while begin < len(line):
+        end = begin + size
+        if end < len(line):
+            mark = max(line.rfind(mark, end - size // 2, end) for mark in " ,;)]}")
+            end = mark + 1 if mark >= 0 else end
+        if line[begin:end].strip():
+            yield begin, end
+        begin = end

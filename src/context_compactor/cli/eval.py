@@ -1,0 +1,103 @@
+"""`compactor eval`: what compaction keeps on a user's own transcripts, beside the baselines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from context_compactor.cli.options import AsJson
+from context_compactor.errors import BadSetting
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATH…",
+        help="Transcripts, or folders of them such as `~/.claude/projects`: session logs of Claude Code, Codex or pi, "
+        "OpenAI or Anthropic messages; JSON or JSON Lines, gzip too.",
+    ),
+]
+Budget = Annotated[
+    str,
+    typer.Option(
+        metavar="B,…",
+        help="Sizes to compact to: percent of the history, `10+` with its instructions on top, `2000t` tokens. "
+        "Compactions that really happened are measured at their own size beside them.",
+    ),
+]
+Methods = Annotated[
+    str | None,
+    typer.Option(metavar="M,…", help="Methods to compare, or `module:function` of your own.", show_default="all"),
+]
+Every = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Take each N-th conversation.", show_default="as many as make about 50 conversations"
+    ),
+]
+Html = Annotated[str | None, typer.Option("--html", metavar="FILE", help="Write a page with plots to FILE.")]
+Jobs = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Conversations to work on at once.", show_default="all cores")
+]
+
+
+def evaluate(
+    paths: Paths,
+    budget: Budget = "5,10,25,50",
+    methods: Methods = None,
+    every: Every = None,
+    as_json: AsJson = False,
+    html: Html = None,
+    jobs: Jobs = None,
+) -> None:
+    """Measure what compaction keeps on transcripts of your own, beside simpler methods.
+
+    Each conversation is cut where an agent really went on, and what it needed next is looked for in the shortened
+    context. Nothing leaves the machine and nothing is changed.
+    """
+    from context_compactor.cli.eval_bar import Bar
+    from context_compactor.quality.choices import DEFAULT_METHODS, read_budgets, read_methods
+    from context_compactor.quality.evaluation import Trial, evaluate_paths
+    from context_compactor.quality.pool import cores
+
+    if methods and ":" in methods:
+        sys.path.insert(0, str(Path.cwd()))  # where a user's own method is looked for first
+    chosen = read_methods(methods) if methods is not None else DEFAULT_METHODS
+    trial = Trial(tuple(map(os.path.expanduser, paths)), read_budgets(budget), chosen, every, jobs or cores())
+    refuse_unwritable(html)
+    watch = Bar()
+    try:
+        found = evaluate_paths(trial, watch)
+    finally:
+        watch.clear()
+    if html is not None:
+        from context_compactor.cli.output import write_file
+        from context_compactor.quality.page import page
+
+        write_file(Path(html), page(found, str(datetime.now(UTC).date())).encode())
+    if as_json:
+        from context_compactor.cli.output import print_json
+
+        print_json(found.to_dict())
+    else:
+        from context_compactor.cli.eval_table import print_evaluation
+        from context_compactor.cli.output import paper
+
+        print_evaluation(found, paper(beside_output=False), html)
+
+
+def refuse_unwritable(html: str | None) -> None:
+    """A page that cannot be written is found out before the long work, not after it."""
+    if html is None:
+        return
+    path = Path(html)
+    if path.is_dir():
+        raise BadSetting(f"--html: {html} is a folder. Try: the name of a file in it.")
+    if not path.parent.is_dir():
+        raise BadSetting(f"--html: there is no folder {path.parent}. Try: make it first.")
+    if not os.access(path if path.exists() else path.parent, os.W_OK) or not os.access(path.parent, os.W_OK):
+        raise BadSetting(f"--html: {html} cannot be written. Try: another place.")
