@@ -37,7 +37,7 @@ class Weights(Struct, frozen=True):
     """What a name that the agent used once, now, is worth in tokens of weight 1."""
     lean: float = 0.2
     """How fast that grows as less of the history may stay."""
-    name_again: float = 0.1
+    name_again: float = 0.03
     """The share of that for a name that stands in the context once already."""
     name_part: float = 0.3
     """The share of that for a name that was met only as a part of longer ones."""
@@ -67,7 +67,7 @@ class Weights(Struct, frozen=True):
     """The same for a line of a result: what is looked at again and again is what the work is about."""
     narrow: float = 0.4
     """How much less a line of a result is worth the more lines were shown with it."""
-    inside: float = 0.5
+    inside: float = 0.4
     """How much less a line is worth that is too short to carry its wording alone."""
     neighbour: float = 1.7
     """How much more a line is worth when the one next to it is kept."""

@@ -1,7 +1,7 @@
 """What strategies propose: ways to shorten a target, each with what it costs and why.
 
-A *source* is one text of the history: what somebody said, a call's arguments, a result. Its *blocks* are runs of
-a few lines, the smallest targets. An `Option` says that a text may stand in the new context for a source, some of
+A *source* is one text of the history: what somebody said, a call's arguments, a result. Its *blocks* are its
+lines, the smallest targets. An `Option` says that a text may stand in the new context for a source, some of
 its blocks, or a run of turns; one planner chooses among all of them.
 """
 
@@ -27,7 +27,7 @@ class Voice(StrEnum):
 
 
 class Block(Struct, frozen=True):
-    """A few lines that belong together; `lines` says how many lines of the original they were."""
+    """A line, or a few that belong together; `lines` says how many lines of the original they were."""
 
     text: str
     first: int
