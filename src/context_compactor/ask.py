@@ -75,6 +75,9 @@ def goal_of(ask: Ask, usage: Usage, trigger: Trigger) -> Goal | str:
             soft = min(rule.threshold for rule in _levels(ask, usage))
             return f"{usage.share:.0%} of the budget is used; compaction begins at {soft:.0%}"
         target = level_target(trigger.level, _levels(ask, usage), usage.budget_tokens)
+        # Instructions are not touched at a level, so what is left of the target must be worth having.
+        most = level_target(Level.SOFT, _levels(ask, usage), usage.budget_tokens)
+        target = max(target, min(usage.sections.system + target // 2, most))
     if usage.tokens <= target and usage.bytes <= usage.budget_bytes:
         return f"{usage.tokens:,} tokens are within the target of {target:,} already"
     shares = shares_for(trigger.level, settings.preserve_recent_turns, settings.tail_share)

@@ -25,7 +25,7 @@ from context_compactor.classify.relevance import Weights, lean, thrift_for
 from context_compactor.classify.rules import Verdicts, classify
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.remember import remember
+from context_compactor.facts.remember import remember, root_of
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
@@ -76,7 +76,7 @@ def read_scene(messages: Sequence[Message], dialect: Dialect) -> Scene:
     """Take a context apart and classify what is in it."""
     live, past = open_record(messages, dialect)
     turns = split_turns(live, past.turns + 1 if past else 1, past.calls + 1 if past else 1)
-    verdicts = classify(turns)
+    verdicts = classify(turns, root_of(past))
     return Scene(
         list(messages), turns, past, verdicts, extract_facts(settled(turns), verdicts.failures, verdicts.files)
     )

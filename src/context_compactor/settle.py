@@ -139,7 +139,7 @@ def _cut_reason(outcome: Outcome) -> str:
         return ""
     before, after = sum(outcome.cut.values()), sum(outcome.composer.turn_tokens[turn] for turn in outcome.cut)
     return (
-        f"the instructions were shortened from {before:,} to {after:,} tokens to fit the target: "
+        f"the instructions, {before:,} tokens, would leave too little of the target: shortened to {after:,}, "
         f'recall("{INSTRUCTIONS}") has them whole'
     )
 

@@ -85,7 +85,7 @@ def test_an_id_that_names_nothing_is_refused_with_the_ids_there_are():
     with pytest.raises(UnknownReference, match="tool_999") as caught:
         result.recall("tool_999")
     assert "turn_001" in str(caught.value)
-    with pytest.raises(UnknownReference, match="nothing is archived"):
+    with pytest.raises(UnknownReference, match="nothing was archived"):
         compact(session().messages, window=1_000_000).recall("turn_001")
 
 

@@ -36,7 +36,7 @@ def test_a_target_by_number_is_met_though_the_instructions_alone_exceed_it(diale
 @every_dialect
 def test_the_report_says_that_instructions_were_shortened(dialect):
     report = compact(told(dialect).messages, target_tokens=2_500, dialect=dialect).report
-    assert "the instructions were shortened from" in report.reason
+    assert "would leave too little of the target" in report.reason
     assert [one.id for one in report.summarized if one.id == "turn_000"] == ["turn_000"]
     assert report.metrics.pins_share is not None
     assert report.metrics.pins_share < 1
@@ -57,6 +57,29 @@ def test_no_level_ever_touches_instructions(dialect, level):
     talk = told(dialect)
     result = compact(talk.messages, window=16_000, level=level, settings=Settings(min_gain_percent=0), dialect=dialect)
     assert result.messages[0] == talk.messages[0]
+
+
+@every_dialect
+@pytest.mark.parametrize("joint", [" ", ""])
+def test_instructions_on_one_line_are_cut_and_not_removed(dialect, joint):
+    talk = told(dialect, joint.join(f"rule{number:04d}" for number in range(3_000)))
+    result = compact(talk.messages, target_tokens=6_000, dialect=dialect)
+    assert result.report.tokens_after <= 6_000
+    assert "rule0000" in str(result.messages[0])
+    assert "rule2999" in str(result.messages[0])
+
+
+def test_a_short_instruction_beside_a_long_one_stays():
+    messages = [{"role": "system", "content": "Never delete production data."}, *told("openai-chat").messages]
+    result = compact(messages, target_tokens=2_500, dialect="openai-chat")
+    assert result.messages[0] == messages[0]
+
+
+def test_a_large_system_prompt_leaves_the_conversation_some_room_at_every_level():
+    talk = told("openai-chat")
+    result = compact(talk.messages, window=40_000, level="emergency", dialect="openai-chat")
+    assert result.messages[0] == talk.messages[0]
+    assert result.report.tokens_after > result.usage.sections.system + 500
 
 
 @every_dialect

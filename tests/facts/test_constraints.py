@@ -120,3 +120,8 @@ def test_what_agents_and_tools_write_never_becomes_a_rule() -> None:
     facts = extract_facts(turns)
     assert not [fact for fact in facts if fact.kind == "constraint"]
     assert not [fact for fact in facts if fact.role == "user" and "delete" in fact.content]
+
+
+def test_an_order_that_begins_with_do_not_is_a_rule():
+    assert is_rule("Do not rename the table, only the column.")
+    assert not is_rule("Do you rename the table or only the column")

@@ -89,15 +89,21 @@ def test_a_compacted_context_hands_on_what_its_record_says():
 
 def test_nothing_makes_a_bare_heading():
     assert handoff_text([]) == "# Handoff"
-    assert handoff_text(work(), tokens=1) == ""
 
 
-def test_tokens_below_one_are_refused():
-    with pytest.raises(BadSetting, match="tokens=0"):
-        handoff_text(work(), tokens=0)
+@pytest.mark.parametrize("tokens", [0, -5, 99, None, "500"])
+def test_too_few_tokens_for_a_text_are_refused(tokens):
+    with pytest.raises(BadSetting, match="tokens="):
+        handoff_text(work(), tokens=tokens)
 
 
-@given(sessions("openai-chat"), st.integers(1, 900))
+def test_a_phase_is_one_short_line():
+    first = handoff_text(work(), phase="write\n" + "x" * 5_000).split("\n")[0]
+    assert first.startswith("# Handoff: write xxx")
+    assert len(first) < 120
+
+
+@given(sessions("openai-chat"), st.integers(100, 900))
 def test_a_text_never_has_more_tokens_than_allowed_and_changes_nothing(session, tokens):
     before = deepcopy(session.messages)
     text = handoff_text(session.messages, tokens=tokens)

@@ -1,4 +1,4 @@
-"""Instructions are never touched, but for one case: a target that was asked for and that they would not fit into."""
+"""Instructions are never touched, but for one case: a target that was asked for and that they would all but fill."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ _SHORT = 2000
 _MOST = 2 / 3
 _SHORTENED = 1 / 3
 _HEAD = 2 / 3
+_SHORT_TEXT = 800
+_LEFT_OUT = "characters of these instructions left out"
 
 
 class Fitted(Struct, frozen=True):
@@ -50,17 +52,27 @@ def _shortened(turn: Turn, share: float, dialect: Dialect) -> Turn:
 
 
 def _short_message(message: Message, share: float, dialect: Dialect) -> Message:
-    edits: dict[int, str | None] = {
-        at: head_and_tail(part.text, share) for at, part in enumerate(message.parts) if isinstance(part, Text)
-    }
-    return dialect.edit(message, edits) or message
+    texts = {at: part.text for at, part in enumerate(message.parts) if isinstance(part, Text)}
+    edits: dict[int, str | None] = {at: head_and_tail(text, share) for at, text in texts.items()}
+    changed = {at: text for at, text in edits.items() if text != texts[at]}
+    return (dialect.edit(message, changed) or message) if changed else message
 
 
 def head_and_tail(text: str, share: float) -> str:
-    """The first and last lines of a text within a share of its length, with a mark that says what is left out."""
+    """The beginning and the end of a text within a share of its length, with a mark that says what is left out.
+
+    Cuts fall between lines, or between words where lines are long. A short text stays, and so does one that was cut.
+    """
+    if len(text) < _SHORT_TEXT or _LEFT_OUT in text:
+        return text
     room = int(len(text) * share)
-    head = text[: int(room * _HEAD)].rpartition("\n")[0]
-    tail = text[len(text) - (room - len(head)) :].partition("\n")[2] if room > len(head) else ""
+    head = _up_to(text[: int(room * _HEAD)])
+    tail = _up_to(text[len(text) - (room - len(head)) :][::-1])[::-1]
     left = len(text) - len(head) - len(tail)
-    mark = f'[… {left:,} characters of these instructions left out to fit: recall("{INSTRUCTIONS}")]'
-    return "\n".join(filter(None, (head, mark, tail)))
+    return f'{head}\n[… {left:,} {_LEFT_OUT}: recall("{INSTRUCTIONS}")]\n{tail}'
+
+
+def _up_to(text: str) -> str:
+    """A text without the line, or else the word, that was cut in two at its end."""
+    line, word = text.rfind("\n"), text.rfind(" ")
+    return text[: line if line > len(text) // 2 else word if word > 0 else len(text)]

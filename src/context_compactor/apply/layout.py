@@ -20,6 +20,8 @@ from context_compactor.plan.zones import Zone
 
 # Where each line speaks for itself, a gap between two of them says nothing.
 _LOOSE = {Kind.SEARCH_RESULT, Kind.LISTING}
+# Characters by which a label is told to repeat a line.
+_COMPARED = 30
 Edits = dict[tuple[int, int], dict[int, str | None]]
 
 
@@ -66,15 +68,35 @@ def _marked(edits: Edits) -> Edits:
 
 
 def _excerpts(folded: Sequence[tuple[Source, list[Option]]], label: int) -> Iterable[Excerpt]:
-    for _, group in groupby(folded, key=lambda pair: (pair[0].ref, pair[0].turn)):
-        pairs = list(group)
+    """One excerpt for each exchange or text; what was called at once is told call by call."""
+    groups: dict[tuple[str, int], list[tuple[Source, list[Option]]]] = {}
+    for source, options in folded:
+        groups.setdefault((source.ref, source.turn), []).append((source, options))
+    for pairs in groups.values():
         lines: list[str] = []
         for source, options in pairs:
             if source.voice is Voice.RESULT and lines:
                 lines.append(ANSWER)
             lines.extend(line for line in chosen_lines(source, options) if line.strip() and line != source.label)
         source, options = pairs[-1]
-        yield Excerpt(source.ref, _short(source.label, label) + _share(source, options), tuple(lines))
+        named = _tool_only(source.label) if _says_again(source.label, lines) else _short(source.label, label)
+        yield Excerpt(_home(source), named + _share(source, options), tuple(lines))
+
+
+def _home(source: Source) -> str:
+    """The id behind which the rest is: a result has its own, the arguments of a call are in its turn."""
+    is_call = source.voice is Voice.CALL and not source.is_loose
+    return reference_id("turn", source.turn) if is_call else source.ref
+
+
+def _says_again(label: str, lines: Sequence[str]) -> bool:
+    """Whether the first line kept is the command that the label names."""
+    command = label.partition("`")[2].rstrip("`…")
+    return len(command) > 3 and bool(lines) and command[:_COMPARED] in " ".join(lines[0].split())
+
+
+def _tool_only(label: str) -> str:
+    return label.partition(" ")[0]
 
 
 def _short(label: str, most: int) -> str:
@@ -105,15 +127,30 @@ def chosen_lines(source: Source, options: Sequence[Option]) -> list[str]:
     """The lines of the chosen options in order, with a mark where lines were left out between them."""
     lines: list[str] = []
     last = -1
+    chosen = {option.block for option in options}
     for option in options:
-        is_apart = option.block > last + 1 and last >= 0 and source.kind not in _LOOSE
-        if is_apart or (lines and last < 0):
-            lines.append(GAP)
-        if option.block < 0:
-            lines.append(DIGEST)
-        lines.extend(option.text.rstrip("\n").split("\n"))
-        last = option.block
+        at = option.block
+        if at < 0:
+            lines.extend((*([GAP] if lines else ()), DIGEST, *option.text.rstrip("\n").split("\n")))
+            continue
+        goes_on = _is_one_line(source, at - 1, at)
+        if goes_on and last == at - 1:
+            lines[-1] += option.text
+        else:
+            if (at > last + 1 and last >= 0 and source.kind not in _LOOSE) or (lines and last < 0):
+                lines.append(GAP)
+            lines.extend((GAP + option.text if goes_on else option.text).rstrip("\n").split("\n"))
+        if _is_one_line(source, at, at + 1) and at + 1 not in chosen:
+            lines[-1] = lines[-1].rstrip() + GAP
+        last = at
     return lines
+
+
+def _is_one_line(source: Source, one: int, other: int) -> bool:
+    """Whether two blocks are pieces of one long line."""
+    if source.is_loose or one < 0 or other >= len(source.blocks):
+        return False
+    return source.blocks[one].first == source.blocks[other].first
 
 
 def _edit(view: View, source: Source, options: Sequence[Option], replaced: Option | None, edits: Edits) -> None:

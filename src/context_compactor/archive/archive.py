@@ -70,7 +70,10 @@ class Archive:
 
     def _unknown(self, ref: str) -> str:
         if not self._originals:
-            return f"nothing is archived, so there is no {ref!r}: the context was not changed"
+            return (
+                f"nothing was archived by this compaction, so there is no {ref!r} here. "
+                "What an earlier compaction archived is in that compaction's result"
+            )
         first, *_, last = (*self._originals, *self._originals)
         return (
             f"no original has the id {ref!r}; {len(self)} are archived here, from {first!r} to {last!r}. "

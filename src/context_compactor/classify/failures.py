@@ -36,11 +36,15 @@ class Failure(Struct, frozen=True):
     ref: str = ""
 
 
+# A client says so of calls that it never ran because another one failed.
+_NOT_RUN = "Sibling tool call errored"
+
+
 def failure_of(exchange: Exchange, turn: int = 0) -> Failure | None:
     """The failure an exchange ended in, if it did."""
     result = exchange.result
     known = marked_error(result.text) if result else ""
-    if result is None or not (known or has_failed(exchange.call, result)):
+    if result is None or not (known or has_failed(exchange.call, result)) or _NOT_RUN in result.text[:200]:
         return None
     command = wording_of(exchange.call)
     error = known or telling_lines(result.text)

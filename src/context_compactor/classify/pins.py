@@ -47,6 +47,12 @@ def last_words(turns: Sequence[Turn]) -> set[int]:
     return found
 
 
+def interjection(turns: Sequence[Turn]) -> set[int]:
+    """The last turn when words of the user stand in it beside results: they stay, though the results may shrink."""
+    last = turns[-1].messages[-1] if turns and turns[-1].exchanges else None
+    return {turns[-1].number} if last is not None and last.role == "user" and last.text.strip() else set()
+
+
 def settled(turns: Sequence[Turn]) -> Sequence[Turn]:
     """The turns without one at the end whose calls still run: nothing is known of it yet."""
     is_running = bool(turns) and any(exchange.result is None for exchange in turns[-1].exchanges)

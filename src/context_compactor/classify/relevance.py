@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from context_compactor.classify.kinds import Kind
 
-VOICE_WEIGHT = {"user": 8.0, "agent": 3.0, "thinking": 0.0, "call": 80.0, "result": 1.0, "fact": 1.0}
+VOICE_WEIGHT = {"user": 8.0, "agent": 3.0, "thinking": 0.0, "call": 80.0, "result": 1.0, "fact": 2.0}
 
 KIND_WEIGHT = {
     Kind.CODE: 6.0,

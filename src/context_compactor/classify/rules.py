@@ -45,8 +45,8 @@ class Verdicts(Struct, frozen=True):
     """The folder that labels leave out of paths."""
 
 
-def classify(turns: Sequence[Turn]) -> Verdicts:
-    """Look at every exchange of a conversation."""
+def classify(turns: Sequence[Turn], root: str | None = None) -> Verdicts:
+    """Look at every exchange of a conversation. `root` is the folder that paths are shown from, when it is known."""
     exchanges = [exchange for turn in turns for exchange in turn.exchanges]
     failures = find_failures(turns)
     files = file_life(settled(turns), {failure.exchange for failure in failures})
@@ -54,7 +54,8 @@ def classify(turns: Sequence[Turn]) -> Verdicts:
     repeats = find_repeats(exchanges)
     edited = {path for path, record in files.files.items() if record.writes}
     paths = _shown_paths(files)
-    root = shown_from([path for path in files.files if path.startswith("/")])
+    if root is None:
+        root = shown_from([path for path in files.files if path.startswith("/")])
     verdicts = {}
     for exchange in exchanges:
         number = exchange.number

@@ -17,6 +17,7 @@ def _one_of(*phrases: str, flags: int = 0) -> re.Pattern[str]:
     return re.compile("|".join(phrases), flags)
 
 
+_SAYS_SOMETHING = re.compile(r"\w")
 _TAGS = re.compile(r"</?(?:tool_use_error|output|error|exception|stderr|stdout)>")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # What runners print around the words that matter; used when there is nothing better.
@@ -82,7 +83,7 @@ def _lines(text: str) -> list[str]:
     if len(text) > _HEAD + _TAIL:
         text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"
     text = _TAGS.sub("", _COLOURS.sub("", text) if "\x1b" in text else text)
-    return [line for line in text.split("\n") if line and not line.isspace()]
+    return [line for line in text.split("\n") if _SAYS_SOMETHING.search(line)]
 
 
 def _first_and_last(lines: list[str]) -> tuple[str, str]:

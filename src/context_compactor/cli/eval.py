@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -68,7 +69,7 @@ def evaluate(
         sys.path.insert(0, str(Path.cwd()))  # where a user's own method is looked for first
     chosen = read_methods(methods) if methods is not None else DEFAULT_METHODS
     trial = Trial(tuple(map(os.path.expanduser, paths)), read_budgets(budget), chosen, every, jobs or cores())
-    refuse_unwritable(html)
+    refuse_unwritable(html, trial.paths)
     watch = Bar()
     try:
         found = evaluate_paths(trial, watch)
@@ -90,14 +91,28 @@ def evaluate(
         print_evaluation(found, paper(beside_output=False), html)
 
 
-def refuse_unwritable(html: str | None) -> None:
-    """A page that cannot be written is found out before the long work, not after it."""
+def refuse_unwritable(html: str | None, inputs: Sequence[str]) -> None:
+    """A page that cannot be written, or would overwrite a transcript, is found out before the long work."""
     if html is None:
         return
+    if not html.strip():
+        raise BadSetting("--html: the name of the page is empty. Try: --html quality.html.")
     path = Path(html)
+    if path.exists() and any(_holds(Path(given), path) for given in inputs):
+        raise BadSetting(
+            f"--html: {html} is one of the transcripts, and the page would overwrite it. Try: another name."
+        )
     if path.is_dir():
         raise BadSetting(f"--html: {html} is a folder. Try: the name of a file in it.")
     if not path.parent.is_dir():
         raise BadSetting(f"--html: there is no folder {path.parent}. Try: make it first.")
     if not os.access(path if path.exists() else path.parent, os.W_OK) or not os.access(path.parent, os.W_OK):
         raise BadSetting(f"--html: {html} cannot be written. Try: another place.")
+
+
+def _holds(given: Path, page: Path) -> bool:
+    """Whether a page is an input or lies, under a name that is read as a transcript, in a folder that is one."""
+    real = page.resolve()
+    if given.resolve() == real:
+        return True
+    return given.is_dir() and real.is_relative_to(given.resolve()) and real.suffix != ".html"

@@ -51,7 +51,8 @@ def is_rule(sentence: str, is_short: bool = True, opens: bool = False) -> bool:
     for report in cues.REPORTS:
         words = words.replace(report, " ") if report in words else words
     first = words.split(maxsplit=1)[0] if words.strip() else ""
-    return first not in cues.QUESTIONS and _orders(sentence, words, first, is_short)
+    is_question = first in cues.QUESTIONS and not words.lstrip().startswith("do not ")
+    return not is_question and _orders(sentence, words, first, is_short)
 
 
 def _orders(sentence: str, words: str, first: str, is_short: bool) -> bool:

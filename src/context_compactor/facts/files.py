@@ -46,7 +46,7 @@ def _file_fact(record: FileRecord) -> Fact:
     is_read = any(read.exchange == latest for read in record.reads)
     ref = reference_id("file" if is_read else "tool", latest)
     count = len(record.writes) or len(record.reads)
-    told = [record.status, _lines_read(record.reads)] if record.is_uncommitted else [_lines_read(record.reads)]
+    told = [record.status] if record.is_uncommitted else [_lines_read(record.reads)]
     status = "uncommitted" if record.is_uncommitted else record.status
     return Fact("file_state", record.path, first, "tool", ", ".join(filter(None, told)), status, count, last, ref)
 

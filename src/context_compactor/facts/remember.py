@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct, structs
@@ -22,6 +23,10 @@ FILES = "Files"
 OUTSIDE = "Done outside, not to be done again"
 PROJECT_RULES = "project_rules"
 LEFT_OUT = "characters left out"
+_CUT = re.compile(rf'\n\[… ([\d,]+) {LEFT_OUT}: recall\("turn_\d+"\)\]\n')
+# Tokens that a cut must save to be worth its mark.
+_LEAST_CUT = 20
+_BELOW = re.compile(r"paths are below (\S+) or absolute")
 # Shares of the target: a quoted message of the user, and all ledger lines but the failures.
 _QUOTE_SHARE = 0.07
 _SHORT_QUOTE = 60
@@ -29,7 +34,9 @@ _UNLIMITED = (TASK, FAILED)
 _LASTING = (FAILED, RULES, OUTSIDE)
 _UNFINISHED = ("active: ", "blocked: ")
 _LATER = ("Decisions", FILES)
-_LEDGER_SHARE = 0.05
+_LEDGER_SHARE = 0.06
+_RULES_SHARE = 0.08
+_LEAST_RULES = 150
 _FAILURE_SHARE = 0.15
 _FAILURE_LENGTHS = (0, 110, 80, 64)
 
@@ -59,13 +66,21 @@ def remember(
     fresh = ledger_lines(fact for fact in facts if fact.turn in gone or fact.last_turn in gone)
     fresh = [_below(line, root) if line.section == FILES else line for line in fresh]
     lines = [*_past_lines(past, fresh), *_with_first_task(fresh, past), *_pictures(turns)]
-    if root and turns:
-        lines.append(Line(FILES, f"paths are below {root} or absolute", 0, True))
     lines = _short_failures(lines, target, count)
     quotes = _quotes(facts, turns, past, int(_QUOTE_SHARE * target), count)
     lines = [line for line in lines if not _is_quoted(line, quotes, quotes[:-1] or quotes)]
-    must, optional = _within(lines, int(_LEDGER_SHARE * target), count)
+    must, optional = _within(lines, target, count)
+    if root and turns and not any(_BELOW.fullmatch(line.text) for line in must):
+        must.insert(0, Line(FILES, f"paths are below {root} or absolute", -1, True))
     return Remembered(quotes, _merged(must), tuple(sorted(optional, key=lambda line: line.turn)))
+
+
+def root_of(past: Record | None) -> str | None:
+    """The folder that an earlier record leaves out of its paths; None when there is no record yet."""
+    if past is None:
+        return None
+    found = [match[1] for line in past.sections.get(FILES, ()) if (match := _BELOW.fullmatch(line))]
+    return found[0] if found else ""
 
 
 def _short_failures(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> list[Line]:
@@ -118,7 +133,8 @@ def _past_lines(past: Record | None, fresh: Sequence[Line]) -> list[Line]:
         for text in past.sections.get(title, ()):
             if (title, identity(title, text)) not in overtaken:
                 current = text.replace("active: ", "earlier: ", 1) if title == TASK and is_newer_task else text
-                lines.append(Line(title, current, 0, title in _LASTING or current.startswith(_UNFINISHED)))
+                must = title in _LASTING or current.startswith(_UNFINISHED) or bool(_BELOW.fullmatch(current))
+                lines.append(Line(title, current, 0, must))
     return lines
 
 
@@ -142,15 +158,36 @@ def _quotes(
 
 
 def _fitting(quote: Quote, most: int, count: Callable[[str], int]) -> Quote:
-    """A quote within its share: of a longer one the beginning and the end, with a mark between them."""
+    """A quote within its share: of a longer one the first and the last lines, with a mark between them."""
+    mark = _CUT.search(quote.text)
+    gone = int(mark[1].replace(",", "")) if mark else 0
+    before, after = (quote.text[: mark.start()], quote.text[mark.end() :]) if mark else (quote.text, quote.text)
     tokens = count(quote.text)
-    if tokens <= most:
+    if tokens <= most + _LEAST_CUT:
         return quote
     room = len(quote.text) * most // tokens
-    head, tail = quote.text[: room * 2 // 3], quote.text[-(room // 3) :] if room >= 3 else ""
-    left = len(quote.text) - len(head) - len(tail)
+    head, tail = _first_words(before, room * 2 // 3), _last_words(after, room // 3)
+    left = gone + (len(before) + len(after) if mark else len(quote.text)) - len(head) - len(tail)
     text = f'{head}\n[… {left:,} {LEFT_OUT}: recall("{quote.ref}")]\n{tail}'
     return structs.replace(quote, text=text)
+
+
+def _first_words(text: str, most: int) -> str:
+    """The beginning of a text, up to the end of a line, or else of a word."""
+    if len(text) <= most:
+        return text
+    cut = text[:most]
+    at = cut.rfind("\n") if cut.rfind("\n") > most // 2 else cut.rfind(" ")
+    return cut[:at] if at > 0 else cut
+
+
+def _last_words(text: str, most: int) -> str:
+    """The end of a text, from the beginning of a line, or else of a word."""
+    if len(text) <= most:
+        return text
+    cut = text[len(text) - most :] if most > 0 else ""
+    at = cut.find("\n") if 0 <= cut.find("\n") < most // 2 else cut.find(" ")
+    return cut[at + 1 :]
 
 
 def _overtaken(quote: Quote) -> Quote:
@@ -168,22 +205,29 @@ def _quote(turn: Turn, status: str) -> Quote:
     return Quote(reference_id("turn", turn.number), words.strip("\n"), status)
 
 
-def _within(lines: Sequence[Line], most: int, count: Callable[[str], int]) -> tuple[list[Line], list[Line]]:
+def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> tuple[list[Line], list[Line]]:
     """All failures and the task stay; other lines that must stay do so within their share.
 
-    What the user said comes first, then how the work stands, then what was found; of each the newest.
+    The user's rules have a share of their own. Then comes how the work stands, then what was found; of each the newest.
     """
     must: list[Line] = []
     optional: list[Line] = []
-    room = most
-    for line in sorted(lines, key=lambda line: (line.section in _LATER, -line.turn)):
-        cost = count(line.text) if line.must and line.section not in _UNLIMITED else 0
-        if line.must and cost <= room:
+    room = {RULES: max(int(_RULES_SHARE * target), min(_LEAST_RULES, target // 10)), "": int(_LEDGER_SHARE * target)}
+    for line in sorted(lines, key=lambda line: (line.section in _LATER, _is_new_file(line), -line.turn)):
+        shelf = RULES if line.section == RULES else ""
+        free = line.section in _UNLIMITED or _BELOW.fullmatch(line.text)
+        cost = count(line.text) if line.must and not free else 0
+        if line.must and cost <= room[shelf]:
             must.append(line)
-            room -= cost
+            room[shelf] -= cost
         else:
             optional.append(line)
     return must, optional
+
+
+def _is_new_file(line: Line) -> bool:
+    """A file that the agent made itself is oftener a scratch file than one that it changed."""
+    return line.section == FILES and " · created" in line.text
 
 
 def _merged(lines: Sequence[Line]) -> tuple[Line, ...]:

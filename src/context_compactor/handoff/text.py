@@ -25,6 +25,14 @@ _MORE = "More names: "
 _NOTED = 0.8
 
 
+_FEWEST = 100
+_LONGEST_PHASE = 80
+
+
+def _is_enough(tokens: object) -> bool:
+    return isinstance(tokens, int) and tokens >= _FEWEST
+
+
 def handoff_text(
     messages: Sequence[dict[str, Any]], *, tokens: int = 500, phase: str = "", dialect: str = "auto"
 ) -> str:
@@ -33,8 +41,11 @@ def handoff_text(
     The user's task and rules in the user's words, the state, decisions, failed attempts, changed files, and the names
     that the agent works with, each beside words it stood with. Ids like `turn_001` recall the originals.
     """
-    if tokens < 1:
-        raise BadSetting(f"handoff: tokens={tokens} leaves no room for a text; 500 is a good number")
+    if not _is_enough(tokens):
+        raise BadSetting(
+            f"handoff: tokens={tokens!r:.40} is no room for a text; {_FEWEST} are the least, 500 a good number"
+        )
+    phase = " ".join(phase.split())[:_LONGEST_PHASE]
     spoken = find_dialect(dialect, messages)
     legal, _ = repair(spoken.parse(messages), spoken)
     scene = read_scene(legal, spoken)

@@ -24,6 +24,8 @@ DIGEST = "(digest)"
 _COLUMN = {GAP: "…", ANSWER: ">"}
 _MARKS = {"…": GAP, ">": ANSWER}
 
+_SPEAKERS = ("user", "agent")
+
 SECTIONS = (
     "Task",
     "Rules and corrections by the user",
@@ -95,7 +97,8 @@ def _lines(record: Record) -> Iterator[str]:
 def _excerpt(excerpt: Excerpt) -> Iterator[str]:
     """Selected lines under their heading; a single line stands behind the id alone."""
     if len(excerpt.lines) == 1:
-        yield f"[{excerpt.ref}] {excerpt.lines[0]}"
+        speaker = next((f" {who}" for who in _SPEAKERS if excerpt.label.startswith(who)), "")
+        yield f"[{excerpt.ref}{speaker}] {excerpt.lines[0]}"
         return
     yield f"[{excerpt.ref} {excerpt.label}]"
     waiting = ""
@@ -122,7 +125,7 @@ def _quote(quote: Quote) -> Iterator[str]:
 
 _COUNTS = re.compile(r"it stands for ([\d,]+) earlier messages \(([\d,]+) tokens, turns 1 to (\d+), calls 1 to (\d+)\)")
 _FENCE = re.compile(r"^<user (turn_\d+)(?: ([a-z_]+))?>\n(.*?)\n</user \1>$", re.MULTILINE | re.DOTALL)
-_SINGLE = re.compile(r"^\[((?:turn|tool|file|agent)_\d+)\] (.*)$")
+_SINGLE = re.compile(r"^\[((?:turn|tool|file|agent)_\d+)(?: (user|agent))?\] (.*)$")
 _HEADING = re.compile(r"^\[((?:turn|tool|file|agent)_\d+) (.*)\]$")
 
 
@@ -167,7 +170,7 @@ def _parse_excerpts(text: str) -> tuple[Excerpt, ...]:
         if line[:1] in (" ", *_MARKS) and found:
             found[-1][2].extend((*([_MARKS[line[0]]] if line[0] in _MARKS else ()), line[1:]))
         elif single := _SINGLE.match(line):
-            found.append((single[1], "", [single[2]]))
+            found.append((single[1], single[2] or "", [single[3]]))
         elif heading := _HEADING.match(line):
             found.append((heading[1], heading[2], []))
     return tuple(Excerpt(ref, label, tuple(lines)) for ref, label, lines in found)

@@ -17,8 +17,12 @@ _NUMBERED = re.compile(r"^ {0,8}\d+(?:→|\t)", re.MULTILINE)
 _PIECE = re.compile(r".{1,150}(?:[\s,;}\])]|$)|.{1,150}")
 
 
+_LONE_TAG = re.compile(r"\s*</?[a-z][\w-]{0,40}>\s*")
+# What an edit took out stands at the end of its text, each line behind this mark.
+REMOVED = "- "
 _OPTION = re.compile(
     r"(?:cwd|workdir|glob|type|output_mode|subagent_type|model|shell|id|taskId|status): \S*"
+    r"|(?:description|activeForm|explanation|justification): .*"
     r"|[\w-]+: (?:-?[\d.]+|true|false|null|\[\]|\"\")"
 )
 
@@ -41,10 +45,10 @@ def cut_blocks(text: str, *, is_call: bool = False) -> tuple[Block, ...]:
     """
     blocks: list[Block] = []
     for at, line in enumerate(text.split("\n")):
-        if not line or line.isspace() or (is_call and _OPTION.fullmatch(line)):
+        if not line or line.isspace() or _LONE_TAG.fullmatch(line) or (is_call and _OPTION.fullmatch(line)):
             continue
         if len(line) > LONG_LINE:
-            blocks.extend(Block(piece.strip(), at, 1) for piece in _PIECE.findall(line[:_LONGEST]) if piece.strip())
+            blocks.extend(Block(piece, at, 1) for piece in _PIECE.findall(line[:_LONGEST]) if piece.strip())
         else:
             blocks.append(Block(line, at, 1))
     return _middle_out(blocks)
@@ -60,7 +64,7 @@ def _middle_out(blocks: list[Block]) -> tuple[Block, ...]:
 def removed_lines(old: str, new: str) -> Iterator[str]:
     """What an edit took out, marked as gone: the lines of the old text that are not in the new one."""
     kept = set(new.split("\n"))
-    return (f"- {line}" for line in old.split("\n") if line not in kept)
+    return (f"{REMOVED}{line}" for line in old.split("\n") if line not in kept)
 
 
 def call_body(call: ToolCall) -> str:

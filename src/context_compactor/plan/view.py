@@ -197,7 +197,7 @@ def _excerpt_source(number: int, excerpt: Excerpt, after: int, weights: Weights)
         turn=0,
         voice=voice,
         kind=kind,
-        label=label or "line",
+        label=label or "call",
         ref=excerpt.ref,
         text=text or label,
         tokens=len(text) // 4 + 1,

@@ -10,6 +10,7 @@ from context_compactor.classify.names import shape_worth
 from context_compactor.classify.relevance import NameUse, name_worth
 from context_compactor.plan.choose import Piece
 from context_compactor.plan.options import Option, Source, Voice, token_rate
+from context_compactor.plan.sources import REMOVED
 from context_compactor.plan.view import View
 
 _FOCUS_FACTOR = 4.0
@@ -21,6 +22,8 @@ _OFTEN = 4
 # Wording is compared by runs of five words; a text of fewer carries its own only together with its neighbours.
 _RUN = 5
 _LEAST_INSIDE = 0.25
+# What an edit took out is no longer there to be used.
+_GONE = 0.3
 _WORD = re.compile(r"\w{2,}")
 # A name with more words than this beside it is told as well as it can be.
 _FEW = 4
@@ -42,6 +45,8 @@ def weigh(
         again = weights.shown_again if source.voice is Voice.RESULT else weights.repeated
         weight = option.weight * (1.0 + again * _times(lines, seen)) * _inside(text) ** weights.inside
         boost = weights.ledger_name if source.voice is Voice.FACT else _company(text)
+        if source.voice is Voice.CALL and source.path and text.startswith(REMOVED):
+            weight, boost = weight * _GONE, boost * _GONE
         if wanted is not None and wanted.search(text):
             weight, boost = weight * _FOCUS_FACTOR + _FOCUS_FACTOR, _FOCUS_FACTOR
         tokens = len(text) * rates[option.source] + 1.0

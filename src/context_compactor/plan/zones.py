@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from msgspec import Struct, structs
 
-from context_compactor.classify.pins import last_words
+from context_compactor.classify.pins import interjection, last_words
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.message import Media, Thinking, ToolResult
 from context_compactor.messages.turn import Turn
@@ -106,10 +106,13 @@ class Room(Struct, frozen=True):
 
 
 def assign_zones(room: Room) -> dict[int, Zone]:
-    """The zone of every turn, by its number: the newest within their shares, the rest folded."""
+    """The zone of every turn, by its number: the newest within their shares, the rest folded.
+
+    Words that wait for an answer beside results may take half of the room, with the results shortened.
+    """
     shares = room.shares
     zones = {turn.number: Zone.FIXED if turn.is_instruction else Zone.FOLDED for turn in room.turns}
-    pinned = last_words(room.turns)
+    pinned, spoken = last_words(room.turns), interjection(room.turns)
     recent_room, tail_room, placed_room = (
         room.tokens * share for share in (shares.recent_tail, shares.tail, shares.placed)
     )
@@ -117,9 +120,10 @@ def assign_zones(room: Room) -> dict[int, Zone]:
     for turn, size in reversed(room.sized()):
         recent += turn.number not in pinned
         is_recent = recent <= shares.recent
+        least_room = room.tokens / 2 if turn.number in spoken else 0.0
         if turn.number in pinned or size.whole <= (recent_room if is_recent else tail_room):
             zone, taken = Zone.VERBATIM, size.whole
-        elif size.least <= (recent_room if is_recent else placed_room) and size.least < size.whole:
+        elif size.least < size.whole and size.least <= max(recent_room if is_recent else placed_room, least_room):
             zone, taken = Zone.PLACED, size.least
             placed_room -= 0 if is_recent else taken
         else:

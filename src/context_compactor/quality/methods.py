@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from context_compactor.errors import BadSetting
 from context_compactor.quality import baselines, lists
 from context_compactor.quality.baselines import Method
 from context_compactor.quality.cutting import summary_tokens
@@ -76,11 +77,17 @@ def make(method: str, sample: Sample, budget: str) -> Made:
         return Made([{"role": "user", "content": sample.cut.summary}])
     run, history = find_method(method), sample.history
     start = time.perf_counter()
-    result = run(history, budget_tokens(sample, budget))
+    try:
+        result = run(history, budget_tokens(sample, budget))
+    except Exception as problem:
+        if ":" not in method:
+            raise
+        raise BadSetting(f"the method {method} failed on {sample.id}: {type(problem).__name__}: {problem}") from problem
     seconds = time.perf_counter() - start
-    if isinstance(result, list):
-        return Made(result, seconds=seconds)
-    return Made(result.messages, getattr(result, "search", None), getattr(result, "recall", None), seconds)
+    messages = result if isinstance(result, list) else getattr(result, "messages", None)
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        raise BadSetting(f"the method {method} returned no list of messages for {sample.id}, but {str(result)[:60]!r}")
+    return Made(messages, getattr(result, "search", None), getattr(result, "recall", None), seconds)
 
 
 def budget_tokens(sample: Sample, budget: str) -> int:

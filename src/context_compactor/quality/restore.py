@@ -70,6 +70,6 @@ def _text(reference: str, recall: Callable[[str], Any]) -> str:
 def _messages(text: str) -> Iterator[RawMessage]:
     try:
         value = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeEncodeError):  # half a character: no JSON text of ours
         return
     yield from (item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict))

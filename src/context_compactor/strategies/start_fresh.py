@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from context_compactor.classify.pins import last_words
+from context_compactor.classify.pins import interjection, last_words
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.zones import Room, Zone
 
@@ -18,9 +18,14 @@ class StartFresh:
     def zones(self, room: Room) -> dict[int, Zone] | None:
         """Only the unanswered words stay."""
         pinned = last_words(room.turns)
-        return {turn.number: self._zone(turn, pinned) for turn in room.turns}
+        spoken = {turn.number for turn, size in room.sized() if size.least <= room.tokens / 2} & interjection(
+            room.turns
+        )
+        return {turn.number: self._zone(turn, pinned, spoken) for turn in room.turns}
 
-    def _zone(self, turn: Turn, pinned: set[int]) -> Zone:
+    def _zone(self, turn: Turn, pinned: set[int], spoken: set[int]) -> Zone:
         if turn.is_instruction:
             return Zone.FIXED
+        if turn.number in spoken:
+            return Zone.PLACED
         return Zone.VERBATIM if turn.number in pinned else Zone.FOLDED

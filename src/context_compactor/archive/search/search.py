@@ -82,6 +82,11 @@ class Searcher:
 
 
 def _check(text: str, tokens: int, limit: int | None) -> None:
+    if not isinstance(text, str):
+        raise BadSetting(f"search: the text to look for is {type(text).__name__}, not text")
+    for name, value in (("tokens", tokens), ("limit", limit if limit is not None else 1)):
+        if not isinstance(value, int):
+            raise BadSetting(f"search: {name} is {value!r:.40}, not a whole number")
     if not text.strip():
         raise BadSetting("search: the text to look for is empty; say in a few words what is wanted")
     if tokens < 1:
