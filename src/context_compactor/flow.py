@@ -97,6 +97,9 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
         written = fill_target(composer.draft, goal.target, composer.write)
         if written.tokens <= goal.target:
             break
+    else:  # nothing fits: of the ledgers only the failures stay, and the task in a few words
+        composer = plan(scene, zones, spoken, room, goal.bytes, kit, thrift=0.0)
+        written = fill_target(composer.draft, goal.target, composer.write)
     damage = find_damage(scene.messages, written.messages, kit.dialect)
     edits, tokens = written.texts.edits, composer.turn_tokens
     originals = gather_originals(scene.turns, zones, edits, scene.verdicts, tokens, written.cited())
@@ -110,13 +113,24 @@ def _fit_instructions(scene: Scene, goal: Goal, kit: Kit) -> Fitted:
 
 
 def plan(
-    scene: Scene, zones: dict[int, Zone], spoken: tuple[Spoken, ...], room: Room, most_bytes: int, kit: Kit
+    scene: Scene,
+    zones: dict[int, Zone],
+    spoken: tuple[Spoken, ...],
+    room: Room,
+    most_bytes: int,
+    kit: Kit,
+    thrift: float | None = None,
 ) -> Composer:
     """Gather what must stay and what may, and put the options of all strategies on the scales."""
     folded = [turn for turn in scene.turns if zones[turn.number] is Zone.FOLDED]
     share = room.tokens / max(sum(size.whole for size in room.sizes), 1)
     known = remember(
-        scene.facts, folded, scene.past, int(room.tokens * thrift_for(share)), kit.counter.text, scene.verdicts.root
+        scene.facts,
+        folded,
+        scene.past,
+        int(room.tokens * (thrift_for(share) if thrift is None else thrift)),
+        kit.counter.text,
+        scene.verdicts.root,
     )
     excerpts = scene.past.excerpts if scene.past else ()
     weights = lean(kit.weights, share)

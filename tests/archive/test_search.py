@@ -173,3 +173,18 @@ def test_any_text_and_any_query_stay_within_the_tokens_and_the_limit(texts, quer
     assert len(hits) <= limit
     assert COUNTER.count(render_hits(hits)) <= tokens
     assert all(stands(hit, originals[int(hit.id[-3:])]) for hit in hits)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"text": None}, "not text"),
+        ({"text": b"x"}, "not text"),
+        ({"text": "x", "tokens": "many"}, "tokens is 'many'"),
+        ({"text": "x", "tokens": 1.5}, "tokens is 1.5"),
+        ({"text": "x", "limit": "a"}, "limit is 'a'"),
+    ],
+)
+def test_a_question_of_the_wrong_type_is_refused(asked, said):
+    with pytest.raises(BadSetting, match=said):
+        Searcher([], COUNTER).search(**{"tokens": 100, "limit": None} | asked)

@@ -147,6 +147,17 @@ def test_ctrl_c_leaves_with_130_no_traceback_and_no_half_written_page(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["many.jsonl"]
 
 
+def test_an_end_from_outside_leaves_no_worker_behind(tmp_path):
+    for number in range(4):
+        (tmp_path / f"{number}.json").write_text(json.dumps(long_messages()))
+    arguments = ["eval", str(tmp_path), "--methods", "compactor", "--jobs", "2"]
+    with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        time.sleep(1.5)
+        running.send_signal(signal.SIGTERM)
+        running.communicate(timeout=30)  # ends only when nobody holds the pipes any more
+    assert running.returncode in (0, 143, -15)
+
+
 def _read(reader):
     try:
         return os.read(reader, 4096)
@@ -184,3 +195,37 @@ def test_the_bar_says_nothing_where_nobody_looks():
     bar.step(2)
     bar.clear()
     assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("page", ["logs/good.json", "logs/link.html"])
+def test_a_page_never_overwrites_a_transcript(run, logs, page):
+    (logs / "link.html").symlink_to(logs / "good.json")
+    before = (logs / "good.json").read_bytes()
+    ran = run("eval", logs / "good.json", logs, *QUICK, "--html", logs.parent / page)
+    assert ran.code == 2
+    assert "would overwrite it" in ran.err
+    assert (logs / "good.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise ValueError('boom')", "ValueError: boom"),
+        ("return 'a text'", "returned no list of messages"),
+        ("return [1, 2]", "returned no list of messages"),
+    ],
+)
+def test_a_method_of_ones_own_that_fails_is_named(run, logs, tmp_path, monkeypatch, body, said):
+    module = f"own_{abs(hash(body))}"
+    (tmp_path / f"{module}.py").write_text(f"def method(messages, budget):\n    {body}\n")
+    monkeypatch.chdir(tmp_path)
+    ran = run("eval", logs, "--methods", f"{module}:method", "--budget", "25", "--jobs", "1")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"the method {module}:method" in ran.err
+    assert said in ran.err
+
+
+def test_half_a_character_in_a_transcript_does_not_stop_the_run(run, logs):
+    (logs / "half.json").write_text(json.dumps([*long_messages(), {"role": "user", "content": "\ud83d"}]))
+    ran = run("eval", logs, "--methods", "compactor", "--budget", "25", "--jobs", "1")
+    assert (ran.code, ran.err) == (0, "")

@@ -13,7 +13,7 @@ from context_compactor.quality.gauges import Errors, count_errors
 from context_compactor.quality.identifiers import identifiers
 from context_compactor.quality.losses import Loss, added, losses
 from context_compactor.quality.measures import nothing_kept
-from context_compactor.quality.methods import HANDOFF_BUDGET, REAL, SUMMARY, budget_tokens, suits
+from context_compactor.quality.methods import HANDOFF_BUDGET, REAL, SUMMARY, BadMethod, budget_tokens, suits
 from context_compactor.quality.prepared import Sample, prepare
 from context_compactor.quality.reading import is_instruction
 from context_compactor.quality.replay import EVERY_TURN, Replay, replay
@@ -83,6 +83,8 @@ def _samples(talk: Talk, common: frozenset[str]) -> Iterator[Sample]:
 def _run(sample: Sample, method: str, budget: str, archive: Callable[[], Search]) -> tuple[Scored, Judged]:
     try:
         judged = judge(sample, Asked(method, 0, budget, search=True), archive)
+    except BadMethod:
+        raise
     except CompactorError as error:
         judged = _refused(sample, budget)
         return Scored(method, judged.score, refusal=str(error)), judged
@@ -103,6 +105,8 @@ def _bills(talk: Talk, methods: Sequence[str]) -> Iterator[tuple[str, Replay]]:
     for method in methods:
         try:
             bill = replay(talk.conversation, method)
+        except BadMethod:
+            raise
         except CompactorError:
             continue
         if bill is None:

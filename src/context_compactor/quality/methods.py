@@ -66,9 +66,27 @@ def find_method(name: str) -> Callable[[list[RawMessage], int], Any]:
     """A method by its name, or `package.module:function`. It returns messages, or something that has them."""
     if ":" in name:
         module, function = name.split(":")
-        found: Callable[[list[RawMessage], int], Any] = getattr(import_module(module), function)
-        return found
+        return _guarded(name, getattr(import_module(module), function))
     return {**BASELINES, COMPACTOR: compactor, HANDOFF: handoff}[name]
+
+
+class BadMethod(BadSetting):
+    """A method of a user's own that fails, or returns something else than messages."""
+
+
+def _guarded(name: str, method: Callable[[list[RawMessage], int], Any]) -> Callable[[list[RawMessage], int], Any]:
+    def run(messages: list[RawMessage], budget: int) -> Any:
+        try:
+            made = method(messages, budget)
+        except Exception as problem:
+            said = f"{type(problem).__name__}: {problem}"
+            raise BadMethod(f"the method {name} failed on {len(messages)} messages: {said}") from problem
+        found = made if isinstance(made, list) else getattr(made, "messages", None)
+        if not isinstance(found, list) or not all(isinstance(message, dict) for message in found):
+            raise BadMethod(f"the method {name} returned no list of messages, but {str(made)[:60]!r}")
+        return made
+
+    return run
 
 
 def make(method: str, sample: Sample, budget: str) -> Made:
@@ -77,17 +95,11 @@ def make(method: str, sample: Sample, budget: str) -> Made:
         return Made([{"role": "user", "content": sample.cut.summary}])
     run, history = find_method(method), sample.history
     start = time.perf_counter()
-    try:
-        result = run(history, budget_tokens(sample, budget))
-    except Exception as problem:
-        if ":" not in method:
-            raise
-        raise BadSetting(f"the method {method} failed on {sample.id}: {type(problem).__name__}: {problem}") from problem
+    result = run(history, budget_tokens(sample, budget))
     seconds = time.perf_counter() - start
-    messages = result if isinstance(result, list) else getattr(result, "messages", None)
-    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-        raise BadSetting(f"the method {method} returned no list of messages for {sample.id}, but {str(result)[:60]!r}")
-    return Made(messages, getattr(result, "search", None), getattr(result, "recall", None), seconds)
+    if isinstance(result, list):
+        return Made(result, seconds=seconds)
+    return Made(result.messages, getattr(result, "search", None), getattr(result, "recall", None), seconds)
 
 
 def budget_tokens(sample: Sample, budget: str) -> int:

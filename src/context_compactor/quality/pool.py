@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -32,7 +33,7 @@ def spread(
     if jobs < 2 or not tasks:
         yield from (work(shared, task) for task in tasks)
         return
-    before, finished = set(active_children()), False
+    before, finished, answer = set(active_children()), False, _answer_ends()
     pool = ProcessPoolExecutor(min(jobs, len(tasks)), get_context(_start()), _remember, (work, shared))
     try:
         yield from pool.map(_work, tasks)
@@ -44,6 +45,15 @@ def spread(
             for child in set(active_children()) - before:
                 child.terminate()
         pool.shutdown(wait=True, cancel_futures=True)
+        if answer is not None:
+            signal.signal(signal.SIGTERM, answer)
+
+
+def _answer_ends() -> Any:
+    """Be ended like an error, so that no worker outlives us. What answered before; None outside of the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    return signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def _start() -> str:
@@ -53,6 +63,7 @@ def _start() -> str:
 
 def _remember(*things: object) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of us; the parent alone answers it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _shared[:] = things
 
 
