@@ -6,7 +6,12 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import rmtree
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
@@ -18,3 +23,20 @@ settings.register_profile(
 )
 settings.register_profile("deep", deadline=None, max_examples=400, suppress_health_check=CALM)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture
+def locked() -> Iterator[Path]:
+    """A folder `locked` that cannot be opened nor written, for root neither: it becomes nobody for the test."""
+    place = Path(tempfile.mkdtemp())
+    place.chmod(0o755)
+    (place / "locked").mkdir(mode=0)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield place / "locked"
+    finally:
+        if is_root:
+            os.seteuid(0)
+        rmtree(place)

@@ -105,10 +105,8 @@ def test_what_cannot_be_done_leaves_with_two_and_says_why(run, logs, tmp_path, a
     assert "Traceback" not in ran.err
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root writes everywhere")
-def test_a_page_that_cannot_be_written_is_refused_before_the_work(run, logs, tmp_path):
-    (tmp_path / "locked").mkdir(mode=0o500)
-    assert "cannot be written" in run("eval", logs, "--html", "locked/page.html").err
+def test_a_page_that_cannot_be_written_is_refused_before_the_work(run, locked):
+    assert "cannot be written" in run("eval", "logs", "--html", locked / "page.html").err
 
 
 def test_a_method_of_ones_own_is_found_in_the_folder_one_is_in(run, logs, tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 from context_compactor.quality.methods import budget_tokens, find_method, make, suits
 from context_compactor.quality.prepared import Sample, prepare
 from context_compactor.quality.sizes import count_message, count_text
-from tests.quality.talks import openai_talk
+from tests.quality.talks import long_messages, openai_talk
 
 
 def sample(label):
@@ -42,7 +42,9 @@ def test_the_real_summary_is_a_method():
 
 
 def test_a_method_can_be_named_by_its_module():
-    assert find_method("context_compactor.quality.baselines:trim") is find_method("trim")
+    messages = long_messages()
+    named = find_method("context_compactor.quality.baselines:trim")
+    assert named(messages, 2_000) == find_method("trim")(messages, 2_000)
 
 
 def test_an_unknown_method_is_refused():

@@ -98,16 +98,26 @@ def refuse_unwritable(html: str | None, inputs: Sequence[str]) -> None:
     if not html.strip():
         raise BadSetting("--html: the name of the page is empty. Try: --html quality.html.")
     path = Path(html)
-    if path.exists() and any(_holds(Path(given), path) for given in inputs):
-        raise BadSetting(
-            f"--html: {html} is one of the transcripts, and the page would overwrite it. Try: another name."
-        )
+    if not _can_write(path):
+        raise BadSetting(f"--html: {html} cannot be written. Try: another place.")
     if path.is_dir():
         raise BadSetting(f"--html: {html} is a folder. Try: the name of a file in it.")
     if not path.parent.is_dir():
         raise BadSetting(f"--html: there is no folder {path.parent}. Try: make it first.")
-    if not os.access(path if path.exists() else path.parent, os.W_OK) or not os.access(path.parent, os.W_OK):
-        raise BadSetting(f"--html: {html} cannot be written. Try: another place.")
+    if path.exists() and any(_holds(Path(given), path) for given in inputs):
+        raise BadSetting(
+            f"--html: {html} is one of the transcripts, and the page would overwrite it. Try: another name."
+        )
+
+
+def _can_write(page: Path) -> bool:
+    """Whether the page can be put in its folder, in the place of one that is there; True where there is no folder."""
+    effective = os.access in os.supports_effective_ids
+    try:
+        places = [place for place in (page, page.parent) if place.exists()]
+    except PermissionError:
+        return False
+    return all(os.access(place, os.W_OK, effective_ids=effective) for place in places)
 
 
 def _holds(given: Path, page: Path) -> bool:
