@@ -18,13 +18,13 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from context_compactor.measure.calibrate import Calibration, Reply, anchored
-from context_compactor.measure.count import MessageCounter, is_question, message_counter_for
+from context_compactor.measure.calibrate import Calibration
+from context_compactor.measure.count import message_counter_for
 from context_compactor.messages.detect import find_dialect
-from context_compactor.messages.message import Message, Thinking
 from context_compactor.messages.usage import read_usage
+from context_compactor.quality.counting import BLIND_AFTER, Reply, anchored_errors, blind_errors
+from context_compactor.quality.gauges import sent_before_each
 
-BLIND_AFTER = 5
 FEWEST_REPLIES = 10
 SOURCES = (("claude_code_entireio", "anthropic", None), ("mini_swe_deepseek_chat", "openai-chat", "deepseek-chat"))
 
@@ -47,7 +47,9 @@ def report(source: str, conversations: Sequence[Sequence[tuple[str, Sequence[Rep
     show(f"{source}: {len(first)} conversations, {sum(len(replies) for _, replies in every):,} replies")
     show_errors("anchored on the last reply", [error for _, replies in every for error in anchored_errors(replies)])
     show_errors("learning from each reply", [error for run in every for error in learning_errors(*run)])
-    blind = [list(blind_errors(*run)) for run in first if len(run[1]) >= FEWEST_REPLIES]
+    blind = [
+        list(blind_errors(replies, Calibration(model))) for model, replies in first if len(replies) >= FEWEST_REPLIES
+    ]
     show_errors(f"blind after {BLIND_AFTER} replies", [error for errors in blind for error in errors])
     show(f"  median conversation, blind        {median(map(median, blind)):8.2%}" if blind else "")
 
@@ -68,27 +70,6 @@ def runs(record: dict[str, Any], dialect: str, model: str | None) -> Iterator[tu
             yield name, replies
 
 
-def sent_before_each(messages: Sequence[Message], counter: MessageCounter) -> list[int]:
-    """Our count of the request that each message would answer: all before it, without the thinking left out."""
-    counts: list[int] = []
-    sent, thinking = counter.overhead.request, 0
-    for message in messages:
-        if counter.overhead.drops_thinking and is_question(message):
-            sent, thinking = sent - thinking, 0
-        counts.append(sent)
-        parts = zip(counter.part_tokens(message), message.parts, strict=True)
-        thinking += sum(tokens for tokens, part in parts if isinstance(part, Thinking))
-        sent += counter.count(message)
-    return counts
-
-
-def anchored_errors(replies: Sequence[Reply]) -> Iterator[float]:
-    """The error of what the last reply reported plus our count since."""
-    for before, now in pairwise(replies):
-        gauge = anchored(before.reported, now.counted - before.counted) or 0
-        yield abs(gauge - now.reported) / now.reported
-
-
 def learning_errors(model: str, replies: Sequence[Reply]) -> Iterator[float]:
     """The error before each reply of an estimate that has learned from all replies before it."""
     calibration = Calibration(model)
@@ -96,15 +77,6 @@ def learning_errors(model: str, replies: Sequence[Reply]) -> Iterator[float]:
         if calibration.replies:
             yield abs(calibration.estimate(reply.counted).tokens - reply.reported) / reply.reported
         calibration = calibration.learn(reply.counted, reply.reported)
-
-
-def blind_errors(model: str, replies: Sequence[Reply]) -> Iterator[float]:
-    """The error of an estimate that learns from the first replies alone."""
-    calibration = Calibration(model)
-    for reply in replies[:BLIND_AFTER]:
-        calibration = calibration.learn(reply.counted, reply.reported)
-    for reply in replies[BLIND_AFTER:]:
-        yield abs(calibration.estimate(reply.counted).tokens - reply.reported) / reply.reported
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:

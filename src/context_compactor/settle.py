@@ -83,7 +83,7 @@ def is_settled(scene: Scene) -> bool:
 
 
 def _no_gain(request: Request, goal: Goal, scene: Scene, outcome: Outcome, gain: float) -> Report:
-    floor = account.floor_parts(outcome.composer, request.ask.settings.overhead_tokens)
+    floor = account.floor_parts(outcome.composer, request.ask.settings.overhead_tokens, outcome.cut)
     reason = (
         f"only {max(gain, 0):.0%} could be saved, less than min_gain_percent of "
         f"{request.ask.settings.min_gain_percent:g} %; the largest part that must stay is {_largest(floor)}"
@@ -102,7 +102,7 @@ def _report(
     written, composer, archive = outcome.written, outcome.composer, outcome.archive
     size = sum(map(message_bytes, written.messages))
     fits = after <= goal.target and size <= goal.bytes
-    floor = () if fits else account.floor_parts(composer, request.ask.settings.overhead_tokens)
+    floor = () if fits else account.floor_parts(composer, request.ask.settings.overhead_tokens, outcome.cut)
     text = context_text(written.messages)
     found = account.fidelity(composer, written, archive, scene.facts, text)
     failures = scene.verdicts.failures

@@ -146,14 +146,14 @@ def test_ctrl_c_leaves_with_130_no_traceback_and_no_half_written_page(tmp_path):
 
 
 def test_an_end_from_outside_leaves_no_worker_behind(tmp_path):
-    for number in range(4):
+    for number in range(40):
         (tmp_path / f"{number}.json").write_text(json.dumps(long_messages()))
-    arguments = ["eval", str(tmp_path), "--methods", "compactor", "--jobs", "2"]
+    arguments = ["eval", str(tmp_path), "--methods", "compactor", "--every", "1", "--jobs", "2"]
     with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         time.sleep(1.5)
         running.send_signal(signal.SIGTERM)
         running.communicate(timeout=30)  # ends only when nobody holds the pipes any more
-    assert running.returncode in (0, 143, -15)
+    assert running.returncode in (143, -15)  # the second when it was ended before the work began
 
 
 def _read(reader):

@@ -106,8 +106,11 @@ def prefix_kept(
     return Cache(kept, max(tokens_before - kept, 0))
 
 
-def floor_parts(composer: Composer, overhead: int) -> tuple[FloorPart, ...]:
-    """What could not be made shorter, largest first. `overhead` is sent with every request beside the messages."""
+def floor_parts(composer: Composer, overhead: int, cut: Container[int]) -> tuple[FloorPart, ...]:
+    """What could not be made shorter, largest first. `overhead` is sent with every request beside the messages.
+
+    `cut` are the turns whose instructions were shortened already.
+    """
     parts = [FloorPart("overhead_tokens", overhead, "sent with every request: a system prompt or tools kept apart")]
     count = composer.counter.text
     pins = pinned_turns(composer.view.turns)
@@ -115,7 +118,8 @@ def floor_parts(composer: Composer, overhead: int) -> tuple[FloorPart, ...]:
         zone = composer.view.zones[turn.number]
         tokens = composer.turn_tokens[turn.number]
         if zone is Zone.FIXED:
-            parts.append(FloorPart(f"{turn.role} message", tokens, "instructions are never touched"))
+            why = "instructions, shortened already" if turn.number in cut else "instructions are left alone"
+            parts.append(FloorPart(f"{turn.role} message", tokens, why))
         elif zone is Zone.VERBATIM:
             parts.append(FloorPart(f"turn {turn.number} ({turn.role})", tokens, pins.get(turn.number, RECENT)))
     must = sum(count(line.text) + 2 for line in composer.ledger.must)

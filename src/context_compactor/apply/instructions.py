@@ -10,6 +10,7 @@ from context_compactor.archive.archive import Original
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.copying import copy_containers
 from context_compactor.messages.dialect import Dialect
+from context_compactor.messages.ends import beginning, ending
 from context_compactor.messages.message import Message, Text
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
@@ -61,18 +62,12 @@ def _short_message(message: Message, share: float, dialect: Dialect) -> Message:
 def head_and_tail(text: str, share: float) -> str:
     """The beginning and the end of a text within a share of its length, with a mark that says what is left out.
 
-    Cuts fall between lines, or between words where lines are long. A short text stays, and so does one that was cut.
+    A short text stays, and so does one that was cut before.
     """
     if len(text) < _SHORT_TEXT or _LEFT_OUT in text:
         return text
     room = int(len(text) * share)
-    head = _up_to(text[: int(room * _HEAD)])
-    tail = _up_to(text[len(text) - (room - len(head)) :][::-1])[::-1]
+    head = beginning(text, int(room * _HEAD))
+    tail = ending(text, room - len(head))
     left = len(text) - len(head) - len(tail)
     return f'{head}\n[… {left:,} {_LEFT_OUT}: recall("{INSTRUCTIONS}")]\n{tail}'
-
-
-def _up_to(text: str) -> str:
-    """A text without the line, or else the word, that was cut in two at its end."""
-    line, word = text.rfind("\n"), text.rfind(" ")
-    return text[: line if line > len(text) // 2 else word if word > 0 else len(text)]

@@ -58,7 +58,7 @@ _SAID = "the user said:"
 
 
 # Between the first and the last telling line of an error.
-LEFT_OUT = " … "
+BETWEEN = " … "
 
 
 def telling_lines(text: str) -> str:
@@ -71,7 +71,7 @@ def telling_lines(text: str) -> str:
     first, last = (line.strip() for line in _first_and_last(lines))
     # The end of a long line often says what its beginning does not: "… timed out after 60 seconds".
     last = last[:LINE_LENGTH] if first != last else _telling_end(last)
-    return LEFT_OUT.join(filter(None, (first[:LINE_LENGTH].rstrip(), last.strip())))
+    return BETWEEN.join(filter(None, (first[:LINE_LENGTH].rstrip(), last.strip())))
 
 
 def _telling_end(line: str) -> str:

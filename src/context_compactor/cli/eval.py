@@ -32,7 +32,11 @@ Budget = Annotated[
 ]
 Methods = Annotated[
     str | None,
-    typer.Option(metavar="M,…", help="Methods to compare, or `module:function` of your own.", show_default="all"),
+    typer.Option(
+        metavar="M,…",
+        help="Methods to compare, or `module:function` of your own.",
+        show_default="compactor and six simpler ones",
+    ),
 ]
 Every = Annotated[
     int | None,

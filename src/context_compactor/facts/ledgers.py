@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from context_compactor.classify.telling import LEFT_OUT
+from context_compactor.classify.telling import BETWEEN
 from context_compactor.facts.fact import Fact
 from context_compactor.plan.options import Line
 
@@ -105,7 +105,7 @@ def cut_failure(line: str, most: int) -> str:
     match = _FAILURE.match(line) if most else None
     if match is None:
         return line
-    error = LEFT_OUT.join(_cut(part, most) for part in match[2].split(LEFT_OUT))
+    error = BETWEEN.join(_cut(part, most) for part in match[2].split(BETWEEN))
     return f"`{_cut(match[1], most)}` → {error} {match[3]}"
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import cut_failure, identity, ledger_lines, merge_lines
-from context_compactor.facts.speech import own_words
+from context_compactor.facts.quotes import LEFT_OUT, find_quotes
 from context_compactor.messages.message import Media
 from context_compactor.messages.record import SECTIONS, Quote, Record
 from context_compactor.messages.references import reference_id
@@ -21,15 +21,8 @@ FAILED = "Failed before, do not repeat"
 RULES = "Rules and corrections by the user"
 FILES = "Files"
 OUTSIDE = "Done outside, not to be done again"
-PROJECT_RULES = "project_rules"
-LEFT_OUT = "characters left out"
-_CUT = re.compile(rf'\n\[… ([\d,]+) {LEFT_OUT}: recall\("turn_\d+"\)\]\n')
-# Tokens that a cut must save to be worth its mark.
-_LEAST_CUT = 20
 _BELOW = re.compile(r"paths are below (\S+) or absolute")
-# Shares of the target: a quoted message of the user, and all ledger lines but the failures.
-_QUOTE_SHARE = 0.07
-_SHORT_QUOTE = 60
+# Shares of the target: ledger lines but the failures, the user's rules, and the failures.
 _UNLIMITED = (TASK, FAILED)
 _LASTING = (FAILED, RULES, OUTSIDE)
 _UNFINISHED = ("active: ", "blocked: ")
@@ -67,7 +60,7 @@ def remember(
     fresh = [_below(line, root) if line.section == FILES else line for line in fresh]
     lines = [*_past_lines(past, fresh), *_with_first_task(fresh, past), *_pictures(turns)]
     lines = _short_failures(lines, target, count)
-    quotes = _quotes(facts, turns, past, int(_QUOTE_SHARE * target), count)
+    quotes = find_quotes(facts, turns, past, target, count)
     lines = [line for line in lines if not _is_quoted(line, quotes, quotes[:-1] or quotes)]
     must, optional = _within(lines, target, count)
     if root and turns and not any(_BELOW.fullmatch(line.text) for line in must):
@@ -136,73 +129,6 @@ def _past_lines(past: Record | None, fresh: Sequence[Line]) -> list[Line]:
                 must = title in _LASTING or current.startswith(_UNFINISHED) or bool(_BELOW.fullmatch(current))
                 lines.append(Line(title, current, 0, must))
     return lines
-
-
-def _quotes(
-    facts: Sequence[Fact], turns: Sequence[Turn], past: Record | None, most: int, count: Callable[[str], int]
-) -> tuple[Quote, ...]:
-    """What the user asked for first and last, and project instructions in the user's name, as far as they are short."""
-    by_number = {turn.number: turn for turn in turns}
-    tasks = {fact.turn: fact.status for fact in facts if fact.kind == "task"}
-    fresh = [_quote(by_number[number], status) for number, status in tasks.items() if number in by_number]
-    earlier = [_overtaken(quote) if tasks else quote for quote in (past.quotes if past else ())]
-    known = [quote for quote in (*earlier, *fresh) if quote.text and quote.status != PROJECT_RULES]
-    rules = [quote for quote in earlier if quote.status == PROJECT_RULES]
-    rules += [
-        Quote(reference_id("turn", turn.number), turn.messages[0].text, PROJECT_RULES)
-        for turn in turns
-        if _is_project_rules(turn)
-    ]
-    kept = dict.fromkeys((*rules, *known[:1], *known[-1:]))
-    return tuple(_fitting(quote, max(most, _SHORT_QUOTE), count) for quote in kept)
-
-
-def _fitting(quote: Quote, most: int, count: Callable[[str], int]) -> Quote:
-    """A quote within its share: of a longer one the first and the last lines, with a mark between them."""
-    mark = _CUT.search(quote.text)
-    gone = int(mark[1].replace(",", "")) if mark else 0
-    before, after = (quote.text[: mark.start()], quote.text[mark.end() :]) if mark else (quote.text, quote.text)
-    tokens = count(quote.text)
-    if tokens <= most + _LEAST_CUT:
-        return quote
-    room = len(quote.text) * most // tokens
-    head, tail = _first_words(before, room * 2 // 3), _last_words(after, room // 3)
-    left = gone + (len(before) + len(after) if mark else len(quote.text)) - len(head) - len(tail)
-    text = f'{head}\n[… {left:,} {LEFT_OUT}: recall("{quote.ref}")]\n{tail}'
-    return structs.replace(quote, text=text)
-
-
-def _first_words(text: str, most: int) -> str:
-    """The beginning of a text, up to the end of a line, or else of a word."""
-    if len(text) <= most:
-        return text
-    cut = text[:most]
-    at = cut.rfind("\n") if cut.rfind("\n") > most // 2 else cut.rfind(" ")
-    return cut[:at] if at > 0 else cut
-
-
-def _last_words(text: str, most: int) -> str:
-    """The end of a text, from the beginning of a line, or else of a word."""
-    if len(text) <= most:
-        return text
-    cut = text[len(text) - most :] if most > 0 else ""
-    at = cut.find("\n") if 0 <= cut.find("\n") < most // 2 else cut.find(" ")
-    return cut[at + 1 :]
-
-
-def _overtaken(quote: Quote) -> Quote:
-    return structs.replace(quote, status="earlier") if quote.status == "active" else quote
-
-
-def _is_project_rules(turn: Turn) -> bool:
-    """Whether a turn in the user's name holds project instructions that a client put there."""
-    start = turn.messages[0].text[:200].lstrip()
-    return turn.role == "user" and start.startswith(("# AGENTS.md instructions", "<user_instructions>"))
-
-
-def _quote(turn: Turn, status: str) -> Quote:
-    words = "\n".join(filter(None, (own_words(message) for message in turn.messages if message.role == "user")))
-    return Quote(reference_id("turn", turn.number), words.strip("\n"), status)
 
 
 def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> tuple[list[Line], list[Line]]:

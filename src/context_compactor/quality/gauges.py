@@ -48,7 +48,7 @@ def _runs(transcript: Transcript) -> Iterator[list[Reply]]:
     counter.learn(messages)
     borders = sorted({0, len(messages), *(past.at for past in transcript.compactions)})
     for start, end in pairwise(borders):
-        counts = _sent_before_each(messages[start:end], counter)
+        counts = sent_before_each(messages[start:end], counter)
         usages = sorted((index, usage) for index, usage in transcript.usages.items() if start <= index < end)
         replies = [Reply(counts[_first(messages, start, index) - start], usage.prompt) for index, usage in usages]
         if replies:
@@ -62,7 +62,7 @@ def _first(messages: Sequence[Message], start: int, last: int) -> int:
     return last
 
 
-def _sent_before_each(messages: Sequence[Message], counter: MessageCounter) -> list[int]:
+def sent_before_each(messages: Sequence[Message], counter: MessageCounter) -> list[int]:
     """Our count of the request that each message would answer: all before it, without the thinking left out."""
     counts: list[int] = []
     sent, thinking = counter.overhead.request, 0
