@@ -204,11 +204,15 @@ def test_an_unknown_level_or_dialect_is_refused_with_the_ones_there_are():
         compact(conversation().messages, window=1000, dialect="klingon")
 
 
-def test_a_model_and_a_store_are_refused_in_words_until_they_exist():
+def test_a_model_is_refused_in_words_until_there_is_one():
     with pytest.raises(BadSetting, match="model"):
         compact(conversation().messages, window=1000, model="openai/x")
-    with pytest.raises(BadSetting, match="store"):
-        compact(conversation().messages, window=1000, store="sqlite:///x.db")
+
+
+@pytest.mark.parametrize("store", ["", "x.db", "postgresql://localhost/x", "sqlite:///", 7])
+def test_an_address_that_is_no_store_is_refused_with_an_example(store):
+    with pytest.raises(BadSetting, match=r"sqlite:///\.compactor/compactor\.db"):
+        compact(conversation().messages, window=1000, store=store)
 
 
 @pytest.mark.parametrize("count", [lambda _: -1, lambda _: None, lambda _: "7"], ids=["negative", "none", "text"])

@@ -23,6 +23,7 @@ from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.message import Media, ToolCall
 from context_compactor.messages.transcripts import Transcript, read_transcript, read_transcripts
 from context_compactor.quality.corpus import default_corpus
+from tools import bench_sessions
 
 SHIPPED = Path("examples/demo_session.jsonl.gz")
 WANTED_TOKENS = 200_000
@@ -39,11 +40,13 @@ def main() -> int:
     _line("ten times the history, times the time", _growth(transcript, tokens), 12)
     _line("peak memory, times the transcript", _memory(transcript, tokens), 6)
     _line("start-up of `compactor compact`, seconds over a bare interpreter", _start_up(), 0.25)
+    print()
+    bench_sessions.bench(_line)
     return 0
 
 
 def _line(what: str, value: float, limit: float) -> None:
-    print(f"{what:<68}{value:8.2f}   at most {limit:g}   {'ok' if value <= limit else 'OVER'}")
+    print(f"{what:<68}{value:8.2f}   at most {limit:g}   {'ok' if value <= limit else 'OVER'}", flush=True)
 
 
 def _speed() -> float:

@@ -66,13 +66,17 @@ def _members(value: Any) -> Iterator[str]:
     for name, member in vars(value).items() if inspect.isclass(value) else ():
         doc = inspect.getdoc(member.__func__ if isinstance(member, classmethod) else member)
         if not name.startswith("_") and doc and isinstance(member, property | classmethod | FunctionType):
-            arguments = "" if isinstance(member, property) else "(…)" if _takes_more(member) else "()"
+            arguments = "" if isinstance(member, property) else f"({', '.join(_arguments(member))})"
             yield f"- `{name}{arguments}`: {doc.splitlines()[0]}"
 
 
-def _takes_more(member: Any) -> bool:
-    code = (member.__func__ if isinstance(member, classmethod) else member).__code__
-    return bool(code.co_argcount + code.co_kwonlyargcount > 1)
+def _arguments(member: Any) -> Iterator[str]:
+    """The names of a method's arguments, with their defaults."""
+    function = member.__func__ if isinstance(member, classmethod) else member
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        has_default = parameter.default is not inspect.Parameter.empty and not callable(parameter.default)
+        name = str(parameter.replace(annotation=inspect.Parameter.empty, default=inspect.Parameter.empty))
+        yield f"{name}={parameter.default!r}" if has_default else name
 
 
 def _usage(param: Any) -> str:

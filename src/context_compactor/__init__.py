@@ -7,6 +7,10 @@
     result.report              # what happened to every part
     result.recall("tool_017")  # the original of anything that was shortened
 
+    with Session.open("run-42", window=200_000) as session:
+        session.append(message)    # kept for ever
+        session.context()          # what to send next
+
 Begin with `flow.py`; `ARCHITECTURE.md` shows the way from there.
 """
 
@@ -24,11 +28,15 @@ if TYPE_CHECKING:
         BadTranscript,
         CompactorError,
         MissingExtra,
+        StoreError,
         UnknownReference,
+        UnknownSession,
     )
     from context_compactor.handoff import handoff_text
     from context_compactor.levels import Level
     from context_compactor.report import Report
+    from context_compactor.session.asynchronous import AsyncSession
+    from context_compactor.session.session import Session
     from context_compactor.settings import Settings
 
 __version__ = "0.1.0"
@@ -45,14 +53,19 @@ _HOMES = {
     "BadTranscript": "errors",
     "CompactorError": "errors",
     "MissingExtra": "errors",
+    "StoreError": "errors",
     "UnknownReference": "errors",
+    "UnknownSession": "errors",
     "handoff_text": "handoff",
     "Level": "levels",
     "Report": "report",
+    "AsyncSession": "session.asynchronous",
+    "Session": "session.session",
     "Settings": "settings",
 }
 
 __all__ = [
+    "AsyncSession",
     "BadInput",
     "BadMessage",
     "BadSetting",
@@ -63,8 +76,11 @@ __all__ = [
     "Level",
     "MissingExtra",
     "Report",
+    "Session",
     "Settings",
+    "StoreError",
     "UnknownReference",
+    "UnknownSession",
     "__version__",
     "acompact",
     "compact",

@@ -5,29 +5,32 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor import flow
 from context_compactor.archive.archive import Archive, Original
 from context_compactor.archive.search.hits import Hit
 from context_compactor.archive.search.passages import texts_of
 from context_compactor.archive.search.search import Searcher
+from context_compactor.archive.spans import turn_spans
 from context_compactor.ask import Ask, budget_of, goal_of, trigger_of
 from context_compactor.errors import BadSetting
+from context_compactor.facts.fact import Fact
 from context_compactor.levels import Level
 from context_compactor.measure.count import MessageCounter, message_counter_for
 from context_compactor.measure.usage import Usage, measure
-from context_compactor.messages.boundaries import repair
+from context_compactor.messages.boundaries import repair_steps
 from context_compactor.messages.copying import copy_containers
 from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.message import Message
 from context_compactor.messages.turn import split_turns
 from context_compactor.plan.plan import Decision
-from context_compactor.protocols import TokenCounter
+from context_compactor.protocols import Store, TokenCounter
 from context_compactor.report import Report
 from context_compactor.settings import Settings, load_settings
 from context_compactor.settle import Request, aim, settle, unchanged
@@ -43,6 +46,9 @@ class Compaction(Struct, frozen=True, dict=True):
     usage: Usage
     archive: Archive
     counter: TokenCounter
+    facts: tuple[Fact, ...] = ()
+    spans: dict[int, tuple[int, int]] = {}
+    """For each turn the index of its first message and the one behind its last, among those that went in."""
 
     def recall(self, ref: str) -> str:
         """The original behind an id, as text: a tool result byte for byte, a turn as JSON."""
@@ -81,11 +87,17 @@ def compact(
     """Bring a list of messages under its target, or leave it alone when it is small enough.
 
     With `target_tokens` the result has at most that many; with `level` that level's target of the window; with only a
-    window it is compacted when a level's threshold is reached. The input is never changed.
+    window it is compacted when a level's threshold is reached. The input is never changed. With `store` the originals
+    are kept there as well, under the session that `report.session_id` names.
     """
-    _refuse_later_features(model, store)
-    ask = Ask(window, target_tokens, _level(level), focus or "", settings or load_settings().settings)
-    return run(messages, ask, dialect=dialect, count_tokens=count_tokens)
+    _refuse_later_features(model)
+    ask = Ask(window, target_tokens, level_of(level), focus or "", settings or load_settings().settings)
+    if store is None:
+        return run(messages, ask, dialect=dialect, count_tokens=count_tokens)
+    from context_compactor.store.connect import connect
+
+    with closing(connect(store)) as kept:
+        return keep_originals(run(messages, ask, dialect=dialect, count_tokens=count_tokens, location=store), kept)
 
 
 async def acompact(
@@ -117,14 +129,27 @@ async def acompact(
     )
 
 
-def _refuse_later_features(model: str | None, store: str | None) -> None:
+def _refuse_later_features(model: str | None) -> None:
     if model is not None:
         raise BadSetting(f"model={model!r}: this version writes no summaries by a model; leave `model` out")
-    if store is not None:
-        raise BadSetting(f"store={store!r}: this version keeps originals in the result only; leave `store` out")
 
 
-def _level(level: str | None) -> Level | None:
+def keep_originals(result: Compaction, store: Store) -> Compaction:
+    """The result with its originals in a store, where other processes can recall them."""
+    from context_compactor.archive.shelve import make_items
+
+    if not len(result.archive):
+        return result
+    session_id = result.report.compaction_id
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    store.open_session(session_id, b"{}", now)
+    with store.writing(session_id):
+        store.archive(session_id, make_items(list(result.archive), store), now)
+    return structs.replace(result, report=structs.replace(result.report, session_id=session_id))
+
+
+def level_of(level: str | None) -> Level | None:
+    """The level of this name."""
     try:
         return None if level is None else Level(level)
     except ValueError:
@@ -138,12 +163,14 @@ def run(
     dialect: str = "auto",
     count_tokens: Callable[[str], int] | None = None,
     session_id: str = "",
+    location: str = "memory",
 ) -> Compaction:
-    """Compact as asked. Every surface comes through here."""
+    """Compact as asked. Every surface comes through here. `location` is where the originals will rest."""
     began = time.perf_counter()
     spoken = find_dialect(dialect, messages)
     given = spoken.parse(messages)
-    legal, repairs = repair(given, spoken) if ask.settings.enabled else (given, [])
+    steps, repairs = repair_steps(given, spoken) if ask.settings.enabled else (list(enumerate(given)), [])
+    legal = [message for _, message in steps]
     counter = counter_of(ask, spoken.name, count_tokens)
     scene = flow.read_scene(legal, spoken)
     usage = measure_scene(scene, ask, counter)
@@ -154,6 +181,7 @@ def run(
         counter=counter,
         repairs=tuple(repair.what for repair in repairs),
         session_id=session_id,
+        location=location,
         began=began,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -166,7 +194,16 @@ def run(
     if not report.changed or report.tokens_after == report.tokens_before:
         return _unchanged(legal, report, usage, counter, decisions)
     out = [copy_containers(message.raw) for message in outcome.written.messages]
-    return Compaction(out, report, decisions, usage, outcome.archive, counter.counter)
+    spans = turn_spans(scene.turns, [*steps, *_record_place(scene, steps)], len(given))
+    return Compaction(out, report, decisions, usage, outcome.archive, counter.counter, tuple(scene.facts), spans)
+
+
+def _record_place(scene: flow.Scene, steps: Sequence[tuple[int, Message]]) -> list[tuple[int, Message]]:
+    """A message that stood behind the record in one and the same message has that message's place."""
+    known = {id(message) for _, message in steps}
+    rest = next((message for turn in scene.turns for message in turn.messages if id(message) not in known), None)
+    place = next((place for place, message in steps if message.role not in ("system", "developer")), 0)
+    return [(place, rest)] if rest is not None else []
 
 
 def measure_scene(scene: flow.Scene, ask: Ask, counter: MessageCounter) -> Usage:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from context_compactor.errors import BadSetting
 from context_compactor.levels import Level, LevelRule
 from context_compactor.measure.budget import Budget, budget_for
-from context_compactor.measure.triggers import Trigger, with_token_limit
+from context_compactor.measure.triggers import Trigger, TriggerKind, with_token_limit
 from context_compactor.measure.usage import Usage, level_at
 from context_compactor.measure.windows import request_bytes_for, window_for
 from context_compactor.plan.goal import Goal, level_target, shares_for
@@ -23,10 +23,20 @@ class Ask(Struct, frozen=True):
     focus: str = ""
     settings: Settings = Settings()
     model: str | None = None
+    kind: TriggerKind | None = None
+    """Who asks. A request for `manual` or `pre_handoff` is served at any fill."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it was asked for at any fill, with neither a target nor a level: what can be saved is saved."""
+        return self.kind in _AT_ANY_FILL and self.target_tokens is None and self.level is None
 
     def __post_init__(self) -> None:
         _check_tokens("target_tokens", self.target_tokens, 20_000)
         _check_tokens("window", self.window, 200_000)
+
+
+_AT_ANY_FILL = ("manual", "pre_handoff")
 
 
 def _check_tokens(name: str, value: object, example: int) -> None:
@@ -46,12 +56,11 @@ def budget_of(ask: Ask, dialect_name: str, margin: float, reported: int | None =
 
 def trigger_of(ask: Ask, usage: Usage) -> Trigger:
     """The request as a trigger: manual when a target or level was named, else what the fill says."""
-    is_manual = ask.target_tokens is not None or ask.level is not None
+    is_manual = ask.kind in _AT_ANY_FILL or ask.target_tokens is not None or ask.level is not None
     level = ask.level if ask.level is not None or is_manual else _level_now(ask, usage)
     size_share = usage.bytes / usage.budget_bytes if usage.budget_bytes else 0.0
-    return Trigger(
-        "manual" if is_manual else "threshold", usage.tokens, usage.budget_tokens, level, ask.focus or None, size_share
-    )
+    kind = ask.kind or ("manual" if is_manual else "threshold")
+    return Trigger(kind, usage.tokens, usage.budget_tokens, level, ask.focus or None, size_share)
 
 
 def _level_now(ask: Ask, usage: Usage) -> Level | None:
@@ -64,13 +73,21 @@ def _levels(ask: Ask, usage: Usage) -> tuple[LevelRule, ...]:
     return with_token_limit(ask.settings.levels, limit, usage.budget_tokens)
 
 
+def _freely(ask: Ask, usage: Usage) -> int:
+    """The target of who asks without a level: that of the soft level; for a user who wants it smaller, half at most."""
+    soft = level_target(Level.SOFT, _levels(ask, usage), usage.budget_tokens)
+    return min(soft, usage.tokens // 2) if ask.kind == "manual" else soft
+
+
 def goal_of(ask: Ask, usage: Usage, trigger: Trigger) -> Goal | str:
     """The goal, or the reason why there is nothing to do."""
     settings = ask.settings
     if not settings.enabled:
         return "compaction is turned off by the setting `enabled`"
     target = ask.target_tokens
-    if target is None:
+    if ask.is_free:
+        target = _freely(ask, usage)
+    elif target is None:
         if trigger.level is None:
             soft = min(rule.threshold for rule in _levels(ask, usage))
             return f"{usage.share:.0%} of the budget is used; compaction begins at {soft:.0%}"

@@ -4,8 +4,14 @@
     ├── BadInput                what was given cannot be read; says where and what to try
     │   ├── BadMessage          one message: names the index and the field
     │   ├── BadTranscript       a file: names the line
-    │   └── BadSetting          a setting or an argument
-    ├── UnknownReference        an id that names no original
+    │   ├── BadSetting          a setting or an argument
+    │   ├── BadCheckpoint       a progress checkpoint that was cut or damaged: names the line
+    │   ├── UnknownReference    an id that names no original
+    │   └── UnknownSession      an id that names no session
+    ├── StoreError              a store cannot be read or written; what was there is as it was
+    │   ├── StoreLocked         another process holds it for too long
+    │   └── DamagedContent      a content is missing, or not what its hash says
+    ├── StaleBase               the context has changed since a compaction of it was begun
     └── MissingExtra            a feature whose optional dependency is not installed
 
 "Nothing to do" and "does not fit" are not errors: they are a `Report` with status `unchanged` or `partial`.
@@ -40,8 +46,32 @@ class BadSetting(BadInput):
     """A setting or argument outside of its range."""
 
 
-class UnknownReference(CompactorError):
+class BadCheckpoint(BadInput):
+    """A progress checkpoint that was cut off or damaged. Says what is missing; the store can write it anew."""
+
+
+class UnknownReference(BadInput):
     """No original is archived under this id."""
+
+
+class UnknownSession(BadInput):
+    """There is no session of this name in the store."""
+
+
+class StoreError(CompactorError):
+    """A store cannot be read or written. Nothing was half written."""
+
+
+class StoreLocked(StoreError):
+    """Another process has held the store for longer than we wait."""
+
+
+class DamagedContent(StoreError):
+    """A content is missing, or is no longer what its hash says."""
+
+
+class StaleBase(CompactorError):
+    """The context was changed by somebody else since a compaction of it was begun."""
 
 
 class MissingExtra(CompactorError):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from context_compactor.plan.options import Option
     from context_compactor.plan.view import View
     from context_compactor.plan.zones import Room, Zone
+    from context_compactor.store.rows import Entry, FactRow, Found, Item, SessionRow, Shelved
 
 
 @runtime_checkable
@@ -55,4 +57,134 @@ class Layout(Protocol):
 
     def zones(self, room: Room) -> dict[int, Zone] | None:
         """The zone of every turn by its number, or None when this layout does not serve here."""
+        ...
+
+
+class Store(Protocol):
+    """Where sessions rest. It keeps bytes and knows nothing of messages; `tests/store` says when one is done.
+
+    Entries are only ever added. Whatever returns has been written to the disk; whatever raises has written nothing.
+    Every verb may be called from any thread, and other processes may use the same store at the same time.
+    """
+
+    path: str
+
+    def close(self) -> None:
+        """Give back what is held."""
+        ...
+
+    def open_session(self, session_id: str, profile: bytes, now: str) -> SessionRow:
+        """The session of this id; it is made when there is none."""
+        ...
+
+    def session(self, session_id: str) -> SessionRow:
+        """The session of this id, as it is now, or `UnknownSession`."""
+        ...
+
+    def sessions(self, *, limit: int = -1, after: str = "") -> list[SessionRow]:
+        """Sessions by their ids, those behind `after`."""
+        ...
+
+    def save_profile(self, session_id: str, profile: bytes) -> None:
+        """What the session is from now on."""
+        ...
+
+    def save_state(self, session_id: str, state: bytes) -> None:
+        """What the session wants to remember beside its log."""
+        ...
+
+    def writing(self, session_id: str) -> AbstractContextManager[SessionRow]:
+        """The session as it is; until the end of the block nobody else writes, and all of it happens or nothing."""
+        ...
+
+    def append(self, session_id: str, kind: str, bodies: Iterable[bytes], now: str) -> int:
+        """Add entries of a kind behind the last one; the position of the last of them."""
+        ...
+
+    def entries(
+        self, session_id: str, *, kinds: Sequence[str] = (), after: int = 0, until: int | None = None
+    ) -> list[Entry]:
+        """Entries in order, those behind `after` and up to `until`."""
+        ...
+
+    def message_position(self, session_id: str, count: int) -> int | None:
+        """The position of the message with so many messages up to and with it; None when there are fewer."""
+        ...
+
+    def put(self, contents: Iterable[bytes]) -> list[str]:
+        """Keep contents under their hashes, each once."""
+        ...
+
+    def put_list(self, parts: Sequence[bytes]) -> str:
+        """Keep a JSON list whose values are contents of their own; the hash of the whole list."""
+        ...
+
+    def get(self, hashes: Iterable[str]) -> dict[str, bytes]:
+        """Contents by their hashes, each checked against it, or `DamagedContent`."""
+        ...
+
+    def archive(self, session_id: str, items: Sequence[Item], now: str) -> list[str]:
+        """Put originals into the archive; the ids of those that were not there. The first under an id stays."""
+        ...
+
+    def original(self, session_id: str, ref: str) -> Shelved | None:
+        """The original under an id."""
+        ...
+
+    def originals(
+        self, session_id: str, *, kind: str = "", since: str = "", until: str = "", after: int = 0, newest: int = 0
+    ) -> list[Shelved]:
+        """The originals of a session in the order in which they were archived; only the `newest` of them, if given."""
+        ...
+
+    def search(
+        self,
+        session_id: str,
+        terms: Mapping[str, float],
+        *,
+        most: int,
+        kind: str = "",
+        since: str = "",
+        until: str = "",
+    ) -> list[Found]:
+        """Runs of passages of this session, in their order, of about `most` characters; all while there are few.
+
+        Of many, those that hold the terms which tell most, with what stands beside them; without a term the newest.
+        """
+        ...
+
+    def put_facts(self, session_id: str, facts: Iterable[FactRow], now: str) -> None:
+        """Keep facts; one of the same kind, turn and content takes the place of what was known."""
+        ...
+
+    def drop_facts(self, session_id: str, from_turn: int) -> None:
+        """Forget what was extracted from this turn on: it is about to be extracted again."""
+        ...
+
+    def facts(self, session_id: str, kind: str = "") -> list[FactRow]:
+        """Facts by turn."""
+        ...
+
+    def sessions_with(self, patterns: Sequence[str]) -> dict[str, set[str]]:
+        """The sessions in which a fact with each of these patterns was seen."""
+        ...
+
+    def hold(self, session_id: str, holder: str, now: str) -> None:
+        """Note that somebody has the session open."""
+        ...
+
+    def release(self, session_id: str, holder: str) -> None:
+        """Note that somebody has closed it."""
+        ...
+
+    def holders(self, session_id: str) -> dict[str, str]:
+        """Who has the session open, and since when; a killed process may still be among them."""
+        ...
+
+    def expire(self, before: str) -> list[str]:
+        """Delete the sessions last used before a time, and nothing that another one needs; their ids."""
+        ...
+
+    def verify(self, session_id: str | None = None) -> Iterator[str]:
+        """Hash everything again; one line for each thing that is not as it was stored."""
         ...

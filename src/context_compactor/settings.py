@@ -36,6 +36,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     enabled: bool = True
     """Off means that no path changes anything: every compaction answers `unchanged`."""
 
+    automatic: bool = True
+    """Compact a session by itself when a level is reached. Off means only when asked; events still tell of levels."""
+
     window: Tokens | None = None
     """Tokens the agent's model accepts in one request. Without it the model's known window is used."""
 
@@ -52,7 +55,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Where each level begins and how far it brings the context down, as shares of the budget."""
 
     rearm_margin: Share = 0.05
-    """Levels fire again once usage has fallen below the soft threshold minus this share. Not used yet."""
+    """Levels fire again once usage has fallen below the soft threshold minus this share."""
 
     model_auto_compact_token_limit: Tokens | None = None
     """Begin at this many tokens, even if that is below the soft threshold."""
@@ -64,7 +67,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Suggest a compaction when this many files are loaded in the context; 0 never."""
 
     counters_compact: bool = False
-    """Let those two counters start a compaction instead of suggesting one. Not used yet."""
+    """Let those two counters start a compaction instead of suggesting one."""
 
     preserve_recent_turns: Count = 5
     """Turns at the end that stay word for word at the soft and aggressive levels."""
@@ -76,7 +79,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """A compaction that would save less than this changes nothing."""
 
     max_output_tokens: Tokens = 5_000
-    """A single tool output above this is shortened first. Not used yet."""
+    """A tool output above this is cut to its beginning and end as soon as it is appended to a session."""
 
     model: str | None = None
     """Model that writes summaries, such as `openai/NAME`. Without one nothing leaves the machine. Not used yet."""
@@ -94,31 +97,34 @@ class Settings(Struct, frozen=True, kw_only=True):
     """The longest that one compaction may take, model calls included. Not used yet."""
 
     retry_attempts: Annotated[int, Meta(ge=1, le=20)] = 3
-    """How often a failing model call or job is tried. Not used yet."""
+    """How often something that fails is tried: archiving, a model call, a job."""
 
     retry_delay_seconds: Seconds = 2.0
-    """The wait between two tries. Not used yet."""
+    """The wait before the second try; it doubles with every further one."""
 
     idle_seconds: Seconds = 5.0
-    """Quiet time after which a session's older turns are prepared for the next compaction. Not used yet."""
+    """Quiet time after which a session's older turns are prepared for the next compaction; 0 never."""
 
     extract_facts: bool = True
-    """Carry decisions, failures, constraints and file states as facts beside the text. Not used yet."""
+    """Keep decisions, failures, constraints and file states of a session as facts that can be asked for."""
 
     promote_to_memory: bool = True
-    """Write architectural decisions and recurring errors to `.compactor/learned/`. Not used yet."""
+    """Write architectural decisions and recurring errors to `.compactor/learned/`."""
 
     notify_on_compact: bool = False
     """Tell the user about every compaction, not only about those asked for. Not used yet."""
 
     store: str = "sqlite:///.compactor/compactor.db"
-    """Where sessions and originals rest. Not used yet."""
+    """Where sessions and originals rest."""
 
-    archive_dir: str = ".tmp/context-archive"
-    """Folder of the readable export of archived originals. Not used yet."""
+    archive_dir: str | None = ".tmp/context-archive"
+    """Folder, within the project, of the readable copy of archived originals; none keeps no copy."""
 
     redact_secrets: bool = False
-    """Replace what looks like a secret before it is archived; a recall returns the replaced text. Not used yet."""
+    """Replace what looks like a secret before anything is written; history and recall return the replaced text."""
+
+    retention_days: Annotated[float, Meta(gt=0)] | None = None
+    """Delete sessions that nobody has used for so many days. Without it nothing ever expires."""
 
     def output_reserve(self, window: int) -> int:
         """Tokens kept free for the answer in a window of this size."""

@@ -35,6 +35,7 @@ class Request(Struct, frozen=True):
     counter: MessageCounter
     repairs: tuple[str, ...]
     session_id: str
+    location: str
     began: float
     created_at: str
 
@@ -88,6 +89,8 @@ def _no_gain(request: Request, goal: Goal, scene: Scene, outcome: Outcome, gain:
         f"only {max(gain, 0):.0%} could be saved, less than min_gain_percent of "
         f"{request.ask.settings.min_gain_percent:g} %; the largest part that must stay is {_largest(floor)}"
     )
+    if request.ask.is_free:
+        return unchanged(request, scene.messages, f"not enough to compact: {reason}")
     report = unchanged(request, scene.messages, reason)
     return structs.replace(report, status="partial", target_tokens=goal.target, floor=floor)
 
@@ -121,7 +124,7 @@ def _report(
         messages_removed=len(scene.messages) - len(written.messages),
         preserved=account.preserved(decisions),
         summarized=account.summarized(decisions),
-        archived=account.archived(archive, "memory"),
+        archived=account.archived(archive, request.location),
         discarded=account.discarded(decisions),
         recovery_instructions=account.recovery(archive, written),
         facts_added=max(_lines_of(written.record) - _lines_of(scene.past), 0),

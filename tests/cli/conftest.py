@@ -9,6 +9,9 @@ import pytest
 from msgspec import Struct
 
 from context_compactor.cli.main import main
+from tests.engine.talks import bash, edit, read, talk_in
+
+ERROR = "AssertionError: assert 41 == 42"
 
 
 class Ran(Struct):
@@ -67,3 +70,29 @@ def transcript(tmp_path) -> Path:
     path = tmp_path / "session.json"
     path.write_text(json.dumps(conversation()), encoding="utf-8")
     return path
+
+
+class Stored(Struct):
+    """A session `run-42` in the store of the folder: what went in, and the context and report that came out."""
+
+    file: Path
+    store: Path
+    messages: list[dict]
+    context: list[dict]
+    report: dict
+
+
+@pytest.fixture
+def stored(run, tmp_path) -> Stored:
+    """A conversation in which things went wrong, kept and compacted by the command."""
+    talk = talk_in("openai-chat").system("You are a careful engineer.").user("Fix the parser. Never touch legacy/.")
+    for number in range(30):
+        lines = "\n".join(f"def part_{number}_{line}(value): return value + {line}" for line in range(50))
+        talk.step(read(f"src/part_{number}.py", lines), text=f"Reading part {number}.")
+    talk.step(bash("pytest -q tests/test_parser.py", f"Exit code 1\nE   {ERROR}\n1 failed in 0.10s", failed=True))
+    talk.step(edit("src/parser.py", "return 1", "return 2"), text="We decided to go with a table of rules.")
+    talk.answer("All parts are read.").user("Go on.")
+    file = tmp_path / "agent.json"
+    file.write_text(json.dumps(talk.messages), encoding="utf-8")
+    done = run("compact", file, "--session", "run-42", "--target", "25%", "--json").json
+    return Stored(file, tmp_path / ".compactor" / "compactor.db", talk.messages, done["messages"], done["report"])

@@ -245,3 +245,15 @@ def test_text_of_the_conversation_cannot_drive_the_terminal(run, tmp_path):
 
 def test_nothing_is_coloured_where_nobody_looks(run, transcript):
     assert "\x1b" not in run("plan", transcript, "--target", "25%").out
+
+
+def test_every_command_is_explained_with_an_example(run):
+    import typer.main
+
+    from context_compactor.cli.main import app
+
+    commands = typer.main.get_command(app).commands
+    assert len(commands) > 15
+    for name, command in commands.items():
+        assert f"Example: `compactor {name}" in command.help, name
+        assert all(param.help for param in command.params if param.name != "help"), name

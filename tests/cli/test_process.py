@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -16,6 +17,14 @@ COMMAND = [sys.executable, "-c", "from context_compactor.cli.main import main; m
 
 def run(*arguments: object, **options) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, check=False, **options)
+
+
+@pytest.fixture
+def kept(tmp_path) -> Path:
+    """A folder with the shipped session in its store, compacted by one process."""
+    ran = run("compact", SHIPPED, "--session", "demo", "--target", "20%", "-o", "context.json", cwd=tmp_path)
+    assert ran.returncode == 0
+    return tmp_path
 
 
 def test_the_version_is_printed():
@@ -63,3 +72,81 @@ def test_a_terminal_that_knows_no_unicode_gets_something_readable():
     ran = run("show", SHIPPED, env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
     assert ran.returncode == 0
     assert b"in all" in ran.stdout
+
+
+# A session that other processes made
+
+
+def test_another_process_recalls_undoes_compares_and_asks_for_facts(kept):
+    reports = json.loads(run("history", "demo", "--reports", "--json", cwd=kept).stdout)["compactions"]
+    ids = [each["id"] for each in reports[0]["archived"]]
+    assert run("recall", ids[0], cwd=kept).stdout
+    assert run("context", "demo", cwd=kept).stdout == (kept / "context.json").read_bytes()
+    assert b"failure" in run("facts", cwd=kept).stdout
+    assert b"removed" in run("diff", cwd=kept).stdout
+    assert run("undo", cwd=kept).returncode == 0
+    history, context = (json.loads(run(verb, "demo", cwd=kept).stdout) for verb in ("history", "context"))
+    assert len(history) == len(context)
+    assert run("redo", cwd=kept).returncode == 0
+    assert run("verify", cwd=kept).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["context demo", "history demo", "recall turn_001", "facts", "sessions"])
+def test_a_reader_of_a_session_that_leaves_early_is_no_drama(kept, command):
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": kept}
+    with subprocess.Popen([*COMMAND, *command.split()], **options) as process:
+        process.stdout.close()
+        said = process.stderr.read()
+        process.wait()
+    assert process.returncode == 0
+    assert b"Traceback" not in said
+    assert b"BrokenPipe" not in said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+@pytest.mark.parametrize("command", ["context demo", "facts", "sessions --json"])
+def test_a_full_disk_is_told(kept, command):
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run([*COMMAND, *command.split()], stdout=full, stderr=subprocess.PIPE, check=False, cwd=kept)
+    assert ran.returncode == 1
+    assert b"cannot write to standard output: No space left on device" in ran.stderr
+    assert b"Traceback" not in ran.stderr
+
+
+def test_an_original_is_exact_in_a_pipe_and_harmless_on_a_terminal(tmp_path):
+    evil = "one\x1b]0;owned\x07\ntwo\r\n\tthree \x1b[31m"
+    call = {"id": "call_1", "type": "function", "function": {"name": "Bash", "arguments": '{"command": "make"}'}}
+    messages = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": evil},
+    ]
+    (tmp_path / "agent.json").write_text(json.dumps(messages))
+    run("compact", "agent.json", "--session", "evil", cwd=tmp_path)
+    assert run("recall", "tool_001", cwd=tmp_path).stdout == evil.encode()
+    reader, terminal = pty.openpty()
+    subprocess.run([*COMMAND, "recall", "tool_001"], stdout=terminal, check=True, cwd=tmp_path)
+    os.close(terminal)
+    shown = os.read(reader, 4096)
+    os.close(reader)
+    assert b"\x1b" not in shown
+    assert b"\x07" not in shown
+    assert b"\r\n\tthree" in shown
+
+
+def test_help_loads_neither_the_engine_nor_a_database():
+    program = (
+        "import sys; from context_compactor.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{program}print(*sys.modules)"], capture_output=True, check=True, text=True
+    )
+    loaded = set(ran.stdout.splitlines()[-1].split())
+    heavy = ("flow", "app", "session", "store", "plan", "measure", "handoff", "facts")
+    assert not loaded & {
+        "sqlite3",
+        "splintr",
+        "tree_sitter",
+        "zstandard",
+        *(f"context_compactor.{name}" for name in heavy),
+    }

@@ -13,7 +13,10 @@ from context_compactor.errors import UnknownReference
 
 
 class Original(Struct, frozen=True):
-    """One archived thing: `value` is the provider's own, `text` how it is shown, `recovery` how to get it back."""
+    """One archived thing: `value` is the provider's own, `text` how it is shown, `recovery` how to get it back.
+
+    `hint` says how it could be fetched again (`re-read file`), and `target` what: a path, a command or a query.
+    """
 
     id: str
     kind: str
@@ -21,6 +24,8 @@ class Original(Struct, frozen=True):
     tokens: int
     value: Any
     recovery: str
+    hint: str = ""
+    target: str = ""
 
     @property
     def text(self) -> str:

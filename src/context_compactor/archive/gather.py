@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from context_compactor.archive.archive import Original
-from context_compactor.classify.kinds import restore_hint
+from context_compactor.classify.kinds import restore_hint, target_of
 from context_compactor.classify.references import reference_of
 from context_compactor.classify.rules import Verdict, Verdicts
 from context_compactor.messages.copying import copy_containers
@@ -28,13 +28,13 @@ def gather_originals(
     for turn in turns:
         leaves = zones[turn.number] is Zone.FOLDED or turn.number in edited or not cited.isdisjoint(ids_of(turn))
         if leaves:
-            yield _turn_original(turn, tokens[turn.number])
+            yield turn_original(turn, tokens[turn.number])
             changed = None if zones[turn.number] is Zone.FOLDED else _changed_results(turn, edits)
             for exchange in turn.exchanges:
                 result = exchange.result
                 is_gone = result is not None and (changed is None or result.call_id in changed)
                 if is_gone or (result is not None and reference_of(exchange) in cited):
-                    yield _result_original(exchange, verdicts.exchanges[exchange.number])
+                    yield result_original(exchange, verdicts.exchanges[exchange.number])
 
 
 def _changed_results(turn: Turn, edits: dict[tuple[int, int], dict[int, str | None]]) -> set[str]:
@@ -51,17 +51,23 @@ def ids_of(turn: Turn) -> list[str]:
     return [reference_id("turn", turn.number), *(reference_of(exchange) for exchange in turn.exchanges)]
 
 
-def _turn_original(turn: Turn, tokens: int) -> Original:
+def turn_original(turn: Turn, tokens: int) -> Original:
+    """The original of one turn."""
     value = [copy_containers(message.raw) for message in turn.messages]
     words = " ".join(turn.messages[0].text.split())[:80]
     ref = reference_id("turn", turn.number)
     return Original(ref, "turn", f"{turn.role}: {words}", tokens, value, f'recall("{ref}")')
 
 
-def _result_original(exchange: Exchange, verdict: Verdict) -> Original:
+def result_original(exchange: Exchange, verdict: Verdict) -> Original:
+    """The original of one result."""
     result = exchange.result
     content = result.content if result is not None and result.content is not None else result.text if result else ""
     tokens = len(result.text) // 4 if result else 0
     hint = restore_hint(verdict.kind)
+    target = verdict.path or (target_of(exchange.call) if exchange.call else "") or verdict.label
     recovery = f'recall("{verdict.ref}")' + (f", or {hint}: {verdict.path or verdict.label}" if hint else "")
-    return Original(verdict.ref, verdict.kind.value, verdict.label, tokens, copy_containers(content), recovery)
+    value = copy_containers(content)
+    return Original(
+        verdict.ref, verdict.kind.value, verdict.label, tokens, value, recovery, hint, target if hint else ""
+    )

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import Struct
 
-from context_compactor.cli.options import AsJson, File, Focus, LevelName, Model, SessionId, Target, Window, refuse_model
-from context_compactor.cli.output import EXIT_CODES, Paper, paper, print_json, refuse_same_file, working, write_messages
+from context_compactor.cli.opening import store_url
+from context_compactor.cli.options import (
+    AsJson,
+    File,
+    Focus,
+    IntoSession,
+    LevelName,
+    Model,
+    StoreUrl,
+    Target,
+    Window,
+    refuse_model,
+)
+from context_compactor.cli.output import (
+    EXIT_CODES,
+    Paper,
+    one_line,
+    paper,
+    print_json,
+    refuse_same_file,
+    working,
+    write_messages,
+)
+from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
     from context_compactor.cli.conversation import Conversation
+    from context_compactor.levels import Level
+    from context_compactor.report import Report
 
 Output = Annotated[str | None, typer.Option("--output", "-o", metavar="OUT", help="File for the messages.")]
 
@@ -22,34 +47,68 @@ def compact(
     level: LevelName = None,
     focus: Focus = None,
     model: Model = None,
-    session: SessionId = None,
+    session: IntoSession = None,
+    store: StoreUrl = None,
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
     """Bring a conversation under its target.
 
     The messages go to OUT or to standard output, in the dialect they came in; the report goes beside them. Below the
-    soft threshold nothing is changed, unless a target or a level is given.
+    soft threshold nothing is changed, unless a target or a level is given. With `--session` the conversation is kept
+    in the store and compacted there; without, nothing is stored.
+
+    Example: `compactor compact session.jsonl --target 25% -o smaller.json`
     """
     refuse_model(model)
     refuse_same_file(file, output)
+    if store is not None and session is None:
+        raise BadSetting("--store: name the session as well. Try: --session ID.")
     with working("Compacting", file):
         from context_compactor.cli.conversation import open_conversation
 
         conversation = open_conversation(file, window)
-        result = conversation.compacted(target, level, focus, session)
-    report = result.report
+        if session is None:
+            result = conversation.compacted(target, level, focus)
+            done = Done(result.messages, result.report)
+        else:
+            done = _in_session(conversation, session, store, (window, target, level, focus))
     if output is not None or not as_json:
-        write_messages(result.messages, output)
+        write_messages(done.messages, output)
     if as_json:
-        print_json({"messages": result.messages, "report": report.to_dict()})
+        print_json({"messages": done.messages, "report": done.report.to_dict()})
     else:
-        from context_compactor.cli.render import print_report
+        _print(done, conversation, target, paper(beside_output=output is None or output == "-"))
+    raise typer.Exit(EXIT_CODES[done.report.status])
 
-        out = paper(beside_output=output is None or output == "-")
-        print_report(report, out)
-        _note_unseen(conversation, target, out)
-    raise typer.Exit(EXIT_CODES[report.status])
+
+class Done(Struct, frozen=True):
+    """What came out. `session` says what the store has now; it is empty when nothing was stored."""
+
+    messages: list[dict[str, Any]]
+    report: Report
+    session: str = ""
+
+
+def _in_session(
+    conversation: Conversation,
+    session_id: str,
+    store: str | None,
+    asked: tuple[str | None, str | None, Level | None, str | None],
+) -> Done:
+    from context_compactor.cli.feeding import compact_session, read_wish
+
+    fed = compact_session(conversation, session_id, store_url(store), read_wish(*asked))
+    return Done(fed.messages, fed.report, f"{session_id!r}: {fed.appended:,} messages appended, {fed.total:,} in all")
+
+
+def _print(done: Done, conversation: Conversation, target: str | None, out: Paper) -> None:
+    from context_compactor.cli.render import IN_INPUT, IN_STORE, print_report
+
+    print_report(done.report, out, IN_STORE if done.session else IN_INPUT)
+    if done.session:
+        out.print(f"{'session':<12}{one_line(done.session, 200)}")
+    _note_unseen(conversation, target, out)
 
 
 def _note_unseen(conversation: Conversation, target: str | None, out: Paper) -> None:

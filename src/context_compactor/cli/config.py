@@ -19,6 +19,8 @@ def config(as_json: AsJson = False) -> None:
     """Print every setting with its value and where it came from.
 
     Values come from the defaults, then `.compactor/config.toml`, then `COMPACTOR_*` variables.
+
+    Example: `compactor config`
     """
     loaded = load_settings()
     if as_json:

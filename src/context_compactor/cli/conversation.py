@@ -54,14 +54,13 @@ class Conversation(Struct, frozen=True):
         target: str | None = None,
         level: Level | None = None,
         focus: str | None = None,
-        session: str | None = None,
     ) -> Compaction:
         """The conversation brought down as asked; nothing is written anywhere."""
         transcript, goal = self.transcript, read_goal(target)
         tokens = goal.of(self.tokens) if goal.percent else goal.tokens
         settings = self.settings if tokens is not None else self.with_unseen()
         ask = Ask(self.window.tokens, tokens, level, focus or "", settings, transcript.model)
-        return run(transcript.messages, ask, dialect=transcript.dialect, session_id=session or transcript.session_id)
+        return run(transcript.messages, ask, dialect=transcript.dialect, session_id=transcript.session_id)
 
 
 def open_conversation(file: str, window: str | None) -> Conversation:

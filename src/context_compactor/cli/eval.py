@@ -63,6 +63,8 @@ def evaluate(
 
     Each conversation is cut where an agent really went on, and what it needed next is looked for in the shortened
     context. Nothing leaves the machine and nothing is changed.
+
+    Example: `compactor eval ~/.claude/projects --html quality.html`
     """
     from context_compactor.cli.eval_bar import Bar
     from context_compactor.quality.choices import DEFAULT_METHODS, read_budgets, read_methods

@@ -4,32 +4,42 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from context_compactor import __version__
+from context_compactor.cli.archive import export, verify
+from context_compactor.cli.changes import diff, redo, restore, undo
 from context_compactor.cli.compact import compact
 from context_compactor.cli.config import config
 from context_compactor.cli.eval import evaluate
+from context_compactor.cli.facts import facts
+from context_compactor.cli.handoff import handoff
 from context_compactor.cli.plan import plan
+from context_compactor.cli.recall import recall
+from context_compactor.cli.resume import checkpoint, resume
+from context_compactor.cli.sessions import context, history, sessions
 from context_compactor.cli.show import show
 from context_compactor.errors import BadInput, CompactorError, MissingExtra
 
 DONE, FAILED, BAD_USAGE, DOES_NOT_FIT, INTERRUPTED = 0, 1, 2, 3, 130
 
-app = typer.Typer(
-    name="compactor",
-    help="Keeps an agent's conversation inside its context window, and loses nothing.",
-    epilog="Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage or bad input, 3 could not fit.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for command in (compact, plan, show, config):
-    app.command()(command)
-app.command("eval")(evaluate)
+_PANELS: dict[str, dict[str, Callable[..., None]]] = {
+    "Conversations": {"compact": compact, "plan": plan, "show": show, "eval": evaluate},
+    "Sessions": {
+        "sessions": sessions,
+        "context": context,
+        "history": history,
+        "diff": diff,
+        "undo": undo,
+        "redo": redo,
+    },
+    "Archive and facts": {"recall": recall, "restore": restore, "facts": facts, "export": export, "verify": verify},
+    "Going on elsewhere": {"checkpoint": checkpoint, "resume": resume, "handoff": handoff},
+    "Settings": {"config": config},
+}
 
 
 def _print_version(wanted: bool) -> None:
@@ -38,7 +48,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
@@ -47,20 +56,61 @@ def _root(
     pass
 
 
+def make_app(only: str | None = None) -> typer.Typer:
+    """The program with all its commands, or with one of them: describing each takes a millisecond."""
+    made = typer.Typer(
+        name="compactor",
+        help="Keeps an agent's conversation inside its context window, and loses nothing.",
+        epilog="Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage or bad input, 3 could not fit.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(_root)
+    named = [(panel, *each) for panel, commands in _PANELS.items() for each in commands.items()]
+    is_known = any(name == only for _, name, _ in named)
+    for panel, name, command in named:
+        if name == only or not is_known:
+            made.command(name, rich_help_panel=panel)(command)
+    return made
+
+
+app = make_app()
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and leave with its exit code."""
     _open_streams()
     try:
-        app(args=arguments)
-        sys.stdout.flush()
+        _run(sys.argv[1:] if arguments is None else arguments)
     except BrokenPipeError:
-        _leave_quietly()
+        _drop_output()  # nobody reads on: that is how `| head` ends
+        sys.exit(DONE)
     except OSError as error:
-        sys.exit(_fail(CompactorError(f"cannot write to standard output: {error.strerror}"), FAILED))
+        sys.exit(_fail(_told(error), FAILED))
     except (BadInput, MissingExtra) as error:
         sys.exit(_fail(error, BAD_USAGE))
     except CompactorError as error:
         sys.exit(_fail(error, FAILED))
+
+
+def _run(arguments: list[str]) -> None:
+    try:
+        make_app(arguments[0] if arguments else None)(args=arguments)
+    except SystemExit as left:
+        if isinstance(left.__context__, BrokenPipeError):  # typer would call it a failure
+            raise left.__context__ from None
+        raise
+    finally:
+        sys.stdout.flush()
+
+
+def _told(error: OSError) -> CompactorError:
+    if error.filename:
+        return CompactorError(f"{error.filename}: {error.strerror or error}")
+    _drop_output()
+    return CompactorError(f"cannot write to standard output: {error.strerror or error}")
 
 
 def _open_streams() -> None:
@@ -70,10 +120,9 @@ def _open_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
 
 
-def _leave_quietly() -> None:
-    """Nobody reads on: that is how `| head` ends."""
+def _drop_output() -> None:
+    """What could not be written is not tried again when the program ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(DONE)
 
 
 def _fail(error: CompactorError, code: int) -> int:

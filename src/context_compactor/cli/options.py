@@ -25,7 +25,26 @@ Target = Annotated[
 LevelName = Annotated[Level | None, typer.Option(help="How far to go, whatever the fill.")]
 Focus = Annotated[str | None, typer.Option(metavar="TEXT", help="What matters most from here on.")]
 Model = Annotated[str | None, typer.Option(metavar="M", help="Model that writes summaries (not in this version).")]
-SessionId = Annotated[str | None, typer.Option("--session", metavar="ID", help="The session's name in the report.")]
+IntoSession = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        metavar="ID",
+        help="Keep it as this session in the store: recall, undo, diff and facts work from then on. One that is there "
+        "is continued.",
+    ),
+]
+_SESSION = "A session of the store; without, the one used last."
+SessionName = Annotated[str | None, typer.Argument(metavar="[SESSION]", help=_SESSION)]
+SessionId = Annotated[str | None, typer.Option("--session", metavar="ID", help=_SESSION)]
+StoreUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Where sessions rest, such as sqlite:///.compactor/compactor.db; without, as the setting `store` says.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else there.")]
 
 

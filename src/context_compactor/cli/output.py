@@ -10,14 +10,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Any, Protocol, TextIO
 
-from context_compactor.errors import BadSetting, CompactorError
+from context_compactor.errors import BadSetting
+from context_compactor.files import naming_write_errors, write_atomically
 from context_compactor.messages.jsontext import json_text
 
 EXIT_CODES = {"success": 0, "unchanged": 0, "failed": 1, "partial": 3}
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 _LONG_WORK_BYTES = 3_000_000
+_LONGEST_TEXT = 500
 
 
 class Out(Protocol):
@@ -87,6 +90,14 @@ def write_messages(messages: Sequence[Any], out: str | None) -> None:
         write_file(Path(out), messages_text(messages, lines=out.endswith(".jsonl")).encode())
 
 
+def write_text(text: str) -> None:
+    """Text of a conversation to standard output: byte for byte into a file or a pipe, made harmless for a terminal."""
+    if sys.stdout.isatty():
+        Paper(sys.stdout).print(printable(text).removesuffix("\n"))
+    else:
+        write_bytes(text.encode("utf-8", "surrogatepass"))
+
+
 def refuse_same_file(source: str, out: str | None) -> None:
     """The input holds the originals of everything that is left out, so it is never overwritten."""
     if out is not None and Path(out).exists() and Path(source).exists() and Path(out).samefile(source):
@@ -102,28 +113,37 @@ def write_bytes(content: bytes) -> None:
 
 def write_file(path: Path, content: bytes) -> None:
     """A whole file at once: what stood there before stays until the new content is on the disk."""
-    if path.is_dir():
-        raise BadSetting(f"--output: {path} is a folder. Try: the name of a file in it.")
-    if not path.parent.is_dir():
-        raise BadSetting(f"--output: there is no folder {path.parent}. Try: make it first.")
-    try:
-        _replace(path.resolve(), content) if path.is_file() or not path.exists() else path.write_bytes(content)
-    except OSError as error:
-        raise CompactorError(f"cannot write {path}: {error.strerror}; nothing there was changed") from error
+    with naming_write_errors(path):
+        if path.is_dir():
+            raise BadSetting(f"--output: {path} is a folder. Try: the name of a file in it.")
+        if not path.parent.is_dir():
+            raise BadSetting(f"--output: there is no folder {path.parent}. Try: make it first.")
+        if path.is_file() or not path.exists():
+            write_atomically(path, content, private=False)
+        else:
+            path.write_bytes(content)
 
 
-def _replace(path: Path, content: bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            part.chmod(path.stat().st_mode & 0o777)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+def printable(text: str) -> str:
+    """Text of a conversation with its lines as they are, and without anything that could drive a terminal."""
+    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
+
+
+def columns() -> int:
+    """How many characters a line for people may have: those of the terminal, 80 where there is none."""
+    return min(max(get_terminal_size((80, 24)).columns, 40), 160)
+
+
+def wrapped(text: str, first: str = "", indent: int = 0) -> str:
+    """Text of a conversation in lines that fit, the first one behind `first`, the others under it."""
+    from textwrap import fill
+
+    line = one_line(text, _LONGEST_TEXT)
+    under = " " * (indent or len(first))
+    # A path or an id that is too long for a line stays whole, so that it can be copied.
+    return fill(
+        line, columns(), initial_indent=first, subsequent_indent=under, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def one_line(text: str, width: int) -> str:

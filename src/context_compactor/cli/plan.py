@@ -26,6 +26,8 @@ def plan(
     """Show what `compact` would do: every target with its tier, its reason and its tokens.
 
     Nothing is written and nothing is changed.
+
+    Example: `compactor plan session.jsonl --target 25% --most 20`
     """
     refuse_model(model)
     with working("Planning", file):

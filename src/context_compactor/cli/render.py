@@ -16,6 +16,8 @@ BAR_WIDTH = 32
 TIER_STYLES = {Tier.KEEP: "green", Tier.SUMMARIZE: "yellow", Tier.REFERENCE: "cyan", Tier.DROP: "red"}
 STATUS_STYLES = {"success": "bold green", "unchanged": "bold", "partial": "bold yellow", "failed": "bold red"}
 MOST_LISTED = 5
+IN_INPUT = "the input still holds them"
+IN_STORE = "`compactor recall ID` prints them"
 
 
 def bar(share: float, width: int = BAR_WIDTH) -> str:
@@ -25,12 +27,12 @@ def bar(share: float, width: int = BAR_WIDTH) -> str:
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
 
 
-def print_report(report: Report, out: Out) -> None:
-    """What happened, in the words every surface uses, then the numbers behind it."""
+def print_report(report: Report, out: Out, originals: str = IN_INPUT) -> None:
+    """What happened, in the words every surface uses, then the numbers behind it; `originals` says where they are."""
     out.print(report.short(), style=STATUS_STYLES[report.status])
     if report.changed:
         _print_bars(report, out)
-    for name, text in _rows(report):
+    for name, text in _rows(report, originals):
         out.print(f"{name:<12}{text}")
 
 
@@ -68,13 +70,13 @@ def _print_bars(report: Report, out: Out) -> None:
     out.print(f"{'after':<12}{after}, {report.reduction_percent:g} % less{target}", style="green")
 
 
-def _rows(report: Report) -> Iterator[tuple[str, str]]:
+def _rows(report: Report, originals: str) -> Iterator[tuple[str, str]]:
     if report.status == "partial" and report.changed:
         yield "partial", one_line(report.reason, 300)
     if report.changed:
         yield "kept", f"{len(report.preserved):,} items, {sum(item.tokens for item in report.preserved):,} tokens"
         yield "shortened", f"{len(report.summarized):,} items, {_shortened(report)}"
-        yield "archived", f"{len(report.archived):,} originals left the context; the input still holds them"
+        yield "archived", f"{len(report.archived):,} originals left the context; {originals}"
         yield "discarded", f"{len(report.discarded):,} items, {sum(item.tokens for item in report.discarded):,} tokens"
         yield "fidelity", report.fidelity.in_words()
         yield "cache", f"{report.cache.prefix_tokens_kept:,} tokens of the old prefix stay valid"

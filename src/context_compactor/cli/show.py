@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+import typer
 from msgspec import Struct
 
 from context_compactor.classify.tier import Tier
-from context_compactor.cli.options import AsJson, File, Window
+from context_compactor.cli.options import AsJson, StoreUrl, Window
 from context_compactor.cli.output import Out, one_line, paper, print_json, working
 from context_compactor.levels import Level
+from context_compactor.settings import Settings
 
 if TYPE_CHECKING:
     from context_compactor.cli.conversation import Conversation
     from context_compactor.measure.budget import Budget
     from context_compactor.measure.usage import Sections, Usage
+
+FileOrSession = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE|SESSION",
+        help="Transcript in any known format; `-` is standard input. Where there is no such file, a session of the "
+        "store.",
+    ),
+]
 
 
 class Shown(Struct, frozen=True):
@@ -30,11 +42,18 @@ class Shown(Struct, frozen=True):
     tiers: dict[str, int]
 
 
-def show(file: File, window: Window = None, as_json: AsJson = False) -> None:
+def show(file: FileOrSession, window: Window = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Show how full a conversation is: usage by section, levels, counters, forecast, turns by tier.
 
-    The tiers are those of a soft compaction made now.
+    The tiers are those of a soft compaction made now. A session of the store shows its compactions instead.
+
+    Example: `compactor show session.jsonl --window 200k` or `compactor show run-42`
     """
+    if not is_file(file):
+        from context_compactor.cli.show_session import show_session
+
+        show_session(file, window, store, as_json)
+        return
     with working("Measuring", file):
         from context_compactor.cli.conversation import open_conversation
 
@@ -43,6 +62,12 @@ def show(file: File, window: Window = None, as_json: AsJson = False) -> None:
         print_json(_as_json(shown))
     else:
         print_shown(shown, paper(beside_output=False))
+
+
+def is_file(name: str) -> bool:
+    """Whether a name is that of a file, or of one conversation in it."""
+    path, mark, _ = name.rpartition("#")
+    return name == "-" or any(os.path.lexists(each) for each in (name, path if mark else ""))
 
 
 def look_at(conversation: Conversation) -> Shown:
@@ -95,10 +120,23 @@ def _tiers(conversation: Conversation, turns: int) -> dict[str, int]:
 
 
 def _rows(shown: Shown) -> Iterator[tuple[str, str]]:
-    usage, settings = shown.usage, shown.conversation.settings
-    yield "counted", f"{usage.source}; the truth may be up to {100 * usage.margin:.1f} % higher"
+    usage = shown.usage
+    yield counted_row(usage)
     yield "window", str(shown.conversation.window)
     yield "budget", str(shown.budget)
+    yield from usage_rows(usage, shown.conversation.settings)
+    yield "tiers", " · ".join(f"{count:,} {tier}" for tier, count in shown.tiers.items()) + " (turns, if soft now)"
+    for note in shown.conversation.transcript.notes:
+        yield "note", one_line(note, 200)
+
+
+def counted_row(usage: Usage) -> tuple[str, str]:
+    """Who counted, and how far that may be off."""
+    return "counted", f"{usage.source}; the truth may be up to {100 * usage.margin:.1f} % higher"
+
+
+def usage_rows(usage: Usage, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Request, levels, counters and forecast."""
     yield "request", f"{usage.bytes:,} of {usage.budget_bytes:,} bytes"
     yield "level", str(usage.level) if usage.level else "none reached"
     for rule in settings.levels:
@@ -108,9 +146,6 @@ def _rows(shown: Shown) -> Iterator[tuple[str, str]]:
     yield "", f"{usage.files_loaded:,} files loaded{_hint(usage.files_loaded, settings.suggest_files)}"
     if usage.turns_left is not None:
         yield "forecast", f"room for about {usage.turns_left:,} more turns of {usage.growth:,} tokens"
-    yield "tiers", " · ".join(f"{count:,} {tier}" for tier, count in shown.tiers.items()) + " (turns, if soft now)"
-    for note in shown.conversation.transcript.notes:
-        yield "note", one_line(note, 200)
 
 
 def _away(usage: Usage, tokens: int) -> str:

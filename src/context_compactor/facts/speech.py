@@ -29,6 +29,8 @@ _INTERRUPT = re.compile(r"\[Request interrupted by user[^\]\n]{0,40}\]")
 _SYNTHETIC = (
     "# AGENTS.md instructions",
     "[Context record.",
+    "[Learned in earlier sessions.",
+    "[Original of ",
     "[Conversation Summary]",
     "Base directory for this skill:",
     "This session is being continued from",

@@ -2,6 +2,11 @@
 
 Read `text.py` (the whole), then `sections.py` (what was asked, decided, tried and changed) and `notes.py` (the names
 that the agent works with, each beside words it stood with), which weighs them by `worth.py`.
+
+Sub-agents are asked and answer in `messages.py`. `reading.py` reads what they really write, with `task_result.py` for
+one form of it; `summary.py` holds it to 500 tokens by the rules of `rules.py`, passage by passage (`passages.py`).
+`orchestrator.py` takes from an answer what `extracted.py` finds in it and keeps a `state.py`, in which `register.py`
+says who runs. `points.py` measures all that, and `stored.py` writes it down.
 """
 
 from __future__ import annotations

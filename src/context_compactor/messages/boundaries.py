@@ -16,6 +16,7 @@ from context_compactor.messages.media_rules import find_media_problems
 from context_compactor.messages.mending import (
     Mend,
     Repair,
+    Step,
     drop_blanks,
     drop_reasoning,
     join_assistants,
@@ -38,7 +39,7 @@ from context_compactor.messages.placing import (
 from context_compactor.messages.settling import settle_results
 from context_compactor.messages.turn import split_turns
 
-__all__ = ["Problem", "Repair", "find_problems", "legal_cuts", "repair"]
+__all__ = ["Problem", "Repair", "find_problems", "legal_cuts", "repair", "repair_steps"]
 
 MENDS: tuple[Mend, ...] = (
     drop_blanks,
@@ -82,13 +83,19 @@ def repair(messages: Sequence[Message], dialect: Dialect) -> tuple[list[Message]
     Messages that were legal stay the same objects. Media problems are left as they are: only the engine
     knows what it may do without.
     """
-    if all(problem.rule == "media" for problem in find_problems(messages, dialect)):
-        return list(messages), []
+    steps, log = repair_steps(messages, dialect)
+    return [message for _, message in steps], log
+
+
+def repair_steps(messages: Sequence[Message], dialect: Dialect) -> tuple[list[Step], list[Repair]]:
+    """The same with the index of the message that each one comes from; of several joined, the first."""
     steps = list(enumerate(messages))
+    if all(problem.rule == "media" for problem in find_problems(messages, dialect)):
+        return steps, []
     log: list[Repair] = []
     for mend in MENDS:
         steps = mend(steps, dialect, log)
-    return [message for _, message in steps], sorted(log, key=lambda entry: entry.index)
+    return steps, sorted(log, key=lambda entry: entry.index)
 
 
 def legal_cuts(messages: Sequence[Message]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from context_compactor.errors import BadSetting
@@ -50,13 +50,17 @@ def detect(items: Sequence[object]) -> Dialect:
     A cache mark alone speaks for Anthropic, unless there is a system message, which is not theirs.
     """
     dicts = [item for item in items if isinstance(item, dict)]
-    for item in dicts:
-        name = _telltale(item)
-        if name:
-            return DIALECTS[name]
+    told = telling_dialect(dicts)
+    if told:
+        return DIALECTS[told]
     marked = any("cache_control" in block for item in dicts for block in _blocks(item))
     instructed = any(item.get("role") in ("system", "developer") for item in dicts)
     return DIALECTS["anthropic" if marked and not instructed else "openai-chat"]
+
+
+def telling_dialect(items: Iterable[dict[str, Any]]) -> str:
+    """The dialect that one of the messages gives away, or "" while they could be of several."""
+    return next(filter(None, map(_telltale, items)), None) or ""
 
 
 def _telltale(item: dict[str, Any]) -> str | None:

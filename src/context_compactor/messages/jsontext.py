@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isnan
 from typing import Any
 
 import msgspec
@@ -21,3 +22,39 @@ def _odd_json_text(value: Any) -> str:
         return json.dumps(value, separators=(",", ":"), default=str, skipkeys=True)
     except (TypeError, ValueError, RecursionError):
         return json.dumps(f"<{type(value).__name__} that is not JSON>")
+
+
+def json_bytes(value: Any) -> bytes:
+    """The value as compact JSON that `read_json` makes equal again, or `ValueError` when there is no such JSON."""
+    try:
+        content = msgspec.json.encode(value)
+        if msgspec.json.decode(content) == value:
+            return content
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        pass  # half a character, or a number that only Python's own reader takes
+    try:
+        content = json.dumps(value, separators=(",", ":")).encode()
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from error
+    if not _same(read_json(content), value):
+        raise ValueError("not JSON: a key that is no text")
+    return content
+
+
+def _same(read: Any, value: Any) -> bool:
+    """Whether a value came back as it was; tuples come back as lists, and a NaN is never equal to itself."""
+    if isinstance(value, dict) and isinstance(read, dict):
+        return read.keys() == value.keys() and all(_same(read[key], inner) for key, inner in value.items())
+    if isinstance(value, (list, tuple)) and isinstance(read, list):
+        return len(read) == len(value) and all(map(_same, read, value))
+    return bool(read == value) or (
+        isinstance(value, float) and isnan(value) and isinstance(read, float) and isnan(read)
+    )
+
+
+def read_json(content: bytes) -> Any:
+    """The value behind JSON that `json_bytes` has written."""
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return json.loads(content)

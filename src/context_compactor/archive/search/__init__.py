@@ -2,6 +2,7 @@
 
     text → passages → index → a query's words weighed → every passage scored with its neighbours → packed → hits
 
-Read `search.py` (the line above as code), then `passages.py`, `words.py`, `query.py`, `index.py` and `pack.py`. Every
-stage is a plain function or value over a `Passage`, so that a store with an index of its own can use the others.
+Read `lines.py` (the line above as code), then `passages.py`, `words.py`, `query.py`, `index.py` and `pack.py`. Every
+stage is a plain function or value over a `Passage`. `search.py` takes all passages of some originals, `stored.py` those
+that the index of a store finds in the archive of a session.
 """

@@ -28,21 +28,21 @@ class Hit(Struct, frozen=True):
     position: int
 
 
-def make_hits(chosen: Sequence[Passage], relevance: Sequence[float]) -> list[Hit]:
-    """Join passages that follow one another, given in their order; the best hits come first."""
-    hits = [_hit(run, max(relevance[passage.position] for passage in run)) for run in _runs(chosen)]
+def make_hits(chosen: Sequence[tuple[Passage, float]]) -> list[Hit]:
+    """Join passages that follow one another, given in their order with their scores; the best hits come first."""
+    hits = [_hit([passage for passage, _ in run], max(score for _, score in run)) for run in _joined(chosen)]
     return sorted(hits, key=lambda hit: (-hit.score, hit.position))
 
 
-def _runs(chosen: Sequence[Passage]) -> Iterator[list[Passage]]:
-    run = list(chosen[:1])
+def _joined(chosen: Sequence[tuple[Passage, float]]) -> Iterator[list[tuple[Passage, float]]]:
+    joined = list(chosen[:1])
     for before, after in pairwise(chosen):
-        if not before.goes_on_in(after):
-            yield run
-            run = []
-        run.append(after)
-    if run:
-        yield run
+        if not before[0].goes_on_in(after[0]):
+            yield joined
+            joined = []
+        joined.append(after)
+    if joined:
+        yield joined
 
 
 def _hit(run: Sequence[Passage], score: float) -> Hit:

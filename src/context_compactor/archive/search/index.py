@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import pairwise
 from math import log
 
 from context_compactor.archive.search.passages import TALK, Passage
 from context_compactor.archive.search.query import Query
 from context_compactor.archive.search.words import terms
 from context_compactor.classify.kinds import Kind
-from context_compactor.classify.names import NameTable
+from context_compactor.classify.names import CHUNK, names_in
 from context_compactor.classify.relevance import KIND_WEIGHT
 from context_compactor.plan.options import Voice
 
@@ -34,11 +35,11 @@ _GLADLY = {
 
 
 class Index:
-    """Passages with their terms and names."""
+    """Passages with their terms and names. Passages may be missing between two of them."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.passages = passages
-        self.names = NameTable()
+        self._named: dict[int, frozenset[str]] = {}
         # A passage stands in a term's list as often as it holds the term.
         self._postings: defaultdict[str, list[int]] = defaultdict(list)
         self._lengths: list[int] = []
@@ -50,10 +51,11 @@ class Index:
                 self._postings[term].append(at)
         self._mean = max(sum(self._lengths) / max(len(passages), 1), 1.0)
 
-    @cached_property
-    def named(self) -> list[set[int]]:
-        """The names in each passage."""
-        return [self.names.ids(passage.text) for passage in self.passages]
+    def named(self, at: int) -> frozenset[str]:
+        """The names in a passage."""
+        if at not in self._named:
+            self._named[at] = names_of(self.passages[at].text)
+        return self._named[at]
 
     @cached_property
     def speakers(self) -> dict[str, list[int]]:
@@ -75,7 +77,7 @@ class Index:
 
     def relevance(self, query: Query) -> list[float]:
         """How well each passage answers, 0 to about 1: by itself, by its neighbours, by its kind and by who speaks."""
-        scores = spread(self._scores(query))
+        scores = spread(self._scores(query), [passage.position for passage in self.passages])
         best = max(scores, default=0.0) or 1.0
         for at, passage in enumerate(self.passages):
             scores[at] *= _GLADLY.get(passage.kind, 1.0) / best
@@ -98,15 +100,28 @@ class Index:
         return [float(wanted in passage.text.casefold()) for passage in self.passages]
 
 
-def spread(scores: Sequence[float]) -> list[float]:
+def names_of(text: str) -> frozenset[str]:
+    """The names in a text."""
+    return frozenset().union(*map(_names_in, dict.fromkeys(CHUNK.findall(text))))
+
+
+@lru_cache(maxsize=1 << 16)
+def _names_in(chunk: str) -> tuple[str, ...]:
+    return tuple(names_in(chunk))
+
+
+def spread(scores: Sequence[float], positions: Sequence[int]) -> list[float]:
     """Give every passage a share of its neighbours' scores, less with each step: answers stand next to questions."""
-    before = _carried(scores)
-    after = reversed(list(_carried(scores[::-1])))
+    steps = [after - before for before, after in pairwise(positions)]
+    before = _carried(scores, [1, *steps])
+    after = reversed(list(_carried(scores[::-1], [1, *steps[::-1]])))
     return [own + left + right for own, left, right in zip(scores, before, after, strict=True)]
 
 
-def _carried(scores: Sequence[float]) -> Iterator[float]:
+def _carried(scores: Sequence[float], steps: Sequence[int]) -> Iterator[float]:
     carried = 0.0
-    for score in scores:
+    for score, step in zip(scores, steps, strict=False):
+        if step > 1:  # passages are missing here
+            carried *= _DECAY ** (step - 1)
         yield carried
         carried = _DECAY * (carried + score)

@@ -6,8 +6,9 @@ before has shown. Each is weighed against its tokens, so short passages rich in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from math import fsum
 
 from context_compactor.archive.search.index import Index
 from context_compactor.archive.search.query import Query
@@ -25,25 +26,30 @@ _LONG, _SHORT = 0.7, 8
 def ranked(
     index: Index,
     query: Query,
+    places: Iterable[int],
     relevance: Sequence[float],
-    tokens: Sequence[int],
-    shown: Collection[int],
-    taken: Collection[int],
+    tokens: Mapping[int, int],
+    shown: Collection[str],
+    taken: Collection[str],
 ) -> Iterator[int]:
-    """Passages by what each adds per token, best first.
+    """Some passages by what each adds per token, best first.
 
     `shown` are the names that the reader has; `taken` those of the passages taken so far, to which the caller adds.
     """
     worth = _name_worth(index, query, shown)
     sharpness = _LONG + _SHORT / max(len(query.asked), 1)
-    sharp = [float(relevant**sharpness) for relevant in relevance]
-    faint = _FAINT * max(relevance, default=0.0)
 
     def gain(at: int) -> float:
-        names = sum(worth(name) for name in index.named[at] if name not in taken)
-        return sharp[at] * (_TEXT * tokens[at] + names) / (tokens[at] + _BESIDE)
+        names = fsum(worth(name) for name in index.named(at) if name not in taken)
+        return float(relevance[at] ** sharpness) * (_TEXT * tokens[at] + names) / (tokens[at] + _BESIDE)
 
-    return best_first((at for at, relevant in enumerate(relevance) if relevant > faint), gain)
+    return best_first(places, gain)
+
+
+def telling(relevance: Sequence[float]) -> list[int]:
+    """The places of what is no fainter than an answer may be."""
+    faint = _FAINT * max(relevance, default=0.0)
+    return [at for at, relevant in enumerate(relevance) if relevant > faint]
 
 
 def best_first(items: Iterable[int], gain: Callable[[int], float]) -> Iterator[int]:
@@ -62,13 +68,13 @@ def best_first(items: Iterable[int], gain: Callable[[int], float]) -> Iterator[i
             yield item
 
 
-def _name_worth(index: Index, query: Query, shown: Collection[int]) -> Callable[[int], float]:
+def _name_worth(index: Index, query: Query, shown: Collection[str]) -> Callable[[str], float]:
     """A name counts for more when its parts were asked for, and for little when the reader has it already."""
-    known: dict[int, float] = {}
+    known: dict[str, float] = {}
 
-    def worth(name: int) -> float:
+    def worth(name: str) -> float:
         if name not in known:
-            rarities = {term: index.rarity(term) for term in terms(index.names.names[name])}
+            rarities = {term: index.rarity(term) for term in terms(name)}
             asked = sum(rarity for term, rarity in rarities.items() if term in query.asked)
             known[name] = (1 + _ASKED * asked / (sum(rarities.values()) or 1)) * (_SHOWN if name in shown else 1)
         return known[name]

@@ -25,8 +25,7 @@ _NUMBERED = re.compile(r" {0,8}\d+(?:→|\t)")
 class Passage(Struct, frozen=True):
     """Some lines of an original, or a piece of a long one, under the id that recalls the whole.
 
-    `position` counts the passages of a history; `line` is the first line, from 1, and `offset` where the text begins
-    in it.
+    `position` counts the passages of a history, of which some may be missing; `line` is the first line, from 1.
     """
 
     id: str
@@ -34,7 +33,6 @@ class Passage(Struct, frozen=True):
     text: str
     kind: str
     line: int = 1
-    offset: int = 0
 
     @property
     def last_line(self) -> int:
@@ -111,7 +109,7 @@ def cut_text(text: str, ref: str, kind: str, position: int = 0, line: int = 1) -
             run, size = [], 0
         if len(content) - offset > most_size or offset:
             for begin, end in _pieces(content, offset, most_size):
-                yield Passage(ref, position, content[begin:end], kind, at, begin)
+                yield Passage(ref, position, content[begin:end], kind, at)
                 position += 1
         elif content.strip():
             start = start if run else at

@@ -17,6 +17,7 @@ _RUN = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\da-zA-Z_]+")
 # Thai, Lao, Myanmar, Khmer, Chinese, Japanese and Korean.
 _UNSPACED = re.compile(r"[฀-໿က-႟ក-៿぀-ヿ㐀-鿿가-힯]")
+_SIGN = re.compile(r"[^\w\s\x00-\x7f]")
 _VOWEL = re.compile(r"[aeiouy]")
 _LONGEST = 64
 
@@ -32,6 +33,11 @@ _VERBAL = ("ing", "ings", "ed", "edly")
 def terms(text: str) -> list[str]:
     """The terms of a text in order; words that say nothing alone are left out."""
     return list(chain.from_iterable(map(_run_terms, _RUN.findall(text))))
+
+
+def signs(text: str) -> list[str]:
+    """The signs of a text that are no letters, such as arrows and emoji: what stands in no term and is looked for."""
+    return [] if text.isascii() else [sign for sign in dict.fromkeys(_SIGN.findall(text)) if sign.isprintable()]
 
 
 @lru_cache(maxsize=1 << 16)

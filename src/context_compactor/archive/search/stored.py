@@ -1,0 +1,84 @@
+"""Search the archive of a session that rests in a store.
+
+The store finds runs of passages by their terms, and of these the lines are chosen, as everywhere. While all there is
+can be read at once, nothing is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from context_compactor.archive.search.hits import Hit
+from context_compactor.archive.search.lines import Lines, check_search
+from context_compactor.archive.search.passages import texts_of
+from context_compactor.archive.search.query import read_query
+from context_compactor.archive.search.words import signs
+from context_compactor.archive.shelve import read_passages
+from context_compactor.classify.kinds import Kind
+from context_compactor.errors import BadSetting
+from context_compactor.messages.message import Message
+from context_compactor.plan.options import Voice
+from context_compactor.protocols import Store, TokenCounter
+
+# How many characters to choose from: at least so many, and so many for each token of the answer.
+_LEAST, _PER_TOKEN = 60_000, 16
+_MOST_TERMS = 64
+_TURN = "turn"
+_VOICES = (Voice.USER.value, Voice.AGENT.value, Voice.THINKING.value, Voice.CALL.value)
+_KINDS = (_TURN, *_VOICES, *(kind.value for kind in Kind), "instructions")
+
+
+def search_stored(
+    store: Store,
+    session_id: str,
+    text: str,
+    counter: TokenCounter,
+    *,
+    shown: Sequence[Message] = (),
+    tokens: int = 2000,
+    limit: int | None = None,
+    kind: str = "",
+    since: str = "",
+    until: str = "",
+) -> list[Hit]:
+    """The lines of a session's originals that answer a question, best first, for a reader who has `shown`.
+
+    They are as many as `render_hits` shows in so many tokens, and no more than `limit`. `kind` is that of a hit, or
+    `turn` for all that was said and called; `since` and `until` are times of archiving. A text without a word is
+    looked for as it stands: by its signs, or among the newest originals.
+    """
+    check_search(text, tokens, limit)
+    _check_kind(kind)
+    found = store.search(
+        session_id,
+        _terms(text),
+        most=max(_LEAST, _PER_TOKEN * tokens),
+        kind=_TURN if kind in _VOICES else kind,
+        since=stored_time("since", since),
+        until=stored_time("until", until),
+    )
+    passages = [passage for run in found for passage in read_passages(run)]
+    if kind in _VOICES:
+        passages = [passage for passage in passages if passage.kind == kind]
+    return Lines(passages, counter, texts_of(shown)).choose(text, tokens, limit)
+
+
+def _terms(text: str) -> dict[str, float]:
+    """The terms of a question with their weights, no more than a search can look at; else its signs."""
+    weights = read_query(text).weights or dict.fromkeys(signs(text), 1.0)
+    heaviest = sorted(weights, key=lambda term: (-weights[term], -len(term)))
+    return {term: weights[term] for term in heaviest[:_MOST_TERMS]}
+
+
+def _check_kind(kind: str) -> None:
+    if kind and kind not in _KINDS:
+        raise BadSetting(f"search: kind={kind!r:.40} is no kind of content. Try: {', '.join(_KINDS)}.")
+
+
+def stored_time(name: str, text: str) -> str:
+    """A time in the form in which times are stored; without a zone it is the local time."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="milliseconds") if text else ""
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadSetting(f"search: {name}={text!r:.40} is no time. Try: 2026-01-26, or 2026-01-26T14:30.") from error

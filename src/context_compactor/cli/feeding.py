@@ -1,0 +1,133 @@
+"""A transcript that becomes a session of the store, or continues one, and is compacted there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from context_compactor.archive.redact import redact
+from context_compactor.ask import Ask
+from context_compactor.cli.conversation import Conversation
+from context_compactor.cli.gauge import budget_of
+from context_compactor.cli.options import Goal, read_goal
+from context_compactor.errors import BadInput
+from context_compactor.levels import Level
+from context_compactor.messages.jsontext import json_bytes, read_json
+from context_compactor.report import Report
+from context_compactor.session.append import append
+from context_compactor.session.compacting import compact
+from context_compactor.session.core import Core, wall_clock
+from context_compactor.session.opening import open_core
+from context_compactor.session.session import Session
+from context_compactor.session.values import Profile, check_id
+from context_compactor.settings import read_value
+from context_compactor.store.connect import connect
+from context_compactor.store.rows import MESSAGE
+
+Raw = dict[str, Any]
+
+
+class Fed(Struct, frozen=True):
+    """The session's context and the report of its compaction; `appended` messages of `total` were new."""
+
+    messages: list[Raw]
+    report: Report
+    appended: int
+    total: int
+
+
+class Wish(Struct, frozen=True):
+    """What was asked for on the command line. `window` is only what was named there."""
+
+    window: int | None = None
+    target: Goal = Goal()
+    level: Level | None = None
+    focus: str = ""
+
+
+def read_wish(window: str | None, target: str | None, level: Level | None, focus: str | None) -> Wish:
+    """Read it all before anything is written."""
+    size = None if window is None else read_value("window", window, "argument")
+    return Wish(size, read_goal(target), level, focus or "")
+
+
+def compact_session(conversation: Conversation, session_id: str, url: str, wish: Wish) -> Fed:
+    """Append what is new in a transcript to a session, then compact it as asked; nothing happens by itself between."""
+    budget_of(conversation)  # a window that leaves no room is refused before anything is written
+    _begin(conversation, session_id, url)
+    core = open_core(
+        session_id,
+        window=wish.window,
+        store=url,
+        dialect="auto",
+        model=None,
+        settings=None,
+        count_tokens=None,
+        bus=None,
+        clock=wall_clock,
+    )
+    with Session(core, owns_store=True) as session:
+        appended = feed(core, conversation.transcript.messages)
+        report = compact(core, _ask(core, session, conversation, wish))
+        total = len(conversation.transcript.messages)
+        return Fed(session.context(total), report, appended, total)
+
+
+def _begin(conversation: Conversation, session_id: str, url: str) -> None:
+    """Make the session as what the transcript says of it; one that is there stays what it is."""
+    transcript, overhead = conversation.transcript, conversation.settings.overhead_tokens
+    profile = Profile(
+        window=conversation.window.tokens,
+        dialect=transcript.dialect,
+        model=transcript.model or None,
+        settings={"overhead_tokens": overhead} if overhead else {},
+    )
+    check_id(session_id)
+    with closing(connect(url)) as kept:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        kept.open_session(session_id, msgspec.json.encode(profile), now)
+
+
+def feed(core: Core, messages: Sequence[Raw]) -> int:
+    """Append the messages that the session does not have yet; how many. Nobody else appends in between."""
+    given = redact(list(messages)).value if core.settings.redact_secrets else messages
+    with core.store.writing(core.id):
+        stored = core.store.entries(core.id, kinds=(MESSAGE,))
+        _refuse_other(core.id, [entry.body for entry in stored], given)
+        new = messages[len(stored) :]
+        if new:
+            append(core, new, None)
+    return len(new)
+
+
+def _refuse_other(session_id: str, stored: Sequence[bytes], given: Sequence[Raw]) -> None:
+    pairs = enumerate(zip(stored, given, strict=False))
+    at = next((at for at, (body, raw) in pairs if not _is_same(body, raw)), min(len(stored), len(given)))
+    if at == len(stored):
+        return
+    if at == len(given):
+        problem = f"the session has {len(stored):,} messages and the file only the first {len(given):,} of them"
+    else:
+        problem = f"message {at} of the file is another one than message {at} of the session (counted from 0)"
+    raise BadInput(f"session {session_id!r} is another conversation: {problem}. Try: another --session.")
+
+
+def _is_same(body: bytes, raw: Raw) -> bool:
+    """Whether a stored message is this one, whatever order its fields are in."""
+    return body == json_bytes(raw) or bool(read_json(body) == raw)
+
+
+def _ask(core: Core, session: Session, conversation: Conversation, wish: Wish) -> Ask:
+    """As without a session: a target is for what is in the messages, a level also for what the provider adds."""
+    goal = wish.target
+    tokens = goal.of(session.usage().tokens) if goal.percent else goal.tokens
+    ask = core.ask(level=wish.level, focus=wish.focus, target_tokens=tokens)
+    if tokens is not None:
+        return ask
+    overhead = core.settings.overhead_tokens + conversation.unseen
+    return structs.replace(ask, settings=structs.replace(core.settings, overhead_tokens=overhead))

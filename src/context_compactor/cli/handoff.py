@@ -1,0 +1,132 @@
+"""`compactor handoff`: what the next phase or a sub-agent is given, and what comes back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from context_compactor.cli.opening import open_session
+from context_compactor.cli.options import AsJson, SessionId, StoreUrl
+from context_compactor.cli.output import paper, print_json, wrapped
+from context_compactor.errors import BadInput, BadSetting
+
+if TYPE_CHECKING:
+    from context_compactor.handoff.extracted import Extracted
+    from context_compactor.handoff.messages import HandoffRequest
+    from context_compactor.handoff.points import Points
+
+Phase = Annotated[
+    str | None, typer.Option("--phase", metavar="P", help="Hand over to research, write, validate or parallel.")
+]
+TaskText = Annotated[
+    str, typer.Option("--task", metavar="T", help="What is to be done; without, the last task.", show_default=False)
+]
+TaskId = Annotated[
+    str, typer.Option("--task-id", metavar="ID", help="Its id; without, one is made.", show_default=False)
+]
+Receive = Annotated[
+    str | None,
+    typer.Option("--receive", metavar="FILE", help="Take in a sub-agent's answer; `-` is standard input."),
+]
+AskPoints = Annotated[bool, typer.Option("--points", help="What was measured at the handoffs so far.")]
+
+_NAME = 16
+
+
+def handoff(
+    phase: Phase = None,
+    task: TaskText = "",
+    task_id: TaskId = "",
+    receive: Receive = None,
+    points: AskPoints = False,
+    session: SessionId = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write what the next phase or a sub-agent is given, with a summary of at most 500 tokens; or take in its answer.
+
+    The session is compacted first. Of an answer only what is needed is kept; all of it is archived under its reference.
+
+    Example: `compactor handoff --phase write --json`, then `compactor handoff --receive answer.md`
+    """
+    _refuse_mix(phase, receive, points, bool(task or task_id))
+    answer = _read(receive) if receive is not None else ""
+    with open_session(session, store) as opened:
+        name = opened.id
+        if phase is not None:
+            values, rows = _handed(opened.handoff(phase, task, task_id))
+        elif receive is not None:
+            values, rows = _received(opened.receive(answer))
+        else:
+            values, rows = _measured(opened.points())
+    if as_json:
+        print_json({"session_id": name} | values)
+        return
+    out = paper(beside_output=False)
+    for title, text in rows:
+        out.print(wrapped(text, f"{title:<{_NAME}}"))
+
+
+Told = tuple[dict[str, Any], list[tuple[str, str]]]
+
+
+def _handed(request: HandoffRequest) -> Told:
+    rows = [("task id", request.task_id), ("phase", request.phase), ("task", request.task)]
+    rows += _lines("summary", request.context_summary.splitlines())
+    rows += [*_lines("constraints", request.constraints), *_lines("files", request.files)]
+    rows += _lines("references", [", ".join(request.references)])
+    return request.to_dict(), rows
+
+
+def _received(found: Extracted) -> Told:
+    values = {name: getattr(found, name) for name in found.__struct_fields__ if name != "original"}
+    values |= {"id": found.original.id if found.original else None, "reference": found.reference}
+    rows = [("decision", found.decision), *_lines("asked", [found.asked])]
+    rows += _lines("summary", found.context_summary.splitlines())
+    rows += [*_lines("changed", found.files_changed), *_lines("errors", found.errors)]
+    rows += _lines("archived", [found.reference or "this answer had been taken in before"])
+    rows.append(("kept", f"{found.tokens_kept:,} of {found.tokens_raw:,} tokens"))
+    return values | {"saving": round(found.saving, 4)}, rows
+
+
+def _measured(points: Points) -> Told:
+    from context_compactor.handoff.points import POINTS
+
+    figures = {point: points.figures(point) for point in POINTS}
+    rows = [
+        (
+            point.replace("_", " "),
+            f"median {each.median:,g}, largest {each.max:,}, in all {each.total:,} (n = {each.count:,})",
+        )
+        for point, each in figures.items()
+    ]
+    return {"points": msgspec.to_builtins(points), "figures": msgspec.to_builtins(figures)}, rows
+
+
+def _lines(title: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """One row for each line that says something, the title before the first."""
+    told = [line for line in lines if line.strip()]
+    yield from ((title if at == 0 else "", line) for at, line in enumerate(told))
+
+
+def _refuse_mix(phase: str | None, receive: str | None, points: bool, has_task: bool) -> None:
+    if (phase is not None) + (receive is not None) + points != 1:
+        raise BadSetting("handoff: give one of --phase P, --receive FILE or --points")
+    if has_task and phase is None:
+        raise BadSetting("handoff: --task and --task-id are for --phase; an answer names its own task")
+
+
+def _read(file: str) -> str:
+    """A sub-agent's answer, from a file or from standard input."""
+    try:
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return content.decode()
+    except OSError as error:
+        raise BadInput(f"--receive: {file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"--receive: {file} is no UTF-8 text: {error.reason} at byte {error.start:,}") from error

@@ -1,0 +1,168 @@
+"""What of a session is worth knowing in the next one: architectural decisions, and errors that come back.
+
+A lesson is read in every session to come, so it must be right more than the list must be complete. A decision counts
+only when its own sentence says what was chosen, and that is something the project is built on; repairs, errands and
+"option 1" are left to the session they belong to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from context_compactor.facts import cues
+from context_compactor.facts.fact import Fact
+from context_compactor.facts.learned import add_lessons
+from context_compactor.facts.lesson import Lesson, error_text, one_line
+from context_compactor.facts.patterns import error_pattern
+
+_ENOUGH = 3
+_FEWEST_SESSIONS = 2
+# What a project is built of, and the names of what it may be built with. Plurals are found as well.
+_SUBJECTS = frozenset(
+    "adapter adr api architecture archive async asynchronous asyncio atomic auth authentication authorization "
+    "backend backward backwards broker bundler bus cache caching checksum client codec column compatibility "
+    "compatible composition concurrency config configuration container contract convention cookie cors credential "
+    "cron csrf daemon database db dependency deployment deprecate dialect driver dsl encoding encryption endpoint "
+    "enum envelope event facade flag format framework frontend gateway hash hashing hexagonal hook idempotency "
+    "idempotent immutable inheritance interface isolation language layer layout library license linter locale lock "
+    "lockfile locking logging microservice middleware migration module monolith monorepo mutex mvc "
+    "namespace naming normalization observability offline orm outbox pagination parser partition password "
+    "permission persistence pipeline platform plugin polling pool pooling postcss protocol provider proxy pubsub "
+    "queue ratelimit registry replication repository retention retry router routing rpc runtime sandbox scheduler "
+    "schema sdk secret security semver serialization server serverless service session sharding signature singleton "
+    "snapshot socket sse ssr stack storage store stream streaming struct subprocess subscription sync synchronous "
+    "table telemetry template tenant thread timezone tls toolchain transaction transport typing url uuid validation "
+    "versioning wal webhook websocket wire worker workflow".split()
+)
+_TECHNOLOGIES = frozenset(
+    "actix alembic angular ansible argon2 asyncpg aws axum azure babel bazel bcrypt brotli bun capnproto "
+    "cassandra celery clickhouse cloudflare cockroachdb css cypress deno django docker drizzle duckdb dynamodb "
+    "elasticsearch electron elixir esbuild eslint etcd fastapi fastify firebase firestore flask flatbuffers "
+    "flutter gcp golang gradle grafana graphql grpc gunicorn hasura html htmx httponly httpx java javascript jest "
+    "json json5 jsonb jsonl jwt k8s kafka keycloak kotlin kubernetes laravel leveldb libsql litellm litestar lmdb "
+    "mariadb maven mcp memcached minio mongo mongodb mqtt msgpack msgspec mypy mysql nats neo4j nestjs netlify "
+    "nginx nodejs nosql npm numpy nuxt oauth oauth2 oidc openapi opentelemetry otel pandas parquet passkey pip "
+    "playwright pnpm poetry polars postgres postgresql prettier prisma prometheus protobuf pulsar pulumi pydantic "
+    "pyproject pyright pytest python pytorch quic rabbitmq rails react redis redux rocksdb ruby ruff rust s3 saml "
+    "sass scala sha256 sql sqlalchemy sqlite sqlx starlette supabase svelte svg swr tailwind tantivy tauri tcp "
+    "tensorflow terraform tokio toml torch traefik trpc turborepo typeorm typer typescript udp ulid uvicorn "
+    "valkey vercel vite vitest vue vuex wasm webassembly webgl webpack webrtc websockets xml yaml yarn zig zod "
+    "zookeeper zstd zustand".split()
+)
+_SUBJECT_PHRASES = (
+    " access control ", " source of truth ", " design pattern ", " error codes ", " event sourcing ", " feature flag ",
+    " foreign key ", " main thread ", " message queue ", " data model ", " dead letter ", " public api ",
+    " rate limit ", " separation of ", " single responsibility ", " state machine ", " type system ",
+    " unique constraint ", " at least once ", " exactly once ", " local first ", " multi tenant ",
+)  # fmt: skip
+# The project's own word counts twice, a word of one's own once.
+_SETTLED = (
+    " we decided ", " we have decided ", " we've decided ", " we opted ", " we've opted ", " we chose ",
+    " we've chosen ", " we settled on ", " we've settled on ", " the decision is ", " the decision was ",
+    " haben uns entschieden ", " haben beschlossen ", " nous avons décidé ", " hemos decidido ", " decidimos ",
+    " решили ",
+)  # fmt: skip
+_CHOSEN = (
+    " decided ", " opted for ", " opted to ", " opting for ", " settled on ", " i chose ", " chose to ", " went with ",
+    " going with ", " go with ", " let's use ", " we'll use ", " we will use ", " ruled out ", " we rejected ",
+    " i rejected ", " considered ", " in favor of ", " in favour of ",
+)  # fmt: skip
+_OVER = (
+    " instead of ", " rather than ", " in favor of ", " in favour of ", " as opposed to ", " over ", " because ",
+    " so that ", " to avoid ", " not worth ",
+)  # fmt: skip
+# A suggestion, a choice among options that the sentence does not name, somebody else's words, the next thing to do.
+_OPEN = (
+    " i'd ", " i would ", " we could ", " would be ", " recommend ", " recommendation ", " suggests ", " says ",
+    " said ", " option ", " approach is ", " the approach ", " alternative ", " either ", " should be ", " wondering ",
+    " unless ", " for now ", " temporarily ", " trade off ", " tradeoff ", " the user ", " deprecated in favor ",
+    " how we ", " the way we ", " i'll add ", " i'll update ", " i'll create ", " i'll skip ", " i'll run ",
+    " i'm going to ", " was rejected ", " were rejected ", " are rejected ", " for instance ", " for example ",
+)  # fmt: skip
+_REPAIRS = (" fix ", " fixes ", " fixed ", " bug ", " root cause ", " issue ", " workaround ", " failing ", " fails ")
+# The errands of one session.
+_ERRANDS = frozenset(
+    "argument assertion awk bead branch changelog check checkout cherry command comment commit condition diff doc "
+    "docs edit epic error exception file files first fixture flight grep helper heredoc import issue line lines "
+    "loop merge method mock nolint note option pane parameter patch plan pr prompt push readme rebase refactor "
+    "rename rerun review reviewer rg script second sed skill snippet stash step task test testing tests ticket "
+    "todo typo variable worker worktree".split()
+)
+_EXPRESSION = re.compile(r"`[^`]*[^`\w-][^`]*`")
+_ANNOUNCED = re.compile(r"\bdecision\W{0,4}:", re.IGNORECASE)
+_POINTS_ELSEWHERE = re.compile(
+    r" (?:with|settled on|opted for|use|using) (?:this|these|those|that|them|it|the former|the latter|the same) "
+)
+_GO_FILE = re.compile(r"\w\.go with\b")
+_UNSPACED = r"[\u3040-\u9fff\uac00-\ud7af]"
+_SEAM = re.compile(rf"(?<={_UNSPACED})(?=[A-Za-z])|(?<=[A-Za-z0-9])(?={_UNSPACED})")
+
+
+def is_architectural(fact: Fact) -> bool:
+    """Whether a decision is about what the project is built on, and can be understood without its conversation.
+
+    The user's word counts for more than the agent's.
+    """
+    if fact.kind != "decision" or fact.status or _GO_FILE.search(fact.content):
+        return False
+    words = cues.spaced(_SEAM.sub(" ", _EXPRESSION.sub(" code ", fact.content)))
+    subjects = _subjects(words)
+    return subjects > 0 and subjects + _chosen(fact, words) - _against(words) >= _ENOUGH
+
+
+def _subjects(words: str) -> int:
+    named = {word.removesuffix("s") for word in words.split()}.union(words.split())
+    parts = len(named & _SUBJECTS) + sum(phrase in words for phrase in _SUBJECT_PHRASES)
+    return min(parts, 2) + 2 * bool(named & _TECHNOLOGIES)
+
+
+def _chosen(fact: Fact, words: str) -> int:
+    is_settled = cues.has_any(words, _SETTLED) or cues.has_any(fact.content, cues.UNSPACED_DECISIONS)
+    is_announced = _ANNOUNCED.search(fact.content) is not None
+    said = 2 if is_settled else int(cues.has_any(words, _CHOSEN))
+    return said + 2 * is_announced + cues.has_any(words, _OVER) + (fact.role == "user")
+
+
+def _against(words: str) -> int:
+    is_open = cues.has_any(words, _OPEN) or _POINTS_ELSEWHERE.search(words) is not None
+    errands = len(_ERRANDS.intersection(words.split()))
+    return 2 * is_open + 2 * cues.has_any(words, _REPAIRS) + min(errands, 2)
+
+
+def error_key(fact: Fact) -> str:
+    """What an error has in common with the same one at another time and place; empty for anything but an error.
+
+    What the user denied is none: it failed because of what the user wanted, not because of the project.
+    """
+    if fact.kind not in ("failure", "error") or fact.status == "denied":
+        return ""
+    return error_pattern(*((fact.content, fact.detail) if fact.detail else ("", fact.content)))
+
+
+def is_recurring(fact: Fact, seen: Mapping[str, Collection[str]]) -> bool:
+    """Whether an error was seen in two or more sessions. `seen` has the sessions of each key."""
+    return len(set(seen.get(error_key(fact), ()))) >= _FEWEST_SESSIONS
+
+
+def promote(
+    facts: Iterable[Fact], folder: Path, *, session_id: str, day: str, seen: Mapping[str, Collection[str]]
+) -> list[Lesson]:
+    """Write what a session taught to `decisions.md` and `errors.md` in a folder; the answer is what is new there.
+
+    `day` is the date as in 2026-01-26. Doing it again with the same facts changes nothing.
+    """
+    facts = list(facts)
+    decisions = [_decision(fact, session_id, day) for fact in facts if is_architectural(fact)]
+    errors = [_error(fact, session_id, day, seen) for fact in facts if is_recurring(fact, seen)]
+    return [*add_lessons(folder, "decisions", decisions), *add_lessons(folder, "errors", errors)]
+
+
+def _decision(fact: Fact, session_id: str, day: str) -> Lesson:
+    return Lesson(one_line(fact.content), "user" if fact.role == "user" else "agent", day, session_id, fact.ref)
+
+
+def _error(fact: Fact, session_id: str, day: str, seen: Mapping[str, Collection[str]]) -> Lesson:
+    others = tuple(sorted(set(seen[error_key(fact)]) - {session_id}))
+    return Lesson(error_text(fact), "tool", day, session_id, fact.ref, others)

@@ -1,0 +1,175 @@
+"""The orchestrator: `begin`, `start` a sub-agent, take `after` each answer what it needs, and let the answer go.
+
+What is kept is the decision, the `context_summary`, changed files and errors; all the rest is returned as an original
+to archive, under the `agent_NNN` that the state remembers. So the state grows by a few hundred tokens where the answer
+had thousands, and never beyond its bounds: 500 tokens of summary for each phase and fixed numbers of everything else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from context_compactor.apply.digests.text import clip
+from context_compactor.errors import BadInput
+from context_compactor.handoff.extracted import Extracted, extract
+from context_compactor.handoff.messages import PHASES, Decision, HandoffRequest, HandoffResponse, Phase
+from context_compactor.handoff.reading import Received
+from context_compactor.handoff.register import Agent
+from context_compactor.handoff.state import (
+    LONGEST_LINE,
+    MOST_BLOCKED,
+    MOST_ERRORS,
+    MOST_FILES,
+    Blocked,
+    OrchestratorState,
+    Progress,
+    Task,
+)
+from context_compactor.handoff.summary import join_summaries
+from context_compactor.messages.references import reference_id
+
+_REF = re.compile(r"agent_(\d{3,9})")
+_PART = re.compile(r"\n(?=## agent_\d+\n)")
+_SEVERITY: tuple[Decision, ...] = ("STOP", "CLARIFY")
+
+
+def begin(task_id: str, feature: str = "", spec_path: str = "") -> OrchestratorState:
+    """The state before the first phase."""
+    task = Task(*(clip(text, LONGEST_LINE) for text in (task_id, feature, spec_path)))
+    return OrchestratorState(task, Progress("", (), ()), {})
+
+
+def start(state: OrchestratorState, request: HandoffRequest, outputs: Sequence[str] = ()) -> OrchestratorState:
+    """The state while a sub-agent works on a request; several may at once. A blocked phase is not left for another."""
+    _refuse_blocked(state, request.phase)
+    register = state.subagents.started(request.task_id, request.task, outputs, request.phase)
+    progress = structs.replace(state.progress, current_phase=request.phase)
+    blocked_by = tuple(blocked for blocked in state.blocked if blocked.task_id != request.task_id)
+    return _decided(structs.replace(state, subagents=register, progress=progress, blocked=blocked_by), request.phase)
+
+
+def after(
+    state: OrchestratorState, received: Received[HandoffResponse], ref: str = ""
+) -> tuple[OrchestratorState, Extracted]:
+    """The state after a sub-agent's answer, and what was extracted, with the original to archive.
+
+    `ref` is the answer's id where a session has given it one; the next number is taken otherwise. The same answer
+    again changes nothing. An answer nobody waits for raises `BadInput`.
+    """
+    response = received.message
+    digest = hashlib.sha256(response.to_json().encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    agent = _asked(state, response, digest)
+    if agent.status != "running":
+        return state, structs.replace(extract(received, agent.ref), original=None)
+    number = _number(state, ref)
+    ref = reference_id("agent", number)
+    extracted = extract(received, ref)
+    taken = structs.replace(
+        state,
+        progress=_progress(state, response.phase, extracted, ref),
+        blocked=_blocked(state.blocked, response, extracted.asked),
+        subagents=state.subagents.finished(agent.id, response.status, ref, digest),
+        last_ref=max(state.last_ref, number),
+    )
+    grown = _decided(taken, response.phase)
+    return grown, structs.replace(extracted, tokens_kept=max(grown.tokens - state.tokens, 0))
+
+
+def unblock(state: OrchestratorState, task_id: str) -> OrchestratorState:
+    """The state after what a sub-agent asked was answered, or its STOP was overruled."""
+    found = [blocked for blocked in state.blocked if blocked.task_id == task_id]
+    if not found:
+        open_ones = ", ".join(repr(blocked.task_id) for blocked in state.blocked) or "nothing"
+        raise BadInput(f"task {task_id[:60]!r} blocks nothing; blocked by: {open_ones}")
+    rest = tuple(blocked for blocked in state.blocked if blocked.task_id != task_id)
+    return _decided(structs.replace(state, blocked=rest), found[0].phase)
+
+
+def next_request(
+    state: OrchestratorState, task_id: str, phase: Phase, task: str, constraints: Sequence[str] = ()
+) -> HandoffRequest:
+    """What the next sub-agent is given: the summaries of all phases so far in 500 tokens, and where the answers are."""
+    known = [f"# {before}\n{found}" for before in PHASES if (found := state.progress.summary(before))]
+    return HandoffRequest(
+        task_id=task_id,
+        phase=phase,
+        task=task,
+        context_summary=join_summaries(known),
+        constraints=tuple(constraints),
+        files=state.progress.files_changed,
+        references=tuple(agent.ref for agent in state.subagents.agents if agent.ref),
+    )
+
+
+def _refuse_blocked(state: OrchestratorState, phase: Phase) -> None:
+    for blocked in (blocked for blocked in state.blocked if blocked.phase != phase):
+        raise BadInput(
+            f"phase {phase}: {blocked.task_id!r} said {blocked.decision} in phase {blocked.phase} "
+            f"({blocked.asked!r}); settle that first, then unblock(state, {blocked.task_id!r})"
+        )
+    if len(state.blocked) >= MOST_BLOCKED:
+        raise BadInput(f"{MOST_BLOCKED} sub-agents wait for an answer, which are the most; unblock them first")
+
+
+def _asked(state: OrchestratorState, response: HandoffResponse, digest: str) -> Agent:
+    """The sub-agent that was asked for this answer: it runs, or has given the same answer before."""
+    agent = state.subagents.find(response.task_id)
+    if agent.phase != response.phase:
+        raise BadInput(f"task {agent.id!r} was started in phase {agent.phase}, but its answer says {response.phase}")
+    if agent.status != "running" and agent.digest != digest:
+        raise BadInput(
+            f"task {agent.id!r} has answered before, and differently ({agent.ref}); start it again for a new one"
+        )
+    return agent
+
+
+def _number(state: OrchestratorState, ref: str) -> int:
+    given = _REF.fullmatch(ref)
+    if ref and not given:
+        raise BadInput(f"{ref[:60]!r} is not the reference of a sub-agent's answer; it looks like agent_007")
+    return int(given[1]) if given else state.last_ref + 1
+
+
+def _decided(state: OrchestratorState, phase: Phase) -> OrchestratorState:
+    """The decision of a phase: the severest of those that block it, pending while somebody works on it."""
+    open_ones = {blocked.decision for blocked in state.blocked if blocked.phase == phase}
+    is_running = any(agent.phase == phase for agent in state.subagents.running)
+    decision = next((each for each in _SEVERITY if each in open_ones), "pending" if is_running else "PROCEED")
+    completed = tuple(each for each in state.progress.completed_phases if each != phase)
+    if decision == "PROCEED":
+        completed = (*completed, phase)
+    progress = structs.replace(state.progress, completed_phases=completed)
+    return structs.replace(state, progress=progress, decisions={**state.decisions, phase: decision})
+
+
+def _progress(state: OrchestratorState, phase: Phase, extracted: Extracted, ref: str) -> Progress:
+    before = state.progress
+    files = list(dict.fromkeys((*before.files_changed, *extracted.files_changed)))
+    errors = tuple(dict.fromkeys((*before.errors, *extracted.errors)))
+    beside = sum(agent.phase == phase for agent in state.subagents.agents) - 1
+    summary = extracted.context_summary
+    if beside or before.summary(phase):
+        summary = join_summaries([*_parts(before.summary(phase)), f"## {ref}\n{summary}"])
+    return structs.replace(
+        before,
+        files_changed=tuple(files[-MOST_FILES:]),
+        more_files_changed=before.more_files_changed + max(len(files) - MOST_FILES, 0),
+        errors=errors[-MOST_ERRORS:],
+        more_errors=before.more_errors + max(len(errors) - MOST_ERRORS, 0),
+        **{f"{phase}_summary": summary},
+    )
+
+
+def _parts(summary: str) -> list[str]:
+    """What each sub-agent of a phase added to its summary."""
+    return [part for part in _PART.split(summary) if part]
+
+
+def _blocked(before: tuple[Blocked, ...], response: HandoffResponse, asked: str) -> tuple[Blocked, ...]:
+    if response.decision == "PROCEED":
+        return before
+    return (*before, Blocked(response.task_id, response.phase, response.decision, asked))

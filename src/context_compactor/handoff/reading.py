@@ -1,0 +1,202 @@
+"""Messages of a handoff, read from what sub-agents really write.
+
+An answer may be a dictionary, JSON text, JSON in a fence or among prose, or a Markdown "Task Result". A report that
+follows no form at all is read by `read_report`, for which somebody says what is decided.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+
+from context_compactor.errors import BadInput
+from context_compactor.handoff.messages import Decision, HandoffRequest, HandoffResponse, wrong
+from context_compactor.handoff.summary import clean_summary
+from context_compactor.handoff.task_result import STATUS_WORDS, task_result_fields
+from context_compactor.messages.dialect import kind_of_value
+
+_Message = TypeVar("_Message", HandoffRequest, HandoffResponse)
+
+_RESPONSE_FIELDS = frozenset(HandoffResponse.__struct_fields__)
+# Two of these say that an object is meant as a message.
+_TELLING = frozenset(("task_id", "phase", "decision", "context_summary"))
+_MOST_TRIES = 200
+_MOST_DIGITS = 15
+_LARGEST = 10**_MOST_DIGITS
+_USED = re.compile(r"\btotal_tokens:\s{0,4}(\d{1,12})\b")
+_TRAILER = re.compile(r"\n(?:agentId: [^\n]{0,300}|<usage>)[\s\S]{0,1000}\Z")
+
+
+class Received(Struct, Generic[_Message], frozen=True):
+    """A message, what came as it came, and what the rules left out of its `context_summary`."""
+
+    message: _Message
+    raw: Any
+    left_out: tuple[str, ...] = ()
+
+
+def read_response(answer: object, request: HandoffRequest | None = None) -> Received[HandoffResponse]:
+    """A sub-agent's answer in any of the known forms. `request` fills in the task and phase where the answer has none.
+
+    Its `context_summary` is brought under the limit by rule. Raises `BadInput`, which names the field.
+    """
+    raw = answer.to_dict() if isinstance(answer, HandoffResponse) else answer
+    fields = dict(_fields("response", raw))
+    if request is not None:
+        fields = {"task_id": request.task_id, "phase": request.phase} | fields
+    _need("response", fields, ("task_id", "phase", "status", "decision", "context_summary"))
+    summary = clean_summary(_summary_text("response", fields["context_summary"]))
+    response = HandoffResponse(
+        task_id=_id(fields["task_id"]),
+        phase=_small(fields["phase"]),
+        status=_status(fields["status"]),
+        decision=_capital(fields["decision"]),
+        findings=_findings(fields),
+        context_summary=summary.text,
+        tokens_used=_number(fields.get("tokens_used")),
+    )
+    if request is not None and response.task_id != request.task_id:
+        raise wrong("response", "task_id", f"{response.task_id!r} was not asked for; the task is {request.task_id!r}")
+    return Received(response, raw, summary.left_out)
+
+
+def read_report(report: str, request: HandoffRequest, decision: Decision = "PROCEED") -> Received[HandoffResponse]:
+    """The answer of a sub-agent that knows no protocol: whoever asked says what is decided; the rules do the rest."""
+    if not report.strip():
+        raise wrong("response", "findings", "the report is empty")
+    used = _USED.search(report, max(0, len(report) - 1_000))
+    body = _TRAILER.sub("", report)
+    summary = clean_summary(body if body.strip() else report)
+    response = HandoffResponse(
+        task_id=request.task_id,
+        phase=request.phase,
+        status="complete" if decision == "PROCEED" else "blocked",
+        decision=decision,
+        findings={"report": report},
+        context_summary=summary.text,
+        tokens_used=int(used[1]) if used else None,
+    )
+    return Received(response, report, summary.left_out)
+
+
+def read_request(message: object) -> Received[HandoffRequest]:
+    """A request from a dictionary or from JSON text, by itself or among prose; held to the same limit."""
+    raw = message.to_dict() if isinstance(message, HandoffRequest) else message
+    fields = _fields("request", raw)
+    _need("request", fields, ("task_id", "phase", "task"))
+    summary = clean_summary(_summary_text("request", fields.get("context_summary") or ""))
+    request = HandoffRequest(
+        task_id=_id(fields["task_id"]),
+        phase=_small(fields["phase"]),
+        task=fields["task"],
+        context_summary=summary.text,
+        constraints=_texts(fields.get("constraints")),
+        files=_texts(fields.get("files")),
+        references=_texts(fields.get("references")),
+    )
+    return Received(request, raw, summary.left_out)
+
+
+def _fields(message: str, raw: object) -> Mapping[str, Any]:
+    if isinstance(raw, dict):
+        return _message_in(raw) or {str(key): value for key, value in raw.items()}
+    if not isinstance(raw, str):
+        raise BadInput(f"handoff {message}: expected an object or a text, got {kind_of_value(raw)}")
+    objects = list(_objects(raw))
+    found = next((fields for each in objects if (fields := _message_in(each))), None)
+    if found is None and message == "response":
+        found = task_result_fields(raw)
+    if found is None and objects and raw.lstrip().startswith("{"):
+        return objects[0]
+    if found is None:
+        shown = " ".join(raw[:200].split())[:60]
+        hint = "; read_report reads a report without a form" if message == "response" else ""
+        raise BadInput(f"handoff {message}: no JSON object with task_id and phase in the text {shown!r}{hint}")
+    return found
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a text, whatever stands around them."""
+    decoder = json.JSONDecoder(parse_constant=_refuse)
+    at = text.find("{")
+    for _ in range(_MOST_TRIES):
+        if at < 0:
+            return
+        end = at + 1
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict):
+            yield value
+        at = text.find("{", end)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _message_in(value: Mapping[Any, Any]) -> dict[str, Any] | None:
+    """The object itself, or the one inside of it, that is meant as a message."""
+    for each in (value, *value.values()):
+        if isinstance(each, Mapping) and len(_TELLING.intersection(each)) > 1:
+            return {str(key): inner for key, inner in each.items()}
+    return None
+
+
+def _need(message: str, fields: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    for name in names:
+        if fields.get(name) is None:
+            raise wrong(message, name, "is missing")
+
+
+def _id(value: object) -> Any:
+    """Some number their tasks."""
+    return str(value) if type(value) is int and abs(value) < _LARGEST else value
+
+
+def _small(value: object) -> Any:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def _capital(value: object) -> Any:
+    return value.strip().strip("*`.!").upper() if isinstance(value, str) else value
+
+
+def _status(value: object) -> Any:
+    word = _small(value)
+    return STATUS_WORDS.get(word, word) if isinstance(word, str) else word
+
+
+def _number(value: object) -> Any:
+    """A number of tokens; people write it with separators."""
+    plain = value.replace(",", "").replace("_", "").strip() if isinstance(value, str) else ""
+    return int(plain) if plain.isascii() and plain.isdigit() and len(plain) < _MOST_DIGITS else value
+
+
+def _texts(value: object) -> Any:
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _summary_text(message: str, value: object) -> str:
+    """The summary as one text; a list becomes one line for each item."""
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return "\n".join(f"- {each}" for each in value)
+    if not isinstance(value, str):
+        raise wrong(message, "context_summary", f"must be a text, not {kind_of_value(value)}")
+    return value
+
+
+def _findings(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What was found, and beside it whatever else the answer says: nothing of it is thrown away."""
+    found = fields.get("findings")
+    more = {name: value for name, value in fields.items() if name not in _RESPONSE_FIELDS}
+    if found is None:
+        return more
+    return more | ({str(key): value for key, value in found.items()} if isinstance(found, dict) else {"report": found})

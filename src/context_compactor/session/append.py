@@ -1,0 +1,144 @@
+"""Appending: check, write, weigh, and see whether a level was reached. All of it is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from context_compactor.archive.redact import redact
+from context_compactor.archive.shelve import make_items
+from context_compactor.errors import BadMessage
+from context_compactor.measure.count import MessageCounter, message_bytes
+from context_compactor.messages.detect import find_dialect, telling_dialect
+from context_compactor.messages.dialect import Dialect, dicts_of
+from context_compactor.messages.jsontext import json_bytes
+from context_compactor.messages.message import Message
+from context_compactor.messages.usage import read_usage
+from context_compactor.session import gauge as gauging
+from context_compactor.session.core import Core
+from context_compactor.session.lens import Raw
+from context_compactor.session.log import REVISION, Revision
+from context_compactor.session.memory import learned
+from context_compactor.session.shorten import cut_outputs, is_too_long
+from context_compactor.session.values import Gauge, State, read_state
+from context_compactor.session.watch import Watched, watch
+from context_compactor.store.rows import MESSAGE
+
+# A session that long has facts worth keeping even if nothing was compacted.
+_EXTRACT_SECONDS = 30 * 60
+
+
+class Given(Struct, frozen=True):
+    """Messages that may be appended: as they are stored and as they are read."""
+
+    raws: list[Raw]
+    bodies: list[bytes]
+    messages: list[Message]
+    dialect: Dialect
+
+
+def append(core: Core, message: Mapping[str, Any] | Sequence[Mapping[str, Any]], usage: object) -> Watched:
+    """Append one message or several, all or none of them."""
+    given = _read(core, message)
+    if not given.raws:
+        return Watched()
+    counter = core.counter(given.dialect)
+    with core.store.writing(core.id) as row:
+        state = read_state(row.state)
+        before = core.gauge(row, state, counter)
+        head = core.store.append(core.id, MESSAGE, given.bodies, core.now())
+        after = gauging.add(before, given.messages, counter)
+        state = _learn(state, before, after, usage)
+        state = structs.replace(state, gauge=structs.replace(state.gauge, head=head, view=row.view))
+        state = _remind(core, given, state, counter, head - len(given.raws))
+        state = _shorten(core, given, state, counter)
+        state = structs.replace(
+            state,
+            tool_calls=state.tool_calls + sum(len(message.calls) for message in given.messages),
+            appended_tokens=state.appended_tokens + sum(counter.count_many(given.messages)),
+        )
+        state, watched = watch(core, state, counter)
+        core.save(state)
+        is_due = core.settings.extract_facts and _age(core, state.extracted_at or row.created_at) >= _EXTRACT_SECONDS
+    return structs.replace(watched, is_extraction_due=is_due)
+
+
+def _age(core: Core, since: str) -> float:
+    return core.seconds() - datetime.fromisoformat(since).timestamp()
+
+
+def _remind(core: Core, given: Given, state: State, counter: MessageCounter, before: int) -> State:
+    """A new session begins with what others have learned, behind its instructions."""
+    told = [at for at, message in enumerate(given.messages) if message.role not in ("system", "developer")]
+    if state.is_reminded or not told or not core.settings.enabled:
+        return state
+    text = learned(core)
+    state = structs.replace(state, is_reminded=True)
+    if not text:
+        return state
+    message = given.dialect.user_text(text)
+    (name,) = core.store.put([json_bytes(message.raw)])
+    revision = Revision(why="memory", hash=name, after=before + told[0])
+    head = core.store.append(core.id, REVISION, [msgspec.json.encode(revision)], core.now())
+    gauge = gauging.add(state.gauge, [message], counter)
+    return structs.replace(state, gauge=structs.replace(gauge, head=head, view=head))
+
+
+def _read(core: Core, message: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Given:
+    """Refuse what is no message before anything is written."""
+    raws: list[Raw] = dicts_of([message] if isinstance(message, Mapping) else message)
+    if core.settings.redact_secrets:
+        raws = redact(raws).value
+    told = telling_dialect(raws) if core.profile.dialect == "auto" else ""
+    dialect = find_dialect(told, raws) if told else core.dialect(raws)
+    messages = dialect.parse(raws)
+    given = Given(raws, [_body(raw, at) for at, raw in enumerate(raws)], messages, dialect)
+    if told:
+        core.keep_profile(structs.replace(core.profile, dialect=told))
+    return given
+
+
+def _body(raw: Raw, at: int) -> bytes:
+    try:
+        return json_bytes(raw)
+    except ValueError as error:
+        raise BadMessage(at, "message", f"{error}; a message must be what JSON can hold") from error
+
+
+def _learn(state: State, before: Gauge, after: Gauge, usage: object) -> State:
+    reported = read_usage(msgspec.to_builtins(usage)) if usage is not None else None
+    if reported is None:
+        return structs.replace(state, gauge=after)
+    gauge, calibration = gauging.learn(before, after, reported, state.calibration)
+    return structs.replace(state, gauge=gauge, calibration=calibration)
+
+
+def _shorten(core: Core, given: Given, state: State, counter: MessageCounter) -> State:
+    """Cut outputs that are too long, the original archived in the same transaction."""
+    most = core.settings.max_output_tokens
+    long = [at for at, message in enumerate(given.messages) if is_too_long(message, counter, most)]
+    if not long or not core.settings.enabled:
+        return state
+    seen = core.seen(core.store.session(core.id))
+    parsed = given.dialect.parse(seen.raws)
+    own = [at for at, shown in enumerate(seen.shown) if not shown.added]
+    first = len(parsed) - len(given.raws)
+    places = [own.index(first + at) for at in long]
+    for cut in cut_outputs([parsed[at] for at in own], places, given.dialect, counter, most):
+        place = own[cut.at]
+        core.store.archive(core.id, make_items(cut.originals, core.store), core.now())
+        (name,) = core.store.put([json_bytes(cut.raw)])
+        revision = Revision(why="shortened", hash=name, position=seen.shown[place].position, ref=cut.originals[0].id)
+        head = core.store.append(core.id, REVISION, [msgspec.json.encode(revision)], core.now())
+        lighter = _lighter(state.gauge, parsed[place], given.dialect.parse([cut.raw])[0], counter)
+        state = structs.replace(state, gauge=structs.replace(lighter, head=head, view=head))
+    return state
+
+
+def _lighter(gauge: Gauge, old: Message, new: Message, counter: MessageCounter) -> Gauge:
+    tokens = gauge.tokens - counter.count(old) + counter.count(new)
+    return structs.replace(gauge, tokens=tokens, bytes=gauge.bytes - message_bytes(old) + message_bytes(new))

@@ -1,0 +1,66 @@
+"""The session's checkpoint: made from its facts, kept in the store and in the project."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from context_compactor.facts.fact import Fact
+from context_compactor.files import write_atomically
+from context_compactor.handoff.checkpoint import ArchiveLine, Checkpoint, Span, make_checkpoint
+from context_compactor.handoff.checkpoint_files import mark_files, modified_files
+from context_compactor.handoff.checkpoint_text import render_checkpoint
+from context_compactor.handoff.git import read_git
+from context_compactor.session.core import Core
+from context_compactor.session.memory import all_facts, scene_of
+from context_compactor.session.values import read_state
+
+CHECKPOINT = "checkpoint"
+
+
+def make(core: Core, note: str = "", live: Sequence[Fact] | None = None) -> Checkpoint:
+    """Where the session stands now. `live` are the facts of the context, when they are known."""
+    row = core.store.session(core.id)
+    state = read_state(row.state)
+    facts = all_facts(core, live=live)
+    root = core.project.root if core.project else Path()
+    sight = core.lens.sight(row.head)
+    last = sight.last
+    return make_checkpoint(
+        session_id=core.id,
+        phase=state.phase,
+        updated=core.now(),
+        facts=facts,
+        git=read_git(root) if core.project else None,
+        archive=[ArchiveLine(each.ref, each.summary, each.tokens) for each in core.store.originals(core.id, newest=15)],
+        last_compaction=f"{last.note.id} at {last.created_at}" if last else "",
+        usage=f"{state.gauge.tokens:,} tokens in the context",
+        note=note,
+        files=mark_files(root, modified_files(facts)) if core.project else None,
+        span=span(core),
+    )
+
+
+def span(core: Core) -> Span:
+    """How long the history is."""
+    row = core.store.session(core.id)
+    state = read_state(row.state)
+    turns = scene_of(core).turns
+    return Span(row.messages, state.appended_tokens, turns[-1].number if turns else 0, state.tool_calls)
+
+
+def write(core: Core, checkpoint: Checkpoint) -> str:
+    """Keep a checkpoint; the file it stands in, or "" when the store has no project."""
+    text = render_checkpoint(checkpoint)
+    (name,) = core.store.put([text.encode("utf-8", "surrogatepass")])
+    core.note(CHECKPOINT, name)
+    if core.project is None:
+        return ""
+    write_atomically(core.project.checkpoint_file, text.encode("utf-8", "replace"), private=True)
+    return str(core.project.checkpoint_file)
+
+
+def stored(core: Core) -> str | None:
+    """The text of the last checkpoint, as the store has it."""
+    name = read_state(core.store.session(core.id).state).notes.get(CHECKPOINT)
+    return core.store.get([name])[name].decode("utf-8", "surrogatepass") if isinstance(name, str) else None

@@ -1,0 +1,146 @@
+"""What every verb of a session works with: its store, its settings, its counter, its clock, and its bus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from context_compactor.app import counter_of
+from context_compactor.ask import Ask, budget_of
+from context_compactor.events.bus import Bus
+from context_compactor.events.event import EventType, make_event
+from context_compactor.measure.budget import Budget
+from context_compactor.measure.count import MessageCounter
+from context_compactor.messages.detect import find_dialect
+from context_compactor.messages.dialect import Dialect
+from context_compactor.protocols import Store
+from context_compactor.session import gauge as gauging
+from context_compactor.session.lens import Lens, Raw, Seen
+from context_compactor.session.project import Project
+from context_compactor.session.values import Gauge, Profile, State, read_state
+from context_compactor.settings import Settings
+from context_compactor.store.rows import SessionRow
+
+Clock = Callable[[], datetime]
+
+
+def wall_clock() -> datetime:
+    """The time of day."""
+    return datetime.now(UTC)
+
+
+class Core:
+    """The inside of a session."""
+
+    def __init__(
+        self,
+        store: Store,
+        session_id: str,
+        profile: Profile,
+        settings: Settings,
+        *,
+        bus: Bus,
+        project: Project | None,
+        clock: Clock,
+        count_tokens: Callable[[str], int] | None,
+    ) -> None:
+        self.store = store
+        self.id = session_id
+        self.profile = profile
+        self.settings = settings
+        self.bus = bus
+        self.project = project
+        self.clock = clock
+        self.count_tokens = count_tokens
+        self.lens = Lens(store, session_id)
+        self.leave: Callable[[], None] = lambda: None
+        """Ends what was subscribed for this session alone."""
+
+    def twin(self) -> Core:
+        """The same for another thread: what it has read is its own."""
+        return Core(
+            self.store,
+            self.id,
+            self.profile,
+            self.settings,
+            bus=self.bus,
+            project=self.project,
+            clock=self.clock,
+            count_tokens=self.count_tokens,
+        )
+
+    # Time and events
+
+    def now(self) -> str:
+        """The time, as it is stored."""
+        return self.clock().astimezone(UTC).isoformat(timespec="milliseconds")
+
+    def seconds(self) -> float:
+        """The time in seconds."""
+        return self.clock().timestamp()
+
+    def emit(self, kind: EventType, **payload: Any) -> None:
+        """Tell whoever listens. A listener that fails stops nobody."""
+        self.bus.emit(make_event(kind, self.id, payload, self.clock()))
+
+    # Reading messages
+
+    def dialect(self, raws: Sequence[Mapping[str, Any]] | None = None) -> Dialect:
+        """The session's dialect. While its messages do not tell, they are looked at each time."""
+        if self.profile.dialect != "auto":
+            return find_dialect(self.profile.dialect, raws or ())
+        return find_dialect("auto", list(raws) if raws is not None else self.seen().raws)
+
+    def counter(self, dialect: Dialect) -> MessageCounter:
+        """The counter for the session's model."""
+        return counter_of(self.ask(), dialect.name, self.count_tokens)
+
+    def budget(self, counter: MessageCounter) -> Budget:
+        """What a request may hold."""
+        return budget_of(self.ask(), counter.dialect_name, counter.margin)
+
+    def ask(self, **more: Any) -> Ask:
+        """A request to compact, with what is the same for all of them."""
+        return Ask(window=self.profile.window, settings=self.settings, model=self.profile.model, **more)
+
+    def seen(self, row: SessionRow | None = None) -> Seen:
+        """The context as it is now."""
+        return self.lens.now(row)
+
+    # What is remembered
+
+    def gauge(self, row: SessionRow, state: State, counter: MessageCounter) -> Gauge:
+        """The gauge of the context as it is now: as it was stored, or counted again when somebody else changed it."""
+        gauge = state.gauge
+        if (gauge.head, gauge.view, gauge.counter) == (row.head, row.view, counter.counter.name):
+            return gauge
+        seen = self.seen(row)
+        counted = gauging.weigh(self.dialect(seen.raws).parse(seen.raws), counter)
+        return structs.replace(counted, head=row.head, view=row.view)
+
+    def save(self, state: State) -> None:
+        """Keep the state."""
+        self.store.save_state(self.id, msgspec.json.encode(state))
+
+    def change(self, change: Callable[[State], State]) -> None:
+        """Change the state whatever others have made of it meanwhile."""
+        with self.store.writing(self.id) as row:
+            self.save(change(read_state(row.state)))
+
+    def note(self, name: str, value: Any) -> None:
+        """Remember something small under a name."""
+        self.change(lambda state: structs.replace(state, notes={**state.notes, name: value}))
+
+    def keep_profile(self, profile: Profile) -> None:
+        """The profile from now on, for other processes too."""
+        self.profile = profile
+        self.store.save_profile(self.id, msgspec.json.encode(profile))
+
+
+def raws_of(seen: Seen) -> list[Raw]:
+    """The conversation's own messages."""
+    return [raw for _, raw in seen.own()]

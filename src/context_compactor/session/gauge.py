@@ -1,0 +1,76 @@
+"""How full the context is, without counting anything twice: every message is weighed once, when it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from context_compactor.classify.kinds import file_paths_of, is_read
+from context_compactor.measure.calibrate import Calibration, anchored
+from context_compactor.measure.count import MessageCounter, is_question, message_bytes
+from context_compactor.messages.message import Message, Thinking
+from context_compactor.messages.usage import ReportedUsage
+from context_compactor.session.values import Gauge
+
+_MOST_FILES = 100
+
+
+def weigh(messages: Sequence[Message], counter: MessageCounter) -> Gauge:
+    """The gauge of a context."""
+    empty = Gauge(counter=counter.counter.name, tokens=counter.overhead.request)
+    return add(empty, messages, counter)
+
+
+def add(gauge: Gauge, messages: Sequence[Message], counter: MessageCounter) -> Gauge:
+    """The gauge after some more messages."""
+    tokens, thinking, size = gauge.tokens, gauge.thinking, gauge.bytes
+    calls, files = dict.fromkeys(gauge.open_calls), dict.fromkeys(gauge.files)
+    for message, weight in zip(messages, counter.count_many(messages), strict=True):
+        tokens += weight
+        size += message_bytes(message)
+        if counter.overhead.drops_thinking:
+            tokens, thinking = _drop_thinking(message, tokens, thinking, counter)
+        for call in message.calls:
+            calls[call.id] = None
+            if is_read(call):
+                files.update(dict.fromkeys(file_paths_of(call)))
+        for result in message.results:
+            calls.pop(result.call_id, None)
+        if is_question(message):
+            calls.clear()  # whoever speaks now does not wait for them
+    return replace(
+        gauge,
+        tokens=tokens,
+        thinking=thinking,
+        bytes=size,
+        tool_results=gauge.tool_results + sum(len(message.results) for message in messages),
+        open_calls=tuple(calls),
+        files=tuple(files)[-_MOST_FILES:],
+    )
+
+
+def _drop_thinking(message: Message, tokens: int, thinking: int, counter: MessageCounter) -> tuple[int, int]:
+    if is_question(message):
+        return tokens - thinking, 0
+    if any(isinstance(part, Thinking) for part in message.parts):
+        weights = zip(message.parts, counter.part_tokens(message), strict=True)
+        thinking += sum(weight for part, weight in weights if isinstance(part, Thinking))
+    return tokens, thinking
+
+
+def tokens_now(gauge: Gauge, calibration: Calibration, overhead: int) -> int:
+    """The tokens of the next request: anchored on what the provider reported last, else as well as we have learned."""
+    if gauge.anchor is not None:
+        reported, counted = gauge.anchor
+        tokens = anchored(reported, gauge.tokens - counted, calibration.ratio)
+        if tokens is not None:
+            return tokens
+    counted = gauge.tokens + overhead
+    return calibration.estimate(gauge.tokens).tokens if calibration.replies else counted
+
+
+def learn(before: Gauge, after: Gauge, reported: ReportedUsage, calibration: Calibration) -> tuple[Gauge, Calibration]:
+    """What a reply's usage teaches: how our count of its prompt compares, and where the gauge stands exactly now."""
+    learned = calibration.learn(before.tokens, reported.prompt)
+    return replace(after, anchor=(reported.total, after.tokens)), learned

@@ -1,0 +1,105 @@
+"""Handoff from a session: compact first, write the request, and take from the answer only what is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import structs
+
+from context_compactor.archive.shelve import make_items
+from context_compactor.facts.fact import Fact
+from context_compactor.handoff.checkpoint_files import modified_files
+from context_compactor.handoff.extracted import Extracted
+from context_compactor.handoff.messages import PHASES, HandoffRequest, HandoffResponse, Phase, wrong
+from context_compactor.handoff.orchestrator import after, begin, start
+from context_compactor.handoff.points import Points, read_points
+from context_compactor.handoff.reading import Received, read_response
+from context_compactor.handoff.state import OrchestratorState, read_state
+from context_compactor.handoff.summary import MOST_TOKENS
+from context_compactor.handoff.text import handoff_text
+from context_compactor.messages.references import reference_id
+from context_compactor.session.compacting import compact
+from context_compactor.session.core import Core, raws_of
+from context_compactor.session.memory import all_facts
+from context_compactor.session.values import read_state as session_state
+
+ORCHESTRATOR, POINTS = "orchestrator", "points"
+_MOST_LISTED = 20
+# Answers that come beside the conversation are numbered from here, far behind any call of it.
+_FIRST_ANSWER = 1_000_001
+
+
+def hand_off(core: Core, phase: str, task: str, task_id: str) -> HandoffRequest:
+    """What the agent of the next phase is given; the session is compacted first, and the sub-agent registered."""
+    known = _phase(phase)
+    facts = all_facts(core)
+    summary = _summary(core, phase)
+    compact(core, core.ask(kind="pre_handoff"))
+    state = orchestrator(core)
+    request = HandoffRequest(
+        task_id=task_id or f"{core.id[:160]}-{phase}-{len(state.subagents.agents) + 1}",
+        phase=known,
+        task=task or _task(facts) or "go on with what the summary says",
+        context_summary=summary,
+        constraints=tuple(_contents(facts, "constraint")),
+        files=tuple(mark.path for mark in modified_files(facts, _MOST_LISTED)),
+        references=tuple(each.ref for each in core.store.originals(core.id, newest=_MOST_LISTED)),
+    )
+    _save(core, start(state, request))
+    return request
+
+
+def _summary(core: Core, phase: str) -> str:
+    raws = raws_of(core.seen())
+    return handoff_text(raws, tokens=MOST_TOKENS, phase=phase, dialect=core.dialect(raws).name)
+
+
+def _phase(phase: str) -> Phase:
+    if phase not in PHASES:
+        raise wrong("request", "phase", f"{phase[:60]!r} is not known; use one of {', '.join(PHASES)}")
+    return phase
+
+
+def _task(facts: list[Fact]) -> str:
+    asked = _contents(facts, "task")
+    return asked[-1] if asked else ""
+
+
+def _contents(facts: list[Fact], kind: str) -> list[str]:
+    return [fact.content for fact in facts if fact.kind == kind][-_MOST_LISTED:]
+
+
+def receive(core: Core, answer: object) -> Extracted:
+    """Take what is needed from a sub-agent's answer; all of it is archived under the id that stays."""
+    received: Received[HandoffResponse] = read_response(answer)
+    with core.store.writing(core.id):
+        before = orchestrator(core)
+        ref = reference_id("agent", max(before.last_ref + 1, _FIRST_ANSWER))
+        state, extracted = after(before, received, ref)
+        if extracted.original is not None:
+            core.store.archive(core.id, make_items([extracted.original], core.store), core.now())
+            _save(core, state)
+            core.note(POINTS, points(core).answered(received, state).to_json())
+    return extracted
+
+
+def orchestrator(core: Core) -> OrchestratorState:
+    """What an orchestrator needs to know: phases, summaries, decisions, and which sub-agents run."""
+    stored = _notes(core).get(ORCHESTRATOR)
+    return read_state(stored) if isinstance(stored, str) else begin(core.id)
+
+
+def points(core: Core) -> Points:
+    """The four measurement points, with the tool calls of this session."""
+    stored = _notes(core).get(POINTS)
+    known = read_points(stored) if isinstance(stored, str) else Points()
+    calls = session_state(core.store.session(core.id).state).tool_calls
+    return structs.replace(known, tool_calls=(calls,))
+
+
+def _save(core: Core, state: OrchestratorState) -> None:
+    core.note(ORCHESTRATOR, state.to_json())
+
+
+def _notes(core: Core) -> dict[str, Any]:
+    return session_state(core.store.session(core.id).state).notes

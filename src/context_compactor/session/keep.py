@@ -1,0 +1,146 @@
+"""Archive first, then commit: how a compaction becomes part of a session, or leaves it as it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec import Struct, structs
+
+from context_compactor.app import Compaction
+from context_compactor.archive.archive import Original
+from context_compactor.archive.shelve import make_items
+from context_compactor.errors import StaleBase, StoreError
+from context_compactor.measure.count import MessageCounter
+from context_compactor.messages.dialect import Dialect
+from context_compactor.messages.jsontext import read_json
+from context_compactor.messages.message import Message
+from context_compactor.messages.record import OPENING, open_record
+from context_compactor.messages.references import reference_id
+from context_compactor.protocols import Store
+from context_compactor.session import gauge as gauging
+from context_compactor.session.lens import Raw, Seen, encode_items, encode_raws
+from context_compactor.session.log import COMPACTION, CompactionNote, Shown
+from context_compactor.session.values import State, read_state
+from context_compactor.store.rows import MESSAGE
+
+
+class Attempts(Struct, frozen=True):
+    """How often archiving is tried, how long to wait before the second time, and whom to tell of a failure."""
+
+    most: int
+    delay: float
+    retried: Callable[[int, str], None]
+
+
+def archive(store: Store, session_id: str, originals: Sequence[Original], now: str, attempts: Attempts) -> list[str]:
+    """Put originals into the archive, on the disk when it returns. The last failure is raised."""
+    for attempt in range(1, attempts.most + 1):
+        try:
+            with store.writing(session_id):
+                return store.archive(session_id, make_items(originals, store), now)
+        except StoreError as error:
+            if attempt == attempts.most:
+                raise
+            attempts.retried(attempt, str(error))
+            time.sleep(attempts.delay * 2 ** (attempt - 1))
+    return []
+
+
+def true_originals(result: Compaction, seen: Seen, store: Store, session_id: str) -> list[Original]:
+    """The originals of a compaction, every turn as it stands in the log: before any repair, and with outputs whole."""
+    own = [shown for shown, _ in seen.own()]
+    positions = [shown.position for shown in own if shown.position]
+    if not positions:
+        return list(result.archive)
+    log = store.entries(session_id, kinds=(MESSAGE,), after=min(positions) - 1, until=max(positions))
+    bodies = {entry.position: entry.body for entry in log}
+    places = {reference_id("turn", number): own[slice(*span)] for number, span in result.spans.items()}
+    return [_as_logged(original, places.get(original.id, ()), bodies) for original in result.archive]
+
+
+def _as_logged(original: Original, places: Sequence[Shown], bodies: dict[int, bytes]) -> Original:
+    if not places or not all(shown.position in bodies for shown in places):
+        return original
+    return structs.replace(original, value=[read_json(bodies[shown.position]) for shown in places])
+
+
+class Draft(Struct, frozen=True):
+    """A new context before it is committed: its messages, and which of them were added from outside."""
+
+    result: Compaction
+    seen: Seen
+    raws: list[Raw]
+    added: dict[int, Shown]
+
+
+def draft(result: Compaction, seen: Seen, dialect: Dialect) -> Draft:
+    """Put what is to stay of the added messages behind the instructions and the record of the new context."""
+    raws = list(result.messages)
+    memory = [(shown, raw) for shown, raw in zip(seen.shown, seen.raws, strict=True) if shown.added == "memory"]
+    parsed = dialect.parse(raws)
+    at = next((at for at, each in enumerate(parsed) if each.role not in ("system", "developer")), len(raws))
+    at += at < len(raws) and parsed[at].text.startswith(OPENING)
+    raws[at:at] = [raw for _, raw in memory]
+    return Draft(result, seen, raws, {at + index: shown for index, (shown, _) in enumerate(memory)})
+
+
+def commit(
+    store: Store,
+    session_id: str,
+    new: Draft,
+    dialect: Dialect,
+    counter: MessageCounter,
+    now: str,
+    remember: Callable[[State], State],
+) -> int:
+    """Make a draft the session's context, or raise `StaleBase` when the context it was made from is no longer there.
+
+    Messages that came meanwhile stay behind it, once and in order. `remember` gives the state from then on, and may
+    write what belongs to the same transaction. The position of the compaction is returned.
+    """
+    seen, report = new.seen, new.result.report
+    messages = dialect.parse(new.raws)
+    weighed = gauging.weigh(messages, counter)
+    known = {each.hash: each for each in seen.shown if each.position}
+    with store.writing(session_id) as row:
+        if row.view != seen.view:
+            raise StaleBase("somebody else has compacted or undone this context meanwhile; what was made is dropped")
+        hashes = store.put(encode_raws(new.raws))
+        shown = [new.added.get(at) or known.get(name) or Shown(name) for at, name in enumerate(hashes)]
+        shown = _behind_record(shown, messages, seen, dialect)
+        items, told = store.put([encode_items(shown), report.to_json().encode()])
+        note = CompactionNote(
+            id=report.compaction_id,
+            base=seen.head,
+            view=seen.view,
+            items=items,
+            report=told,
+            trigger=report.trigger,
+            level=report.level,
+            tokens_before=report.tokens_before,
+            tokens_after=report.tokens_after,
+            messages_removed=report.messages_removed,
+        )
+        position = store.append(session_id, COMPACTION, [msgspec.json.encode(note)], now)
+        late = store.entries(session_id, kinds=(MESSAGE,), after=seen.head, until=position)
+        weighed = gauging.add(weighed, dialect.parse([read_json(each.body) for each in late]), counter)
+        weighed = structs.replace(weighed, head=position, view=position)
+        state = remember(structs.replace(read_state(row.state), gauge=weighed))
+        store.save_state(session_id, msgspec.json.encode(state))
+        return position
+
+
+def _behind_record(shown: list[Shown], messages: Sequence[Message], seen: Seen, dialect: Dialect) -> list[Shown]:
+    """Where the record was joined to the message behind it, that one's place in the log is not forgotten."""
+    at = next((at for at, message in enumerate(messages) if message.text.startswith(OPENING)), None)
+    live, record = open_record(messages, dialect)
+    if at is None or record is None or len(live) < len(messages):
+        return shown
+    parts = live[at].parts
+    pairs = zip(seen.shown, dialect.parse(seen.raws), strict=True)
+    place = next((each for each, message in pairs if each.position and message.parts == parts), None)
+    if place is not None:
+        shown[at] = Shown(shown[at].hash, place.position)
+    return shown

@@ -1,0 +1,156 @@
+"""Facts of a session: kept beside the log, merged when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import get_args
+
+import msgspec
+from msgspec import Struct, structs
+
+from context_compactor.errors import BadSetting, CompactorError
+from context_compactor.facts.fact import Fact, FactKind
+from context_compactor.facts.learned import load_learned
+from context_compactor.facts.lesson import Lesson
+from context_compactor.facts.promote import error_key
+from context_compactor.facts.promote import promote as promote_facts
+from context_compactor.flow import Scene, read_scene
+from context_compactor.measure.tokens import clean
+from context_compactor.messages.boundaries import repair
+from context_compactor.messages.jsontext import json_bytes, read_json
+from context_compactor.session.core import Core, raws_of
+from context_compactor.session.values import State, read_state
+from context_compactor.store.rows import FactRow
+
+KINDS: tuple[str, ...] = get_args(FactKind)
+_LEARNED_TOKENS = 600
+_LEFT_ALONE = 2
+# These say how things stand now: a newer list takes the place of an older one.
+_STANDING = ("todo", "mode", "blocker", "next_step")
+
+
+def scene_of(core: Core) -> Scene:
+    """The conversation as it is in the context, taken apart."""
+    raws = raws_of(core.seen())
+    dialect = core.dialect(raws)
+    legal, _ = repair(dialect.parse(raws), dialect)
+    return read_scene(legal, dialect)
+
+
+def keep_facts(core: Core, state: State, facts: Sequence[Fact]) -> State:
+    """Keep what was extracted from the turns of the context, in the place of what was known of the same turns."""
+    first = first_turn(facts)
+    with core.store.writing(core.id):
+        if first:
+            core.store.drop_facts(core.id, first)
+        rows = [FactRow(fact.kind, fact.turn, _body(fact), _pattern(fact)) for fact in facts]
+        core.store.put_facts(core.id, rows, core.now())
+    return structs.replace(state, extracted_at=core.now())
+
+
+def _body(fact: Fact) -> bytes:
+    return json_bytes(msgspec.to_builtins(fact))
+
+
+def stored_facts(core: Core, kind: str = "") -> list[Fact]:
+    """The facts that were kept."""
+    return [msgspec.convert(read_json(row.body), Fact) for row in core.store.facts(core.id, kind)]
+
+
+def first_turn(facts: Iterable[Fact]) -> int:
+    """The first turn that facts are about."""
+    return min((fact.turn for fact in facts if fact.turn > 0), default=0)
+
+
+def _pattern(fact: Fact) -> str:
+    return clean(error_key(fact)) if fact.kind in ("failure", "error") else ""
+
+
+def all_facts(core: Core, kind: str | None = None, live: Sequence[Fact] | None = None) -> list[Fact]:
+    """Everything that is known, by turn: what was kept, and what the context holds now, which may be given."""
+    if kind is not None and kind not in KINDS:
+        raise BadSetting(f"facts: unknown kind {kind!r:.40}; known kinds: {', '.join(KINDS)}")
+    live = scene_of(core).facts if live is None else live
+    first = min((turn for turn in (fact.turn for fact in live) if turn > 0), default=1 << 60)
+    stored = stored_facts(core, kind or "")
+    kept = [fact for fact in stored if fact.turn < first]
+    wanted = [fact for fact in (*kept, *live) if kind is None or fact.kind == kind]
+    return merge(wanted)
+
+
+def merge(facts: Iterable[Fact]) -> list[Fact]:
+    """One fact for each thing, however often it was seen; of what stands now, the newest."""
+    found: dict[tuple[str, str, str], Fact] = {}
+    for fact in facts:
+        key = (fact.kind, fact.content, fact.detail)
+        before = found.pop(key, None)
+        found[key] = _joined(before, fact) if before else fact
+    merged = sorted(found.values(), key=lambda fact: (fact.kind, fact.turn))
+    result: list[Fact] = []
+    for kind, group in groupby(merged, key=lambda fact: fact.kind):
+        members = list(group)
+        newest = max(_last(fact) for fact in members)
+        result += [fact for fact in members if kind not in _STANDING or _last(fact) == newest]
+    return sorted(result, key=lambda fact: (fact.turn, KINDS.index(fact.kind)))
+
+
+def _last(fact: Fact) -> int:
+    return max(fact.turn, fact.last_turn)
+
+
+def _joined(before: Fact, after: Fact) -> Fact:
+    if before.turn == after.turn:
+        return after
+    return structs.replace(
+        after, turn=before.turn, count=before.count + after.count, last_turn=max(_last(before), _last(after))
+    )
+
+
+def promote(core: Core) -> list[Lesson]:
+    """Write what is worth knowing in other sessions into the project's memory; what is new there."""
+    if core.project is None or not core.settings.promote_to_memory:
+        return []
+    facts = stored_facts(core)
+    patterns = [pattern for fact in facts if (pattern := _pattern(fact))]
+    seen = core.store.sessions_with(patterns) if patterns else {}
+    lessons = promote_facts(facts, core.project.learned, session_id=core.id, day=core.now()[:10], seen=seen)
+    for lesson in lessons:
+        core.emit("fact.promoted", text=lesson.text, ref=lesson.ref, folder=str(core.project.learned))
+    return lessons
+
+
+def learned(core: Core) -> str:
+    """What other sessions of the project have taught, as a new one reads it."""
+    if core.project is None or not core.settings.promote_to_memory:
+        return ""
+    try:
+        return load_learned(core.project.learned, _LEARNED_TOKENS)
+    except CompactorError as error:  # a session begins without it rather than not at all
+        core.emit("job.dropped", what="what was learned", reason=str(error))
+        return ""
+
+
+class Ahead(Struct, frozen=True):
+    """What was prepared while nothing else was to be done."""
+
+    turns: int
+    facts: int
+
+
+def work_ahead(core: Core, fewest: int = 3) -> Ahead:
+    """Prepare the next compaction: count what is new and keep the facts of all but the last two turns.
+
+    Nothing is done for fewer turns than `fewest`. What the model sees does not change.
+    """
+    scene = scene_of(core)
+    state = read_state(core.store.session(core.id).state)
+    ready = [turn for turn in scene.turns[:-_LEFT_ALONE] if turn.number > state.prepared_turn]
+    if len(ready) < fewest or not core.settings.extract_facts:
+        return Ahead(0, 0)
+    last = ready[-1].number
+    counter = core.counter(core.dialect())
+    counter.learn(message for turn in ready for message in turn.messages)
+    facts = [fact for fact in scene.facts if max(fact.turn, fact.last_turn) <= last]
+    core.change(lambda now: structs.replace(keep_facts(core, now, facts), prepared_turn=last))
+    return Ahead(len(ready), len(facts))

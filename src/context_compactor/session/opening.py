@@ -1,0 +1,75 @@
+"""Opening a session: find its store, its settings, and what it was when it was last open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from context_compactor.events.bus import Bus
+from context_compactor.events.event import EVENT_TYPES
+from context_compactor.events.jsonl import JsonlSink
+from context_compactor.protocols import Store
+from context_compactor.session.core import Clock, Core
+from context_compactor.session.project import project_of
+from context_compactor.session.values import Profile, check_id, given_settings
+from context_compactor.settings import Settings, load_settings
+from context_compactor.store.connect import connect
+
+# Recalls are many and would push the compactions out of the log.
+_LOGGED = tuple(kind for kind in EVENT_TYPES if not kind.startswith("item."))
+
+
+def open_core(
+    session_id: str,
+    *,
+    window: int | None,
+    store: str | Store | None,
+    dialect: str,
+    model: str | None,
+    settings: Settings | None,
+    count_tokens: Callable[[str], int] | None,
+    bus: Bus | None,
+    clock: Clock,
+) -> Core:
+    """The inside of a session, made when there is none."""
+    check_id(session_id)
+    loaded = settings or load_settings().settings
+    address = store if isinstance(store, str) else loaded.store if store is None else ""
+    kept = connect(address) if store is None or isinstance(store, str) else store
+    project = project_of(address) if address else None
+    if project is not None:
+        project.prepare()
+    own = Profile(window=window, dialect=dialect, model=model, settings=given_settings(settings) if settings else {})
+    core = Core(
+        kept, session_id, own, loaded, bus=bus or Bus(), project=project, clock=clock, count_tokens=count_tokens
+    )
+    core.budget(core.counter(core.dialect([])))  # a window that cannot be is refused before anything is written
+    if loaded.retention_days is not None:
+        kept.expire(_stamp(clock() - timedelta(days=loaded.retention_days)))
+    row = kept.open_session(session_id, msgspec.json.encode(own), core.now())
+    _continue(core, msgspec.json.decode(row.profile, type=Profile), own, settings)
+    core.budget(core.counter(core.dialect()))
+    if project is not None:
+        core.leave = core.bus.subscribe(JsonlSink(project.log_file), types=_LOGGED, session_id=session_id)
+    return core
+
+
+def _stamp(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def _continue(core: Core, stored: Profile, own: Profile, settings: Settings | None) -> None:
+    """What was not given is as it was."""
+    profile = Profile(
+        window=own.window or stored.window,
+        dialect=own.dialect if own.dialect != "auto" else stored.dialect,
+        model=own.model or stored.model,
+        settings=own.settings if settings else stored.settings,
+    )
+    if settings is None and stored.settings:
+        core.settings = load_settings(stored.settings).settings
+    if profile != stored:
+        core.keep_profile(profile)
+    core.profile = profile

@@ -1,0 +1,54 @@
+"""The files in a user's project: checkpoint, log, learned memory, readable archive. All are made from the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from context_compactor.files import make_private_folder, write_atomically
+from context_compactor.store.connect import sqlite_path
+
+HOME = ".compactor"
+
+
+class Project:
+    """The folder that holds a store, and what lies beside it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.home = root / HOME
+
+    @property
+    def checkpoint_file(self) -> Path:
+        """Where the work stands."""
+        return self.home / "progress-checkpoint.md"
+
+    @property
+    def log_file(self) -> Path:
+        """The last events."""
+        return self.home / "logs" / "compaction.json"
+
+    @property
+    def learned(self) -> Path:
+        """What outlives a session."""
+        return self.home / "learned"
+
+    def prepare(self) -> None:
+        """Make the folder, and keep it out of commits."""
+        make_private_folder(self.home)
+        keep_out_of_commits(self.home)
+
+
+def keep_out_of_commits(folder: Path) -> None:
+    """Let git leave a folder alone."""
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        write_atomically(ignore, b"*\n", private=False)
+
+
+def project_of(url: str) -> Project | None:
+    """The project of a store: the folder its file lies in, or the one around `.compactor`. None for one in memory."""
+    path = sqlite_path(url)
+    if path is None:
+        return None
+    folder = path.absolute().parent
+    return Project(folder.parent if folder.name == HOME else folder)

@@ -1,0 +1,136 @@
+"""Originals come back: by id, by lines, by page, by search, and into the context itself."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from context_compactor.archive.archive import Original
+from context_compactor.archive.gather import ids_of, result_original, turn_original
+from context_compactor.archive.search.hits import Hit
+from context_compactor.archive.shelve import read_originals
+from context_compactor.classify.references import reference_of
+from context_compactor.errors import BadSetting, UnknownReference
+from context_compactor.messages.references import ID
+from context_compactor.session.core import Core
+from context_compactor.session.memory import scene_of
+
+PAGE_TOKENS = 2_000
+# Calls are counted together, so the number alone says which one is meant.
+_CALLS = ("tool", "file", "agent")
+
+
+class Page(Struct, frozen=True):
+    """Some lines of an original. `pages` is how many there are at this size."""
+
+    id: str
+    number: int
+    pages: int
+    first_line: int
+    last_line: int
+    text: str
+
+
+def find(core: Core, ref: str) -> Original:
+    """The original under an id: from the archive, or what is still in the context as it was."""
+    if not ID.fullmatch(str(ref)):
+        raise UnknownReference(f"{ref!r:.60} is no id. Try: one like tool_017 or turn_003, or a search.")
+    shelved = core.store.original(core.id, ref)
+    if shelved is not None:
+        return read_originals([shelved], core.store)[0]
+    live = _live(core, ref)
+    if live is not None:
+        return live
+    prefix, number = ref.split("_")
+    others = (f"{other}_{number}" for other in _CALLS if prefix in _CALLS and other != prefix)
+    known = next((other for other in others if core.store.original(core.id, other) or _live(core, other)), None)
+    if known is None:
+        raise UnknownReference(_unknown(core, ref))
+    return find(core, known)
+
+
+def _live(core: Core, ref: str) -> Original | None:
+    scene = scene_of(core)
+    for turn in scene.turns:
+        if ref not in ids_of(turn):
+            continue
+        for exchange in turn.exchanges:
+            if reference_of(exchange) == ref and exchange.result is not None:
+                return result_original(exchange, scene.verdicts.exchanges[exchange.number])
+        if ref.startswith("turn"):
+            return turn_original(turn, sum(len(message.text) for message in turn.messages) // 4)
+    return None
+
+
+def _unknown(core: Core, ref: str) -> str:
+    there = [each.ref for each in core.store.originals(core.id)]
+    if not there:
+        return f"no original has the id {ref!r}: session {core.id!r} has archived nothing yet"
+    return (
+        f"no original of session {core.id!r} has the id {ref!r}; {len(there)} are archived, {there[0]} to {there[-1]}"
+    )
+
+
+def recall(core: Core, ref: str, lines: tuple[int, int] | None = None) -> str:
+    """An original as text, or some lines of it, counted from 1."""
+    text = find(core, ref).text
+    core.emit("item.recalled", ref=ref, lines=list(lines) if lines else None)
+    return text if lines is None else _lines(text, ref, lines)
+
+
+def _lines(text: str, ref: str, lines: tuple[int, int]) -> str:
+    every = text.split("\n")
+    first, last = lines
+    if not 1 <= first <= last:
+        raise BadSetting(f"lines {first}-{last} of {ref}: count from 1, the first before the last")
+    if first > len(every):
+        raise BadSetting(f"lines {first}-{last} of {ref}: it has {len(every):,} lines")
+    return "\n".join(every[first - 1 : last])
+
+
+def page(core: Core, ref: str, number: int = 1, tokens: int = PAGE_TOKENS) -> Page:
+    """One page of an original: whole lines of about so many tokens; a line that is longer is cut into pages."""
+    if tokens < 1:
+        raise BadSetting(f"page of {tokens} tokens: there must be room for a line; {PAGE_TOKENS:,} is a good number")
+    pages = cut_pages(find(core, ref).text, tokens * 4)
+    if not 1 <= number <= len(pages):
+        raise BadSetting(f"page {number} of {ref}: it has {len(pages)} of {tokens:,} tokens")
+    core.emit("item.recalled", ref=ref, page=number)
+    first, last, text = pages[number - 1]
+    return Page(ref, number, len(pages), first, last, text)
+
+
+def cut_pages(text: str, size: int) -> list[tuple[int, int, str]]:
+    """A text in pieces of at most so many characters that join to the text, with their first and last lines."""
+    pages: list[tuple[int, int, str]] = []
+    line = start = 0
+    while start < len(text) or not pages:
+        end = min(start + size, len(text))
+        if end < len(text):
+            cut = text.rfind("\n", start, end) + 1
+            end = cut if cut > start else end
+        piece = text[start:end]
+        breaks = piece.count("\n")
+        pages.append((line + 1, line + 1 + breaks - piece.endswith("\n"), piece))
+        line, start = line + breaks, end
+    return pages
+
+
+def search(core: Core, text: str, *, tokens: int, limit: int | None, kind: str, since: str, until: str) -> list[Hit]:
+    """Lines of this session's originals that answer a question, best first."""
+    from context_compactor.archive.search.stored import search_stored  # needed by few, and takes time to load
+
+    seen = core.seen()
+    dialect = core.dialect(seen.raws)
+    counter = core.counter(dialect)
+    return search_stored(
+        core.store,
+        core.id,
+        text,
+        counter.counter,
+        shown=dialect.parse(seen.raws),
+        tokens=tokens,
+        limit=limit,
+        kind=kind,
+        since=since,
+        until=until,
+    )

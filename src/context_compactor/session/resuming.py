@@ -1,0 +1,50 @@
+"""Going on in a fresh window: may work go on from the last checkpoint, and with what does it begin?"""
+
+from __future__ import annotations
+
+from context_compactor.errors import BadCheckpoint
+from context_compactor.handoff.checkpoint import Checkpoint
+from context_compactor.handoff.checkpoint_files import mark_files
+from context_compactor.handoff.checkpoint_text import parse_checkpoint, was_edited
+from context_compactor.handoff.git import read_git
+from context_compactor.handoff.resume import OpenSession, Readiness, check_readiness, resume_brief
+from context_compactor.session import checkpoints
+from context_compactor.session.core import Core
+from context_compactor.session.holding import others
+from context_compactor.session.memory import all_facts
+
+
+def resume(core: Core, holder: str, tokens: int) -> Readiness:
+    """Whether work can go on from the checkpoint, why not, and what to begin with in at most so many tokens."""
+    checkpoint, problem, is_edited = _checkpoint(core)
+    project = core.project
+    held = [OpenSession(core.id, f"{name}, since {since}") for name, since in others(core, holder).items()]
+    return check_readiness(
+        checkpoint,
+        session_id=core.id,
+        problem=problem,
+        is_edited=is_edited,
+        git=read_git(project.root) if project else None,
+        files=mark_files(project.root, checkpoint.files) if project else checkpoint.files,
+        others=held,
+        span=checkpoints.span(core),
+        brief=resume_brief(checkpoint, all_facts(core), tokens),
+    )
+
+
+def _checkpoint(core: Core) -> tuple[Checkpoint, BadCheckpoint | None, bool]:
+    """The checkpoint in the project's file when it is this session's, else that of the store, else a new one."""
+    file = core.project.checkpoint_file if core.project else None
+    stored = checkpoints.stored(core)
+    text = file.read_bytes().decode("utf-8", "replace") if file and file.is_file() else stored
+    if text is None:
+        return checkpoints.make(core), None, False
+    try:
+        found = parse_checkpoint(text)
+    except BadCheckpoint as problem:
+        rebuilt = checkpoints.make(core)
+        checkpoints.write(core, rebuilt)
+        return rebuilt, problem, False
+    if found.session_id != core.id and stored is not None:
+        return parse_checkpoint(stored), None, False  # one file serves all sessions, each of which has its own here
+    return found, None, was_edited(text)

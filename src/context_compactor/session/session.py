@@ -1,0 +1,285 @@
+"""A session: everything that was said, for ever, and the context that follows from it.
+
+    with Session.open("run-42", window=200_000) as session:
+        session.append(message)
+        reply = ask_the_model(session.context())
+
+Every verb reads what other processes have written since, and writes all or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from msgspec import structs
+
+from context_compactor.app import level_of
+from context_compactor.archive.search.hits import Hit
+from context_compactor.events.bus import Bus
+from context_compactor.facts.fact import Fact
+from context_compactor.handoff.checkpoint import Checkpoint
+from context_compactor.handoff.extracted import Extracted
+from context_compactor.handoff.messages import HandoffRequest
+from context_compactor.handoff.points import Points
+from context_compactor.handoff.resume import Readiness
+from context_compactor.handoff.state import OrchestratorState
+from context_compactor.measure.usage import Usage
+from context_compactor.protocols import Store
+from context_compactor.report import Report
+from context_compactor.session import checkpoints, views
+from context_compactor.session import recall as recalling
+from context_compactor.session.append import append
+from context_compactor.session.compacting import answer, compact, fresh_window
+from context_compactor.session.core import Clock, Core, wall_clock
+from context_compactor.session.diff import ContextDiff, diff
+from context_compactor.session.handing import hand_off, orchestrator, points, receive
+from context_compactor.session.holding import hold, release
+from context_compactor.session.idle import Idle
+from context_compactor.session.memory import Ahead, all_facts, work_ahead
+from context_compactor.session.opening import open_core
+from context_compactor.session.recall import PAGE_TOKENS, Page
+from context_compactor.session.record import Totals, compactions, totals
+from context_compactor.session.restore import Restored, restore
+from context_compactor.session.resuming import resume
+from context_compactor.session.values import read_state
+from context_compactor.session.watch import watch
+from context_compactor.settings import Settings
+
+Raw = dict[str, Any]
+
+
+class Session:
+    """One conversation of one agent. Use `Session.open`; close it, or use it as a context manager."""
+
+    def __init__(self, core: Core, *, owns_store: bool) -> None:
+        self._core = core
+        self._owns_store = owns_store
+        self._holder = hold(core)
+        self._is_checked = False
+        self._idle = Idle(core.settings.idle_seconds, lambda: work_ahead(core.twin()))
+
+    @classmethod
+    def open(
+        cls,
+        session_id: str,
+        *,
+        window: int | None = None,
+        store: str | Store | None = None,
+        dialect: str = "auto",
+        model: str | None = None,
+        settings: Settings | None = None,
+        count_tokens: Callable[[str], int] | None = None,
+        bus: Bus | None = None,
+        clock: Clock = wall_clock,
+    ) -> Self:
+        """Open a session; one that exists goes on where it stood, in another process too.
+
+        What is not given is as it was when the session was last opened, else as the settings say.
+        """
+        core = open_core(
+            session_id,
+            window=window,
+            store=store,
+            dialect=dialect,
+            model=model,
+            settings=settings,
+            count_tokens=count_tokens,
+            bus=bus,
+            clock=clock,
+        )
+        return cls(core, owns_store=store is None or isinstance(store, str))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the store back. What was appended is on the disk already; a second time does nothing."""
+        if self._holder:
+            self._idle.close()
+            self._core.leave()
+            release(self._core, self._holder)
+            self._holder = ""
+            if self._owns_store:
+                self._core.store.close()
+
+    @property
+    def id(self) -> str:
+        """The session's name."""
+        return self._core.id
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._core.settings
+
+    @property
+    def bus(self) -> Bus:
+        """Where events are told; subscribe to hear them."""
+        return self._core.bus
+
+    # Talking
+
+    def append(self, message: Mapping[str, Any] | Sequence[Mapping[str, Any]], usage: Any = None) -> Report | None:
+        """Append one message or several, all or none; `usage` is what the provider reported for the reply.
+
+        When a level is reached and compaction is automatic, the context is compacted and its report returned.
+        """
+        self._is_checked = True
+        watched = append(self._core, message, usage)
+        self._idle.touch()
+        return answer(self._core, watched)
+
+    def context(self, at: int | None = None, *, sealed: bool = True) -> list[Raw]:
+        """What to send next; with `at`, what was sent when so many messages had been appended.
+
+        Before the first request after opening, the level is checked too. With `sealed=False` it is what any model can
+        read: for when a provider rejects what it or another one has signed or encrypted.
+        """
+        if at is not None:
+            return views.context(self._core, views.seen_at(self._core, at), sealed=sealed)
+        self._check()
+        return views.context(self._core, self._core.seen(), sealed=sealed)
+
+    def _check(self) -> None:
+        if self._is_checked:
+            return
+        self._is_checked = True
+        core = self._core
+        with core.store.writing(core.id) as row:
+            state = read_state(row.state)
+            if state.held or not row.messages:
+                return
+            counter = core.counter(core.dialect(core.seen(row).raws))
+            gauge = core.gauge(row, state, counter)
+            state, watched = watch(core, structs.replace(state, gauge=gauge, share=0.0, fired=""), counter)
+            core.save(state)
+        answer(core, watched)
+
+    def history(self) -> list[Raw]:
+        """Everything that was appended, in order, equal to what went in."""
+        return views.history(self._core)
+
+    def usage(self) -> Usage:
+        """How full the context is."""
+        return views.usage(self._core)
+
+    def verify(self) -> list[str]:
+        """Hash everything in the store and follow this session's chain; what is not as it was written, in words."""
+        return list(self._core.store.verify(self.id))
+
+    # Compacting
+
+    def compact(
+        self,
+        focus: str | None = None,
+        level: str | None = None,
+        dry_run: bool = False,
+        *,
+        target_tokens: int | None = None,
+    ) -> Report:
+        """Compact now, at any fill; `focus` says what matters, `dry_run` changes nothing."""
+        ask = self._core.ask(level=level_of(level), focus=focus or "", target_tokens=target_tokens, kind="manual")
+        return compact(self._core, ask, dry_run=dry_run)
+
+    def undo(self) -> Report | None:
+        """Take the last compaction back: the context is again what it was, with everything appended since.
+
+        Returns the report of that compaction, or None when there is none to take back.
+        """
+        return views.undo(self._core)
+
+    def redo(self) -> Report | None:
+        """Take the last undo back."""
+        return views.redo(self._core)
+
+    def diff(self, before: int | None = None, after: int | None = None) -> ContextDiff:
+        """Two contexts side by side: before and after the last compaction, or those at two messages."""
+        return diff(self._core, before, after)
+
+    def compactions(self) -> list[Report]:
+        """The report of every compaction, in order."""
+        return compactions(self._core)
+
+    def totals(self) -> Totals:
+        """How often the session was compacted, when, and what that saved."""
+        return totals(self._core)
+
+    # Getting back
+
+    def recall(self, ref: str, lines: tuple[int, int] | None = None) -> str:
+        """An original, byte for byte, or some lines of it, counted from 1."""
+        return recalling.recall(self._core, ref, lines)
+
+    def page(self, ref: str, number: int = 1, tokens: int = PAGE_TOKENS) -> Page:
+        """One page of an original that is too long to be shown at once."""
+        return recalling.page(self._core, ref, number, tokens)
+
+    def search(
+        self,
+        text: str,
+        *,
+        limit: int | None = None,
+        tokens: int = 2000,
+        kind: str = "",
+        since: str = "",
+        until: str = "",
+    ) -> list[Hit]:
+        """Lines of this session's originals that answer a question, best first, in at most so many tokens.
+
+        `kind` is a kind of content such as `test run` or `turn`; `since` and `until` are times of archiving in
+        ISO 8601. `render_hits` makes hits a text.
+        """
+        return recalling.search(self._core, text, tokens=tokens, limit=limit, kind=kind, since=since, until=until)
+
+    def restore(self, ref: str) -> Restored:
+        """Put an original back into the context, with room made for it when there is none."""
+        return restore(self._core, ref)
+
+    # Remembering
+
+    def work_ahead(self) -> Ahead:
+        """Prepare the next compaction; a session does so by itself after `idle_seconds` without a message."""
+        return work_ahead(self._core)
+
+    def facts(self, kind: str | None = None) -> list[Fact]:
+        """What must outlive the text: decisions, errors, failures, file states and so on, by turn."""
+        return all_facts(self._core, kind)
+
+    # Going on elsewhere
+
+    def checkpoint(self, note: str = "") -> Checkpoint:
+        """Where the work stands; written to `.compactor/progress-checkpoint.md` in the project as well."""
+        checkpoint = checkpoints.make(self._core, note)
+        checkpoints.write(self._core, checkpoint)
+        return checkpoint
+
+    def resume(self, tokens: int = 2000) -> Readiness:
+        """Whether work can go on from the last checkpoint, why not, and what a fresh window begins with."""
+        return resume(self._core, self._holder, tokens)
+
+    def fresh(self) -> Report:
+        """Open a fresh window: the context becomes task, rules, failures and references, as small as they go."""
+        return fresh_window(self._core)
+
+    def handoff(self, phase: str = "write", task: str = "", task_id: str = "") -> HandoffRequest:
+        """What a sub-agent or the next phase is given, with a summary of at most 500 tokens. Compacts first."""
+        return hand_off(self._core, phase, task, task_id)
+
+    def receive(self, answer: object) -> Extracted:
+        """Take what is needed from a sub-agent's answer to a handoff; the rest is archived under its reference."""
+        return receive(self._core, answer)
+
+    def orchestrator(self) -> OrchestratorState:
+        """Phases, summaries and decisions of all handoffs, and which sub-agents run."""
+        return orchestrator(self._core)
+
+    def points(self) -> Points:
+        """What was measured at handoffs: sizes of answers, summaries and state, and tool calls."""
+        return points(self._core)

@@ -1,0 +1,93 @@
+"""What a session is and what it remembers beside its log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from context_compactor.errors import BadSetting
+from context_compactor.measure.calibrate import Calibration
+from context_compactor.measure.triggers import Counters, Plateau
+from context_compactor.session.guard import Guard
+from context_compactor.settings import Settings
+
+_LONGEST_ID = 300
+
+
+class Profile(Struct, frozen=True, kw_only=True):
+    """What a session was opened with last. `settings` are those that were given and differ from the defaults."""
+
+    window: int | None = None
+    dialect: str = "auto"
+    model: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+class Gauge(Struct, frozen=True, kw_only=True):
+    """How full the context is, kept up to date message by message so that nothing is counted twice.
+
+    `tokens` and `bytes` are our own counts; `thinking` those of reasoning that a provider drops at the next question;
+    `anchor` is what the provider reported last and what we counted then. `head` and `view` say for which context it is
+    true, `counter` who counted.
+    """
+
+    head: int = 0
+    view: int = 0
+    counter: str = ""
+    tokens: int = 0
+    thinking: int = 0
+    bytes: int = 0
+    tool_results: int = 0
+    open_calls: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    anchor: tuple[int, int] | None = None
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """Everything small that changes: the gauge, which level has fired, what the guard and the counters know."""
+
+    gauge: Gauge = Gauge()
+    share: float = 0.0
+    fired: str = ""
+    failed_at: float | None = None
+    attempted: int = 0
+    held: bool = False
+    guard: Guard = Guard()
+    counters: Counters = Counters()
+    plateau: Plateau = Plateau()
+    calibration: Calibration = Calibration()
+    tool_calls: int = 0
+    appended_tokens: int = 0
+    prepared_turn: int = 0
+    is_reminded: bool = False
+    extracted_at: str = ""
+    phase: str = ""
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def read_state(stored: bytes) -> State:
+    """The state as it was stored; one of another version of this program begins anew where it does not fit."""
+    try:
+        return msgspec.json.decode(stored, type=State)
+    except msgspec.MsgspecError:
+        return State()
+
+
+def check_id(session_id: object) -> str:
+    """The id when it can be one."""
+    if not isinstance(session_id, str) or not session_id.strip():
+        raise BadSetting(f"session id: {session_id!r:.40} is no name. Try: a short text such as 'run-42'.")
+    if len(session_id) > _LONGEST_ID or not session_id.isprintable():
+        raise BadSetting(
+            f"session id: {session_id[:40]!r} must be printable and at most {_LONGEST_ID} characters, "
+            f"it has {len(session_id)}."
+        )
+    return session_id
+
+
+def given_settings(settings: Settings) -> dict[str, Any]:
+    """The settings that differ from the defaults, as plain values."""
+    plain, default = msgspec.to_builtins(settings), msgspec.to_builtins(Settings())
+    return {name: value for name, value in plain.items() if value != default[name]}

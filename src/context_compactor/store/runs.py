@@ -1,0 +1,144 @@
+"""Runs of passages: kept beside their originals, found by their terms, and read in their order.
+
+The number of a run tells its session and the position of its first passage, in the table and in the index alike. So a
+range of numbers is a session or a part of one, and what stands beside a run in the history has a number beside its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import zstandard
+from msgspec import Struct
+
+from context_compactor.store.database import Database
+from context_compactor.store.ranking import Ranking, kind_word
+from context_compactor.store.rows import Found, Run
+
+_SESSION = 1 << 40
+_LEVEL = 3
+_STEP = 200
+# As many passages on each side of a run that was found come with it.
+_BESIDE = 3
+
+
+class Filter(Struct, frozen=True):
+    """What the originals of the runs must be: of a kind, archived since a time or until another."""
+
+    kind: str = ""
+    since: str = ""
+    until: str = ""
+
+    def clauses(self) -> tuple[str, list[str]]:
+        """Conditions on an original `o`, and their values."""
+        wanted = {"o.kind = ?": self.kind, "o.created_at >= ?": self.since, "o.created_at < ?": self.until}
+        given = {clause: value for clause, value in wanted.items() if value}
+        return "".join(f" AND {clause}" for clause in given), list(given.values())
+
+
+class Runs:
+    """The runs of all sessions in one database; every question is about one session."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def end(self, session: int) -> int:
+        """The number of the next run of a session."""
+        first, last = _numbers(session)
+        row = self._database.row(
+            "SELECT number + count FROM passages WHERE number BETWEEN ? AND ? ORDER BY number DESC LIMIT 1",
+            [first, last],
+        )
+        return int(row[0]) if row else first
+
+    def add(self, original: int, kind: str, number: int, runs: Sequence[Run]) -> None:
+        """Keep the runs of an original, the first of them under this number."""
+        packer = zstandard.ZstdCompressor(level=_LEVEL)
+        for run in runs:
+            self._database.write(
+                "INSERT INTO passages (number, original, count, size, body) VALUES (?, ?, ?, ?, ?)",
+                [number, original, run.count, run.size, packer.compress(run.body)],
+            )
+            self._database.write(
+                "INSERT INTO words (rowid, terms) VALUES (?, ?)", [number, f"{kind_word(kind)} {run.terms}"]
+            )
+            number += run.count
+
+    def search(self, session: int, terms: Mapping[str, float], most: int, wanted: Filter) -> list[Found]:
+        """Runs in their order, of about `most` characters: the best with those beside them, or all there are.
+
+        Without a term they are the newest.
+        """
+        first, last = self._range(session, wanted)
+        newest, are_all = self._newest(first, last, wanted.kind, most)
+        if are_all or not terms:
+            return list(self._read(newest, wanted))
+        ranked = Ranking(self._database, first, last, wanted.kind).best(terms)
+        return list(self._read(self._with_neighbours(ranked, first, last, most), wanted))
+
+    def _range(self, session: int, wanted: Filter) -> tuple[int, int]:
+        """The first and the last number of what was archived in the time."""
+        if not wanted.since and not wanted.until:
+            return _numbers(session)[0], self.end(session) - 1
+        where, values = Filter("", wanted.since, wanted.until).clauses()
+        first, end = self._database.row(
+            f"SELECT min(o.first), max(o.last) FROM originals o WHERE o.session = ?{where}", [session, *values]
+        )
+        return first or 0, (end or 0) - 1
+
+    def _newest(self, first: int, last: int, kind: str, most: int) -> tuple[list[int], bool]:
+        """The newest runs of so many characters, and whether those are all there are."""
+        taken: list[int] = []
+        while rows := self._some(first, last, kind):
+            for number, size in rows:
+                if size > most:
+                    return taken, False
+                taken.append(number)
+                most -= size
+            last = rows[-1][0] - 1
+        return taken, True
+
+    def _some(self, first: int, last: int, kind: str) -> list[tuple[int, int]]:
+        """Some runs with their sizes, from the last one backwards."""
+        if not kind:
+            statement = "SELECT number, size FROM passages WHERE number BETWEEN ? AND ? ORDER BY number DESC LIMIT ?"
+            return self._database.rows(statement, [first, last, _STEP])
+        return self._database.rows(
+            "SELECT p.number, p.size FROM words JOIN passages p ON p.number = words.rowid "
+            "WHERE words MATCH ? AND words.rowid BETWEEN ? AND ? ORDER BY words.rowid DESC LIMIT ?",
+            [f'"{kind_word(kind)}"', first, last, _STEP],
+        )
+
+    def _with_neighbours(self, ranked: Sequence[int], first: int, last: int, most: int) -> list[int]:
+        taken: set[int] = set()
+        for number in ranked:
+            new = [(near, size) for near, size in self._around(number, first, last) if near not in taken]
+            most -= sum(size for _, size in new)
+            if most < 0:
+                break
+            taken.update(near for near, _ in new)
+        return list(taken)
+
+    def _around(self, number: int, first: int, last: int) -> list[tuple[int, int]]:
+        """A run and those that hold the next passages on both sides, with their sizes."""
+        return self._database.rows(
+            "SELECT number, size FROM passages WHERE number BETWEEN "
+            "coalesce((SELECT max(number) FROM passages WHERE number BETWEEN ?2 AND ?1 - ?4), ?2) AND "
+            "min((SELECT number + count FROM passages WHERE number = ?1) + ?4 - 1, ?3)",
+            [number, first, last, _BESIDE],
+        )
+
+    def _read(self, numbers: Sequence[int], wanted: Filter) -> Iterator[Found]:
+        where, values = wanted.clauses()
+        statement = (
+            "SELECT p.number, o.ref, p.body FROM passages p JOIN originals o ON o.number = p.original "
+            f"WHERE 1{where} AND p.number IN ({{}}) ORDER BY p.number"
+        )
+        unpacker = zstandard.ZstdDecompressor()
+        for number, ref, body in self._database.rows_in(statement, sorted(numbers), values):
+            yield Found(ref, number % _SESSION, unpacker.decompress(body))
+
+
+def _numbers(session: int) -> tuple[int, int]:
+    """The first and the last number that a session's runs may have."""
+    return session * _SESSION, (session + 1) * _SESSION - 1

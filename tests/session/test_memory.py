@@ -1,0 +1,166 @@
+"""What outlives the text, and what outlives a session."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from context_compactor import BadSetting, Session, Settings
+from context_compactor.facts.speech import user_sayings
+from context_compactor.messages.turn import split_turns
+from tests.engine import promises
+from tests.engine.talks import DIALECT_NAMES, bash, talk_in
+from tests.failures.scenes import fill, seen, working
+
+QUIET = Settings(idle_seconds=0)
+every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
+CHOICE = "We decided to use PostgreSQL instead of SQLite for the event store because several machines write to it."
+
+
+@pytest.fixture
+def store(tmp_path):
+    return f"sqlite:///{tmp_path}/.compactor/compactor.db"
+
+
+def opened(store, name, window=9_000, settings=QUIET, **options):
+    return Session.open(name, window=window, store=store, settings=settings, **options)
+
+
+def work(choice, number=0):
+    talk = talk_in("anthropic").user("Build the event store.").step(text=choice)
+    talk.step(bash("pytest tests/events", "ModuleNotFoundError: No module named 'psycopg'\nexit code 1", failed=True))
+    return fill(talk, 30, number)
+
+
+@every_dialect
+def test_ten_compactions_in_a_chain_keep_facts_failures_ids_and_instructions(dialect):
+    talk = talk_in(dialect).system("Answer in short sentences.").user("Fix it. Never touch legacy/.")
+    talk.step(bash("make deploy-once", "error: port 5432 is taken\nexit code 2", failed=True))
+    with Session.open("chain", window=1_000_000, store="memory:", dialect=dialect, settings=QUIET) as session:
+        told = 0
+        for number in range(10):
+            fill(talk, 25, 25 * number)
+            session.append(talk.messages[told:])
+            told = len(talk.messages)
+            assert session.compact(target_tokens=3_500).changed
+            text = seen(session.context(), dialect)
+            assert "make deploy-once" in text
+            assert "port 5432 is taken" in text
+            assert "Never touch legacy/." in text
+            assert session.context()[0] == talk.messages[0]
+        assert session.totals().compactions == 10
+        assert "port 5432 is taken" in session.recall("tool_001")
+        assert [fact.content for fact in session.facts("constraint")] == ["Never touch legacy/."]
+        assert [(fact.content, fact.ref) for fact in session.facts("failure")] == [("make deploy-once", "tool_001")]
+        assert session.history() == talk.messages
+
+
+def test_facts_are_asked_for_by_kind_and_come_with_their_source():
+    with Session.open("run", window=9_000, store="memory:", settings=QUIET) as session:
+        session.append(work(CHOICE).messages)
+        (failure,) = session.facts("failure")
+        assert (failure.turn, failure.ref, failure.role) == (2, "tool_001", "tool")
+        assert "psycopg" in failure.detail
+        with pytest.raises(BadSetting, match="known kinds: task, constraint"):
+            session.facts("gossip")
+
+
+def test_an_architectural_decision_reaches_the_next_session(store, tmp_path):
+    with opened(store, "first") as session:
+        session.append(work(CHOICE).messages)
+        session.compact(level="emergency")
+    assert CHOICE in (tmp_path / ".compactor/learned/decisions.md").read_text()
+    with opened(store, "second") as session:
+        question = {"role": "user", "content": "Go on with the event store."}
+        session.append(question)
+        memory, last = session.context()
+        assert last == question
+        assert CHOICE in json.dumps(memory)
+        assert session.history() == [question]
+        assert user_sayings(split_turns(promises.parsed([memory], "anthropic"))) == []
+
+
+def test_what_was_learned_stays_in_the_context_through_compactions(store):
+    with opened(store, "first") as session:
+        session.append(work(CHOICE).messages)
+        session.compact(level="emergency")
+    with opened(store, "second") as session:
+        session.append(fill(working("anthropic", 8), 30, 8).messages)
+        session.compact(level="emergency")
+        session.append({"role": "user", "content": "Go on."})
+        assert str(session.context()).count("[Learned in earlier sessions.") == 1
+        assert not any("Learned in earlier" in session.recall(f"turn_{number:03d}") for number in range(1, 30))
+
+
+def test_an_error_that_two_sessions_met_is_learned(store, tmp_path):
+    for name in ("first", "second"):
+        with opened(store, name) as session:
+            session.append(work("Let me see.").messages)
+            session.compact(level="emergency")
+    assert "psycopg" in (tmp_path / ".compactor/learned/errors.md").read_text()
+
+
+def test_nothing_is_learned_when_that_is_off(store, tmp_path):
+    off = Settings(idle_seconds=0, promote_to_memory=False)
+    for name in ("first", "second"):
+        with opened(store, name, settings=off) as session:
+            session.append(work(CHOICE).messages)
+            session.compact(level="emergency")
+    assert not (tmp_path / ".compactor/learned").exists()
+
+
+def test_learned_files_that_cannot_be_read_do_not_keep_a_session_from_beginning(store, tmp_path):
+    (tmp_path / ".compactor/learned/decisions.md").mkdir(parents=True)
+    with opened(store, "run") as session:
+        session.append({"role": "user", "content": "Hello."})
+        assert session.context() == [{"role": "user", "content": "Hello."}]
+
+
+def test_work_ahead_changes_nothing_that_the_model_sees_and_leaves_the_last_two_turns_alone():
+    with Session.open("run", window=100_000, store="memory:", settings=QUIET) as session:
+        talk = work(CHOICE)
+        session.append(talk.messages)
+        before = session.context()
+        ahead = session.work_ahead()
+        assert ahead.turns == 30
+        assert ahead.facts > 0
+        assert session.context() == before
+        assert session.work_ahead().turns == 0
+        stored = {row.kind for row in session._core.store.facts("run")}
+        assert {"decision", "failure", "task"} <= stored
+
+
+def test_a_session_works_ahead_by_itself_when_nothing_comes():
+    settings = Settings(idle_seconds=0.05)
+    with Session.open("run", window=100_000, store="memory:", settings=settings) as session:
+        session.append(work(CHOICE).messages)
+        for _ in range(200):
+            if session._core.store.facts("run"):
+                break
+            time.sleep(0.05)
+        assert session._core.store.facts("run")
+
+
+def test_facts_are_kept_after_half_an_hour_without_a_compaction():
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    now = [start]
+    with Session.open("run", window=100_000, store="memory:", settings=QUIET, clock=lambda: now[0]) as session:
+        session.append(work(CHOICE).messages)
+        assert not session._core.store.facts("run")
+        now[0] = start + timedelta(minutes=31)
+        session.append({"role": "user", "content": "Still there?"})
+        assert session._core.store.facts("run")
+
+
+def test_a_long_session_of_many_messages_is_opened_and_appended_to():
+    count = 100_000
+    messages = [{"role": "user" if at % 2 == 0 else "assistant", "content": f"Message {at}."} for at in range(count)]
+    with Session.open("long", window=50_000_000, store="memory:", settings=QUIET) as session:
+        session.append(messages)
+        session.append({"role": "user", "content": "The last one."})
+        assert len(session.context()) == count + 1
+        assert session.history()[:count] == messages
+        assert session.context(at=3) == messages[:3]

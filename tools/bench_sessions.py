@@ -1,0 +1,128 @@
+"""The part of `make bench` about sessions: does anything get slower as a history grows?"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from context_compactor import Session, Settings
+from context_compactor.archive.archive import Original
+from context_compactor.archive.shelve import make_items
+from context_compactor.messages.jsontext import read_json
+from context_compactor.store.connect import connect
+from context_compactor.store.rows import MESSAGE
+from tools.day import live, stream
+
+FEW, MANY = 100, 100_000
+ARCHIVED = 100_000
+SESSIONS = 1_000
+_WORDS = "token refresh invoice index queue retry schema cursor ledger window parser socket cache worker router".split()
+
+Line = Callable[[str, float, float], None]
+
+
+def bench(line: Line) -> None:
+    """Measure and print, each line with its limit."""
+    with tempfile.TemporaryDirectory() as folder:
+        _appending(f"sqlite:///{folder}/.compactor/append.db", line)
+        _archive(f"sqlite:///{folder}/.compactor/archive.db", line)
+        _many(f"sqlite:///{folder}/.compactor/many.db", line)
+        day = Path(folder) / "day"
+        day.mkdir()
+        print("\n".join(live(day, stream(2_000), [700, 1_400]).lines()))
+
+
+def _open(session_id: str, store: str) -> Session:
+    return Session.open(session_id, store=store, settings=Settings(window=50_000_000, idle_seconds=0))
+
+
+def _messages(count: int) -> list[dict[str, Any]]:
+    return [
+        {"role": "user" if at % 2 == 0 else "assistant", "content": f"Message {at} of many. " + "Some more words. " * 8}
+        for at in range(count)
+    ]
+
+
+def _appending(store: str, line: Line) -> None:
+    times = {}
+    for size in (FEW, MANY):
+        with _open(f"session-{size}", store) as session:
+            session.append(_messages(size))
+            times[size] = statistics.median(_timed(lambda: session.append(_messages(1)[0]), 200))
+    line("appending to 100,000 messages, times appending to 100", times[MANY] / times[FEW], 1.5)
+    rows = connect(store)
+    reading = _best(lambda: [read_json(row.body) for row in rows.entries(f"session-{MANY}", kinds=(MESSAGE,))])
+    rows.close()
+    line("opening 100,000 messages and their context, times reading them", _best(lambda: _look(store)) / reading, 3)
+
+
+def _look(store: str) -> None:
+    with _open(f"session-{MANY}", store) as session:
+        session.context()
+
+
+def _archive(store: str, line: Line) -> None:
+    with _open("archive", store) as session, _open("other", store) as other:
+        session.append(_messages(2))
+        other.append(_messages(2))
+        rows = connect(store)
+        for start in range(0, ARCHIVED, 5_000):
+            with rows.writing("archive"):
+                rows.archive("archive", make_items(list(_originals(start, 5_000)), rows), "2026-01-01T00:00:00+00:00")
+        rows.close()
+        refs = [f"tool_{number:03d}" for number in range(1, ARCHIVED, 997)]
+        line("recalling one of 100,000 originals, ms", 1000 * _median(session.recall, refs), 5)
+        asked = [f"{one} {other}" for one in _WORDS for other in _WORDS[:4] if one != other]
+        line("searching 100,000 originals, ms", 1000 * _median(session.search, asked), 50)
+
+
+def _originals(start: int, count: int) -> Iterator[Original]:
+    for number in range(start + 1, start + count + 1):
+        words = [_WORDS[(number * step) % len(_WORDS)] for step in (1, 3, 7)]
+        text = "\n".join(f"{words[0]}_{number}.{words[1]}({word}) # {number % 977}" for word in words)
+        ref = f"tool_{number:03d}"
+        yield Original(ref, "command output", f"Bash `run {number}`", 30, text, f'recall("{ref}")')
+
+
+def _many(store: str, line: Line) -> None:
+    times = []
+    for number in range(SESSIONS):
+        start = time.perf_counter()
+        with _open(f"session-{number:04d}", store) as session:
+            session.append(_messages(20))
+            session.context()
+        times.append(time.perf_counter() - start)
+    first, last = statistics.median(times[:100]), statistics.median(times[-100:])
+    line("a session among 1,000 in one file, times one among the first 100", last / first, 1.5)
+
+
+def _median(work: Callable[[str], object], arguments: list[str]) -> float:
+    return statistics.median(_timed_each(work, arguments))
+
+
+def _timed_each(work: Callable[[str], object], arguments: list[str]) -> list[float]:
+    times = []
+    for argument in arguments:
+        start = time.perf_counter()
+        work(argument)
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def _timed(work: Callable[[], object], times: int) -> list[float]:
+    return _timed_each(lambda _: work(), [""] * times)
+
+
+def _best(work: Callable[[], object], times: int = 3) -> float:
+    best = float("inf")
+    for _ in range(times):
+        gc.collect()
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+    return best
