@@ -12,16 +12,19 @@ from typing import Any
 
 from context_compactor import Session, Settings
 from context_compactor.archive.archive import Original
+from context_compactor.archive.search.passages import texts_of
 from context_compactor.archive.shelve import make_items
+from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.jsontext import read_json
+from context_compactor.messages.transcripts import read_transcript
 from context_compactor.store.connect import connect
 from context_compactor.store.rows import MESSAGE
-from tools.day import live, stream
+from tools.day import SHIPPED, live, stream
 
 FEW, MANY = 100, 100_000
 ARCHIVED = 100_000
 SESSIONS = 1_000
-_WORDS = "token refresh invoice index queue retry schema cursor ledger window parser socket cache worker router".split()
+_AT = "2026-01-01T00:00:00+00:00"
 
 Line = Callable[[str, float, float], None]
 
@@ -70,21 +73,28 @@ def _archive(store: str, line: Line) -> None:
     with _open("archive", store) as session, _open("other", store) as other:
         session.append(_messages(2))
         other.append(_messages(2))
-        rows = connect(store)
+        rows, lines = connect(store), _lines()
         for start in range(0, ARCHIVED, 5_000):
             with rows.writing("archive"):
-                rows.archive("archive", make_items(list(_originals(start, 5_000)), rows), "2026-01-01T00:00:00+00:00")
+                rows.archive("archive", make_items(list(_originals(start, 5_000, lines)), rows), _AT)
         rows.close()
         refs = [f"tool_{number:03d}" for number in range(1, ARCHIVED, 997)]
         line("recalling one of 100,000 originals, ms", 1000 * _median(session.recall, refs), 5)
-        asked = [f"{one} {other}" for one in _WORDS for other in _WORDS[:4] if one != other]
-        line("searching 100,000 originals, ms", 1000 * _median(session.search, asked), 50)
+        asked = [" ".join(line.split()[:6]) for line in _lines()[5::97] if len(line.split()) > 3]
+        line("searching 100,000 originals, ms", 1000 * _median(session.search, asked[:60]), 50)
 
 
-def _originals(start: int, count: int) -> Iterator[Original]:
+def _lines() -> list[str]:
+    """What was said and shown in the session that ships with the repository, line by line."""
+    messages = find_dialect("auto", found := read_transcript(SHIPPED).messages).parse(found)
+    return [line for text in texts_of(messages) for line in text.splitlines() if len(line) > 20]
+
+
+def _originals(start: int, count: int, lines: list[str]) -> Iterator[Original]:
+    """Originals of six real lines each, no two of them the same."""
     for number in range(start + 1, start + count + 1):
-        words = [_WORDS[(number * step) % len(_WORDS)] for step in (1, 3, 7)]
-        text = "\n".join(f"{words[0]}_{number}.{words[1]}({word}) # {number % 977}" for word in words)
+        chosen = [lines[(number * 31 + step * 977) % len(lines)] for step in range(5)]
+        text = "\n".join([*chosen, f"run_{number} took {number % 977} ms"])
         ref = f"tool_{number:03d}"
         yield Original(ref, "command output", f"Bash `run {number}`", 30, text, f'recall("{ref}")')
 

@@ -91,6 +91,7 @@ def _parameter_rows(command: Any) -> Iterator[str]:
     yield "|---|---|"
     for param in command.params:
         names = param.metavar if param.param_type_name == "argument" else ", ".join(param.opts)
+        names = str(names).replace("|", chr(92) + "|")
         yield f"| `{names}` | {' '.join(str(param.help or '').split()).replace('|', chr(92) + '|')} |"
 
 

@@ -194,8 +194,13 @@ def run(
     if not report.changed or report.tokens_after == report.tokens_before:
         return _unchanged(legal, report, usage, counter, decisions)
     out = [copy_containers(message.raw) for message in outcome.written.messages]
-    spans = turn_spans(scene.turns, [*steps, *_record_place(scene, steps)], len(given))
+    spans = spans_of(scene, steps, len(given))
     return Compaction(out, report, decisions, usage, outcome.archive, counter.counter, tuple(scene.facts), spans)
+
+
+def spans_of(scene: flow.Scene, steps: Sequence[tuple[int, Message]], given: int) -> dict[int, tuple[int, int]]:
+    """For each turn of a scene where its messages stand among those that were given, before `steps` repaired them."""
+    return turn_spans(scene.turns, [*steps, *_record_place(scene, steps)], given)
 
 
 def _record_place(scene: flow.Scene, steps: Sequence[tuple[int, Message]]) -> list[tuple[int, Message]]:

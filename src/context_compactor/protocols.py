@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -181,8 +181,12 @@ class Store(Protocol):
         """Who has the session open, and since when; a killed process may still be among them."""
         ...
 
-    def expire(self, before: str) -> list[str]:
-        """Delete the sessions last used before a time, and nothing that another one needs; their ids."""
+    def open_sessions(self) -> list[tuple[str, str, str]]:
+        """Who has which session open: session, holder, and since when."""
+        ...
+
+    def expire(self, before: str, spare: Collection[str] = ()) -> list[str]:
+        """Delete the sessions last used before a time, all but those that are spared, and nothing others need."""
         ...
 
     def verify(self, session_id: str | None = None) -> Iterator[str]:

@@ -283,4 +283,6 @@ def _in_words(kind: msgspec.inspect.Type) -> str:
     if not isinstance(kind, msgspec.inspect.IntType | msgspec.inspect.FloatType):
         return "text"
     noun = "a whole number" if isinstance(kind, msgspec.inspect.IntType) else "a number"
+    if kind.ge is None:
+        return f"{noun} above {kind.gt}"
     return f"{noun} of at least {kind.ge}" if kind.le is None else f"{noun} from {kind.ge} to {kind.le}"

@@ -49,7 +49,8 @@ def test_a_damaged_checkpoint_is_reported_and_written_anew(run, stored):
 
 def test_resume_leaves_with_one_when_it_is_blocked(run, stored):
     run("checkpoint")
-    with Session.open("run-42"):
+    with Session.open("run-42") as session:
+        session.append({"role": "user", "content": "I am at it."})
         ran, told = run("resume"), run("resume", "--json")
     assert (ran.code, told.code) == (1, 1)
     assert ran.out.startswith("Blocked. Session 'run-42'.\n  blocking   session 'run-42' is open in")
@@ -69,11 +70,12 @@ def test_a_fresh_window_begins_with_what_must_not_be_forgotten(run, stored):
 
 
 def test_a_blocked_session_does_not_begin_a_fresh_window(run, stored):
-    with Session.open("run-42"):
+    with Session.open("run-42") as session:
+        session.append({"role": "user", "content": "I am at it."})
         ran = run("resume", "--fresh", "--json")
     assert ran.code == 1
     assert ran.json["report"] is None
-    assert run("context", "run-42").json == stored.context
+    assert run("context", "run-42").json == [*stored.context, {"role": "user", "content": "I am at it."}]
 
 
 # Handoff
@@ -168,7 +170,7 @@ def test_export_without_a_folder_is_refused(run, stored, monkeypatch):
     monkeypatch.setenv("COMPACTOR_ARCHIVE_DIR", "none")
     ran = run("export", "run-42")
     assert ran.code == 2
-    assert "--dir D" in ran.err
+    assert "name a folder" in ran.err
     assert run("export", "run-42", "--dir", " ").code == 2
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from context_compactor.cli.recall import read_lines
 from context_compactor.errors import BadSetting
 from tests.cli.conftest import ERROR
+from tests.engine.talks import bash, talk_in
 
 
 def original(stored, number: int) -> str:
@@ -107,6 +108,45 @@ def test_any_lines_are_read_or_refused(text):
         assert "Try:" in str(error)
     else:
         assert (first, last) == (int(text.strip().split("-")[0]), last)
+
+
+# From where it came
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_file_is_read_again_and_it_is_said_whether_it_has_changed(run, stored, tmp_path, changed):
+    text = original(stored, 3) + ("\nmore" if changed else "")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "part_2.py").write_text(text)
+    ran = run("recall", "file_003", "--again")
+    assert (ran.code, ran.out) == (0, text)
+    assert ("has changed since" in ran.err) is changed
+    told = run("recall", "file_003", "--again", "--json").json
+    assert (told["kind"], told["changed"], told["text"]) == ("file", changed, text)
+
+
+def test_a_file_that_is_no_longer_there_leaves_with_one(run, stored):
+    ran = run("recall", "file_003", "--again")
+    assert ran.code == 1
+    assert "src/part_2.py is no longer there" in ran.out
+    assert run("recall", "file_003").out == original(stored, 3)
+
+
+def test_a_command_is_shown_and_not_run(run, tmp_path):
+    talk = talk_in("openai-chat").user("Look.")
+    for number in range(9):
+        talk.step(bash(f"touch ran-{number}; git log -n {number}", f"commit {number}\n" * 300))
+    (tmp_path / "agent.json").write_text(json.dumps(talk.answer("Done.").user("Go on.").messages))
+    run("compact", "agent.json", "--session", "s", "--target", "20%")
+    ran = run("recall", "tool_001", "--again")
+    assert "touch ran-0; git log -n 0" in ran.out
+    assert list(tmp_path.glob("ran-*")) == []
+
+
+def test_what_is_not_archived_cannot_be_fetched_again(run, stored):
+    ran = run("recall", "tool_999", "--again")
+    assert (ran.code, ran.out) == (2, "")
+    assert "'tool_999'" in ran.err
 
 
 # Restore, undo, diff

@@ -223,6 +223,7 @@ def test_an_open_session_lives_through_a_fork_on_both_sides(tmp_path: Path):
 
 def test_a_forked_child_that_closes_its_session_does_not_give_up_that_of_its_parent(tmp_path: Path):
     with opened(tmp_path) as session, closing(SqliteStore(str(tmp_path / "sessions.db"))) as store:
+        session.append(messages(0, 1))
         before = store.holders("run")
         with Child(lambda child: session.close()) as child:
             assert child.wait() == 0

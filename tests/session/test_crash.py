@@ -17,9 +17,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from context_compactor.errors import BadSetting
-from context_compactor.events.event import Event
 from context_compactor.session.session import Session
 from context_compactor.store.sqlite import SqliteStore
 from tests.session.talk import Raw, illegal, messages, opened, references
@@ -67,24 +67,20 @@ def _restore(session: Session) -> None:
         return  # there is nothing to restore yet, or no room
 
 
-def contexts_of(plan: Plan, folder: Path, done: int) -> list[list[Raw]]:
-    """The contexts that a session may have after so many operations and a part of the next one.
+def contexts_of(plan: Plan, folder: Path, done: int, *, automatic: bool) -> list[list[Raw]]:
+    """The contexts before and after the operation behind so many others.
 
-    An append that compacts is two steps: the messages are there before the compaction is.
+    An append that compacts is two steps: the messages are there before the compaction is. Without `automatic` the
+    last operation is an append alone.
     """
-    between: list[list[Raw]] = []
     with opened(folder, **CUT, archive_dir=None) as session:
         for at in range(done):
             plan.do(session, at)
         found = [session.context()]
-
-        def look(event: Event) -> None:
-            between.append(session.context())
-
-        session.bus.subscribe(look, types=["threshold.crossed"])
+        session._core.settings = structs.replace(session.settings, automatic=automatic)
         if done < len(plan.operations):
             plan.do(session, done)
-        return [*found, *between, session.context()]
+        return [*found, session.context()]
 
 
 def kill_one(plan: Plan, folder: Path, dice: Random) -> int:
@@ -143,9 +139,10 @@ def test_whenever_a_process_is_killed_the_session_is_as_before_or_as_after(seed:
     dice, live, first = Random(seed), tmp_path / "live", 0
     for _ in range(KILLS):
         plan = Plan(first, dice.choices(list(OPERATIONS), WEIGHTS, k=dice.randint(2, 6)))
-        copy = copied(live, tmp_path / "copy")
+        copies = {automatic: copied(live, tmp_path / f"copy-{automatic}") for automatic in (True, False)}
         done = kill_one(plan, live, dice)
-        first = check(plan, live, done, contexts_of(plan, copy, done))
+        allowed = [contexts_of(plan, copy, done, automatic=automatic) for automatic, copy in copies.items()]
+        first = check(plan, live, done, [context for contexts in allowed for context in contexts])
     assert first > KILLS
 
 
@@ -204,7 +201,8 @@ def test_between_any_two_steps_of_an_operation_the_session_is_as_before_or_as_af
         for at in range(len(before)):
             made.do(session, at)
     plan = Plan(made.messages_after(len(before)), [operation])
-    allowed = contexts_of(plan, copied(ready, tmp_path / "copy"), 0)
+    alone = contexts_of(plan, copied(ready, tmp_path / "copy"), 0, automatic=False)
+    allowed = [*alone, *contexts_of(plan, copied(ready, tmp_path / "copy"), 0, automatic=True)]
     borders = 0
     while until_killed(plan, live := copied(ready, tmp_path / "live"), borders):
         check(plan, live, 0, allowed)

@@ -59,10 +59,10 @@ def test_two_compactions_that_gained_nothing_are_enough_until_the_context_has_gr
     assert objection(guard, tokens=1_050) == ""
 
 
-def test_three_compactions_within_six_messages_do_not_help():
+def test_three_compactions_within_eight_messages_do_not_help():
     guard = Guard().succeeded(10).succeeded(12).succeeded(14)
-    assert "3 compactions came within 5 messages" in objection(guard, messages=15)
-    assert objection(guard, messages=16) == ""
+    assert "3 compactions came within 7 messages" in objection(guard, messages=17)
+    assert objection(guard, messages=18) == ""
     assert objection(Guard().succeeded(10).succeeded(14), messages=15) == ""
 
 

@@ -58,6 +58,7 @@ class View:
     shown: list[Shown] = field(default_factory=list)
     base: int = 0
     items: int = 0
+    under: int = 0
 
     def hashes(self) -> list[str]:
         return [each.hash for each in self.shown]
@@ -94,7 +95,7 @@ class Model:
         self.log.add(COMPACTION, msgspec.json.encode(note))
         self.past.append(self.now)
         behind = [each for each in self.now.shown if each.position > base]
-        self.now = View([*items, *behind], base, len(items))
+        self.now = View([*items, *behind], base, len(items), self.log.head)
         self.future.clear()
 
     def undo(self) -> None:
@@ -110,29 +111,29 @@ class Model:
             self.now = self.future.pop()
 
     def revise(self, dice: Random) -> None:
-        """One message is shown as another text from now on: one of the log by its place, any other by what it was."""
+        """One message is shown as another text from now on: one of the log by its place, and so in every context that
+        has it there; any other by what it was, and so under this compaction alone."""
         own = [each for each in self.now.shown if not each.added]
         if not own:
             return
         old, new = dice.choice(own), f"revised {self.log.head}"
         position = old.position if old.position > self.now.base else 0
         instead = "" if position else old.hash
-        revision = Revision(why="r", hash=new, position=position, instead_of=instead, ref="ref")
+        revision = Revision(why="r", hash=new, position=position, instead_of=instead, under=self.now.under, ref="ref")
         self.log.add(REVISION, msgspec.json.encode(revision))
-        for view in self.views():
+        for view in self.views() if position else (self.now,):
             for at, each in enumerate(view.shown):
                 if each.hash == instead or (each.position == position > view.base):
                     view.shown[at] = Shown(new, each.position, "", "ref")
                     break
 
     def put_back(self) -> None:
-        """An original stands behind everything that is in the context now."""
+        """An original stands behind everything that is in the context now, and in no other."""
         after = self.log.head
         text = f"restored {after}"
-        self.log.add(REVISION, msgspec.json.encode(Revision(why="restored", hash=text, after=after, ref="ref")))
-        for view in self.views():
-            if view.base <= after:
-                view.shown.append(Shown(text, 0, "restored", "ref"))
+        revision = Revision(why="restored", hash=text, after=after, under=self.now.under, ref="ref")
+        self.log.add(REVISION, msgspec.json.encode(revision))
+        self.now.shown.append(Shown(text, 0, "restored", "ref"))
 
 
 def step(model: Model, number: int) -> None:
@@ -226,7 +227,7 @@ def test_a_message_that_a_compaction_kept_can_still_be_revised():
     log.items["items"] = [Shown("record"), Shown("cut", 1, "", "tool_001")]
     note = CompactionNote(id="c", base=1, view=0, items="items", report="")
     log.add(COMPACTION, msgspec.json.encode(note))
-    log.add(REVISION, msgspec.json.encode(Revision(why="restored", hash="whole", instead_of="cut")))
+    log.add(REVISION, msgspec.json.encode(Revision(why="restored", hash="whole", instead_of="cut", under=2)))
     assert [each.hash for each in log.context()] == ["record", "whole"]
 
 

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from context_compactor.errors import CompactorError
 from context_compactor.messages.detect import DIALECTS
+from context_compactor.messages.jsontext import read_json
 from context_compactor.session import gauge as gauging
 from context_compactor.session.core import Core
+from context_compactor.session.recall import find
 from context_compactor.session.session import Session
 from context_compactor.session.values import read_state
 from context_compactor.store.sqlite import SqliteStore
@@ -56,6 +58,22 @@ def check(session: Session, store: SqliteStore, appended: list[Raw], dialect: st
     assert gauge_error(session._core) == {}
     for original in store.originals("run"):
         assert isinstance(session.recall(original.ref), str)
+    assert wrongly_cut(session._core) == []
+
+
+def wrongly_cut(core: Core) -> list[str]:
+    """Outputs that were cut when they came, and whose reference leads to something else."""
+    seen = core.seen()
+    spoken = core.dialect(seen.raws)
+    found = []
+    for shown in seen.shown:
+        if shown.ref and shown.position:
+            (entry,) = core.store.entries(core.id, after=shown.position - 1, until=shown.position)
+            results = spoken.parse([read_json(entry.body)])[0].results
+            outputs = [part.text if part.content is None else part.content for part in results]
+            if find(core, shown.ref).value not in outputs:
+                found.append(shown.ref)
+    return found
 
 
 def gauge_error(core: Core) -> dict[str, tuple[object, object]]:
@@ -93,17 +111,17 @@ def test_whatever_is_appended_compacted_and_undone_nothing_is_lost_and_all_is_le
 @given(data=st.data())
 def test_any_number_of_undos_leads_back_to_what_was_appended(dialect: str, data: st.DataObject):
     said = data.draw(histories(dialect, min_rounds=3, max_rounds=8))
-    with closing(SqliteStore()) as store, opened(store, dialect=dialect, automatic=False) as session:
-        contexts = [session.context()]
+    options = {"dialect": dialect, "automatic": False, "max_output_tokens": 100_000}
+    with closing(SqliteStore()) as store, opened(store, **options) as session:
         for first in range(0, len(said), 5):
             session.append(said[first : first + 5])
             session.compact(level="emergency")
         contexts = [session.context()]
         while session.undo():
             contexts.append(session.context())
-        plain = opened(store, "plain", dialect=dialect, automatic=False)
-        plain.append(said)
-        assert contexts[-1] == plain.context()
+        with opened(store, "plain", **options) as plain:
+            plain.append(said)
+            assert contexts[-1] == plain.context()
         for context in reversed(contexts[:-1]):
             assert session.redo() is not None
             assert session.context() == context

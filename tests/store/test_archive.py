@@ -187,3 +187,9 @@ def test_words_that_stand_in_most_runs_are_looked_for_among_the_newest_and_besid
     assert found(shelved, "more", "token") == around(20)
     shelved.archive("a", [item(shelved, "tool_040", '"40"', terms="more token")], AT)
     assert found(shelved, "more", "expiry", "token", most=90) == around(5)
+
+
+def test_a_term_of_little_weight_does_not_keep_others_from_choosing(shelved: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ranking, "_MOST_RUNS", 3)
+    refs = [each.ref for each in shelved.search("a", {"more": 1.0, "invoice": 0.1}, most=100)]
+    assert refs[-1] == "tool_039"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from context_compactor.cli.opening import find_session, open_store, store_url
+from context_compactor.cli.opening import open_session, open_store
 from context_compactor.cli.options import AsJson, SessionName, StoreUrl
 from context_compactor.cli.output import paper, print_json
 from context_compactor.errors import BadSetting
@@ -31,39 +30,19 @@ def export(session: SessionName = None, folder: Folder = None, store: StoreUrl =
 
     Example: `compactor export run-42 --dir archive`
     """
-    found = find_session(session, store)
-    place = _place(folder, store)
-    from context_compactor.archive.export import export_folder
-    from context_compactor.archive.shelve import read_originals
-    from context_compactor.session.after import summarize
-
-    with open_store(store) as kept:
-        originals = read_originals(kept.originals(found.id), kept)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    exported = export_folder(place, found.id, originals, now, summarize=summarize)
+    if folder is not None and not folder.strip():
+        raise BadSetting("--dir: the name of the folder is empty. Try: --dir archive.")
+    with open_session(session, store) as opened:
+        exported = opened.export(Path(folder) if folder else None)
+        name = opened.id
     if as_json:
         files = [str(path) for path in exported.paths]
-        print_json({"session_id": found.id, "folder": str(exported.folder), "files": files, "count": exported.count})
+        print_json({"session_id": name, "folder": str(exported.folder), "files": files, "count": exported.count})
         return
     out = paper(beside_output=False)
     out.print(f"{exported.count:,} originals are exported.", style="bold green")
     for path in exported.paths:
         out.print(f"  {path}")
-
-
-def _place(folder: str | None, store: str | None) -> Path:
-    """The folder that was named, else the one in the project around the store."""
-    from context_compactor.session.project import project_of
-    from context_compactor.settings import load_settings
-
-    if folder is not None:
-        if not folder.strip():
-            raise BadSetting("--dir: the name of the folder is empty. Try: --dir archive.")
-        return Path(folder)
-    archive_dir, project = load_settings().settings.archive_dir, project_of(store_url(store))
-    if archive_dir is None or project is None:
-        raise BadSetting("export: there is no folder for it, since the setting `archive_dir` is none. Try: --dir D.")
-    return project.root / archive_dir
 
 
 def verify(session: OneSession = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
@@ -73,9 +52,12 @@ def verify(session: OneSession = None, store: StoreUrl = None, as_json: AsJson =
 
     Example: `compactor verify`
     """
+    from context_compactor.session.proof import missing
+
     with open_store(store) as kept:
         problems = list(kept.verify(session))
         rows = kept.sessions() if session is None else [kept.session(session)]
+        problems += [problem for row in rows for problem in missing(kept, row.id)]
         path = kept.path
     if as_json:
         print_json({"store": path, "sessions": [row.id for row in rows], "problems": problems})

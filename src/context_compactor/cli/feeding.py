@@ -96,7 +96,7 @@ def _begin(conversation: Conversation, session_id: str, url: str) -> None:
 def feed(core: Core, messages: Sequence[Raw]) -> int:
     """Append the messages that the session does not have yet; how many. Nobody else appends in between."""
     given = redact(list(messages)).value if core.settings.redact_secrets else messages
-    with core.store.writing(core.id):
+    with core.writing():
         stored = core.store.entries(core.id, kinds=(MESSAGE,))
         _refuse_other(core.id, [entry.body for entry in stored], given)
         new = messages[len(stored) :]

@@ -37,7 +37,7 @@ Since = Annotated[
 Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Archived before this time.", show_default=False)]
 Again = Annotated[
     bool,
-    typer.Option("--again", help="How it is now: read the file again, or show the command. Nothing is run."),
+    typer.Option("--again", help="From where it came: read the file again, or show the command. Nothing is run."),
 ]
 
 _TOKENS = 2_000
@@ -65,6 +65,7 @@ def recall(
     """Print an original that left the context, byte for byte, or search all of them.
 
     Long originals come by lines or by pages; hits name the id and the lines to ask for next. Times are in ISO 8601.
+    With `--again` a file is read as it is now, and it is said whether it has changed since; a command is only shown.
 
     Example: `compactor recall tool_017 --lines 10-40` or `compactor recall --search "jwt expiry" --limit 5`
     """
@@ -72,6 +73,9 @@ def recall(
     options |= {"--since": since, "--until": until, "--again": again}
     _refuse_mix(ref, search, frozenset(name for name, value in options.items() if value))
     wanted = read_lines(lines)
+    if again:
+        _fetch_again(str(ref), session, store, as_json)
+        return
     with open_session(session, store) as opened:
         if search is not None:
             size = tokens or _TOKENS
@@ -112,6 +116,23 @@ def _paged(session: Session, ref: str, number: int, tokens: int) -> Recalled:
     more = f"; --page {number + 1} is next" if number < page.pages else ""
     note = f"page {number} of {page.pages}, lines {page.first_line:,} to {page.last_line:,}{more}"
     return Recalled(page.text, msgspec.to_builtins(page), note)
+
+
+def _fetch_again(ref: str, session_id: str | None, store: str | None, as_json: bool) -> None:
+    """An original from where it came from, as that is now. Leaves with 1 when it cannot be had there any more."""
+    with open_session(session_id, store) as opened:
+        fetched = opened.refetch(ref)
+        name = opened.id
+    is_text = fetched.kind == "file" and fetched.can_restore
+    answer = Recalled(
+        fetched.text if is_text else fetched.said,
+        {"id": ref} | msgspec.to_builtins(fetched),
+        fetched.said if is_text else "",
+        is_original=is_text,
+    )
+    _print(name, answer, as_json)
+    if not fetched.can_restore:
+        raise typer.Exit(1)
 
 
 def _found(query: str, hits: Sequence[Hit]) -> Recalled:

@@ -9,24 +9,23 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from context_compactor.archive.redact import redact
 from context_compactor.archive.shelve import make_items
-from context_compactor.errors import BadMessage
+from context_compactor.errors import BadMessage, BadSetting
 from context_compactor.measure.count import MessageCounter, message_bytes
 from context_compactor.messages.detect import find_dialect, telling_dialect
 from context_compactor.messages.dialect import Dialect, dicts_of
 from context_compactor.messages.jsontext import json_bytes
 from context_compactor.messages.message import Message
-from context_compactor.messages.usage import read_usage
+from context_compactor.messages.usage import ReportedUsage, read_usage
 from context_compactor.session import gauge as gauging
 from context_compactor.session.core import Core
 from context_compactor.session.lens import Raw
 from context_compactor.session.log import REVISION, Revision
 from context_compactor.session.memory import learned
 from context_compactor.session.shorten import cut_outputs, is_too_long
-from context_compactor.session.values import Gauge, State, read_state
+from context_compactor.session.values import Gauge, Profile, State, read_state
 from context_compactor.session.watch import Watched, watch
-from context_compactor.store.rows import MESSAGE
+from context_compactor.store.rows import MESSAGE, SessionRow
 
 # A session that long has facts worth keeping even if nothing was compacted.
 _EXTRACT_SECONDS = 30 * 60
@@ -43,16 +42,18 @@ class Given(Struct, frozen=True):
 
 def append(core: Core, message: Mapping[str, Any] | Sequence[Mapping[str, Any]], usage: object) -> Watched:
     """Append one message or several, all or none of them."""
-    given = _read(core, message)
-    if not given.raws:
+    raws, reported = _plain(core, message), _reported(usage)
+    if not raws:
         return Watched()
-    counter = core.counter(given.dialect)
-    with core.store.writing(core.id) as row:
+    given = _read(core, raws)
+    with core.writing() as row:
+        given = _in_its_dialect(core, given, row)
+        counter = core.counter(given.dialect)
         state = read_state(row.state)
         before = core.gauge(row, state, counter)
         head = core.store.append(core.id, MESSAGE, given.bodies, core.now())
         after = gauging.add(before, given.messages, counter)
-        state = _learn(state, before, after, usage)
+        state = _learn(state, before, after, _answered(before, given, counter), reported)
         state = structs.replace(state, gauge=structs.replace(state.gauge, head=head, view=row.view))
         state = _remind(core, given, state, counter, head - len(given.raws))
         state = _shorten(core, given, state, counter)
@@ -88,18 +89,29 @@ def _remind(core: Core, given: Given, state: State, counter: MessageCounter, bef
     return structs.replace(state, gauge=structs.replace(gauge, head=head, view=head))
 
 
-def _read(core: Core, message: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Given:
+def _plain(core: Core, message: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Raw]:
+    raws: list[Raw] = core.without_secrets(dicts_of([message] if isinstance(message, Mapping) else message))
+    return raws
+
+
+def _read(core: Core, raws: list[Raw]) -> Given:
     """Refuse what is no message before anything is written."""
-    raws: list[Raw] = dicts_of([message] if isinstance(message, Mapping) else message)
-    if core.settings.redact_secrets:
-        raws = redact(raws).value
     told = telling_dialect(raws) if core.profile.dialect == "auto" else ""
     dialect = find_dialect(told, raws) if told else core.dialect(raws)
     messages = dialect.parse(raws)
-    given = Given(raws, [_body(raw, at) for at, raw in enumerate(raws)], messages, dialect)
-    if told:
-        core.keep_profile(structs.replace(core.profile, dialect=told))
-    return given
+    return Given(raws, [_body(raw, at) for at, raw in enumerate(raws)], messages, dialect)
+
+
+def _in_its_dialect(core: Core, given: Given, row: SessionRow) -> Given:
+    """The messages as the session speaks. The first that tell settle it, perhaps those of another process."""
+    stored = msgspec.json.decode(row.profile, type=Profile)
+    if stored.dialect == "auto":
+        told = telling_dialect(given.raws)
+        if told:
+            core.keep_profile(structs.replace(core.profile, dialect=told))
+        return given
+    core.profile = structs.replace(core.profile, dialect=stored.dialect)
+    return given if given.dialect.name == stored.dialect else _read(core, given.raws)
 
 
 def _body(raw: Raw, at: int) -> bytes:
@@ -109,12 +121,32 @@ def _body(raw: Raw, at: int) -> bytes:
         raise BadMessage(at, "message", f"{error}; a message must be what JSON can hold") from error
 
 
-def _learn(state: State, before: Gauge, after: Gauge, usage: object) -> State:
-    reported = read_usage(msgspec.to_builtins(usage)) if usage is not None else None
+def _answered(before: Gauge, given: Given, counter: MessageCounter) -> int:
+    """Our count up to and with the reply: what a provider reports ends there, whatever came with it."""
+    replies = [at for at, message in enumerate(given.messages) if message.role == "assistant"]
+    return gauging.add(before, given.messages[: replies[-1] + 1], counter).tokens if replies else before.tokens
+
+
+def _learn(state: State, before: Gauge, after: Gauge, answered: int, reported: ReportedUsage | None) -> State:
     if reported is None:
-        return structs.replace(state, gauge=after)
-    gauge, calibration = gauging.learn(before, after, reported, state.calibration)
-    return structs.replace(state, gauge=gauge, calibration=calibration)
+        return structs.replace(state, gauge=after, held=False)
+    calibration = state.calibration.learn(before.tokens, reported.prompt)
+    anchored = structs.replace(after, anchor=(reported.total, answered))
+    return structs.replace(state, gauge=anchored, calibration=calibration, held=False)
+
+
+def _reported(usage: object) -> ReportedUsage | None:
+    """What a provider reported, as its dictionary or as the object of its library."""
+    if usage is None:
+        return None
+    plain = usage.model_dump() if hasattr(usage, "model_dump") else usage
+    if isinstance(plain, Struct):
+        plain = msgspec.to_builtins(plain)
+    if not isinstance(plain, Mapping):
+        raise BadSetting(
+            f"usage: {usage!r:.60} is not what a provider reports. Try: the `usage` of its answer as it is."
+        )
+    return read_usage(plain)
 
 
 def _shorten(core: Core, given: Given, state: State, counter: MessageCounter) -> State:

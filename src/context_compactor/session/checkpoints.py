@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from context_compactor.errors import CompactorError, StoreError
 from context_compactor.facts.fact import Fact
 from context_compactor.files import write_atomically
 from context_compactor.handoff.checkpoint import ArchiveLine, Checkpoint, Span, make_checkpoint
@@ -35,7 +36,7 @@ def make(core: Core, note: str = "", live: Sequence[Fact] | None = None) -> Chec
         archive=[ArchiveLine(each.ref, each.summary, each.tokens) for each in core.store.originals(core.id, newest=15)],
         last_compaction=f"{last.note.id} at {last.created_at}" if last else "",
         usage=f"{state.gauge.tokens:,} tokens in the context",
-        note=note,
+        note=core.without_secrets(note),
         files=mark_files(root, modified_files(facts)) if core.project else None,
         span=span(core),
     )
@@ -50,14 +51,32 @@ def span(core: Core) -> Span:
 
 
 def write(core: Core, checkpoint: Checkpoint) -> str:
-    """Keep a checkpoint; the file it stands in, or "" when the store has no project."""
-    text = render_checkpoint(checkpoint)
-    (name,) = core.store.put([text.encode("utf-8", "surrogatepass")])
-    core.note(CHECKPOINT, name)
+    """Keep a checkpoint in the store and in the project; its file, or "" when there is no project."""
+    text = keep(core, checkpoint)
     if core.project is None:
         return ""
     write_atomically(core.project.checkpoint_file, text.encode("utf-8", "replace"), private=True)
     return str(core.project.checkpoint_file)
+
+
+def write_if_possible(core: Core, checkpoint: Checkpoint) -> str:
+    """The same where nothing may depend on it: the store has it, and the file can be made again."""
+    try:
+        return write(core, checkpoint)
+    except StoreError:
+        raise
+    except CompactorError as error:
+        core.emit("job.dropped", what="checkpoint file", reason=str(error))
+        return ""
+
+
+def keep(core: Core, checkpoint: Checkpoint) -> str:
+    """Keep a checkpoint in the store; its text."""
+    text = render_checkpoint(checkpoint)
+    with core.writing():
+        (name,) = core.store.put([text.encode("utf-8", "surrogatepass")])
+        core.note(CHECKPOINT, name)
+    return text
 
 
 def stored(core: Core) -> str | None:

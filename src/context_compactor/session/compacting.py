@@ -29,9 +29,18 @@ _FRESH_TOKENS = 2_500
 
 
 def answer(core: Core, watched: Watched) -> Report | None:
-    """Do what a look at the gauge asks for: tell, suggest, and compact when that is to happen by itself."""
+    """Do what a look at the gauge asks for. The messages are written: nothing that fails now may look as if not."""
     if not core.settings.enabled:
         return None
+    try:
+        return _answer(core, watched)
+    except CompactorError as error:
+        core.emit("job.dropped", what="what follows an append", reason=str(error))
+        return None
+
+
+def _answer(core: Core, watched: Watched) -> Report | None:
+    """Tell, suggest, and compact when that is to happen by itself."""
     for suggestion in watched.suggestions:
         core.emit("compaction.suggested", reason=str(suggestion), count=suggestion.count, counter=suggestion.counter)
     if watched.is_extraction_due:
@@ -39,7 +48,7 @@ def answer(core: Core, watched: Watched) -> Report | None:
     if watched.is_plateau:
         core.emit("compaction.suggested", reason="usage stays near the limit, and nothing brings it down")
     trigger = watched.trigger
-    if trigger is not None:
+    if trigger is not None and watched.is_crossing:
         core.emit(
             "threshold.crossed",
             level=trigger.level,
@@ -147,7 +156,7 @@ def compact(core: Core, ask: Ask, *, dry_run: bool = False) -> Report:
     if not result.report.changed:
         _note_no_gain(core, result.report)
         return result.report
-    checkpoint = checkpoints.write(core, checkpoints.make(core, live=result.facts))
+    checkpoint = checkpoints.write_if_possible(core, checkpoints.make(core, live=result.facts))
     result = structs.replace(result, report=structs.replace(result.report, checkpoint=checkpoint))
     return _commit(core, result, seen, dialect, counter)
 
@@ -170,7 +179,7 @@ def _note_no_gain(core: Core, report: Report) -> None:
 
 
 def _commit(core: Core, result: app.Compaction, seen: Seen, dialect: Dialect, counter: MessageCounter) -> Report:
-    originals = keep.true_originals(result, seen, core.store, core.id)
+    originals = keep.as_logged(result.archive, result.spans, seen, core.store, core.id)
     attempts = keep.Attempts(core.settings.retry_attempts, core.settings.retry_delay_seconds, _retried(core))
     keep.archive(core.store, core.id, originals, core.now(), attempts)
     report = result.report
@@ -222,8 +231,17 @@ def _afterwards(core: Core, report: Report) -> None:
             messages_removed=report.messages_removed,
             tool_calls=read_state(core.store.session(core.id).state).tool_calls,
         )
-    for follow, what in ((export_new, "readable archive"), (promote, "promotion to memory")):
-        try:
-            follow(core)
-        except CompactorError as error:  # the compaction stands, and the next one tries this again
-            core.emit("job.dropped", what=what, reason=str(error))
+    _attempt(core, "readable archive", lambda: export_new(core))
+    _attempt(core, "promotion to memory", lambda: promote(core))
+
+
+def finish(core: Core) -> None:
+    """Before a session is closed: what the readable archive still lacks."""
+    _attempt(core, "readable archive", lambda: export_new(core, all_of_it=True))
+
+
+def _attempt(core: Core, what: str, work: Callable[[], object]) -> None:
+    try:
+        work()
+    except CompactorError as error:  # the compaction stands, and the next one tries this again
+        core.emit("job.dropped", what=what, reason=str(error))

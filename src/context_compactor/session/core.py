@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 from msgspec import structs
 
 from context_compactor.app import counter_of
+from context_compactor.archive.redact import redact
 from context_compactor.ask import Ask, budget_of
 from context_compactor.events.bus import Bus
 from context_compactor.events.event import EventType, make_event
@@ -87,6 +89,10 @@ class Core:
         """Tell whoever listens. A listener that fails stops nobody."""
         self.bus.emit(make_event(kind, self.id, payload, self.clock()))
 
+    def without_secrets(self, value: Any) -> Any:
+        """A value that is about to be written, with its secrets replaced when the settings say so."""
+        return redact(value).value if self.settings.redact_secrets else value
+
     # Reading messages
 
     def dialect(self, raws: Sequence[Mapping[str, Any]] | None = None) -> Dialect:
@@ -111,6 +117,16 @@ class Core:
         """The context as it is now."""
         return self.lens.now(row)
 
+    @contextmanager
+    def writing(self) -> Iterator[SessionRow]:
+        """A transaction on the session. What was read in one that fails never was, so it is forgotten."""
+        try:
+            with self.store.writing(self.id) as row:
+                yield row
+        except BaseException:
+            self.lens.forget()
+            raise
+
     # What is remembered
 
     def gauge(self, row: SessionRow, state: State, counter: MessageCounter) -> Gauge:
@@ -128,7 +144,7 @@ class Core:
 
     def change(self, change: Callable[[State], State]) -> None:
         """Change the state whatever others have made of it meanwhile."""
-        with self.store.writing(self.id) as row:
+        with self.writing() as row:
             self.save(change(read_state(row.state)))
 
     def note(self, name: str, value: Any) -> None:

@@ -10,7 +10,6 @@ from context_compactor.classify.kinds import file_paths_of, is_read
 from context_compactor.measure.calibrate import Calibration, anchored
 from context_compactor.measure.count import MessageCounter, is_question, message_bytes
 from context_compactor.messages.message import Message, Thinking
-from context_compactor.messages.usage import ReportedUsage
 from context_compactor.session.values import Gauge
 
 _MOST_FILES = 100
@@ -68,9 +67,3 @@ def tokens_now(gauge: Gauge, calibration: Calibration, overhead: int) -> int:
             return tokens
     counted = gauge.tokens + overhead
     return calibration.estimate(gauge.tokens).tokens if calibration.replies else counted
-
-
-def learn(before: Gauge, after: Gauge, reported: ReportedUsage, calibration: Calibration) -> tuple[Gauge, Calibration]:
-    """What a reply's usage teaches: how our count of its prompt compares, and where the gauge stands exactly now."""
-    learned = calibration.learn(before.tokens, reported.prompt)
-    return replace(after, anchor=(reported.total, after.tokens)), learned

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 _MOST_FAILURES = 3
 _MOST_INEFFECTIVE = 2
 _THRASH_TIMES = 3
-_THRASH_MESSAGES = 6
+_THRASH_MESSAGES = 8
 
 
 class Guard(Struct, frozen=True):

@@ -35,17 +35,18 @@ def hand_off(core: Core, phase: str, task: str, task_id: str) -> HandoffRequest:
     facts = all_facts(core)
     summary = _summary(core, phase)
     compact(core, core.ask(kind="pre_handoff"))
-    state = orchestrator(core)
-    request = HandoffRequest(
-        task_id=task_id or f"{core.id[:160]}-{phase}-{len(state.subagents.agents) + 1}",
-        phase=known,
-        task=task or _task(facts) or "go on with what the summary says",
-        context_summary=summary,
-        constraints=tuple(_contents(facts, "constraint")),
-        files=tuple(mark.path for mark in modified_files(facts, _MOST_LISTED)),
-        references=tuple(each.ref for each in core.store.originals(core.id, newest=_MOST_LISTED)),
-    )
-    _save(core, start(state, request))
+    with core.writing():
+        state = orchestrator(core)
+        request = HandoffRequest(
+            task_id=task_id or f"{core.id[:160]}-{phase}-{len(state.subagents.agents) + 1}",
+            phase=known,
+            task=core.without_secrets(task) or _task(facts) or "go on with what the summary says",
+            context_summary=summary,
+            constraints=tuple(_contents(facts, "constraint")),
+            files=tuple(mark.path for mark in modified_files(facts, _MOST_LISTED)),
+            references=tuple(each.ref for each in core.store.originals(core.id, newest=_MOST_LISTED)),
+        )
+        _save(core, start(state, request))
     return request
 
 
@@ -56,7 +57,7 @@ def _summary(core: Core, phase: str) -> str:
 
 def _phase(phase: str) -> Phase:
     if phase not in PHASES:
-        raise wrong("request", "phase", f"{phase[:60]!r} is not known; use one of {', '.join(PHASES)}")
+        raise wrong("request", "phase", f"{str(phase)[:60]!r} is not known; use one of {', '.join(PHASES)}")
     return phase
 
 
@@ -71,8 +72,8 @@ def _contents(facts: list[Fact], kind: str) -> list[str]:
 
 def receive(core: Core, answer: object) -> Extracted:
     """Take what is needed from a sub-agent's answer; all of it is archived under the id that stays."""
-    received: Received[HandoffResponse] = read_response(answer)
-    with core.store.writing(core.id):
+    received: Received[HandoffResponse] = read_response(core.without_secrets(answer))
+    with core.writing():
         before = orchestrator(core)
         ref = reference_id("agent", max(before.last_ref + 1, _FIRST_ANSWER))
         state, extracted = after(before, received, ref)

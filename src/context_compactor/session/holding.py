@@ -1,40 +1,61 @@
-"""Who has a session open: noted when it is opened, taken back when it is closed."""
+"""Who has a session open: noted when it first writes, taken back when it is closed."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import socket
+from datetime import datetime
+from pathlib import Path
 
 from context_compactor.session.core import Core
 
+# What another machine has noted cannot be checked from here; after a day it is no longer believed.
+_BELIEVED_SECONDS = 24 * 60 * 60
+
 
 def hold(core: Core) -> str:
-    """Note that this process has the session open; the name under which it is noted."""
-    holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    """Note that this process has the session open; the name under which it is noted. The dead are struck out."""
+    for holder, since in core.store.holders(core.id).items():
+        if not _is_alive(core, holder, since):
+            core.store.release(core.id, holder)
+    holder = f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}:{secrets.token_hex(4)}"
     core.store.hold(core.id, holder, core.now())
     return holder
 
 
 def release(core: Core, holder: str) -> None:
     """Note that it is closed, unless it is the parent of this process that has it open."""
-    if holder.rsplit(":", 2)[1] == str(os.getpid()):
+    if _pid(holder) == os.getpid():
         core.store.release(core.id, holder)
 
 
-def others(core: Core, own: str) -> dict[str, str]:
-    """Other processes that have the session open and, as far as can be told from here, are alive."""
-    return {name: since for name, since in core.store.holders(core.id).items() if name != own and _is_alive(name)}
+def others(core: Core, own: str) -> list[tuple[str, str, str]]:
+    """Other holders in this store that are alive as far as can be told from here: session, holder, since when."""
+    known = core.store.open_sessions()
+    return [each for each in known if each[1] != own and _is_alive(core, each[1], each[2])]
 
 
-def _is_alive(holder: str) -> bool:
-    host, pid, _ = holder.rsplit(":", 2)
+def _pid(holder: str) -> int:
+    return int(holder.rsplit(":", 3)[1])
+
+
+def _is_alive(core: Core, holder: str, since: str) -> bool:
+    host, pid, started, _ = holder.rsplit(":", 3)
     if host != socket.gethostname():
-        return True
+        return core.seconds() - datetime.fromisoformat(since).timestamp() < _BELIEVED_SECONDS
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
-    return True
+        pass  # it is there, and somebody else's
+    return started == _started(int(pid))
+
+
+def _started(pid: int) -> str:
+    """When a process began, in the system's own units, so that another one of the same number is not taken for it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""

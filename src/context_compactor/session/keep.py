@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct, structs
@@ -48,16 +48,18 @@ def archive(store: Store, session_id: str, originals: Sequence[Original], now: s
     return []
 
 
-def true_originals(result: Compaction, seen: Seen, store: Store, session_id: str) -> list[Original]:
-    """The originals of a compaction, every turn as it stands in the log: before any repair, and with outputs whole."""
+def as_logged(
+    originals: Iterable[Original], spans: dict[int, tuple[int, int]], seen: Seen, store: Store, session_id: str
+) -> list[Original]:
+    """Originals with every turn as it stands in the log: before any repair, and with outputs whole."""
     own = [shown for shown, _ in seen.own()]
     positions = [shown.position for shown in own if shown.position]
     if not positions:
-        return list(result.archive)
+        return list(originals)
     log = store.entries(session_id, kinds=(MESSAGE,), after=min(positions) - 1, until=max(positions))
     bodies = {entry.position: entry.body for entry in log}
-    places = {reference_id("turn", number): own[slice(*span)] for number, span in result.spans.items()}
-    return [_as_logged(original, places.get(original.id, ()), bodies) for original in result.archive]
+    places = {reference_id("turn", number): own[slice(*span)] for number, span in spans.items()}
+    return [_as_logged(original, places.get(original.id, ()), bodies) for original in originals]
 
 
 def _as_logged(original: Original, places: Sequence[Shown], bodies: dict[int, bytes]) -> Original:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from context_compactor.messages.jsontext import json_bytes, read_json
 from context_compactor.protocols import Store
-from context_compactor.session.log import VIEW_KINDS, Shown, Sight, look, show
+from context_compactor.session.log import VIEW_KINDS, Compacted, Shown, Sight, look, show
 from context_compactor.store.rows import MESSAGE, Entry, SessionRow
 
 Raw = dict[str, Any]
@@ -51,6 +51,10 @@ class Lens:
         self._seen = seen
         return seen
 
+    def forget(self) -> None:
+        """Read everything anew the next time."""
+        self._seen = None
+
     def at(self, position: int) -> Seen:
         """The context as it was when the log had this position."""
         return self._read(position, -1)
@@ -61,7 +65,7 @@ class Lens:
 
     def _read(self, head: int, view: int) -> Seen:
         sight = self.sight(head)
-        items = self.items(sight)
+        items = self.items(sight.last) if sight.last else []
         messages = self._store.entries(self._id, kinds=(MESSAGE,), after=sight.base, until=head)
         shown = show(sight, items, messages)
         known = {entry.hash: entry.body for entry in messages}
@@ -69,11 +73,9 @@ class Lens:
         known.update(self._store.get(wanted) if wanted else {})
         return Seen(head, view, sight, shown, [read_json(known[each.hash]) for each in shown])
 
-    def items(self, sight: Sight) -> list[Shown]:
-        """What the last compaction put in the place of everything up to its base."""
-        if sight.last is None:
-            return []
-        content = sight.last.note.items
+    def items(self, compacted: Compacted) -> list[Shown]:
+        """What a compaction put in the place of everything up to its base."""
+        content = compacted.note.items
         return msgspec.json.decode(self._store.get([content])[content], type=list[Shown])
 
 

@@ -46,7 +46,8 @@ class Revision(Struct, frozen=True, kw_only=True):
     """A change of one message in the context.
 
     `position` names a message of the log, `instead_of` one that a compaction wrote, and with neither the message is
-    added behind the position `after`. `hash` is what is shown; `ref` the original it is about; `why` one word.
+    added behind the position `after`. The last two hold only under the compaction at `under` (0 for none). `hash` is
+    what is shown; `ref` the original it is about; `why` one word.
     """
 
     why: str
@@ -54,6 +55,7 @@ class Revision(Struct, frozen=True, kw_only=True):
     position: int = 0
     instead_of: str = ""
     after: int = -1
+    under: int = 0
     ref: str = ""
 
 
@@ -123,27 +125,25 @@ def show(sight: Sight, items: Sequence[Shown], messages: Iterable[Entry]) -> lis
     """The context: the items of the last compaction, then the messages behind its base, each as it was last revised."""
     shown = list(items)
     shown += [Shown(entry.hash, entry.position) for entry in messages if entry.kind == MESSAGE]
+    under = sight.last.position if sight.last else 0
     for revision in sight.revisions:
-        _revise(shown, revision, sight.base, len(items))
+        if revision.position or revision.under == under:
+            _revise(shown, revision, sight.base, len(items))
     return shown
 
 
 def _revise(shown: list[Shown], revision: Revision, base: int, items: int) -> None:
-    if revision.position > base:
-        at = next((at for at, each in enumerate(shown) if each.position == revision.position), None)
-    elif revision.instead_of:
-        at = next((at for at, each in enumerate(shown) if each.hash == revision.instead_of), None)
-    else:
+    if not revision.position and not revision.instead_of:
         _add(shown, revision, base, items)
         return
-    if at is not None:
-        shown[at] = Shown(revision.hash, shown[at].position, "", revision.ref)
+    for at, each in enumerate(shown):
+        is_logged = base < revision.position == each.position
+        if is_logged or (revision.instead_of and each.hash == revision.instead_of):
+            shown[at] = Shown(revision.hash, each.position, "", revision.ref)
+            return
 
 
 def _add(shown: list[Shown], revision: Revision, base: int, items: int) -> None:
-    """What was added before the last compaction is no longer in the context, unless that one kept it."""
-    if revision.position or revision.after < base:
-        return
     behind = [at for at, each in enumerate(shown) if base < each.position <= revision.after]
     at = behind[-1] + 1 if behind else items
     while at < len(shown) and shown[at].added:

@@ -41,7 +41,7 @@ def scene_of(core: Core) -> Scene:
 def keep_facts(core: Core, state: State, facts: Sequence[Fact]) -> State:
     """Keep what was extracted from the turns of the context, in the place of what was known of the same turns."""
     first = first_turn(facts)
-    with core.store.writing(core.id):
+    with core.writing():
         if first:
             core.store.drop_facts(core.id, first)
         rows = [FactRow(fact.kind, fact.turn, _body(fact), _pattern(fact)) for fact in facts]

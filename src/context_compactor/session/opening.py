@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 
 import msgspec
 
@@ -12,6 +12,7 @@ from context_compactor.events.event import EVENT_TYPES
 from context_compactor.events.jsonl import JsonlSink
 from context_compactor.protocols import Store
 from context_compactor.session.core import Clock, Core
+from context_compactor.session.holding import others
 from context_compactor.session.project import project_of
 from context_compactor.session.values import Profile, check_id, given_settings
 from context_compactor.settings import Settings, load_settings
@@ -38,26 +39,37 @@ def open_core(
     loaded = settings or load_settings().settings
     address = store if isinstance(store, str) else loaded.store if store is None else ""
     kept = connect(address) if store is None or isinstance(store, str) else store
-    project = project_of(address) if address else None
-    if project is not None:
-        project.prepare()
     own = Profile(window=window, dialect=dialect, model=model, settings=given_settings(settings) if settings else {})
+    project = project_of(address) if address else None
     core = Core(
         kept, session_id, own, loaded, bus=bus or Bus(), project=project, clock=clock, count_tokens=count_tokens
     )
-    core.budget(core.counter(core.dialect([])))  # a window that cannot be is refused before anything is written
-    if loaded.retention_days is not None:
-        kept.expire(_stamp(clock() - timedelta(days=loaded.retention_days)))
-    row = kept.open_session(session_id, msgspec.json.encode(own), core.now())
-    _continue(core, msgspec.json.decode(row.profile, type=Profile), own, settings)
-    core.budget(core.counter(core.dialect()))
-    if project is not None:
-        core.leave = core.bus.subscribe(JsonlSink(project.log_file), types=_LOGGED, session_id=session_id)
+    try:
+        _begin(core, own, settings)
+    except BaseException:
+        if address:
+            kept.close()
+        raise
     return core
 
 
-def _stamp(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat(timespec="milliseconds")
+def _begin(core: Core, own: Profile, settings: Settings | None) -> None:
+    core.budget(core.counter(core.dialect([])))  # a window that cannot be is refused before anything is written
+    if core.project is not None:
+        core.project.prepare()
+    row = core.store.open_session(core.id, msgspec.json.encode(own), core.now())
+    _continue(core, msgspec.json.decode(row.profile, type=Profile), own, settings)
+    core.budget(core.counter(core.dialect()))
+    if core.project is not None:
+        core.leave = core.bus.subscribe(JsonlSink(core.project.log_file), types=_LOGGED, session_id=core.id)
+
+
+def expire_old(core: Core) -> None:
+    """Delete what nobody has used for as long as the settings say."""
+    if core.settings.retention_days is not None:
+        before = core.clock() - timedelta(days=core.settings.retention_days)
+        spare = {core.id, *(session_id for session_id, _, _ in others(core, ""))}
+        core.store.expire(before.astimezone(UTC).isoformat(timespec="milliseconds"), spare)
 
 
 def _continue(core: Core, stored: Profile, own: Profile, settings: Settings | None) -> None:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 from msgspec import Struct
 
+from context_compactor.app import spans_of
 from context_compactor.archive.archive import Original
 from context_compactor.archive.gather import ids_of, result_original, turn_original
+from context_compactor.archive.refetch import Refetched, RestoreRate
+from context_compactor.archive.refetch import refetch as refetch_original
 from context_compactor.archive.search.hits import Hit
 from context_compactor.archive.shelve import read_originals
 from context_compactor.classify.references import reference_of
 from context_compactor.errors import BadSetting, UnknownReference
+from context_compactor.flow import read_scene
+from context_compactor.messages.boundaries import repair_steps
 from context_compactor.messages.references import ID
-from context_compactor.session.core import Core
-from context_compactor.session.memory import scene_of
+from context_compactor.session.core import Core, raws_of
+from context_compactor.session.keep import as_logged
+from context_compactor.session.values import read_state
 
 PAGE_TOKENS = 2_000
+REFETCHED = "refetched"
 # Calls are counted together, so the number alone says which one is meant.
 _CALLS = ("tool", "file", "agent")
 
@@ -49,16 +59,21 @@ def find(core: Core, ref: str) -> Original:
 
 
 def _live(core: Core, ref: str) -> Original | None:
-    scene = scene_of(core)
-    for turn in scene.turns:
-        if ref not in ids_of(turn):
-            continue
-        for exchange in turn.exchanges:
-            if reference_of(exchange) == ref and exchange.result is not None:
-                return result_original(exchange, scene.verdicts.exchanges[exchange.number])
-        if ref.startswith("turn"):
-            return turn_original(turn, sum(len(message.text) for message in turn.messages) // 4)
-    return None
+    seen = core.seen()
+    raws = raws_of(seen)
+    dialect = core.dialect(raws)
+    steps, _ = repair_steps(dialect.parse(raws), dialect)
+    scene = read_scene([message for _, message in steps], dialect)
+    turn = next((turn for turn in scene.turns if ref in ids_of(turn)), None)
+    if turn is None:
+        return None
+    for exchange in turn.exchanges:
+        if reference_of(exchange) == ref and exchange.result is not None:
+            return result_original(exchange, scene.verdicts.exchanges[exchange.number])
+    if not ref.startswith("turn"):
+        return None
+    original = turn_original(turn, sum(len(message.text) for message in turn.messages) // 4)
+    return as_logged([original], spans_of(scene, steps, len(raws)), seen, core.store, core.id)[0]
 
 
 def _unknown(core: Core, ref: str) -> str:
@@ -113,6 +128,20 @@ def cut_pages(text: str, size: int) -> list[tuple[int, int, str]]:
         pages.append((line + 1, line + 1 + breaks - piece.endswith("\n"), piece))
         line, start = line + breaks, end
     return pages
+
+
+def refetch(core: Core, ref: str) -> Refetched:
+    """What is behind an original today: the file read again, or the command to run; whether it went well is counted."""
+    found = refetch_original(find(core, ref), core.project.root if core.project else Path())
+    core.note(REFETCHED, msgspec.to_builtins(restore_rate(core).after(found)))
+    core.emit("item.recalled", ref=ref, again=True)
+    return found
+
+
+def restore_rate(core: Core) -> RestoreRate:
+    """How often that was tried, and how often it went well."""
+    stored = read_state(core.store.session(core.id).state).notes.get(REFETCHED)
+    return msgspec.convert(stored, RestoreRate) if stored else RestoreRate()
 
 
 def search(core: Core, text: str, *, tokens: int, limit: int | None, kind: str, since: str, until: str) -> list[Hit]:

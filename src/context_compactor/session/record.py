@@ -10,10 +10,11 @@ from context_compactor.session.views import report_of
 
 
 class Totals(Struct, frozen=True):
-    """All compactions of a session together. Those that were undone are counted, but have saved nothing."""
+    """All compactions of a session together. Those that were undone are counted and named, but have saved nothing."""
 
     compactions: int
     undone: int
+    undone_ids: tuple[str, ...]
     tokens_saved: int
     messages_removed: int
     first_at: str
@@ -32,6 +33,7 @@ def totals(core: Core) -> Totals:
     return Totals(
         compactions=len(made),
         undone=len(made) - len(counted),
+        undone_ids=tuple(each.note.id for each in made if not each.is_active),
         tokens_saved=sum(each.note.tokens_before - each.note.tokens_after for each in counted),
         messages_removed=sum(each.note.messages_removed for each in counted),
         first_at=made[0].created_at if made else "",

@@ -50,7 +50,7 @@ def restore(core: Core, ref: str) -> Restored:
     dialect = core.dialect(seen.raws)
     counter = core.counter(dialect)
     revision, raw, tokens = _revision(core, original, seen, dialect, counter)
-    with core.store.writing(core.id) as row:
+    with core.writing() as row:
         if row.view != seen.view:
             raise StaleBase(f"the context changed while {ref} was being restored; nothing was done. Try: again.")
         core.store.put([json_bytes(raw)])
@@ -93,6 +93,7 @@ def _make_room(core: Core, original: Original) -> bool:
 def _revision(
     core: Core, original: Original, seen: Seen, dialect: Dialect, counter: MessageCounter
 ) -> tuple[Revision, Raw, int]:
+    under = seen.sight.last.position if seen.sight.last else 0
     place = _place(core, original.id, seen, dialect)
     edited = dialect.edit(place[1], {place[2]: original.text}) if place else None
     if place and edited is not None:
@@ -103,13 +104,14 @@ def _revision(
             hash=_hash(core, edited.raw),
             position=shown.position if in_log else 0,
             instead_of="" if in_log else shown.hash,
+            under=under,
         )
         return revision, edited.raw, counter.count(edited)
     message = dialect.user_text(
         f"[Original of {original.id}, {original.summary}: put back by Context Compactor, it is not a request.]\n"
         f"{original.text}\n[End of {original.id}.]"
     )
-    revision = Revision(why=RESTORED, hash=_hash(core, message.raw), after=seen.head, ref=original.id)
+    revision = Revision(why=RESTORED, hash=_hash(core, message.raw), after=seen.head, under=under, ref=original.id)
     return revision, message.raw, counter.count(message)
 
 

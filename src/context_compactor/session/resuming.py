@@ -18,7 +18,7 @@ def resume(core: Core, holder: str, tokens: int) -> Readiness:
     """Whether work can go on from the checkpoint, why not, and what to begin with in at most so many tokens."""
     checkpoint, problem, is_edited = _checkpoint(core)
     project = core.project
-    held = [OpenSession(core.id, f"{name}, since {since}") for name, since in others(core, holder).items()]
+    held = [OpenSession(session, f"{name}, since {since}") for session, name, since in others(core, holder)]
     return check_readiness(
         checkpoint,
         session_id=core.id,
@@ -45,6 +45,7 @@ def _checkpoint(core: Core) -> tuple[Checkpoint, BadCheckpoint | None, bool]:
         rebuilt = checkpoints.make(core)
         checkpoints.write(core, rebuilt)
         return rebuilt, problem, False
-    if found.session_id != core.id and stored is not None:
-        return parse_checkpoint(stored), None, False  # one file serves all sessions, each of which has its own here
-    return found, None, was_edited(text)
+    if found.session_id == core.id:
+        return found, None, was_edited(text)
+    # One file serves all sessions of a project; each has its own in the store.
+    return parse_checkpoint(stored) if stored else checkpoints.make(core), None, False

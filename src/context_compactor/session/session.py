@@ -10,12 +10,15 @@ Every verb reads what other processes have written since, and writes all or noth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from msgspec import structs
 
 from context_compactor.app import level_of
+from context_compactor.archive.export import Exported
+from context_compactor.archive.refetch import Refetched, RestoreRate
 from context_compactor.archive.search.hits import Hit
 from context_compactor.events.bus import Bus
 from context_compactor.facts.fact import Fact
@@ -30,15 +33,17 @@ from context_compactor.protocols import Store
 from context_compactor.report import Report
 from context_compactor.session import checkpoints, views
 from context_compactor.session import recall as recalling
+from context_compactor.session.after import export_all
 from context_compactor.session.append import append
-from context_compactor.session.compacting import answer, compact, fresh_window
+from context_compactor.session.compacting import answer, compact, finish, fresh_window
 from context_compactor.session.core import Clock, Core, wall_clock
 from context_compactor.session.diff import ContextDiff, diff
 from context_compactor.session.handing import hand_off, orchestrator, points, receive
 from context_compactor.session.holding import hold, release
 from context_compactor.session.idle import Idle
 from context_compactor.session.memory import Ahead, all_facts, work_ahead
-from context_compactor.session.opening import open_core
+from context_compactor.session.opening import expire_old, open_core
+from context_compactor.session.proof import missing
 from context_compactor.session.recall import PAGE_TOKENS, Page
 from context_compactor.session.record import Totals, compactions, totals
 from context_compactor.session.restore import Restored, restore
@@ -56,8 +61,9 @@ class Session:
     def __init__(self, core: Core, *, owns_store: bool) -> None:
         self._core = core
         self._owns_store = owns_store
-        self._holder = hold(core)
+        self._holder = ""
         self._is_checked = False
+        self._is_closed = False
         self._idle = Idle(core.settings.idle_seconds, lambda: work_ahead(core.twin()))
 
     @classmethod
@@ -101,13 +107,16 @@ class Session:
 
     def close(self) -> None:
         """Give the store back. What was appended is on the disk already; a second time does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._idle.close()
+        self._core.leave()
         if self._holder:
-            self._idle.close()
-            self._core.leave()
+            finish(self._core)
             release(self._core, self._holder)
-            self._holder = ""
-            if self._owns_store:
-                self._core.store.close()
+        if self._owns_store:
+            self._core.store.close()
 
     @property
     def id(self) -> str:
@@ -131,10 +140,17 @@ class Session:
 
         When a level is reached and compaction is automatic, the context is compacted and its report returned.
         """
+        self._begin()
         self._is_checked = True
         watched = append(self._core, message, usage)
         self._idle.touch()
         return answer(self._core, watched)
+
+    def _begin(self) -> None:
+        """Before the first change: say who has the session open, and let go what is too old."""
+        if not self._holder:
+            self._holder = hold(self._core)
+            expire_old(self._core)
 
     def context(self, at: int | None = None, *, sealed: bool = True) -> list[Raw]:
         """What to send next; with `at`, what was sent when so many messages had been appended.
@@ -152,7 +168,7 @@ class Session:
             return
         self._is_checked = True
         core = self._core
-        with core.store.writing(core.id) as row:
+        with core.writing() as row:
             state = read_state(row.state)
             if state.held or not row.messages:
                 return
@@ -172,7 +188,7 @@ class Session:
 
     def verify(self) -> list[str]:
         """Hash everything in the store and follow this session's chain; what is not as it was written, in words."""
-        return list(self._core.store.verify(self.id))
+        return [*self._core.store.verify(self.id), *missing(self._core.store, self.id)]
 
     # Compacting
 
@@ -185,7 +201,9 @@ class Session:
         target_tokens: int | None = None,
     ) -> Report:
         """Compact now, at any fill; `focus` says what matters, `dry_run` changes nothing."""
-        ask = self._core.ask(level=level_of(level), focus=focus or "", target_tokens=target_tokens, kind="manual")
+        self._begin()
+        focus = self._core.without_secrets(focus or "")
+        ask = self._core.ask(level=level_of(level), focus=focus, target_tokens=target_tokens, kind="manual")
         return compact(self._core, ask, dry_run=dry_run)
 
     def undo(self) -> Report | None:
@@ -237,6 +255,18 @@ class Session:
         ISO 8601. `render_hits` makes hits a text.
         """
         return recalling.search(self._core, text, tokens=tokens, limit=limit, kind=kind, since=since, until=until)
+
+    def refetch(self, ref: str) -> Refetched:
+        """What is behind an original today: the file read again, and whether it has changed; or the command to run."""
+        return recalling.refetch(self._core, ref)
+
+    def restore_rate(self) -> RestoreRate:
+        """How often originals could be fetched again."""
+        return recalling.restore_rate(self._core)
+
+    def export(self, folder: Path | None = None) -> Exported:
+        """Write all archived originals as plain files, to the project's readable archive or below another folder."""
+        return export_all(self._core, folder)
 
     def restore(self, ref: str) -> Restored:
         """Put an original back into the context, with room made for it when there is none."""

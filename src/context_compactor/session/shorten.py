@@ -12,6 +12,7 @@ from context_compactor.archive.archive import Original
 from context_compactor.archive.gather import result_original
 from context_compactor.flow import read_scene
 from context_compactor.measure.count import MessageCounter
+from context_compactor.messages.boundaries import repair
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message, ToolResult
 from context_compactor.messages.turn import Exchange
@@ -38,7 +39,7 @@ def cut_outputs(
     messages: Sequence[Message], places: Sequence[int], dialect: Dialect, counter: MessageCounter, most: int
 ) -> list[Cut]:
     """The messages at these places with their long outputs cut; the ids are those of the whole conversation."""
-    scene = read_scene(messages, dialect)
+    scene = read_scene(repair(messages, dialect)[0], dialect)  # ids are those of the history a compaction sees
     # The last one under a call's id is the one that has just come.
     answered = [(each.result, each) for turn in scene.turns for each in turn.exchanges if each.result]
     exchanges = {result.call_id: exchange for result, exchange in answered}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unicodedata import category
 
 import msgspec
 from msgspec import Struct, field
@@ -14,6 +15,8 @@ from context_compactor.session.guard import Guard
 from context_compactor.settings import Settings
 
 _LONGEST_ID = 300
+# Control characters, halves of characters, and breaks of lines and paragraphs.
+_UNSEEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
 class Profile(Struct, frozen=True, kw_only=True):
@@ -79,11 +82,13 @@ def check_id(session_id: object) -> str:
     """The id when it can be one."""
     if not isinstance(session_id, str) or not session_id.strip():
         raise BadSetting(f"session id: {session_id!r:.40} is no name. Try: a short text such as 'run-42'.")
-    if len(session_id) > _LONGEST_ID or not session_id.isprintable():
+    if len(session_id) > _LONGEST_ID:
         raise BadSetting(
-            f"session id: {session_id[:40]!r} must be printable and at most {_LONGEST_ID} characters, "
-            f"it has {len(session_id)}."
+            f"session id: {session_id[:40]!r}… has {len(session_id):,} characters; {_LONGEST_ID} are the most."
         )
+    odd = next((char for char in session_id if category(char) in _UNSEEN), "")
+    if odd:
+        raise BadSetting(f"session id: {session_id[:40]!r} holds {odd!r}, which cannot be seen. Try: without it.")
     return session_id
 
 

@@ -54,7 +54,7 @@ def _is_sealed(part: Part) -> bool:
 def seen_at(core: Core, message: int) -> Seen:
     """The context as it was sent when so many messages had been appended."""
     row = core.store.session(core.id)
-    if not 0 <= message <= row.messages:
+    if type(message) is not int or not 0 <= message <= row.messages:
         raise BadSetting(f"context at message {message!r:.40}: this session has {row.messages:,} messages")
     following = core.store.message_position(core.id, message + 1)
     return core.lens.at(row.head if following is None else following - 1)
@@ -104,7 +104,7 @@ def redo(core: Core) -> Report | None:
 
 
 def _turn_back(core: Core, kind: str) -> Report | None:
-    with core.store.writing(core.id) as row:
+    with core.writing() as row:
         sight = core.lens.sight(row.head)
         compacted = sight.last if kind == UNDO else sight.can_redo[-1] if sight.can_redo else None
         if compacted is None:

@@ -21,6 +21,7 @@ class Watched(Struct, frozen=True):
     """What a look at the gauge has shown."""
 
     trigger: Trigger | None = None
+    is_crossing: bool = False
     suggestions: tuple[Suggestion, ...] = ()
     is_plateau: bool = False
     is_extraction_due: bool = False
@@ -43,7 +44,7 @@ def watch(core: Core, state: State, counter: MessageCounter) -> tuple[State, Wat
         _failed_at(state.failed_at, core.seconds()),
     )
     seen, trigger = known.observe(tokens, budget.tokens, core.seconds(), size_share)
-    level = level_at(seen.share, levels)
+    level, is_crossing = level_at(seen.share, levels), trigger is not None
     if trigger is None and level is not None and 0 < state.attempted * _GROWN <= tokens:
         trigger = Trigger("threshold", tokens, budget.tokens, level, size_share=size_share)
     counters, suggestions = _counters(core, state).observe(state.gauge.tool_results, len(state.gauge.files))
@@ -57,7 +58,7 @@ def watch(core: Core, state: State, counter: MessageCounter) -> tuple[State, Wat
         counters=counters,
         plateau=plateau,
     )
-    return state, Watched(trigger, suggestions, is_plateau)
+    return state, Watched(trigger, is_crossing, suggestions, is_plateau)
 
 
 def _failed_at(failed_at: float | None, now: float) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from context_compactor.store.contents import Contents, list_hashes
 from context_compactor.store.database import Database
@@ -12,10 +13,11 @@ _HASH = re.compile(rb"[0-9a-f]{64}")
 _KNOWN = "SELECT lower(hex(hash)) FROM contents WHERE hash IN ({})"
 
 
-def expire(database: Database, contents: Contents, before: str) -> list[str]:
+def expire(database: Database, contents: Contents, before: str, spare: Collection[str]) -> list[str]:
     """Delete the sessions last used before a time, with every content that no other session needs; their ids."""
     with database.writing():
-        old = database.rows("SELECT number, id FROM sessions WHERE updated_at < ? ORDER BY id", [before])
+        rows = database.rows("SELECT number, id FROM sessions WHERE updated_at < ? ORDER BY id", [before])
+        old = [(number, session_id) for number, session_id in rows if session_id not in spare]
         for number, _ in old:
             database.write(
                 "DELETE FROM passages WHERE original IN (SELECT number FROM originals WHERE session = ?)", [number]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from context_compactor.errors import UnknownSession
@@ -34,6 +34,8 @@ class SqliteStore:
 
     def open_session(self, session_id: str, profile: bytes, now: str) -> SessionRow:
         """The session of this id; it is made when there is none."""
+        if self._database.row("SELECT 1 FROM sessions WHERE id = ?", [session_id]):
+            return self.session(session_id)
         with self._database.writing():
             self._database.write(
                 "INSERT INTO sessions (id, created_at, updated_at, profile, state) VALUES (?, ?, ?, ?, '{}') "
@@ -220,9 +222,16 @@ class SqliteStore:
         statement = "SELECT holder, opened_at FROM holders WHERE session = ? ORDER BY opened_at"
         return dict(self._database.rows(statement, [self._number(session_id)]))
 
-    def expire(self, before: str) -> list[str]:
-        """Delete the sessions last used before a time; their ids."""
-        return expire(self._database, self._contents, before)
+    def open_sessions(self) -> list[tuple[str, str, str]]:
+        """Who has which session open: session, holder, and since when."""
+        return self._database.rows(
+            "SELECT s.id, h.holder, h.opened_at FROM holders h JOIN sessions s ON s.number = h.session "
+            "ORDER BY h.opened_at, s.id"
+        )
+
+    def expire(self, before: str, spare: Collection[str] = ()) -> list[str]:
+        """Delete the sessions last used before a time, all but those that are spared; their ids."""
+        return expire(self._database, self._contents, before, spare)
 
     # Proof
 

@@ -74,9 +74,16 @@ def _name_worth(index: Index, query: Query, shown: Collection[str]) -> Callable[
 
     def worth(name: str) -> float:
         if name not in known:
-            rarities = {term: index.rarity(term) for term in terms(name)}
-            asked = sum(rarity for term, rarity in rarities.items() if term in query.asked)
-            known[name] = (1 + _ASKED * asked / (sum(rarities.values()) or 1)) * (_SHOWN if name in shown else 1)
+            known[name] = (1 + _ASKED * _asked_share(index, query, name)) * (_SHOWN if name in shown else 1)
         return known[name]
 
     return worth
+
+
+def _asked_share(index: Index, query: Query, name: str) -> float:
+    """How much of what a name tells was asked for."""
+    parts = dict.fromkeys(terms(name))
+    if query.asked.isdisjoint(parts):
+        return 0.0
+    rarities = {term: index.rarity(term) for term in parts}
+    return sum(rarity for term, rarity in rarities.items() if term in query.asked) / (sum(rarities.values()) or 1)

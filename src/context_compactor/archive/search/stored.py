@@ -22,7 +22,7 @@ from context_compactor.plan.options import Voice
 from context_compactor.protocols import Store, TokenCounter
 
 # How many characters to choose from: at least so many, and so many for each token of the answer.
-_LEAST, _PER_TOKEN = 60_000, 16
+_LEAST, _PER_TOKEN = 50_000, 16
 _MOST_TERMS = 64
 _TURN = "turn"
 _VOICES = (Voice.USER.value, Voice.AGENT.value, Voice.THINKING.value, Voice.CALL.value)
