@@ -76,11 +76,16 @@ def contexts_of(plan: Plan, folder: Path, done: int, *, automatic: bool) -> list
     with opened(folder, **CUT, archive_dir=None) as session:
         for at in range(done):
             plan.do(session, at)
-        found = [session.context()]
+        found = [_as_it_is(session)]
         session._core.settings = structs.replace(session.settings, automatic=automatic)
         if done < len(plan.operations):
             plan.do(session, done)
-        return [*found, session.context()]
+        return [*found, _as_it_is(session)]
+
+
+def _as_it_is(session: Session) -> list[Raw]:
+    """The context without the check that comes before a first request."""
+    return session.context(at=len(session.history()))
 
 
 def kill_one(plan: Plan, folder: Path, dice: Random) -> int:
