@@ -99,6 +99,7 @@ def _show_commands(out: Out) -> None:
         "compactor show examples/demo_session.jsonl.gz --window 200k",
         "compactor plan examples/demo_session.jsonl.gz --target 25% --most 20",
         "compactor compact examples/demo_session.jsonl.gz --target 10% -o smaller.json",
+        "compactor compact examples/demo_session.jsonl.gz --target 25% --session demo",
     ):
         out.print(f"  .venv/bin/{command}")
 

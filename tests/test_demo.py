@@ -37,7 +37,7 @@ def test_the_demo_shows_usage_decisions_report_reference_recall_and_what_to_try_
     assert "Conversation compacted: " in shown
     assert "[Context record." in shown
     assert re.search(r'>>> result\.recall\("file_\d{3}"\)', shown)
-    assert shown.count(".venv/bin/compactor ") == 3
+    assert shown.count(".venv/bin/compactor ") == 4
 
 
 def test_the_demo_saves_at_least_half_and_misses_nothing(shown):
