@@ -11,10 +11,11 @@ import msgspec
 from context_compactor import Compaction, Settings
 from context_compactor.cli.conversation import Conversation, conversation_of
 from context_compactor.cli.gauge import budget_of, measure_conversation
-from context_compactor.cli.output import Out, one_line, paper
+from context_compactor.cli.output import Out, paper
 from context_compactor.cli.render import biggest, print_plan, print_report
 from context_compactor.cli.show import print_sections
 from context_compactor.messages.message import Text, ToolResult
+from context_compactor.messages.printing import one_line
 from context_compactor.messages.transcripts import Transcript, read_transcript
 from context_compactor.messages.turn import split_turns
 

@@ -6,14 +6,13 @@ one that ships in examples/. The limits are goals; a busy machine can exceed the
 
 from __future__ import annotations
 
-import gc
 import json
 import subprocess
 import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from context_compactor import compact
@@ -24,6 +23,7 @@ from context_compactor.messages.message import Media, ToolCall
 from context_compactor.messages.transcripts import Transcript, read_transcript, read_transcripts
 from context_compactor.quality.corpus import default_corpus
 from tools import bench_sessions
+from tools.timing import seconds
 
 SHIPPED = Path("examples/demo_session.jsonl.gz")
 WANTED_TOKENS = 200_000
@@ -73,15 +73,15 @@ def _once(work: str) -> int:
 
 
 def _warm_speed(transcript: Transcript, texts: list[str], tokens: int) -> float:
-    tokenise = _seconds(lambda: counter_for(None).count_many(texts))
-    return _seconds(lambda: compact(transcript.messages, target_tokens=tokens // 4)) / tokenise
+    tokenise = seconds(lambda: counter_for(None).count_many(texts))
+    return seconds(lambda: compact(transcript.messages, target_tokens=tokens // 4)) / tokenise
 
 
 def _growth(transcript: Transcript, tokens: int) -> float:
     """The time for the whole over the time for its first tenth, scaled to exactly ten times the tokens."""
     tenth, weight = _first_tenth(transcript, tokens)
-    whole = _seconds(lambda: compact(transcript.messages, target_tokens=tokens // 4))
-    part = _seconds(lambda: compact(tenth, target_tokens=max(1, weight // 4)))
+    whole = seconds(lambda: compact(transcript.messages, target_tokens=tokens // 4))
+    part = seconds(lambda: compact(tenth, target_tokens=max(1, weight // 4)))
     return whole / part * 10 / (tokens / weight)
 
 
@@ -109,21 +109,11 @@ def _start_up() -> float:
         json.dump([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hello"}], file)
         file.flush()
         command = ("-c", "from context_compactor.cli.main import main; main()", "compact", file.name)
-        return _seconds(lambda: _run(*command), 9) - _seconds(lambda: _run("-c", "pass"), 9)
+        return seconds(lambda: _run(*command), 9) - seconds(lambda: _run("-c", "pass"), 9)
 
 
 def _run(*arguments: str) -> str:
     return subprocess.run([sys.executable, *arguments], check=True, capture_output=True, text=True).stdout
-
-
-def _seconds(work: Callable[[], object], times: int = 5) -> float:
-    best = float("inf")
-    for _ in range(times):
-        gc.collect()
-        start = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - start)
-    return best
 
 
 def _session() -> Transcript:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import statistics
 import tempfile
 import time
@@ -20,6 +19,7 @@ from context_compactor.messages.transcripts import read_transcript
 from context_compactor.store.connect import connect
 from context_compactor.store.rows import MESSAGE
 from tools.day import SHIPPED, live, stream
+from tools.timing import seconds
 
 FEW, MANY = 100, 100_000
 ARCHIVED = 100_000
@@ -59,9 +59,11 @@ def _appending(store: str, line: Line) -> None:
             times[size] = statistics.median(_timed(lambda: session.append(_messages(1)[0]), 200))
     line("appending to 100,000 messages, times appending to 100", times[MANY] / times[FEW], 1.5)
     rows = connect(store)
-    reading = _best(lambda: [read_json(row.body) for row in rows.entries(f"session-{MANY}", kinds=(MESSAGE,))])
+    reading = seconds(lambda: [read_json(row.body) for row in rows.entries(f"session-{MANY}", kinds=(MESSAGE,))])
     rows.close()
-    line("opening 100,000 messages and their context, times reading them", _best(lambda: _look(store)) / reading, 3)
+    line(
+        "opening 100,000 messages and their context, times reading them", seconds(lambda: _look(store), 3) / reading, 3
+    )
 
 
 def _look(store: str) -> None:
@@ -126,13 +128,3 @@ def _timed_each(work: Callable[[str], object], arguments: list[str]) -> list[flo
 
 def _timed(work: Callable[[], object], times: int) -> list[float]:
     return _timed_each(lambda _: work(), [""] * times)
-
-
-def _best(work: Callable[[], object], times: int = 3) -> float:
-    best = float("inf")
-    for _ in range(times):
-        gc.collect()
-        start = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - start)
-    return best

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor.cli import output
-from context_compactor.cli.output import messages_text, one_line, write_file, write_messages
+from context_compactor.cli.output import messages_text, write_file, write_messages
 from context_compactor.errors import BadSetting, CompactorError
+from context_compactor.messages.printing import one_line
 
 MESSAGES = [{"role": "user", "content": "a\nb"}, {"role": "assistant", "content": "ü"}]
 

@@ -23,7 +23,6 @@ from context_compactor.cli.options import (
 from context_compactor.cli.output import (
     EXIT_CODES,
     Paper,
-    one_line,
     paper,
     print_json,
     refuse_same_file,
@@ -31,6 +30,7 @@ from context_compactor.cli.output import (
     write_messages,
 )
 from context_compactor.errors import BadSetting
+from context_compactor.messages.printing import one_line
 
 if TYPE_CHECKING:
     from context_compactor.cli.conversation import Conversation

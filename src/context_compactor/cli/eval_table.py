@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from context_compactor.cli.output import Out, one_line
+from context_compactor.cli.output import Out
+from context_compactor.messages.printing import one_line
 from context_compactor.quality.methods import COMPACTOR, HANDOFF_BUDGET
 from context_compactor.quality.outcome import ALL
 from context_compactor.quality.tables import count, ordinal

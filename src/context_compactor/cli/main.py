@@ -126,7 +126,7 @@ def _drop_output() -> None:
 
 
 def _fail(error: CompactorError, code: int) -> int:
-    from context_compactor.cli.output import one_line
+    from context_compactor.messages.printing import one_line
 
     sys.stderr.write(f"error: {one_line(str(error), 2_000)}\n")
     for note in getattr(error, "__notes__", ()):

@@ -15,7 +15,9 @@ from typing import Any, Protocol, TextIO
 
 from context_compactor.errors import BadSetting
 from context_compactor.files import naming_write_errors, write_atomically
+from context_compactor.messages import printing
 from context_compactor.messages.jsontext import json_text
+from context_compactor.messages.printing import one_line
 
 EXIT_CODES = {"success": 0, "unchanged": 0, "failed": 1, "partial": 3}
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
@@ -126,7 +128,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 def printable(text: str) -> str:
     """Text of a conversation with its lines as they are, and without anything that could drive a terminal."""
-    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
+    return printing.printable(text, keep="\n\t")
 
 
 def columns() -> int:
@@ -144,9 +146,3 @@ def wrapped(text: str, first: str = "", indent: int = 0) -> str:
     return fill(
         line, columns(), initial_indent=first, subsequent_indent=under, break_long_words=False, break_on_hyphens=False
     )
-
-
-def one_line(text: str, width: int) -> str:
-    """Text of a conversation as one printable line of at most this many characters."""
-    line = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * width]).split())
-    return line if len(line) <= width else line[: width - 1] + "…"

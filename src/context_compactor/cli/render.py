@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from context_compactor.classify.tier import Tier
-from context_compactor.cli.output import Out, one_line
+from context_compactor.cli.output import Out
+from context_compactor.messages.printing import one_line
 
 if TYPE_CHECKING:
     from context_compactor.plan.plan import Decision

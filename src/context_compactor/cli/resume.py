@@ -9,7 +9,8 @@ import typer
 
 from context_compactor.cli.opening import open_session, store_url
 from context_compactor.cli.options import AsJson, SessionId, StoreUrl
-from context_compactor.cli.output import EXIT_CODES, Out, one_line, paper, print_json, printable, wrapped
+from context_compactor.cli.output import EXIT_CODES, Out, paper, print_json, printable, wrapped
+from context_compactor.messages.printing import one_line
 
 if TYPE_CHECKING:
     from context_compactor.handoff.resume import Readiness

@@ -9,7 +9,8 @@ import typer
 
 from context_compactor.cli.opening import find_session, open_session, open_store, store_url
 from context_compactor.cli.options import AsJson, SessionName, StoreUrl
-from context_compactor.cli.output import one_line, paper, print_json, write_messages
+from context_compactor.cli.output import paper, print_json, write_messages
+from context_compactor.messages.printing import one_line
 
 if TYPE_CHECKING:
     from context_compactor.session.record import Totals

@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from context_compactor.classify.tier import Tier
 from context_compactor.cli.options import AsJson, StoreUrl, Window
-from context_compactor.cli.output import Out, one_line, paper, print_json, working
+from context_compactor.cli.output import Out, paper, print_json, working
 from context_compactor.levels import Level
+from context_compactor.messages.printing import one_line
 from context_compactor.settings import Settings
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ import msgspec
 from msgspec import Struct
 
 from context_compactor.cli.opening import open_store, store_url
-from context_compactor.cli.output import Out, one_line, paper, print_json
+from context_compactor.cli.output import Out, paper, print_json
 from context_compactor.cli.sessions import described, in_words, moment
 from context_compactor.cli.show import counted_row, print_sections, usage_rows
 from context_compactor.errors import BadSetting, BadTranscript, UnknownSession
+from context_compactor.messages.printing import one_line
 
 if TYPE_CHECKING:
     from context_compactor.measure.usage import Usage

@@ -16,6 +16,7 @@ from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import cut_failure, ledger_lines, merge_lines
 from context_compactor.facts.remember import FAILED, FILES, OUTSIDE, RULES, TASK
 from context_compactor.handoff.checkpoint import Checkpoint
+from context_compactor.handoff.worth import is_enough
 from context_compactor.measure.count import MessageCounter, message_counter_for
 from context_compactor.messages.record import SECTIONS, Record, render
 from context_compactor.messages.references import ID
@@ -38,7 +39,7 @@ def resume_brief(checkpoint: Checkpoint, facts: Sequence[Fact], tokens: int) -> 
     The task and every failure are always there: failures are cut short before they take too much, and only they may
     lift the brief above `tokens`. Of the rest, what does not fit is counted and can be looked up.
     """
-    if not _is_enough(tokens):
+    if not is_enough(tokens, _FEWEST):
         raise BadSetting(
             f"resume: tokens={tokens!r:.40} is no room for a brief; {_FEWEST} are the least, 4000 are good"
         )
@@ -54,10 +55,6 @@ def resume_brief(checkpoint: Checkpoint, facts: Sequence[Fact], tokens: int) -> 
         if not chosen or counter.text(text) <= tokens:
             return text
         chosen.pop()
-
-
-def _is_enough(tokens: object) -> bool:
-    return isinstance(tokens, int) and tokens >= _FEWEST
 
 
 def _told_once(facts: Sequence[Fact], tokens: int) -> Iterator[Fact]:

@@ -12,7 +12,7 @@ from context_compactor.facts.speech import own_words
 from context_compactor.flow import Scene, read_scene
 from context_compactor.handoff.notes import choose_notes, plain_lines, take_notes
 from context_compactor.handoff.sections import fact_lines
-from context_compactor.handoff.worth import handles, names_worth
+from context_compactor.handoff.worth import handles, is_enough, names_worth
 from context_compactor.measure.count import MessageCounter, message_counter_for
 from context_compactor.messages.boundaries import repair
 from context_compactor.messages.detect import find_dialect
@@ -29,10 +29,6 @@ _FEWEST = 100
 _LONGEST_PHASE = 80
 
 
-def _is_enough(tokens: object) -> bool:
-    return isinstance(tokens, int) and tokens >= _FEWEST
-
-
 def handoff_text(
     messages: Sequence[dict[str, Any]], *, tokens: int = 500, phase: str = "", dialect: str = "auto"
 ) -> str:
@@ -41,7 +37,7 @@ def handoff_text(
     The user's task and rules in the user's words, the state, decisions, failed attempts, changed files, and the names
     that the agent works with, each beside words it stood with. Ids like `turn_001` recall the originals.
     """
-    if not _is_enough(tokens):
+    if not is_enough(tokens, _FEWEST):
         raise BadSetting(
             f"handoff: tokens={tokens!r:.40} is no room for a text; {_FEWEST} are the least, 500 a good number"
         )

@@ -75,3 +75,8 @@ def _form(name: str) -> float:
     if _SYMBOL.search(name):
         return 1.0
     return 0.2 if _HASH.fullmatch(name) else 0.0
+
+
+def is_enough(tokens: object, fewest: int) -> bool:
+    """Whether a number of tokens is one, and leaves room for a text."""
+    return isinstance(tokens, int) and tokens >= fewest

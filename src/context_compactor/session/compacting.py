@@ -158,7 +158,7 @@ def compact(core: Core, ask: Ask, *, dry_run: bool = False) -> Report:
         return result.report
     checkpoint = checkpoints.write_if_possible(core, checkpoints.make(core, live=result.facts))
     result = structs.replace(result, report=structs.replace(result.report, checkpoint=checkpoint))
-    return _commit(core, result, seen, dialect, counter)
+    return _commit(core, ask, result, seen, dialect, counter)
 
 
 def _beside(core: Core, ask: Ask, seen: Seen, counter: MessageCounter) -> Ask:
@@ -178,7 +178,9 @@ def _note_no_gain(core: Core, report: Report) -> None:
         core.change(lambda state: structs.replace(state, guard=state.guard.gained_nothing(report.tokens_before)))
 
 
-def _commit(core: Core, result: app.Compaction, seen: Seen, dialect: Dialect, counter: MessageCounter) -> Report:
+def _commit(
+    core: Core, ask: Ask, result: app.Compaction, seen: Seen, dialect: Dialect, counter: MessageCounter
+) -> Report:
     originals = keep.as_logged(result.archive, result.spans, seen, core.store, core.id)
     attempts = keep.Attempts(core.settings.retry_attempts, core.settings.retry_delay_seconds, _retried(core))
     keep.archive(core.store, core.id, originals, core.now(), attempts)
@@ -195,15 +197,7 @@ def _commit(core: Core, result: app.Compaction, seen: Seen, dialect: Dialect, co
         keep.commit(core.store, core.id, keep.draft(result, seen, dialect), dialect, counter, core.now(), remember)
     except StaleBase as error:
         core.emit("compaction.refused", reason=str(error), level=report.level)
-        return Report.unchanged(
-            str(error),
-            tokens=report.tokens_before,
-            messages=report.messages_before,
-            trigger=report.trigger,
-            level=report.level,
-            session_id=core.id,
-            created_at=report.created_at,
-        )
+        return _refused(core, ask, str(error), report.tokens_before, report.messages_before)
     _afterwards(core, report)
     return report
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from context_compactor.archive.search.passages import texts_of
 from context_compactor.messages.dialect import Dialect
+from context_compactor.messages.printing import one_line
 from context_compactor.session.core import Core
 from context_compactor.session.lens import Raw, Seen
 from context_compactor.session.views import seen_at
@@ -96,8 +97,7 @@ def _sides(raws: Sequence[Raw], dialect: Dialect) -> list[Side]:
 
 
 def _words(texts: Sequence[str]) -> str:
-    line = " ".join(" ".join(text[:_SHOWN] for text in texts).split())
-    return "".join(char if char.isprintable() else " " for char in line)[:_SHOWN]
+    return one_line(" ".join(text[:_SHOWN] for text in texts), _SHOWN)
 
 
 def _change_rows(change: str, left: Sequence[Side], right: Sequence[Side]) -> Iterator[DiffRow]:
