@@ -70,7 +70,7 @@ def test_a_failed_compaction_is_not_tried_again_while_nothing_has_changed(store)
         session.append(working("anthropic", 4).messages)
         breaks[0] = True
         events = heard(session)
-        from context_compactor.session.compacting import compact_by_itself
+        from context_compactor.session.automatic import compact_by_itself
 
         ask = session._core.ask(level="soft", kind="threshold")
         first, second = compact_by_itself(session._core, ask), compact_by_itself(session._core, ask)

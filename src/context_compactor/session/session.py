@@ -35,7 +35,8 @@ from context_compactor.session import checkpoints, views
 from context_compactor.session import recall as recalling
 from context_compactor.session.after import export_all
 from context_compactor.session.append import append
-from context_compactor.session.compacting import answer, compact, finish, fresh_window
+from context_compactor.session.automatic import answer, fresh_window
+from context_compactor.session.compacting import compact, finish
 from context_compactor.session.core import Clock, Core, wall_clock
 from context_compactor.session.diff import ContextDiff, diff
 from context_compactor.session.handing import hand_off, orchestrator, points, receive

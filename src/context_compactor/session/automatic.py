@@ -1,0 +1,119 @@
+"""Compactions that nobody asked for: what a look at the gauge leads to, and what holds it back."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+from msgspec import structs
+
+from context_compactor.ask import Ask
+from context_compactor.errors import CompactorError
+from context_compactor.levels import Level
+from context_compactor.plan.goal import level_target
+from context_compactor.report import Report
+from context_compactor.session.compacting import compact, refused
+from context_compactor.session.core import Core
+from context_compactor.session.memory import work_ahead
+from context_compactor.session.values import read_state
+from context_compactor.session.watch import RETRY_SECONDS, Watched
+
+_BREAKER_SECONDS = 300.0
+_FRESH_TOKENS = 2_500
+
+
+def answer(core: Core, watched: Watched) -> Report | None:
+    """Do what a look at the gauge asks for. The messages are written: nothing that fails now may look as if not."""
+    if not core.settings.enabled:
+        return None
+    try:
+        return _answer(core, watched)
+    except CompactorError as error:
+        core.emit("job.dropped", what="what follows an append", reason=str(error))
+        return None
+
+
+def _answer(core: Core, watched: Watched) -> Report | None:
+    """Tell, suggest, and compact when that is to happen by itself."""
+    for suggestion in watched.suggestions:
+        core.emit("compaction.suggested", reason=str(suggestion), count=suggestion.count, counter=suggestion.counter)
+    if watched.is_extraction_due:
+        work_ahead(core, fewest=1)
+    if watched.is_plateau:
+        core.emit("compaction.suggested", reason="usage stays near the limit, and nothing brings it down")
+    trigger = watched.trigger
+    if trigger is not None and watched.is_crossing:
+        core.emit(
+            "threshold.crossed",
+            level=trigger.level,
+            tokens=trigger.current_tokens,
+            budget=trigger.budget_tokens,
+            share=round(trigger.share, 4),
+        )
+    by_counter = bool(watched.suggestions) and core.settings.counters_compact
+    if not core.settings.automatic or not (trigger or by_counter):
+        return None
+    level = trigger.level if trigger else Level.SOFT
+    report = compact_by_itself(core, core.ask(level=level, kind="threshold"))
+    return fresh_window(core, report) if level is Level.EMERGENCY else report
+
+
+def fresh_window(core: Core, report: Report | None = None) -> Report:
+    """Begin anew with what must not be forgotten: task, rules, failures, references, and instructions if they fit.
+
+    After an emergency compaction it is done only when that one has left the context above the soft threshold.
+    """
+    counter = core.counter(core.dialect())
+    budget = core.budget(counter).tokens
+    soft = min(rule.threshold for rule in core.settings.levels)
+    if report is not None and (report.status == "failed" or report.tokens_after <= soft * budget):
+        return report
+    target = level_target(core.settings.levels[-1].level, core.settings.levels, budget)
+    if report is None:
+        return compact(core, core.ask(target_tokens=min(target, _instructions(core) + _FRESH_TOKENS), kind="manual"))
+    fresh = compact_by_itself(core, core.ask(target_tokens=target, kind="threshold"))
+    if not fresh.changed:
+        return structs.replace(report, reason=f"{report.reason}; a fresh window is no smaller: {fresh.reason}")
+    why = f"even an emergency compaction left {report.tokens_after:,} tokens, so a fresh window was opened"
+    return structs.replace(fresh, reason=f"{why}. {fresh.reason}".strip())
+
+
+def _instructions(core: Core) -> int:
+    seen = core.seen()
+    dialect = core.dialect(seen.raws)
+    told = [message for message in dialect.parse(seen.raws) if message.role in ("system", "developer")]
+    return sum(core.counter(dialect).count_many(told))
+
+
+def compact_by_itself(core: Core, ask: Ask) -> Report:
+    """A compaction that nobody asked for: it is held back after failures, and never stops the agent."""
+    row = core.store.session(core.id)
+    state = read_state(row.state)
+    what = _fingerprint(core, ask, row.head)
+    now = core.seconds()
+    objection = state.guard.objection(what, state.gauge.tokens, row.messages, now, RETRY_SECONDS, _BREAKER_SECONDS)
+    if objection and not (ask.level is Level.EMERGENCY and state.guard.is_thrashing(row.messages)):
+        core.change(lambda known: structs.replace(known, failed_at=now))  # it is to be tried again after the wait
+        core.emit("compaction.refused", reason=objection, level=ask.level)
+        return refused(core, ask, objection, state.gauge.tokens, len(core.seen(row).shown))
+    try:
+        return compact(core, ask)
+    except Exception as error:  # noqa: BLE001  the agent goes on with the context it has; the event says what happened
+        return _failed(core, ask, what, error)
+
+
+def _fingerprint(core: Core, ask: Ask, head: int) -> str:
+    settings = msgspec.json.encode((core.settings, core.profile.window, core.profile.model, ask.level))
+    return f"{head}:{hashlib.sha256(settings).hexdigest()[:16]}"
+
+
+def _failed(core: Core, ask: Ask, what: str, error: Exception) -> Report:
+    reason = str(error) if isinstance(error, CompactorError) else f"{type(error).__name__}: {error}"
+    now = core.seconds()
+    try:
+        core.change(lambda state: structs.replace(state, guard=state.guard.failed(what, now), failed_at=now))
+    except CompactorError as second:  # the store that failed may fail again
+        reason = f"{reason}; and this could not be noted: {second}"
+    core.emit("compaction.failed", reason=reason, level=ask.level)
+    gauge, seen = read_state(core.store.session(core.id).state).gauge, core.seen()
+    return structs.replace(refused(core, ask, reason, gauge.tokens, len(seen.shown)), status="failed")
