@@ -237,6 +237,21 @@ def test_nothing_is_missing_after_a_compaction(dialect, data):
         assert result.report.fidelity.missing == ()
 
 
+def test_a_long_line_that_stands_as_it_was_is_not_missing_in_pieces():
+    dialect = "openai-responses"
+    first = [(13, 25220), (7, 760), (7, 3417), (1, 205008), (14, 245375), (12, 2923), (1, 1186480800093852)]
+    first += [(11, 16449), (5, 30052949387), (3, 0), (4, 30623589316258), (13, 2706), (5, 70), (1, 0), (3, 21840)]
+    second = [(8, 3324), (7, 196589), (10, 66635425), (13, 45442), (5, 1415368985), (13, 32388)]
+    third = [(10, 100000001), (12, 79228162514264337593543950335), (1, 883010655839096704)]
+    messages: list[dict] = []
+    for number, (share, moves, opening) in enumerate([(0.02, first, 332), (0.6, second, 122), (0.6, third, 283)]):
+        more = play(dialect, moves, opening).messages
+        messages = [*messages, *(_renamed(more, number - 1) if number else more)]
+        result = compact(messages, target_tokens=target_of(messages, share, dialect), dialect=dialect)
+        assert result.report.fidelity.missing == ()
+        messages = result.messages
+
+
 @every_dialect
 @pytest.mark.parametrize("level", ["soft", "aggressive"])
 def test_the_last_five_turns_stay_word_for_word_at_soft_and_aggressive(dialect, level):

@@ -54,16 +54,20 @@ def visible_ids(text: str, written: Written) -> set[str]:
 def fidelity(composer: Composer, written: Written, archive: Archive, facts: Sequence[Fact], text: str) -> Fidelity:
     """Look for every name, failure, rule and decision of the removed texts in the context and behind its references."""
     visible = visible_ids(text, written)
-    view = composer.view
-    removed = [
-        (_home(source, view.zones), composer.draft.names_of[source.number])
-        for source in view.open_sources()
-        if not source.is_loose and source.voice is not Voice.THINKING
-    ]
+    view, names_of = composer.view, composer.draft.names_of
+    open_sources = [each for each in view.open_sources() if not each.is_loose and each.voice is not Voice.THINKING]
+    removed = [(_home(source, view.zones), names_of[source.number]) for source in open_sources]
+    # A name that was cut at the end of a block is none of the text's own, though the text stands as it was.
+    untouched = (names_of[source.number] for source in open_sources if _is_untouched(source, view.zones, written))
     reachable = {ref for ref in visible if ref in archive}
-    names = weigh_fidelity(removed, view.names.ids(text), view.names, reachable)
+    names = weigh_fidelity(removed, view.names.ids(text).union(*untouched), view.names, reachable)
     gone = [fact for fact in facts if view.zones.get(fact.turn) is Zone.FOLDED]
     return add_facts(names, gone, text, reachable)
+
+
+def _is_untouched(source: Source, zones: dict[int, Zone], written: Written) -> bool:
+    edited = written.texts.edits.get((source.turn, source.message), {})
+    return zones[source.turn] is Zone.PLACED and source.part not in edited
 
 
 def _home(source: Source, zones: dict[int, Zone]) -> str:
