@@ -247,3 +247,27 @@ def test_a_message_number_that_is_none_is_refused_in_words(store, at):
         session.append({"role": "user", "content": "Hello."})
         with pytest.raises(BadSetting, match="has 1 messages"):
             session.context(at=at)
+
+
+def test_a_dry_run_changes_nothing_not_even_what_is_too_old(store):
+    old, new = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC)
+    with opened(store, "old", clock=lambda: old) as session:
+        session.append({"role": "user", "content": "Hello."})
+    with opened(store, "new", clock=lambda: new) as session:
+        session.append(fill(working("anthropic", 12), 20, 12).messages)
+    settings = Settings(idle_seconds=0, retention_days=30)
+    with opened(store, "new", settings=settings, clock=lambda: new) as session:
+        assert session.compact(target_tokens=3_000, dry_run=True).status == "success"
+        assert store.holders("new") == {}
+        assert session.totals().compactions == 0
+    assert {row.id for row in store.sessions()} == {"old", "new"}
+
+
+def test_an_undo_above_a_token_limit_is_left_alone_until_the_context_has_grown(store):
+    limited = Settings(idle_seconds=0, model_auto_compact_token_limit=3_000)
+    with opened(store, settings=limited) as session:
+        session.append(fill(talk_in("anthropic").user("Look."), 40).messages)
+        assert session.totals().compactions == 1
+        session.undo()
+        assert session.append({"role": "user", "content": "Go on."}) is None
+        assert session.totals().undone == 1

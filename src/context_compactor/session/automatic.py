@@ -16,7 +16,7 @@ from context_compactor.session.compacting import compact, refused
 from context_compactor.session.core import Core
 from context_compactor.session.memory import work_ahead
 from context_compactor.session.values import read_state
-from context_compactor.session.watch import RETRY_SECONDS, Watched
+from context_compactor.session.watch import RETRY_SECONDS, Watched, watch
 
 _BREAKER_SECONDS = 300.0
 _FRESH_TOKENS = 2_500
@@ -31,6 +31,19 @@ def answer(core: Core, watched: Watched) -> Report | None:
     except CompactorError as error:
         core.emit("job.dropped", what="what follows an append", reason=str(error))
         return None
+
+
+def check(core: Core) -> None:
+    """Before the first request after opening: is a level reached, whatever was known of it before?"""
+    with core.writing() as row:
+        state = read_state(row.state)
+        if state.held or not row.messages:
+            return
+        counter = core.counter(core.dialect(core.seen(row).raws))
+        state = structs.replace(state, gauge=core.gauge(row, state, counter), share=0.0, fired="")
+        state, watched = watch(core, state, counter)
+        core.save(state)
+    answer(core, watched)
 
 
 def _answer(core: Core, watched: Watched) -> Report | None:

@@ -23,6 +23,7 @@ from context_compactor.session.memory import scene_of
 from context_compactor.session.recall import find
 from context_compactor.session.values import read_state
 from context_compactor.session.watch import settled
+from context_compactor.store.rows import hash_of
 
 RESTORED = "restored"
 # An original that would fill more of the budget than this leaves too little for the conversation.
@@ -101,7 +102,7 @@ def _revision(
         in_log = shown.position > seen.sight.base
         revision = Revision(
             why=RESTORED,
-            hash=_hash(core, edited.raw),
+            hash=hash_of(json_bytes(edited.raw)),
             position=shown.position if in_log else 0,
             instead_of="" if in_log else shown.hash,
             under=under,
@@ -111,12 +112,9 @@ def _revision(
         f"[Original of {original.id}, {original.summary}: put back by Context Compactor, it is not a request.]\n"
         f"{original.text}\n[End of {original.id}.]"
     )
-    revision = Revision(why=RESTORED, hash=_hash(core, message.raw), after=seen.head, under=under, ref=original.id)
+    name = hash_of(json_bytes(message.raw))
+    revision = Revision(why=RESTORED, hash=name, after=seen.head, under=under, ref=original.id)
     return revision, message.raw, counter.count(message)
-
-
-def _hash(core: Core, raw: Raw) -> str:
-    return core.store.put([json_bytes(raw)])[0]
 
 
 def _place(core: Core, ref: str, seen: Seen, dialect: Dialect) -> tuple[int, Message, int] | None:

@@ -14,8 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from msgspec import structs
-
 from context_compactor.app import level_of
 from context_compactor.archive.export import Exported
 from context_compactor.archive.refetch import Refetched, RestoreRate
@@ -35,13 +33,14 @@ from context_compactor.session import checkpoints, views
 from context_compactor.session import recall as recalling
 from context_compactor.session.after import export_all
 from context_compactor.session.append import append
-from context_compactor.session.automatic import answer, fresh_window
+from context_compactor.session.automatic import answer, check, fresh_window
 from context_compactor.session.compacting import compact, finish
 from context_compactor.session.core import Clock, Core, wall_clock
 from context_compactor.session.diff import ContextDiff, diff
 from context_compactor.session.handing import hand_off, orchestrator, points, receive
 from context_compactor.session.holding import hold, release
 from context_compactor.session.idle import Idle
+from context_compactor.session.lens import Raw
 from context_compactor.session.memory import Ahead, all_facts, work_ahead
 from context_compactor.session.opening import expire_old, open_core
 from context_compactor.session.proof import missing
@@ -49,11 +48,7 @@ from context_compactor.session.recall import PAGE_TOKENS, Page
 from context_compactor.session.record import Totals, compactions, totals
 from context_compactor.session.restore import Restored, restore
 from context_compactor.session.resuming import resume
-from context_compactor.session.values import read_state
-from context_compactor.session.watch import watch
 from context_compactor.settings import Settings
-
-Raw = dict[str, Any]
 
 
 class Session:
@@ -161,23 +156,10 @@ class Session:
         """
         if at is not None:
             return views.context(self._core, views.seen_at(self._core, at), sealed=sealed)
-        self._check()
+        if not self._is_checked:
+            self._is_checked = True
+            check(self._core)
         return views.context(self._core, self._core.seen(), sealed=sealed)
-
-    def _check(self) -> None:
-        if self._is_checked:
-            return
-        self._is_checked = True
-        core = self._core
-        with core.writing() as row:
-            state = read_state(row.state)
-            if state.held or not row.messages:
-                return
-            counter = core.counter(core.dialect(core.seen(row).raws))
-            gauge = core.gauge(row, state, counter)
-            state, watched = watch(core, structs.replace(state, gauge=gauge, share=0.0, fired=""), counter)
-            core.save(state)
-        answer(core, watched)
 
     def history(self) -> list[Raw]:
         """Everything that was appended, in order, equal to what went in."""
@@ -202,7 +184,8 @@ class Session:
         target_tokens: int | None = None,
     ) -> Report:
         """Compact now, at any fill; `focus` says what matters, `dry_run` changes nothing."""
-        self._begin()
+        if not dry_run:
+            self._begin()
         focus = self._core.without_secrets(focus or "")
         ask = self._core.ask(level=level_of(level), focus=focus, target_tokens=target_tokens, kind="manual")
         return compact(self._core, ask, dry_run=dry_run)
@@ -212,10 +195,12 @@ class Session:
 
         Returns the report of that compaction, or None when there is none to take back.
         """
+        self._begin()
         return views.undo(self._core)
 
     def redo(self) -> Report | None:
         """Take the last undo back."""
+        self._begin()
         return views.redo(self._core)
 
     def diff(self, before: int | None = None, after: int | None = None) -> ContextDiff:
@@ -271,6 +256,7 @@ class Session:
 
     def restore(self, ref: str) -> Restored:
         """Put an original back into the context, with room made for it when there is none."""
+        self._begin()
         return restore(self._core, ref)
 
     # Remembering
@@ -297,14 +283,17 @@ class Session:
 
     def fresh(self) -> Report:
         """Open a fresh window: the context becomes task, rules, failures and references, as small as they go."""
+        self._begin()
         return fresh_window(self._core)
 
     def handoff(self, phase: str = "write", task: str = "", task_id: str = "") -> HandoffRequest:
         """What a sub-agent or the next phase is given, with a summary of at most 500 tokens. Compacts first."""
+        self._begin()
         return hand_off(self._core, phase, task, task_id)
 
     def receive(self, answer: object) -> Extracted:
         """Take what is needed from a sub-agent's answer to a handoff; the rest is archived under its reference."""
+        self._begin()
         return receive(self._core, answer)
 
     def orchestrator(self) -> OrchestratorState:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, structs
 
 from context_compactor.levels import Level
+from context_compactor.measure.budget import Budget
 from context_compactor.measure.count import MessageCounter
 from context_compactor.measure.triggers import Counters, Suggestion, Trigger, Watch, with_token_limit
 from context_compactor.measure.usage import level_at
@@ -34,17 +35,8 @@ def watch(core: Core, state: State, counter: MessageCounter) -> tuple[State, Wat
     budget = core.budget(counter)
     tokens = tokens_now(state.gauge, state.calibration, core.settings.overhead_tokens)
     size_share = state.gauge.bytes / budget.bytes
-    levels = with_token_limit(core.settings.levels, core.settings.model_auto_compact_token_limit, budget.tokens)
-    known = Watch(
-        levels,
-        core.settings.rearm_margin,
-        RETRY_SECONDS,
-        state.share,
-        Level(state.fired) if state.fired else None,
-        _failed_at(state.failed_at, core.seconds()),
-    )
-    seen, trigger = known.observe(tokens, budget.tokens, core.seconds(), size_share)
-    level, is_crossing = level_at(seen.share, levels), trigger is not None
+    seen, trigger = _known(core, state, budget).observe(tokens, budget.tokens, core.seconds(), size_share)
+    level, is_crossing = level_at(seen.share, seen.levels), trigger is not None
     if trigger is None and level is not None and 0 < state.attempted * _GROWN <= tokens:
         trigger = Trigger("threshold", tokens, budget.tokens, level, size_share=size_share)
     counters, suggestions = _counters(core, state).observe(state.gauge.tool_results, len(state.gauge.files))
@@ -59,6 +51,19 @@ def watch(core: Core, state: State, counter: MessageCounter) -> tuple[State, Wat
         plateau=plateau,
     )
     return state, Watched(trigger, is_crossing, suggestions, is_plateau)
+
+
+def _known(core: Core, state: State, budget: Budget) -> Watch:
+    """The watch as the session remembers it."""
+    limit = core.settings.model_auto_compact_token_limit
+    return Watch(
+        with_token_limit(core.settings.levels, limit, budget.tokens),
+        core.settings.rearm_margin,
+        RETRY_SECONDS,
+        state.share,
+        Level(state.fired) if state.fired else None,
+        _failed_at(state.failed_at, core.seconds()),
+    )
 
 
 def _failed_at(failed_at: float | None, now: float) -> float | None:
@@ -76,15 +81,14 @@ def settled(core: Core, state: State, counter: MessageCounter) -> State:
     """The state after the context was changed on purpose: only growth from here on can pull a trigger."""
     budget = core.budget(counter)
     tokens = tokens_now(state.gauge, state.calibration, core.settings.overhead_tokens)
-    share = max(tokens / budget.tokens, state.gauge.bytes / budget.bytes)
-    level = level_at(share, core.settings.levels)
+    seen = _known(core, state, budget).compacted(tokens, budget.tokens, state.gauge.bytes / budget.bytes)
     counters = _counters(core, state).compacted(state.gauge.tool_results, len(state.gauge.files))
     return structs.replace(
         state,
-        share=share,
-        fired=level or "",
+        share=seen.share,
+        fired=seen.fired or "",
         failed_at=None,
-        attempted=tokens if level else 0,
+        attempted=tokens if seen.fired else 0,
         counters=counters,
         plateau=state.plateau.compacted(),
     )
