@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
@@ -30,11 +30,14 @@ from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.message import Message
 from context_compactor.messages.turn import split_turns
 from context_compactor.plan.plan import Decision
-from context_compactor.protocols import Store, TokenCounter
+from context_compactor.protocols import Model, Store, TokenCounter
 from context_compactor.report import Report
 from context_compactor.settings import Settings, load_settings
 from context_compactor.settle import Request, aim, settle, unchanged
 from context_compactor.strategies import DEFAULT_STRATEGIES, LAYOUT_LADDER
+
+if TYPE_CHECKING:
+    from context_compactor.story import Teller
 
 
 class Compaction(Struct, frozen=True, dict=True):
@@ -78,7 +81,7 @@ def compact(
     target_tokens: int | None = None,
     level: str | None = None,
     focus: str | None = None,
-    model: str | None = None,
+    model: str | Model | None = None,
     dialect: str = "auto",
     count_tokens: Callable[[str], int] | None = None,
     settings: Settings | None = None,
@@ -88,16 +91,18 @@ def compact(
 
     With `target_tokens` the result has at most that many; with `level` that level's target of the window; with only a
     window it is compacted when a level's threshold is reached. The input is never changed. With `store` the originals
-    are kept there as well, under the session that `report.session_id` names.
+    are kept there as well, under the session that `report.session_id` names. A `model`, by its name or as an object,
+    tells the story of what is folded; without one, nor one in the settings, nothing leaves the machine.
     """
-    _refuse_later_features(model)
     ask = Ask(window, target_tokens, level_of(level), focus or "", settings or load_settings().settings)
+    teller = teller_for(ask.settings, model)
     if store is None:
-        return run(messages, ask, dialect=dialect, count_tokens=count_tokens)
+        return run(messages, ask, dialect=dialect, count_tokens=count_tokens, teller=teller)
     from context_compactor.store.connect import connect
 
     with closing(connect(store)) as kept:
-        return keep_originals(run(messages, ask, dialect=dialect, count_tokens=count_tokens, location=store), kept)
+        made = run(messages, ask, dialect=dialect, count_tokens=count_tokens, location=store, teller=teller)
+        return keep_originals(made, kept)
 
 
 async def acompact(
@@ -107,7 +112,7 @@ async def acompact(
     target_tokens: int | None = None,
     level: str | None = None,
     focus: str | None = None,
-    model: str | None = None,
+    model: str | Model | None = None,
     dialect: str = "auto",
     count_tokens: Callable[[str], int] | None = None,
     settings: Settings | None = None,
@@ -129,9 +134,16 @@ async def acompact(
     )
 
 
-def _refuse_later_features(model: str | None) -> None:
-    if model is not None:
-        raise BadSetting(f"model={model!r}: this version writes no summaries by a model; leave `model` out")
+def teller_for(
+    settings: Settings, model: str | Model | None = None, on_text: Callable[[str], None] | None = None
+) -> Teller | None:
+    """Who tells the story: the model that is named, else that of the settings. Without either nothing is imported."""
+    wanted = settings.model if model is None else model
+    if wanted is None:
+        return None
+    from context_compactor.story import open_teller
+
+    return open_teller(wanted, settings, on_text)
 
 
 def keep_originals(result: Compaction, store: Store) -> Compaction:
@@ -164,8 +176,12 @@ def run(
     count_tokens: Callable[[str], int] | None = None,
     session_id: str = "",
     location: str = "memory",
+    teller: Teller | None = None,
 ) -> Compaction:
-    """Compact as asked. Every surface comes through here. `location` is where the originals will rest."""
+    """Compact as asked. Every surface comes through here. `location` is where the originals will rest.
+
+    With a `teller` a model tells the story of what is folded, where that leaves the context no worse.
+    """
     began = time.perf_counter()
     spoken = find_dialect(dialect, messages)
     given = spoken.parse(messages)
@@ -189,8 +205,10 @@ def run(
     if isinstance(goal, str):
         return _unchanged(legal, unchanged(request, legal, goal), usage, counter)
     kit = flow.Kit(spoken, counter, DEFAULT_STRATEGIES, LAYOUT_LADDER, focus=ask.focus)
-    outcome = flow.compact(scene, aim(goal, request), kit)
-    report, decisions = settle(request, goal, scene, outcome)
+    made = settle(request, goal, scene, flow.compact(scene, aim(goal, request), kit))
+    if teller is not None:
+        made = teller.tell(request, goal, scene, kit, made)
+    outcome, report, decisions = made.outcome, made.report, made.decisions
     if not report.changed or report.tokens_after == report.tokens_before:
         return _unchanged(legal, report, usage, counter, decisions)
     out = [copy_containers(message.raw) for message in outcome.written.messages]

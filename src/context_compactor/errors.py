@@ -11,6 +11,11 @@
     ├── StoreError              a store cannot be read or written; what was there is as it was
     │   ├── StoreLocked         another process holds it for too long
     │   └── DamagedContent      a content is missing, or not what its hash says
+    ├── ModelError              a model did not answer; says whether it is worth a retry
+    │   ├── ModelDenied         a wrong key or no permission
+    │   ├── ModelOverflow       the request is too long for the model
+    │   ├── ModelUnavailable    a time-out, too many requests, a server's own failure
+    │   └── ModelStopped        cancelled, or its deadline has passed
     ├── StaleBase               the context has changed since a compaction of it was begun
     └── MissingExtra            a feature whose optional dependency is not installed
 
@@ -68,6 +73,34 @@ class StoreLocked(StoreError):
 
 class DamagedContent(StoreError):
     """A content is missing, or is no longer what its hash says."""
+
+
+class ModelError(CompactorError):
+    """A model did not answer. `retry` says whether the same request may be sent again, `retry_after` how soon."""
+
+    retry = False
+
+    def __init__(self, problem: str, retry_after: float | None = None) -> None:
+        self.retry_after = retry_after
+        super().__init__(problem)
+
+
+class ModelDenied(ModelError):
+    """A wrong key, or no permission: it is never tried again."""
+
+
+class ModelOverflow(ModelError):
+    """The request is too long for the model: it is never sent again unchanged."""
+
+
+class ModelUnavailable(ModelError):
+    """A time-out, too many requests, or a failure on the other side: worth a retry."""
+
+    retry = True
+
+
+class ModelStopped(ModelError):
+    """The call was cancelled, or its deadline has passed."""
 
 
 class StaleBase(CompactorError):

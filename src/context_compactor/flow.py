@@ -47,6 +47,10 @@ class Kit(Struct, frozen=True):
     ladder: tuple[Layout, ...]
     weights: Weights = Weights()
     focus: str = ""
+    story: tuple[str, ...] = ()
+    """A model's prose on the turns that may be folded, as lines of the record."""
+    factors: dict[int, float] = {}
+    """What a model thinks of turns, by their number."""
 
 
 class Scene(Struct, frozen=True):
@@ -131,13 +135,17 @@ def plan(
         int(room.tokens * (thrift_for(share) if thrift is None else thrift)),
         kit.counter.text,
         scene.verdicts.root,
+        kit.story if folded and thrift is None else (),
     )
     excerpts = scene.past.excerpts if scene.past else ()
     weights = lean(kit.weights, share)
     sources = build_sources(spoken, excerpts, known.optional, scene.verdicts, weights)
     bare = turns_without_media(scene.turns, zones, most_bytes)
     quoted = "\n".join(quote.text for quote in known.quotes)
-    view = View(tuple(scene.turns), zones, sources, scene.verdicts, NameTable(), weights, kit.focus, bare, quoted)
+    table = NameTable()
+    view = View(
+        tuple(scene.turns), zones, sources, scene.verdicts, table, weights, kit.focus, bare, quoted, kit.factors
+    )
     proposed = (option for strategy in kit.strategies for option in strategy.propose(view))
     options = sound_options(proposed, sources, scene.verdicts)
     draft = draft_plan(view, options, known.texts())

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from context_compactor.llm.model import Control, ModelAnswer, ModelRequest
     from context_compactor.plan.options import Option
     from context_compactor.plan.view import View
     from context_compactor.plan.zones import Room, Zone
@@ -57,6 +58,21 @@ class Layout(Protocol):
 
     def zones(self, room: Room) -> dict[int, Zone] | None:
         """The zone of every turn by its number, or None when this layout does not serve here."""
+        ...
+
+
+class Model(Protocol):
+    """A model that writes. Any thread may call it, and several at once.
+
+    `name` is what the user called it, `window` the tokens it accepts in one request, `most_output` the largest answer.
+    """
+
+    name: str
+    window: int
+    most_output: int
+
+    def write(self, request: ModelRequest, control: Control) -> ModelAnswer:
+        """Its answer, or a `ModelError`."""
         ...
 
 

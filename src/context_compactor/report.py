@@ -107,6 +107,8 @@ class ModelCall(Struct, frozen=True):
     tokens_written: int
     attempts: int
     outcome: str
+    cost: float | None = None
+    """US dollars; None when the price or the usage is not known."""
 
 
 class FloorPart(Struct, frozen=True):
@@ -166,6 +168,8 @@ class Report(Struct, frozen=True, kw_only=True):
     cache: Cache = Cache()
     cost: Cost | None = None
     model_calls: tuple[ModelCall, ...] = ()
+    told_by: str = ""
+    """The model whose story stands in the record; empty when the digest stands alone."""
     checkpoint: str = ""
     repairs: tuple[str, ...] = ()
     metrics: Metrics = Metrics()

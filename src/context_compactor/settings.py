@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 
 from context_compactor.errors import BadSetting
 from context_compactor.levels import DEFAULT_LEVELS, Level, LevelRule
+from context_compactor.price import Price
 
 CONFIG_FILE = Path(".compactor/config.toml")
 ENV_PREFIX = "COMPACTOR_"
@@ -82,19 +83,26 @@ class Settings(Struct, frozen=True, kw_only=True):
     """A tool output above this is cut to its beginning and end as soon as it is appended to a session."""
 
     model: str | None = None
-    """Model that writes summaries, such as `openai/NAME`. Without one nothing leaves the machine. Not used yet."""
+    """Model that writes summaries, such as `openai/NAME`. Without one nothing leaves the machine."""
+
+    model_window: Tokens | None = None
+    """Tokens which that model accepts in one request. Without it what its maker publishes, or 8,192 if unknown."""
+
+    prices: dict[str, Price] = {}
+    """What models cost, over the built-in table: `[prices."openai/NAME"]` with `input` and `output` in US dollars
+    for a million tokens, and where they differ `cache_read` and `cache_write`."""
 
     compact_prompt: str | None = None
-    """Replaces the prompt that asks a model for a summary. Not used yet."""
+    """Replaces the prompt that asks a model for a summary."""
 
     compact_prompt_file: str | None = None
-    """The same, read from a file. Not used yet."""
+    """The same, read from a file."""
 
     spend_limit: Dollars | None = None
-    """The most that the model calls of one compaction may cost, in US dollars. Not used yet."""
+    """The most that the model calls of one compaction may cost, in US dollars."""
 
     deadline_seconds: Seconds = 300.0
-    """The longest that one compaction may take, model calls included. Not used yet."""
+    """The longest that one compaction may take, model calls included."""
 
     retry_attempts: Annotated[int, Meta(ge=1, le=20)] = 3
     """How often something that fails is tried: archiving, a model call, a job."""
@@ -165,7 +173,8 @@ def load_settings(
 def read_value(name: str, raw: Any, origin: str) -> Any:
     """One value as its setting's type, or `BadSetting` with the value, the range and where it came from."""
     try:
-        return _read_levels(raw) if name == "levels" else _read_scalar(name, raw)
+        special = _READERS.get(name)
+        return special(raw) if special else _read_scalar(name, raw)
     except (msgspec.ValidationError, ValueError) as error:
         raise BadSetting(f"{name}: {raw!r} is not {expected(name)} (from {origin})") from error
 
@@ -174,6 +183,8 @@ def expected(name: str) -> str:
     """What a setting accepts, in words."""
     if name == "levels":
         return "rising thresholds between 0 and 1, all above every target, such as soft=0.80:0.40,emergency=0.95:0.15"
+    if name == "prices":
+        return 'prices by model, such as {"openai/NAME": {"input": 0.4, "output": 1.6}}'
     inner, optional = _inspect(name)
     return _in_words(inner) + (", or none" if optional else "")
 
@@ -262,6 +273,14 @@ def _level_rules(raw: Any) -> Any:
     return [
         {**msgspec.to_builtins(rule), **msgspec.to_builtins(changes.get(rule.level, {}))} for rule in DEFAULT_LEVELS
     ]
+
+
+def _read_prices(raw: Any) -> dict[str, Price]:
+    given = msgspec.json.decode(raw) if isinstance(raw, str) else raw
+    return msgspec.convert(given, dict[str, Price])
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {"levels": _read_levels, "prices": _read_prices}
 
 
 @cache

@@ -51,6 +51,14 @@ class Request(Struct, frozen=True):
         }
 
 
+class Settled(Struct, frozen=True):
+    """An outcome with its report."""
+
+    outcome: Outcome
+    report: Report
+    decisions: tuple[Decision, ...]
+
+
 def aim(goal: Goal, request: Request) -> Goal:
     """A little lower than asked where that is needed to be worth the change at all."""
     least_gain = request.ask.settings.min_gain_percent / 100
@@ -64,17 +72,17 @@ def unchanged(request: Request, messages: Sequence[Message], reason: str) -> Rep
     return Report.unchanged(reason, tokens=request.usage.tokens, messages=len(messages), **request.head())
 
 
-def settle(request: Request, goal: Goal, scene: Scene, outcome: Outcome) -> tuple[Report, tuple[Decision, ...]]:
+def settle(request: Request, goal: Goal, scene: Scene, outcome: Outcome) -> Settled:
     """The report of an outcome. When it may not be used, the report says so and has the old numbers."""
     after = outcome.written.tokens + request.ask.settings.overhead_tokens
     decisions = explain(outcome.composer, outcome.cut)
     if outcome.damage:
         report = unchanged(request, scene.messages, f"refused: {'; '.join(outcome.damage[:3])}")
-        return structs.replace(report, status="failed"), decisions
+        return Settled(outcome, structs.replace(report, status="failed"), decisions)
     gain = 1 - after / max(request.usage.tokens, 1)
     if gain * 100 < request.ask.settings.min_gain_percent or is_settled(scene):
-        return _no_gain(request, goal, scene, outcome, gain), decisions
-    return _report(request, goal, scene, outcome, after, decisions), decisions
+        return Settled(outcome, _no_gain(request, goal, scene, outcome, gain), decisions)
+    return Settled(outcome, _report(request, goal, scene, outcome, after, decisions), decisions)
 
 
 def is_settled(scene: Scene) -> bool:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.cli.options import Goal, read_goal, refuse_model
+from context_compactor.cli.options import Goal, read_goal
 from context_compactor.errors import BadSetting
 
 
@@ -46,8 +46,3 @@ def test_a_share_is_taken_of_the_tokens_there_are():
     assert Goal(percent=1).of(10) == 1
     assert Goal(tokens=7).of(1_000) == 7
     assert Goal().of(1_000) is None
-
-
-def test_a_model_is_refused_instead_of_ignored():
-    with pytest.raises(BadSetting, match="compacts without a model"):
-        refuse_model("openai/x")

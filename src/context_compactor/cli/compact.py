@@ -18,7 +18,6 @@ from context_compactor.cli.options import (
     StoreUrl,
     Target,
     Window,
-    refuse_model,
 )
 from context_compactor.cli.output import (
     EXIT_CODES,
@@ -56,20 +55,20 @@ def compact(
 
     The messages go to OUT or to standard output, in the dialect they came in; the report goes beside them. Below the
     soft threshold nothing is changed, unless a target or a level is given. With `--session` the conversation is kept
-    in the store and compacted there; without, nothing is stored.
+    in the store and compacted there; without, nothing is stored. With a model, what is folded is summarized by it.
 
     Example: `compactor compact session.jsonl --target 25% -o smaller.json`
     """
-    refuse_model(model)
     refuse_same_file(file, output)
     if store is not None and session is None:
         raise BadSetting("--store: name the session as well. Try: --session ID.")
     with working("Compacting", file):
+        from context_compactor.app import teller_for
         from context_compactor.cli.conversation import open_conversation
 
-        conversation = open_conversation(file, window)
+        conversation = open_conversation(file, window, model)
         if session is None:
-            result = conversation.compacted(target, level, focus)
+            result = conversation.compacted(target, level, focus, teller_for(conversation.settings))
             done = Done(result.messages, result.report)
         else:
             done = _in_session(conversation, session, store, (window, target, level, focus))

@@ -44,6 +44,8 @@ def shown(value: Any) -> str:
     """A value as it would be written in the environment."""
     if isinstance(value, tuple):
         return ",".join(f"{rule.level}={rule.threshold:.2f}:{rule.target:.2f}" for rule in value)
+    if isinstance(value, dict):
+        return msgspec.json.encode(value).decode()
     if isinstance(value, bool):
         return "on" if value else "off"
     if value is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +18,9 @@ from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.message import Message
 from context_compactor.messages.transcripts import Transcript, read_transcript
 from context_compactor.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from context_compactor.story import Teller
 
 
 class Conversation(Struct, frozen=True):
@@ -54,18 +57,21 @@ class Conversation(Struct, frozen=True):
         target: str | None = None,
         level: Level | None = None,
         focus: str | None = None,
+        teller: Teller | None = None,
     ) -> Compaction:
         """The conversation brought down as asked; nothing is written anywhere."""
         transcript, goal = self.transcript, read_goal(target)
         tokens = goal.of(self.tokens) if goal.percent else goal.tokens
         settings = self.settings if tokens is not None else self.with_unseen()
         ask = Ask(self.window.tokens, tokens, level, focus or "", settings, transcript.model)
-        return run(transcript.messages, ask, dialect=transcript.dialect, session_id=transcript.session_id)
+        return run(
+            transcript.messages, ask, dialect=transcript.dialect, session_id=transcript.session_id, teller=teller
+        )
 
 
-def open_conversation(file: str, window: str | None) -> Conversation:
+def open_conversation(file: str, window: str | None, model: str | None = None) -> Conversation:
     """Read a transcript, with the settings of this place and this command."""
-    return conversation_of(read_transcript(file), load_settings({"window": window}).settings)
+    return conversation_of(read_transcript(file), load_settings({"window": window, "model": model}).settings)
 
 
 def conversation_of(transcript: Transcript, settings: Settings) -> Conversation:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
+from context_compactor.app import teller_for
 from context_compactor.archive.redact import redact
 from context_compactor.ask import Ask
 from context_compactor.cli.conversation import Conversation
@@ -59,6 +60,7 @@ def read_wish(window: str | None, target: str | None, level: Level | None, focus
 def compact_session(conversation: Conversation, session_id: str, url: str, wish: Wish) -> Fed:
     """Append what is new in a transcript to a session, then compact it as asked; nothing happens by itself between."""
     budget_of(conversation)  # a window that leaves no room is refused before anything is written
+    teller = teller_for(conversation.settings)
     _begin(conversation, session_id, url)
     core = open_core(
         session_id,
@@ -72,6 +74,7 @@ def compact_session(conversation: Conversation, session_id: str, url: str, wish:
         clock=wall_clock,
     )
     with Session(core, owns_store=True) as session:
+        core.use_teller(teller)
         appended = feed(core, conversation.transcript.messages)
         report = compact(core, _ask(core, session, conversation, wish))
         total = len(conversation.transcript.messages)

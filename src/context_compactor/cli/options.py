@@ -24,7 +24,7 @@ Target = Annotated[
 ]
 LevelName = Annotated[Level | None, typer.Option(help="How far to go, whatever the fill.")]
 Focus = Annotated[str | None, typer.Option(metavar="TEXT", help="What matters most from here on.")]
-Model = Annotated[str | None, typer.Option(metavar="M", help="Model that writes summaries (not in this version).")]
+Model = Annotated[str | None, typer.Option(metavar="M", help="Model that writes summaries, such as openai/NAME.")]
 IntoSession = Annotated[
     str | None,
     typer.Option(
@@ -80,9 +80,3 @@ def _tokens(number: str) -> int:
 
 def _bad_target(text: str) -> BadSetting:
     return BadSetting(f"--target: {text!r} is neither a number of tokens of at least 1 nor a percentage up to 100%")
-
-
-def refuse_model(model: str | None) -> None:
-    """Summaries by a model come with a later version; pretending would be worse than saying so."""
-    if model:
-        raise BadSetting(f"--model: {model!r} cannot be used yet: this version compacts without a model")

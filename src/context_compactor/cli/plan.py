@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from context_compactor.cli.options import AsJson, File, Focus, LevelName, Model, Target, Window, refuse_model
+from context_compactor.cli.options import AsJson, File, Focus, LevelName, Target, Window
 from context_compactor.cli.output import EXIT_CODES, paper, print_json, working
 
 Most = Annotated[int | None, typer.Option("--most", min=1, metavar="N", help="Show only the N that save most.")]
@@ -19,17 +19,15 @@ def plan(
     target: Target = None,
     level: LevelName = None,
     focus: Focus = None,
-    model: Model = None,
     most: Most = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what `compact` would do: every target with its tier, its reason and its tokens.
 
-    Nothing is written and nothing is changed.
+    Nothing is written, nothing is changed, and no model is asked.
 
     Example: `compactor plan session.jsonl --target 25% --most 20`
     """
-    refuse_model(model)
     with working("Planning", file):
         from context_compactor.cli.conversation import open_conversation
 

@@ -11,7 +11,7 @@ from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import cut_failure, identity, ledger_lines, merge_lines
 from context_compactor.facts.quotes import LEFT_OUT, find_quotes
 from context_compactor.messages.message import Media
-from context_compactor.messages.record import SECTIONS, Quote, Record
+from context_compactor.messages.record import SECTIONS, STORY, Quote, Record
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Line
@@ -23,9 +23,10 @@ FILES = "Files"
 OUTSIDE = "Done outside, not to be done again"
 _BELOW = re.compile(r"paths are below (\S+) or absolute")
 # Shares of the target: ledger lines but the failures, the user's rules, and the failures.
-_UNLIMITED = (TASK, FAILED)
+_UNLIMITED = (TASK, FAILED, STORY)
 _LASTING = (FAILED, RULES, OUTSIDE)
 _UNFINISHED = ("active: ", "blocked: ")
+_OVERTAKEN = (*_UNFINISHED, "next: ")
 _LATER = ("Decisions", FILES)
 _LEDGER_SHARE = 0.06
 _RULES_SHARE = 0.08
@@ -53,12 +54,19 @@ def remember(
     target: int,
     count: Callable[[str], int],
     root: str = "",
+    story: Sequence[str] = (),
 ) -> Remembered:
-    """Sort what is known of the folded turns. `turns` are those that are folded; labels show paths below `root`."""
+    """Sort what is known of the folded turns. `turns` are those that are folded; labels show paths below `root`.
+
+    `story` is a model's prose on them; it takes the place of the one before.
+    """
     gone = {turn.number for turn in turns}
     fresh = ledger_lines(fact for fact in facts if fact.turn in gone or fact.last_turn in gone)
     fresh = [_below(line, root) if line.section == FILES else line for line in fresh]
     lines = [*_past_lines(past, fresh), *_with_first_task(fresh, past), *_pictures(turns)]
+    if story:
+        lines = [line for line in lines if line.section != STORY]
+        lines += [Line(STORY, text, 0, True) for text in story]
     lines = _short_failures(lines, target, count)
     quotes = find_quotes(facts, turns, past, target, count)
     lines = [line for line in lines if not _is_quoted(line, quotes, quotes[:-1] or quotes)]
@@ -126,6 +134,8 @@ def _past_lines(past: Record | None, fresh: Sequence[Line]) -> list[Line]:
         for text in past.sections.get(title, ()):
             if (title, identity(title, text)) not in overtaken:
                 current = text.replace("active: ", "earlier: ", 1) if title == TASK and is_newer_task else text
+                if title == STORY and text.startswith(_OVERTAKEN):
+                    current = f"earlier {text}"
                 must = title in _LASTING or current.startswith(_UNFINISHED) or bool(_BELOW.fullmatch(current))
                 lines.append(Line(title, current, 0, must))
     return lines

@@ -18,6 +18,7 @@ OPENING = "[Context record."
 CLOSING = "[End of record. The conversation continues.]"
 GAP = "…"
 ANSWER = "=>"
+STORY = "Story so far (told by a model; the other parts are exact)"
 DIGEST = "(digest)"
 
 # What stands in the first column of a line in the place of a blank.
@@ -30,6 +31,7 @@ SECTIONS = (
     "Task",
     "Rules and corrections by the user",
     "State",
+    STORY,
     "Decisions",
     "Failed before, do not repeat",
     "Files",

@@ -37,6 +37,8 @@ class View(Struct, frozen=True):
     without_media: frozenset[int] = frozenset()
     quoted: str = ""
     """What the record quotes of the user anyway."""
+    factors: dict[int, float] = {}
+    """By how much a turn is worth more or less than it seems to us, when a model has judged it."""
 
     def zone_of(self, source: Source) -> Zone:
         """Where the turn of a source ends up; what belongs to no turn goes into the record."""

@@ -47,6 +47,8 @@ def weigh(
         boost = weights.ledger_name if source.voice is Voice.FACT else _company(text)
         if source.voice is Voice.CALL and source.path and text.startswith(REMOVED):
             weight, boost = weight * _GONE, boost * _GONE
+        judged = view.factors.get(source.turn, 1.0)
+        weight, boost = weight * judged, boost * judged
         if wanted is not None and wanted.search(text):
             weight, boost = weight * _FOCUS_FACTOR + _FOCUS_FACTOR, _FOCUS_FACTOR
         tokens = len(text) * rates[option.source] + 1.0

@@ -83,7 +83,8 @@ def fresh_window(core: Core, report: Report | None = None) -> Report:
         return report
     target = level_target(core.settings.levels[-1].level, core.settings.levels, budget)
     if report is None:
-        return compact(core, core.ask(target_tokens=min(target, _instructions(core) + _FRESH_TOKENS), kind="manual"))
+        ask = core.ask(target_tokens=min(target, _instructions(core) + _FRESH_TOKENS), kind="manual")
+        return compact(core, ask, with_model=False)
     fresh = compact_by_itself(core, core.ask(target_tokens=target, kind="threshold"))
     if not fresh.changed:
         return structs.replace(report, reason=f"{report.reason}; a fresh window is no smaller: {fresh.reason}")

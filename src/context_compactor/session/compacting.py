@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from context_compactor import app
 from context_compactor.ask import Ask
-from context_compactor.errors import CompactorError, StaleBase
+from context_compactor.errors import BadSetting, CompactorError, MissingExtra, StaleBase
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.report import Report
@@ -20,9 +21,16 @@ from context_compactor.session.memory import keep_facts, promote
 from context_compactor.session.values import State, read_state
 from context_compactor.session.watch import settled
 
+if TYPE_CHECKING:
+    from context_compactor.story import Teller
 
-def compact(core: Core, ask: Ask, *, dry_run: bool = False) -> Report:
-    """Compact as asked. The report says what happened; when nothing did, the context is as it was."""
+
+def compact(core: Core, ask: Ask, *, dry_run: bool = False, with_model: bool = True) -> Report:
+    """Compact as asked. The report says what happened; when nothing did, the context is as it was.
+
+    A dry run asks no model. When nobody asked for the compaction, a model that cannot be opened is done without.
+    """
+    teller, missing = _teller(core, ask) if with_model and not dry_run else (None, "")
     seen = core.seen()
     dialect = core.dialect(seen.raws)
     counter = core.counter(dialect)
@@ -34,7 +42,9 @@ def compact(core: Core, ask: Ask, *, dry_run: bool = False) -> Report:
         count_tokens=core.count_tokens,
         session_id=core.id,
         location=f"archive of {core.store.path}",
+        teller=teller,
     )
+    result = structs.replace(result, report=_with_reason(result.report, missing))
     if dry_run:
         return result.report
     if not result.report.changed:
@@ -43,6 +53,22 @@ def compact(core: Core, ask: Ask, *, dry_run: bool = False) -> Report:
     checkpoint = checkpoints.write_if_possible(core, checkpoints.make(core, live=result.facts))
     result = structs.replace(result, report=structs.replace(result.report, checkpoint=checkpoint))
     return _commit(core, ask, result, seen, dialect, counter)
+
+
+def _teller(core: Core, ask: Ask) -> tuple[Teller | None, str]:
+    """Who tells the story, or why nobody can."""
+    try:
+        return core.teller(), ""
+    except (BadSetting, MissingExtra) as error:
+        if ask.kind == "manual":
+            raise
+        core.emit("job.dropped", what="summary by a model", reason=str(error))
+        return None, f"no model was asked: {error}"
+
+
+def _with_reason(report: Report, more: str) -> Report:
+    reason = "; ".join(text for text in (report.reason, more) if text)
+    return structs.replace(report, reason=reason) if report.changed else report
 
 
 def _beside(core: Core, ask: Ask, seen: Seen, counter: MessageCounter) -> Ask:
@@ -82,6 +108,8 @@ def _commit(
     except StaleBase as error:
         core.emit("compaction.refused", reason=str(error), level=report.level)
         return refused(core, ask, str(error), report.tokens_before, report.messages_before)
+    if report.model_calls and not report.told_by:
+        core.emit("job.dropped", what="summary by a model", reason=report.reason)
     _afterwards(core, report)
     return report
 

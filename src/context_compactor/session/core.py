@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import structs
 
-from context_compactor.app import counter_of
+from context_compactor.app import counter_of, teller_for
 from context_compactor.archive.redact import redact
 from context_compactor.ask import Ask, budget_of
 from context_compactor.events.bus import Bus
@@ -26,6 +26,9 @@ from context_compactor.session.project import Project
 from context_compactor.session.values import Gauge, Profile, State, read_state
 from context_compactor.settings import Settings
 from context_compactor.store.rows import SessionRow
+
+if TYPE_CHECKING:
+    from context_compactor.story import Teller
 
 Clock = Callable[[], datetime]
 
@@ -59,6 +62,7 @@ class Core:
         self.clock = clock
         self.count_tokens = count_tokens
         self.lens = Lens(store, session_id)
+        self._teller: Teller | None = None
         self.leave: Callable[[], None] = lambda: None
         """Ends what was subscribed for this session alone."""
 
@@ -112,6 +116,16 @@ class Core:
     def ask(self, **more: Any) -> Ask:
         """A request to compact, with what is the same for all of them."""
         return Ask(window=self.profile.window, settings=self.settings, model=self.profile.model, **more)
+
+    def teller(self) -> Teller | None:
+        """Who tells stories with the model of the settings; opened once, when it is first needed."""
+        if self._teller is None:
+            self._teller = teller_for(self.settings)
+        return self._teller
+
+    def use_teller(self, teller: Teller | None) -> None:
+        """Have stories told by this one."""
+        self._teller = teller
 
     def seen(self, row: SessionRow | None = None) -> Seen:
         """The context as it is now."""

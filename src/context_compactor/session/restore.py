@@ -82,7 +82,7 @@ def _make_room(core: Core, original: Original) -> bool:
     if now + size <= soft * budget:
         return False
     target = min(level_target(Level.SOFT, core.settings.levels, budget), int(soft * budget) - size)
-    report = compact(core, core.ask(target_tokens=max(target, 1), kind="manual"))
+    report = compact(core, core.ask(target_tokens=max(target, 1), kind="manual"), with_model=False)
     if report.tokens_after + size > budget:
         raise BadSetting(
             f"{original.id} has {size:,} tokens and does not fit into the budget of {budget:,} beside the "

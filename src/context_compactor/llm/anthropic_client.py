@@ -1,0 +1,104 @@
+"""Anthropic's messages, by the official SDK."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from context_compactor.llm.client import Body, Named
+from context_compactor.llm.collect import Collected
+from context_compactor.llm.model import ModelRequest, ModelUsage, Stop
+from context_compactor.llm.schema import is_closed, told
+
+_STOPS: dict[str, Stop] = {
+    "end_turn": "complete",
+    "stop_sequence": "complete",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_call",
+    "refusal": "refusal",
+}
+_MARK = {"type": "ephemeral"}
+
+
+class AnthropicWire:
+    """The Messages API. System texts stand apart there; a prefix is marked so that its cache is read."""
+
+    optional: tuple[str, ...] = ("output_config",)
+
+    def __init__(self, key: str | None, token: str | None = None, base_url: str | None = None) -> None:
+        import anthropic
+
+        self.sdk: ModuleType = anthropic
+        # Without keep-alive no call meets a connection that the other side has closed in the meantime.
+        self._client = anthropic.AsyncAnthropic(
+            api_key=key, auth_token=token, base_url=base_url, max_retries=0, default_headers={"Connection": "close"}
+        )
+
+    def body(self, request: ModelRequest, named: Named, refused: frozenset[str]) -> Body:
+        """The request; a schema becomes an output format where it is closed, else a sentence at the end."""
+        system = [part for message in request.prefix if message.get("role") == "system" for part in _blocks(message)]
+        system += [{"type": "text", "text": message.text} for message in request.messages if message.role == "system"]
+        said = _marked([message for message in request.prefix if message.get("role") != "system"])
+        said += [{"role": turn.role, "content": turn.text} for turn in request.messages if turn.role != "system"]
+        body: Body = {"model": named.model, "max_tokens": min(request.max_tokens, named.most_output), "messages": said}
+        if system:
+            body["system"] = system
+        if request.schema is not None and is_closed(request.schema) and "output_config" not in refused:
+            body["output_config"] = {"format": {"type": "json_schema", "schema": request.schema}}
+        elif request.schema is not None:
+            said.append({"role": "user", "content": told(request.schema)})
+        return body
+
+    async def send(self, body: Body, timeout: Any) -> Any:
+        """Send it; a stream of events."""
+        known = {name: part for name, part in body.items() if name not in self.optional}
+        extra = {name: part for name, part in body.items() if name in self.optional}
+        return await self._client.messages.create(**known, extra_body=extra or None, stream=True, timeout=timeout)
+
+    def take(self, event: Any, collected: Collected) -> None:
+        """Add one event."""
+        match event.type:
+            case "message_start":
+                collected.model = event.message.model or ""
+                collected.usage = _usage(event.message.usage, collected.usage)
+            case "content_block_start" if event.content_block.type == "tool_use":
+                collected.calls.add(event.index)
+            case "content_block_start" if event.content_block.type == "text":
+                collected.add_text(event.content_block.text)
+            case "content_block_delta":
+                collected.add_text(getattr(event.delta, "text", None))
+                collected.add_reasoning(getattr(event.delta, "thinking", None))
+            case "message_delta":
+                collected.usage = _usage(event.usage, collected.usage)
+                collected.stop = _STOPS.get(event.delta.stop_reason or "", "other")
+
+
+def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
+    content = message.get("content") or []
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def _marked(prefix: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A prefix whose last block ends the cached part, unless it has marks of its own."""
+    blocks = [block for message in prefix for block in _blocks(message)]
+    if not blocks or any("cache_control" in block for block in blocks):
+        return prefix
+    *others, last = prefix
+    *before, end = _blocks(last)
+    return [*others, {**last, "content": [*before, {**end, "cache_control": _MARK}]}]
+
+
+def _usage(usage: Any, before: ModelUsage) -> ModelUsage:
+    """The counts of an event; what it does not tell stays as the event before it told."""
+    return ModelUsage(
+        input=_told(usage, "input_tokens", before.input),
+        cache_read=_told(usage, "cache_read_input_tokens", before.cache_read),
+        cache_write=_told(usage, "cache_creation_input_tokens", before.cache_write),
+        output=_told(usage, "output_tokens", before.output),
+    )
+
+
+def _told(usage: Any, name: str, before: int) -> int:
+    count = getattr(usage, name, None)
+    return before if count is None else int(count)

@@ -1,0 +1,26 @@
+"""Requests and controls for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event
+from time import monotonic
+from typing import Any
+
+from context_compactor.llm.model import Control, ModelMessage, ModelRequest
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"mood": {"enum": ["good", "bad"]}, "score": {"type": "integer"}},
+    "required": ["mood", "score"],
+    "additionalProperties": False,
+}
+
+
+def ask(text: str = "Say hello.", **more: Any) -> ModelRequest:
+    said = (ModelMessage("system", "You are brief."), ModelMessage("user", text))
+    return ModelRequest(**{"messages": said, "max_tokens": 50, **more})
+
+
+def control(seconds: float = 30, on_text: Callable[[str], None] | None = None) -> Control:
+    return Control(monotonic() + seconds, Event(), on_text)

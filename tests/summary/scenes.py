@@ -1,0 +1,122 @@
+"""A conversation about refresh tokens, a good summary of it, and models that say what they are told to say."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from context_compactor.errors import ModelStopped
+from context_compactor.facts.extract import extract_facts
+from context_compactor.facts.fact import Fact
+from context_compactor.llm.model import Control, ModelAnswer, ModelRequest, Stop
+from context_compactor.messages.detect import find_dialect
+from context_compactor.messages.turn import Turn, split_turns
+from context_compactor.summary.evidence import Evidence, gather_evidence
+from context_compactor.summary.quoting import tell_turns
+from tests.engine.talks import Call, bash, edit, read, talk_in
+
+GOOD = """## State
+- done: token rotation in src/auth/jwt.ts
+- active: the POST /refresh handler in src/auth/routes.ts
+- blocked: the staging secret is missing
+## Decisions
+- "httpOnly cookie" for the refresh token, because there is no Redis in production
+## Files and changes
+- src/auth/jwt.ts: verifyToken now has a jti
+## Errors and failed approaches
+- `npm test -- refresh` failed with TypeError: Cannot read properties of undefined (reading 'exp')
+## Next step
+- make the test in refresh.test.ts pass
+## Story
+- The user asked for refresh tokens and never to touch legacy/.
+"""
+
+
+def count(text: str) -> int:
+    """Tokens, roughly."""
+    return len(text) // 4 + 1
+
+
+def refresh_talk(filler: int = 60) -> list[Turn]:
+    """The conversation as turns."""
+    talk = talk_in("openai-chat").user(
+        "Add refresh tokens to the login flow. Never touch legacy/. We use an httpOnly cookie and this is the plan."
+    )
+    code = "\n".join(
+        f"export function verifyToken{n}(token: string): Payload {{ return check(token, {n}) }}" for n in range(filler)
+    )
+    talk.step(read("src/auth/jwt.ts", code), text="I read the file first.")
+    talk.step(edit("src/auth/jwt.ts", "return jwt.sign(payload)", "return jwt.sign({ ...payload, jti })"))
+    talk.step(
+        bash(
+            "npm test -- refresh",
+            "refresh.test.ts\nTypeError: Cannot read properties of undefined (reading 'exp')",
+            True,
+        ),
+        text="We decided to go with the httpOnly cookie because there is no Redis in production.",
+    )
+    todos = [
+        {"content": "Rotate tokens in src/auth/jwt.ts", "status": "completed"},
+        {"content": "Wire POST /refresh in src/auth/routes.ts", "status": "in_progress"},
+    ]
+    talk.step(Call("TodoWrite", {"todos": todos}, "ok"), text="The staging secret is missing, so that waits for you.")
+    return turns_of(talk.messages)
+
+
+def turns_of(messages: list[dict[str, object]]) -> list[Turn]:
+    """Messages as turns."""
+    return split_turns(find_dialect("auto", messages).parse(messages))
+
+
+def facts_of(turns: Sequence[Turn]) -> tuple[Fact, ...]:
+    """What is known of turns."""
+    return tuple(extract_facts(turns))
+
+
+def evidence_of(turns: Sequence[Turn], budget: int = 600, language: str = "en") -> Evidence:
+    """What a summary of these turns is held against."""
+    source = "\n".join(f"[{told.heading}]\n{told.body}" for told in tell_turns(turns))
+    return gather_evidence(turns, source, count(source), language, budget, facts_of(turns))
+
+
+def answer(text: str, stop: Stop = "complete", **more: object) -> ModelAnswer:
+    """An answer of this text."""
+    return ModelAnswer(text=text, stop=stop, **more)  # type: ignore[arg-type]
+
+
+def control(seconds: float = 60.0, on_text: Callable[[str], None] | None = None) -> Control:
+    """A control that nobody has cancelled."""
+    return Control(deadline=time.monotonic() + seconds, cancel=threading.Event(), on_text=on_text)
+
+
+Line = str | ModelAnswer | Exception
+
+
+class Scripted:
+    """A model that says its lines in order, and the last one for ever; a function is asked for each."""
+
+    def __init__(self, *lines: Line | Callable[[ModelRequest], Line], window: int = 100_000) -> None:
+        self.name = "scripted/model"
+        self.window = window
+        self.most_output = 8_000
+        self.requests: list[ModelRequest] = []
+        self._lines = lines
+        self._lock = threading.Lock()
+
+    def write(self, request: ModelRequest, control: Control) -> ModelAnswer:
+        """The next line."""
+        if control.cancel.is_set():
+            raise ModelStopped("cancelled")
+        with self._lock:
+            self.requests.append(request)
+            line = self._lines[min(len(self.requests), len(self._lines)) - 1]
+        said = line(request) if callable(line) else line
+        if isinstance(said, Exception):
+            raise said
+        return answer(said) if isinstance(said, str) else said
+
+    @property
+    def shown(self) -> str:
+        """Everything that was ever sent."""
+        return "\n".join(message.text for request in self.requests for message in request.messages)
