@@ -204,9 +204,10 @@ def test_an_unknown_level_or_dialect_is_refused_with_the_ones_there_are():
         compact(conversation().messages, window=1000, dialect="klingon")
 
 
-def test_a_model_is_refused_in_words_until_there_is_one():
-    with pytest.raises(BadSetting, match="model"):
-        compact(conversation().messages, window=1000, model="openai/x")
+@pytest.mark.parametrize("name", ["", "gpt", "openai/", "nobody/x", "http://127.0.0.1:8080/v1", "http://:x/v1#m"])
+def test_a_name_that_names_no_model_is_refused_with_the_forms_there_are(name):
+    with pytest.raises(BadSetting, match="openai/NAME"):
+        compact(conversation().messages, window=1000, model=name)
 
 
 @pytest.mark.parametrize("store", ["", "x.db", "postgresql://localhost/x", "sqlite:///", 7])
@@ -308,7 +309,7 @@ def test_an_odd_file_gives_messages_and_a_report(content):
         ("--window", "-1"),
         ("--window", "nan"),
         ("--level", "gentle"),
-        ("--model", "openai/x"),
+        ("--model", "nobody/x"),
         ("--color", "red"),
     ],
     ids=" ".join,

@@ -9,7 +9,7 @@ from context_compactor.llm.model import Control, ModelAnswer, ModelRequest
 from context_compactor.llm.retry import check
 from context_compactor.llm.schema import read_json
 
-Scripted = ModelAnswer | str | Exception | Callable[[ModelRequest], "ModelAnswer | str"]
+Scripted = ModelAnswer | str | Exception | Callable[[ModelRequest], "ModelAnswer | str | Exception"]
 
 
 class ScriptedModel:
@@ -35,9 +35,9 @@ class ScriptedModel:
         with self._lock:
             answer = self._answers[min(len(self.requests), len(self._answers) - 1)]
             self.requests.append(request)
-        if isinstance(answer, Exception):
-            raise answer
         said = answer(request) if callable(answer) else answer
+        if isinstance(said, Exception):
+            raise said
         if isinstance(said, str):
             value = None if request.schema is None else read_json(said, request.schema)
             said = ModelAnswer(text=said, value=value, stop="complete", model=self.name)

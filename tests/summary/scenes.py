@@ -6,14 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from context_compactor.errors import ModelStopped
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
-from context_compactor.llm.model import Control, ModelAnswer, ModelRequest, Stop
+from context_compactor.llm.model import Control, ModelAnswer, Stop
 from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.turn import Turn, split_turns
 from context_compactor.summary.evidence import Evidence, gather_evidence
 from context_compactor.summary.quoting import tell_turns
+from context_compactor.testing import Scripted as Line
+from context_compactor.testing import ScriptedModel
 from tests.engine.talks import Call, bash, edit, read, talk_in
 
 GOOD = """## State
@@ -90,31 +91,11 @@ def control(seconds: float = 60.0, on_text: Callable[[str], None] | None = None)
     return Control(deadline=time.monotonic() + seconds, cancel=threading.Event(), on_text=on_text)
 
 
-Line = str | ModelAnswer | Exception
+class Scripted(ScriptedModel):
+    """A model that says these lines in order, and the last one for ever; a function is asked for each."""
 
-
-class Scripted:
-    """A model that says its lines in order, and the last one for ever; a function is asked for each."""
-
-    def __init__(self, *lines: Line | Callable[[ModelRequest], Line], window: int = 100_000) -> None:
-        self.name = "scripted/model"
-        self.window = window
-        self.most_output = 8_000
-        self.requests: list[ModelRequest] = []
-        self._lines = lines
-        self._lock = threading.Lock()
-
-    def write(self, request: ModelRequest, control: Control) -> ModelAnswer:
-        """The next line."""
-        if control.cancel.is_set():
-            raise ModelStopped("cancelled")
-        with self._lock:
-            self.requests.append(request)
-            line = self._lines[min(len(self.requests), len(self._lines)) - 1]
-        said = line(request) if callable(line) else line
-        if isinstance(said, Exception):
-            raise said
-        return answer(said) if isinstance(said, str) else said
+    def __init__(self, *lines: Line, window: int = 100_000) -> None:
+        super().__init__(lines, name="scripted/model", window=window, most_output=8_000)
 
     @property
     def shown(self) -> str:
