@@ -83,3 +83,18 @@ def test_a_plan_asks_no_model(run, day, provider, monkeypatch):
     monkeypatch.setenv("COMPACTOR_MODEL", f"{provider.url}/v1#some")
     assert run("plan", day, "--target", TARGET, "--json").code == 0
     assert provider.bodies == []
+
+
+def test_the_report_for_people_says_who_told_it_and_what_it_took(run, day, provider, monkeypatch):
+    monkeypatch.setenv("COMPACTOR_MODEL_WINDOW", "128000")
+    ran = run("compact", day, "--target", TARGET, "--model", f"{provider.url}/v1#some", "-o", "out.json")
+    assert "told by" in ran.out
+    assert "cost unknown" in ran.out
+
+
+def test_the_effective_prompt_can_be_printed(run, monkeypatch):
+    monkeypatch.setenv("COMPACTOR_COMPACT_PROMPT", "Say it in rhymes: {messages}")
+    ran = run("config", "--prompt")
+    assert ran.code == 0
+    assert "Say it in rhymes: {messages}" in ran.out
+    assert "compact_prompt" in ran.out

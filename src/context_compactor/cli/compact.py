@@ -22,6 +22,7 @@ from context_compactor.cli.options import (
 from context_compactor.cli.output import (
     EXIT_CODES,
     Paper,
+    live_text,
     paper,
     print_json,
     refuse_same_file,
@@ -68,7 +69,8 @@ def compact(
 
         conversation = open_conversation(file, window, model)
         if session is None:
-            result = conversation.compacted(target, level, focus, teller_for(conversation.settings))
+            teller = teller_for(conversation.settings, on_text=live_text())
+            result = conversation.compacted(target, level, focus, teller)
             done = Done(result.messages, result.report)
         else:
             done = _in_session(conversation, session, store, (window, target, level, focus))

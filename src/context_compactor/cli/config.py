@@ -5,17 +5,20 @@ from __future__ import annotations
 import ast
 import inspect
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import typer
 
 from context_compactor import settings as settings_module
 from context_compactor.cli.options import AsJson
-from context_compactor.cli.output import paper, print_json
+from context_compactor.cli.output import paper, print_json, write_text
 from context_compactor.settings import LoadedSettings, Settings, load_settings
 
+Prompt = Annotated[bool, typer.Option("--prompt", help="Print what a model is asked for a summary, and nothing else.")]
 
-def config(as_json: AsJson = False) -> None:
+
+def config(prompt: Prompt = False, as_json: AsJson = False) -> None:
     """Print every setting with its value and where it came from.
 
     Values come from the defaults, then `.compactor/config.toml`, then `COMPACTOR_*` variables.
@@ -23,7 +26,11 @@ def config(as_json: AsJson = False) -> None:
     Example: `compactor config`
     """
     loaded = load_settings()
-    if as_json:
+    if prompt:
+        from context_compactor.prompts.prompt import effective_prompt
+
+        write_text(effective_prompt(loaded.settings))
+    elif as_json:
         print_json(_as_json(loaded))
     else:
         _print_table(loaded)

@@ -16,6 +16,7 @@ from context_compactor.ask import Ask
 from context_compactor.cli.conversation import Conversation
 from context_compactor.cli.gauge import budget_of
 from context_compactor.cli.options import Goal, read_goal
+from context_compactor.cli.output import live_text
 from context_compactor.errors import BadInput
 from context_compactor.levels import Level
 from context_compactor.messages.jsontext import json_bytes, read_json
@@ -60,7 +61,7 @@ def read_wish(window: str | None, target: str | None, level: Level | None, focus
 def compact_session(conversation: Conversation, session_id: str, url: str, wish: Wish) -> Fed:
     """Append what is new in a transcript to a session, then compact it as asked; nothing happens by itself between."""
     budget_of(conversation)  # a window that leaves no room is refused before anything is written
-    teller = teller_for(conversation.settings)
+    teller = teller_for(conversation.settings, on_text=live_text())
     _begin(conversation, session_id, url)
     core = open_core(
         session_id,

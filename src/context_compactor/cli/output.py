@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
@@ -64,6 +64,18 @@ def working(what: str, file: str) -> Iterator[None]:
 
     with Console(stderr=True).status(what):
         yield
+
+
+def live_text() -> Callable[[str], None] | None:
+    """Shows text on the terminal while a model writes it; None where nobody looks."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(piece: str) -> None:
+        sys.stderr.write(printable(piece))
+        sys.stderr.flush()
+
+    return show
 
 
 def _is_large(file: str) -> bool:

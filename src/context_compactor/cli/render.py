@@ -80,10 +80,25 @@ def _rows(report: Report, originals: str) -> Iterator[tuple[str, str]]:
         yield "archived", f"{len(report.archived):,} originals left the context; {originals}"
         yield "discarded", f"{len(report.discarded):,} items, {sum(item.tokens for item in report.discarded):,} tokens"
         yield "fidelity", report.fidelity.in_words()
+        yield from _told(report)
         yield "cache", f"{report.cache.prefix_tokens_kept:,} tokens of the old prefix stay valid"
     yield from _listed("repaired", report.repairs)
     yield from _listed("missing", [f"{item.kind} {item.value}" for item in report.fidelity.missing])
     yield from _listed("floor", [f"{part.what}, {part.tokens:,} tokens" for part in report.floor])
+
+
+def _told(report: Report) -> Iterator[tuple[str, str]]:
+    """Who told the story, or why nobody did, and what was asked for it."""
+    calls = report.model_calls
+    if report.told_by:
+        yield "told by", one_line(report.told_by, 200)
+    elif report.reason and report.status == "success":
+        yield "note", one_line(report.reason, 300)
+    if calls:
+        shown, written = sum(call.tokens_shown for call in calls), sum(call.tokens_written for call in calls)
+        costs = [call.cost for call in calls]
+        cost = "cost unknown" if None in costs else f"${sum(cost for cost in costs if cost is not None):.4f}"
+        yield "model", f"{len(calls):,} calls, {shown:,} tokens shown, {written:,} written, {cost}"
 
 
 def _shortened(report: Report) -> str:
