@@ -14,6 +14,8 @@ from shutil import rmtree
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.postgres import Given, Server, new_schema
+
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
 FAST = [Phase.explicit, Phase.reuse, Phase.generate]
@@ -40,3 +42,27 @@ def locked() -> Iterator[Path]:
         if is_root:
             os.seteuid(0)
         rmtree(place)
+
+
+@pytest.fixture(scope="session")
+def own_postgres() -> Iterator[Server]:
+    """A PostgreSQL of our own, which may be stopped and started."""
+    server = Server()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[Server | Given]:
+    """A PostgreSQL to work with; one for all tests."""
+    given = os.environ.get("TEST_DATABASE_URL")
+    server = Given(given) if given else request.getfixturevalue("own_postgres")
+    yield server
+    if isinstance(server, Given):
+        server.remove()
+
+
+@pytest.fixture
+def postgres_url(postgres: Server | Given) -> str:
+    """The address of a store that is not there yet, for one test."""
+    return postgres.url(schema=new_schema())

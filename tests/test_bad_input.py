@@ -212,7 +212,7 @@ def test_a_name_that_names_no_model_is_refused_with_the_forms_there_are(name):
         compact(conversation().messages, window=1000, model=name)
 
 
-@pytest.mark.parametrize("store", ["", "x.db", "postgresql://localhost/x", "sqlite:///", 7])
+@pytest.mark.parametrize("store", ["", "x.db", "mysql://localhost/x", "sqlite:///", 7])
 def test_an_address_that_is_no_store_is_refused_with_an_example(store):
     with pytest.raises(BadSetting, match=r"sqlite:///\.compactor/compactor\.db"):
         compact(conversation().messages, window=1000, store=store)

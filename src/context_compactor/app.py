@@ -98,10 +98,12 @@ def compact(
     teller = teller_for(ask.settings, model)
     if store is None:
         return run(messages, ask, dialect=dialect, count_tokens=count_tokens, teller=teller)
+    from context_compactor.store.address import without_password
     from context_compactor.store.connect import connect
 
     with closing(connect(store)) as kept:
-        made = run(messages, ask, dialect=dialect, count_tokens=count_tokens, location=store, teller=teller)
+        place = without_password(store)
+        made = run(messages, ask, dialect=dialect, count_tokens=count_tokens, location=place, teller=teller)
         return keep_originals(made, kept)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Protocol
 
 import pytest
 
 from context_compactor.protocols import Store
+from context_compactor.store.postgres import PostgresStore
+from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.sqlite import SqliteStore
 from tests.store.rows import AT
 
@@ -29,10 +30,10 @@ class Hand(Protocol):
     def forge_log(self, session_id: str, after: int) -> None: ...
 
 
-class SqliteHand:
+class SqlHand:
     """The same for a store whose tables are those of `sql/`."""
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: SqlStore) -> None:
         self._write = store._database.write
         self._row = store._database.row
 
@@ -66,15 +67,19 @@ class SqliteHand:
         return int(self._row("SELECT number FROM sessions WHERE id = ?", [session_id])[0])
 
 
-def _in_memory(folder: Path) -> SqliteStore:
+def _in_memory(request: pytest.FixtureRequest) -> SqlStore:
     return SqliteStore()
 
 
-def _in_a_file(folder: Path) -> SqliteStore:
-    return SqliteStore(str(folder / "sessions.db"))
+def _in_a_file(request: pytest.FixtureRequest) -> SqlStore:
+    return SqliteStore(str(request.getfixturevalue("tmp_path") / "sessions.db"))
 
 
-KINDS = {"memory": (_in_memory, SqliteHand), "sqlite": (_in_a_file, SqliteHand)}
+def _in_postgres(request: pytest.FixtureRequest) -> SqlStore:
+    return PostgresStore(request.getfixturevalue("postgres_url"))
+
+
+KINDS = {"memory": (_in_memory, SqlHand), "sqlite": (_in_a_file, SqlHand), "postgres": (_in_postgres, SqlHand)}
 
 
 @pytest.fixture(params=list(KINDS))
@@ -83,9 +88,9 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def store(kind: str, tmp_path: Path) -> Iterator[Store]:
+def store(kind: str, request: pytest.FixtureRequest) -> Iterator[Store]:
     """An open store of each kind, with the sessions `a` and `b` in it."""
-    opened = KINDS[kind][0](tmp_path)
+    opened = KINDS[kind][0](request)
     for session_id in ("a", "b"):
         opened.open_session(session_id, b'{"window":1000}', AT)
     yield opened
@@ -93,5 +98,5 @@ def store(kind: str, tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def hand(kind: str, store: SqliteStore) -> Hand:
+def hand(kind: str, store: SqlStore) -> Hand:
     return KINDS[kind][1](store)

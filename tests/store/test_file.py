@@ -350,7 +350,7 @@ def test_an_address_leads_to_a_file_or_to_memory(tmp_path: Path):
         assert store.path == str(tmp_path / "sessions.db")
 
 
-@pytest.mark.parametrize("address", ["", "sessions.db", "sqlite:///", "sqlite:/x.db", "postgres://host/db", "a\0b", 7])
+@pytest.mark.parametrize("address", ["", "sessions.db", "sqlite:///", "sqlite:/x.db", "mysql://host/db", "a\0b", 7])
 def test_what_is_no_address_is_refused_with_one_that_is(address: str):
     with pytest.raises(BadSetting, match=r"no address of a store.*sqlite:///"):
         connect(address)

@@ -13,7 +13,7 @@ from context_compactor.errors import UnknownSession
 if TYPE_CHECKING:
     from context_compactor.session.session import Session
     from context_compactor.store.rows import SessionRow
-    from context_compactor.store.sqlite import SqliteStore
+    from context_compactor.store.sql_store import SqlStore
 
 _MOST_NAMED = 3
 
@@ -26,7 +26,7 @@ def store_url(store: str | None) -> str:
 
 
 @contextmanager
-def open_store(store: str | None) -> Iterator[SqliteStore]:
+def open_store(store: str | None) -> Iterator[SqlStore]:
     """The store, which must be there."""
     from context_compactor.store.connect import connect
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from context_compactor.files import make_private_folder, write_atomically
+from context_compactor.store.address import is_postgres
 from context_compactor.store.connect import sqlite_path
 
 HOME = ".compactor"
@@ -46,8 +47,11 @@ def keep_out_of_commits(folder: Path) -> None:
 
 
 def project_of(url: str) -> Project | None:
-    """The project of a store: the folder its file lies in, or the one around `.compactor`. None for one in memory."""
-    path = sqlite_path(url)
+    """The project of a store: the folder its file lies in, or the one around `.compactor`.
+
+    None for one in memory, and for one in PostgreSQL, whose sessions may be of any machine.
+    """
+    path = None if is_postgres(url) else sqlite_path(url)
     if path is None:
         return None
     folder = path.absolute().parent

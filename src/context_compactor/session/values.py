@@ -93,6 +93,6 @@ def check_id(session_id: object) -> str:
 
 
 def given_settings(settings: Settings) -> dict[str, Any]:
-    """The settings that differ from the defaults, as plain values."""
+    """The settings that differ from the defaults, as plain values; all but where the session is, which may be secret."""
     plain, default = msgspec.to_builtins(settings), msgspec.to_builtins(Settings())
-    return {name: value for name, value in plain.items() if value != default[name]}
+    return {name: value for name, value in plain.items() if value != default[name] and name != "store"}

@@ -1,19 +1,23 @@
-"""From an address to a store: `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory:`."""
+"""From an address to a store: `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://host/db`, `memory:`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from context_compactor.errors import BadSetting
-from context_compactor.store.database import MEMORY
+from context_compactor.errors import BadSetting, MissingExtra
+from context_compactor.store.address import is_postgres, without_password
+from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.sqlite import SqliteStore
+from context_compactor.store.sqlite_file import MEMORY
 
 _PREFIX = "sqlite:///"
 _EXAMPLE = "sqlite:///.compactor/compactor.db"
 
 
-def connect(url: str, *, create: bool = True) -> SqliteStore:
-    """Open the store at an address. Without `create` a file that is not there is an error."""
+def connect(url: str, *, create: bool = True) -> SqlStore:
+    """Open the store at an address. Without `create` one that is not there is an error."""
+    if is_postgres(url):
+        return _connect_postgres(url, create)
     path = sqlite_path(url)
     if path is None:
         return SqliteStore(MEMORY)
@@ -24,11 +28,21 @@ def connect(url: str, *, create: bool = True) -> SqliteStore:
     return SqliteStore(str(path))
 
 
+def _connect_postgres(url: str, create: bool) -> SqlStore:
+    try:
+        from context_compactor.store.postgres import PostgresStore
+    except ImportError as error:
+        raise MissingExtra("a store in PostgreSQL", "postgres") from error
+    return PostgresStore(url, create=create)
+
+
 def sqlite_path(url: str) -> Path | None:
     """The file behind an address, or None for a store in memory."""
     if url in ("memory:", f"{_PREFIX}{MEMORY}", "sqlite://"):
         return None
     if not str(url).startswith(_PREFIX) or url == _PREFIX or "\0" in url:
-        hint = " PostgreSQL is not in this version." if str(url).startswith("postgres") else ""
-        raise BadSetting(f"store: {url!r:.120} is no address of a store.{hint} Try: {_EXAMPLE}, or memory: for none.")
+        raise BadSetting(
+            f"store: {without_password(str(url))!r:.120} is no address of a store. Try: {_EXAMPLE}, "
+            "postgresql://user@host/database, or memory: for none."
+        )
     return Path(url.removeprefix(_PREFIX)).expanduser()

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 import zstandard
 from msgspec import Struct
 
 from context_compactor.errors import DamagedContent
-from context_compactor.store.database import Database
+from context_compactor.store.database import Database, rows_in
 from context_compactor.store.rows import hash_of
 
 PLAIN, ZSTD, LIST = 0, 1, 2
 _LEVEL = 3
 _SMALL = 96
+_AT_ONCE = 50
 
 
 class Kept(Struct, frozen=True):
@@ -36,29 +37,51 @@ class Contents:
 
     def put(self, content: bytes) -> tuple[int, str]:
         """Keep some bytes; their number and hash. What is there already is not written again."""
-        name = hash_of(content)
-        return self._number(name) or self._add(name, len(content), *self._pack(content)), name
+        return self.put_many([content])[0]
+
+    def put_many(self, contents: Iterable[bytes]) -> list[tuple[int, str]]:
+        """Keep contents in a few steps, however many; the number and hash of each."""
+        named = [(hash_of(content), content) for content in contents]
+        numbers = self._numbers([name for name, _ in named])
+        new = {name: content for name, content in named if name not in numbers}
+        numbers |= self._add([Kept(name, len(content), *self._pack(content)) for name, content in new.items()])
+        return [(numbers[name], name) for name, _ in named]
 
     def put_list(self, parts: Sequence[bytes]) -> tuple[int, str]:
         """Keep a JSON list of JSON values, each as a content of its own; the hash is that of the whole list."""
         whole = b"[" + b",".join(parts) + b"]"
         name = hash_of(whole)
-        number = self._number(name)
-        if number is None:
-            hashes = [self.put(part)[1] for part in parts]
-            number = self._add(name, len(whole), LIST, b"".join(map(bytes.fromhex, hashes)))
-        return number, name
+        known = self._numbers([name])
+        if not known:
+            hashes = [part for _, part in self.put_many(parts)]
+            known = self._add([Kept(name, len(whole), LIST, b"".join(map(bytes.fromhex, hashes)))])
+        return known[name], name
 
-    def _number(self, name: str) -> int | None:
-        row = self._database.row("SELECT number FROM contents WHERE hash = ?", [bytes.fromhex(name)])
-        return row[0] if row else None
+    def _numbers(self, names: Iterable[str]) -> dict[str, int]:
+        """The numbers of those that are there, each the first of its hash."""
+        wanted = [bytes.fromhex(name) for name in dict.fromkeys(names)]
+        statement = "SELECT hash, number FROM contents WHERE hash IN ({}) ORDER BY number DESC"
+        return {name.hex(): number for name, number in rows_in(self._database, statement, wanted)}
 
-    def number(self, name: str) -> int:
-        """The number of a content that must be there."""
-        number = self._number(name)
-        if number is None:
-            raise DamagedContent(f"the content {name} is not in the store")
-        return number
+    def numbers(self, names: Iterable[str]) -> dict[str, int]:
+        """The numbers of contents that must be there."""
+        wanted = list(names)
+        known = self._numbers(wanted)
+        _refuse_missing(wanted, known)
+        return known
+
+    def packed(self, names: Iterable[str]) -> list[Kept]:
+        """Contents as they are stored, with all that the lists among them are made of; each is checked."""
+        kept = self._kept(list(names))
+        for name in kept:
+            self._whole(name, kept)
+        return list(kept.values())
+
+    def put_packed(self, kept: Iterable[Kept]) -> None:
+        """Keep contents of another store as they are stored there; those that are here already stay."""
+        every = {each.hash: each for each in kept}
+        known = self._numbers(every)
+        self._add([each for name, each in every.items() if name not in known])
 
     def _pack(self, content: bytes) -> tuple[int, bytes]:
         if len(content) > _SMALL:
@@ -67,11 +90,14 @@ class Contents:
                 return ZSTD, packed
         return PLAIN, content
 
-    def _add(self, name: str, size: int, codec: int, stored: bytes) -> int:
-        return self._database.write(
-            "INSERT INTO contents (hash, size, codec, bytes) VALUES (?, ?, ?, ?)",
-            [bytes.fromhex(name), size, codec, stored],
-        )
+    def _add(self, new: Sequence[Kept]) -> dict[str, int]:
+        """Write rows; their numbers. One alone, as most are, takes one step."""
+        statement = "INSERT INTO contents (hash, size, codec, bytes) VALUES (?, ?, ?, ?)"
+        rows = [(bytes.fromhex(each.hash), each.size, each.codec, each.stored) for each in new]
+        if len(new) == 1:
+            return {new[0].hash: int(self._database.row(f"{statement} RETURNING number", rows[0])[0])}
+        self._database.write_many(statement, rows)
+        return self._numbers(each.hash for each in new)
 
     def get(self, names: Iterable[str]) -> dict[str, bytes]:
         """Contents by their hashes. One that is missing or not what its hash says raises `DamagedContent`."""
@@ -81,14 +107,12 @@ class Contents:
 
     def _kept(self, wanted: Sequence[str]) -> dict[str, Kept]:
         """The rows of these contents, and of all that the lists among them are made of."""
-        statement = "SELECT hash, size, codec, bytes FROM contents WHERE hash IN ({})"
+        statement = "SELECT hash, size, codec, bytes FROM contents WHERE hash IN ({}) ORDER BY number DESC"
         kept: dict[str, Kept] = {}
         while names := [name for name in dict.fromkeys(wanted) if name not in kept]:
-            rows = self._database.rows_in(statement, [bytes.fromhex(name) for name in names])
+            rows = rows_in(self._database, statement, [bytes.fromhex(name) for name in names])
             found = {row[0].hex(): Kept(row[0].hex(), *row[1:]) for row in rows}
-            missing = next((name for name in names if name not in found), None)
-            if missing is not None:
-                raise DamagedContent(f"the content {missing} is not in the store")
+            _refuse_missing(names, found)
             kept |= found
             wanted = [part for each in found.values() if each.codec == LIST for part in list_hashes(each.stored)]
         return kept
@@ -128,14 +152,21 @@ class Contents:
         """Hash every content again; the hashes of those that are not what they were."""
         after = 0
         while rows := self._database.rows(
-            "SELECT number, hash FROM contents WHERE number > ? ORDER BY number LIMIT 200", [after]
+            "SELECT number, hash, codec, size, bytes FROM contents WHERE number > ? ORDER BY number LIMIT ?",
+            [after, _AT_ONCE],
         ):
             after = rows[-1][0]
-            for _, name in rows:
+            for _, name, codec, size, stored in rows:
                 try:
-                    self.get([name.hex()])
+                    self.read(name.hex(), codec, size, stored)
                 except DamagedContent:
                     yield name.hex()
+
+
+def _refuse_missing(names: Iterable[str], known: Container[str]) -> None:
+    missing = next((name for name in names if name not in known), None)
+    if missing is not None:
+        raise DamagedContent(f"the content {missing} is not in the store")
 
 
 def list_hashes(joined: bytes) -> list[str]:

@@ -1,193 +1,71 @@
-"""One SQLite file, safely opened: owner-only, write-ahead log, every commit on the disk, readable errors."""
+"""What a store needs of a database. `sqlite_file.py` and `postgres_database.py` are the two there are."""
 
 from __future__ import annotations
 
-import os
-import sqlite3
-import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
-from context_compactor.errors import CompactorError, StoreError
-from context_compactor.files import make_private_folder
-from context_compactor.store.explain import explain, is_locked
-from context_compactor.store.forking import keep_for_ever, rest_at_fork
-from context_compactor.store.migrate import migrate, refuse_foreign
+from context_compactor.store.migrate import Migrated
+from context_compactor.store.words import Words
 
-MEMORY = ":memory:"
 _IN_ONE_STATEMENT = 500
-_PAUSE = 0.01
-# How a transaction begins, is kept, and is taken back: on its own, and within another one.
-_OUTER = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
-_INNER = ("SAVEPOINT inner_part", "RELEASE inner_part", ("ROLLBACK TO inner_part", "RELEASE inner_part"))
+NO_LIMIT = 1 << 62
+"""More rows than there will ever be, for a `LIMIT` that is none."""
 
 
-class Database:
-    """A connection that any thread may use, one at a time; a forked process makes one of its own."""
+class Database(Protocol):
+    """Tables that any thread may read and write. In a statement `?` stands for a value.
 
-    def __init__(self, path: str, busy_seconds: float) -> None:
-        self.path = path
-        # The file stays the same one when the process goes to another folder and then forks.
-        self._file = path if path == MEMORY else os.path.abspath(path)  # noqa: PTH100  links are not to be followed
-        self._busy_seconds = busy_seconds
-        self._lock = threading.RLock()
-        self._depth = 0
-        self._is_closed = False
-        self._is_resting = False
-        self._connection: sqlite3.Connection | None = self._connect()
-        rest_at_fork(self)
+    `path` is what messages call it; `schema` says what opening it did to its tables. `row_lock` ends a query whose row
+    nobody else may change until the transaction ends. The runs of a session have numbers below `passages_per_session`.
+    """
 
-    def _connect(self) -> sqlite3.Connection:
-        with self._errors():
-            if self.path != MEMORY:
-                _make_file(Path(self._file))
-            connection = sqlite3.connect(
-                self._file, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
-            )
-            try:
-                refuse_foreign(connection, self.path)
-                self._use_write_ahead_log(connection)
-                # A message that was accepted is on the disk, whatever happens to the machine.
-                connection.execute("PRAGMA synchronous = FULL")
-                migrate(connection, self.path)
-            except BaseException:
-                connection.close()
-                raise
-            return connection
-
-    def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
-        """Of two processes that do this to a new file at once, SQLite refuses one without waiting."""
-        give_up = time.monotonic() + self._busy_seconds
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if not is_locked(error) or time.monotonic() > give_up:
-                    raise
-            time.sleep(_PAUSE)
-
-    def close(self) -> None:
-        """Close the connection; a second time does nothing."""
-        with self._lock:
-            self._is_closed = True
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = None
-
-    def _live(self) -> sqlite3.Connection:
-        if self._is_closed:
-            raise StoreError(f"{self.path} is closed. Try: open the session again.")
-        if self._connection is None:
-            self._connection = self._connect()
-        return self._connection
-
-    def before_fork(self) -> None:
-        """Rest while the process forks: SQLite's memory of its locks is inherited, but the locks are not.
-
-        A thread that is in the middle of a transaction is waited for, though not for ever.
-        """
-        self._is_resting = self._lock.acquire(timeout=self._busy_seconds)
-        if self._is_resting and not self._depth and self._connection is not None and self.path != MEMORY:
-            self._connection.close()
-            self._connection = None
-
-    def after_fork(self) -> None:
-        """Go on."""
-        if self._is_resting:
-            self._lock.release()
-
-    def after_fork_in_child(self) -> None:
-        """Go on in the new process. A transaction that was under way is the parent's, and so is its connection."""
-        if self._depth and (self.path != MEMORY or not self._is_resting):
-            keep_for_ever(self._connection)  # closing it here would take back what the parent has written
-            self._connection, self._depth, self._is_closed = None, 0, True
-        if self._is_resting:
-            self._lock.release()
-        else:
-            self._lock = threading.RLock()
+    path: str
+    row_lock: str
+    passages_per_session: int
+    schema: Migrated
 
     @property
-    def is_writing(self) -> bool:
-        """Whether a transaction is under way."""
-        return self._depth > 0
+    def words(self) -> Words:
+        """The index by which runs of passages are found."""
+        ...
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """A transaction that holds the only right to write: all of it happens, or nothing of it.
+    def close(self) -> None:
+        """Give back what is held; a second time does nothing."""
+        ...
 
-        One within another is a part of it, of which all or nothing happens when the other one goes on.
-        """
-        with self._lock, self._errors():
-            connection = self._live()
-            begin, commit, undo = _INNER if self._depth else _OUTER
-            self._check_unbroken(connection)
-            connection.execute(begin)
-            self._depth += 1
-            try:
-                yield
-                if connection is self._connection:  # else this is a forked process: it is the parent's
-                    connection.execute(commit)
-            except BaseException:
-                if connection is self._connection and connection.in_transaction:
-                    for statement in undo:
-                        connection.execute(statement)
-                raise
-            finally:
-                self._depth = max(self._depth - 1, 0)
+    def writing(self) -> AbstractContextManager[None]:
+        """A transaction: all of it happens, or nothing of it. One within another is a part of it."""
+        ...
 
-    def _check_unbroken(self, connection: sqlite3.Connection) -> None:
-        """After some errors, such as a full disk, SQLite has ended the transaction already."""
-        if self._depth and not connection.in_transaction:
-            raise StoreError(f"{self.path}: an earlier error has ended this transaction; nothing of it was written.")
+    def alone(self) -> AbstractContextManager[None]:
+        """A transaction during which nobody else writes anything."""
+        ...
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        """All rows of a query."""
-        with self._lock, self._errors():
-            return self._live().execute(statement, values).fetchall()
+        """All rows of a statement."""
+        ...
 
     def row(self, statement: str, values: Sequence[Any] = ()) -> Any:
-        """The first row of a query, or None."""
-        with self._lock, self._errors(), closing(self._live().execute(statement, values)) as cursor:
-            return cursor.fetchone()
+        """The first row of a statement, or None."""
+        ...
 
-    def write(self, statement: str, values: Sequence[Any] = ()) -> int:
-        """Change something; the number of the last row that was added."""
-        with self._lock, self._errors():
-            connection = self._live()
-            self._check_unbroken(connection)
-            return int(connection.execute(statement, values).lastrowid or 0)
+    def write(self, statement: str, values: Sequence[Any] = ()) -> None:
+        """Change something."""
+        ...
 
     def write_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """The same change for every row."""
-        with self.writing():
-            self._live().executemany(statement, rows)
+        ...
 
-    def rows_in(self, statement: str, values: Sequence[Any], fixed: Sequence[Any] = ()) -> Iterator[Any]:
-        """The rows of a query whose `{}` stands for a list of values, however long."""
-        for at in range(0, len(values), _IN_ONE_STATEMENT):
-            some = values[at : at + _IN_ONE_STATEMENT]
-            yield from self.rows(statement.format(",".join("?" * len(some))), [*fixed, *some])
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            raise explain(error, self.path, self._busy_seconds) from error
+    def by_index(self, name: str) -> str:
+        """What stands behind a table so that an index of it is used, where that must be said."""
+        ...
 
 
-def _make_file(path: Path) -> None:
-    """The file and its folder, for its owner only. A file that is there keeps the mode it has."""
-    try:
-        make_private_folder(path.parent)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except CompactorError as error:
-        raise StoreError(f"{path} cannot be opened: {error}. Try: another folder with `store`.") from error
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be opened: {error.strerror}. Try: another folder with `store`, or its permissions."
-        ) from error
+def rows_in(database: Database, statement: str, values: Sequence[Any], fixed: Sequence[Any] = ()) -> Iterator[Any]:
+    """The rows of a query whose `{}` stands for a list of values, however long."""
+    for at in range(0, len(values), _IN_ONE_STATEMENT):
+        some = values[at : at + _IN_ONE_STATEMENT]
+        yield from database.rows(statement.format(",".join("?" * len(some))), [*fixed, *some])

@@ -1,65 +1,33 @@
-"""Numbered migrations: `sql/0001_….sql` and so on, each applied once and whole."""
+"""Numbered migrations: `sql/sqlite/0001_….sql` and so on, each applied once and whole; the same numbers everywhere."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
+
+from msgspec import Struct
 
 from context_compactor.errors import StoreError
 
-# Written into the head of every file, so that the database of another program is known as such.
-_OURS = int.from_bytes(b"CtxC")
+
+class Migrated(Struct, frozen=True):
+    """The version of a database's tables when it was opened, 0 for none, and since."""
+
+    before: int
+    now: int
 
 
-def refuse_foreign(connection: sqlite3.Connection, name: str) -> None:
-    """Leave the database of another program alone."""
-    if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
-        return
-    if connection.execute("PRAGMA application_id").fetchone()[0] != _OURS:
-        raise StoreError(f"{name} is a database of another program; it was not touched. Try: another file.")
+@cache
+def scripts(folder: str) -> tuple[str, ...]:
+    """The migrations of one kind of database in order: the first makes version 1."""
+    found = sorted((files(__package__) / "sql" / folder).iterdir(), key=lambda each: each.name)
+    return tuple(script.read_text(encoding="utf-8") for script in found if script.name.endswith(".sql"))
 
 
-def migrate(connection: sqlite3.Connection, name: str) -> None:
-    """Bring a database to the newest version; another process that does the same at once is waited for."""
-    steps = list(_migrations())
-    if _version(connection) == len(steps):
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        version = _version(connection)
-        if version > len(steps):
-            raise StoreError(
-                f"{name} was made by a newer version of this program (its schema is {version}, this one knows "
-                f"{len(steps)}). Try: update context-compactor."
-            )
-        for number, script in enumerate(steps[version:], version + 1):
-            for statement in _statements(script):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {number}")
-        connection.execute(f"PRAGMA application_id = {_OURS}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # a full disk has ended it already
-            connection.execute("ROLLBACK")
-        raise
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _migrations() -> Iterator[str]:
-    folder = files(__package__) / "sql"
-    for script in sorted(folder.iterdir(), key=lambda each: each.name):
-        if script.name.endswith(".sql"):
-            yield script.read_text(encoding="utf-8")
-
-
-def _statements(script: str) -> Iterator[str]:
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
+def refuse_newer(name: str, version: int, known: int) -> None:
+    """Leave alone what a later version of the program has made."""
+    if version > known:
+        raise StoreError(
+            f"{name} was made by a newer version of this program (its schema is {version}, this one knows {known}). "
+            "Try: update context-compactor."
+        )

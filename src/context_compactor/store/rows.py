@@ -105,6 +105,11 @@ class FactRow(Struct, frozen=True):
     updated_at: str = ""
 
 
+def as_bytes(value: bytes | str) -> bytes:
+    """What a store holds as text, as bytes."""
+    return value.encode() if isinstance(value, str) else value
+
+
 def hash_of(content: bytes) -> str:
     """The name of a content: its SHA-256."""
     return sha256(content).hexdigest()

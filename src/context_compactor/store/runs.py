@@ -6,16 +6,16 @@ range of numbers is a session or a part of one, and what stands beside a run in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import zstandard
 from msgspec import Struct
 
-from context_compactor.store.database import Database
-from context_compactor.store.ranking import Ranking, kind_word
+from context_compactor.store.database import Database, rows_in
+from context_compactor.store.ranking import Ranking
 from context_compactor.store.rows import Found, Run
+from context_compactor.store.words import Wanted, kind_word
 
-_SESSION = 1 << 40
 _LEVEL = 3
 _STEP = 200
 # As many passages on each side of a run that was found come with it.
@@ -36,6 +36,15 @@ class Filter(Struct, frozen=True):
         return "".join(f" AND {clause}" for clause in given), list(given.values())
 
 
+class Added(Struct, frozen=True):
+    """The runs of a new original, the first of them under a number."""
+
+    original: int
+    kind: str
+    first: int
+    runs: Sequence[Run]
+
+
 class Runs:
     """The runs of all sessions in one database; every question is about one session."""
 
@@ -44,25 +53,41 @@ class Runs:
 
     def end(self, session: int) -> int:
         """The number of the next run of a session."""
-        first, last = _numbers(session)
+        first, last = self.span(session)
         row = self._database.row(
             "SELECT number + count FROM passages WHERE number BETWEEN ? AND ? ORDER BY number DESC LIMIT 1",
             [first, last],
         )
         return int(row[0]) if row else first
 
-    def add(self, original: int, kind: str, number: int, runs: Sequence[Run]) -> None:
-        """Keep the runs of an original, the first of them under this number."""
+    def add(self, added: Iterable[Added]) -> None:
+        """Keep the runs of originals."""
         packer = zstandard.ZstdCompressor(level=_LEVEL)
-        for run in runs:
-            self._database.write(
-                "INSERT INTO passages (number, original, count, size, body) VALUES (?, ?, ?, ?, ?)",
-                [number, original, run.count, run.size, packer.compress(run.body)],
-            )
-            self._database.write(
-                "INSERT INTO words (rowid, terms) VALUES (?, ?)", [number, f"{kind_word(kind)} {run.terms}"]
-            )
-            number += run.count
+        rows, terms = [], []
+        for each in added:
+            number = each.first
+            for run in each.runs:
+                rows.append((number, each.original, run.count, run.size, packer.compress(run.body)))
+                terms.append((number, f"{kind_word(each.kind)} {run.terms}"))
+                number += run.count
+        self._database.write_many(
+            "INSERT INTO passages (number, original, count, size, body) VALUES (?, ?, ?, ?, ?)", rows
+        )
+        self._database.words.add(terms)
+
+    def of(self, original: int) -> list[tuple[int, int, bytes]]:
+        """The runs of an original in their order: passages, characters, and body of each."""
+        statement = "SELECT count, size, body FROM passages WHERE original = ? ORDER BY number"
+        unpacker = zstandard.ZstdDecompressor()
+        return [
+            (count, size, unpacker.decompress(body)) for count, size, body in self._database.rows(statement, [original])
+        ]
+
+    def remove(self, session: int) -> None:
+        """Delete the runs of a session."""
+        span = self.span(session)
+        self._database.write("DELETE FROM passages WHERE number BETWEEN ? AND ?", span)
+        self._database.words.remove(*span)
 
     def search(self, session: int, terms: Mapping[str, float], most: int, wanted: Filter) -> list[Found]:
         """Runs in their order, of about `most` characters: the best with those beside them, or all there are.
@@ -73,13 +98,13 @@ class Runs:
         newest, are_all = self._newest(first, last, wanted.kind, most)
         if are_all or not terms:
             return list(self._read(newest, wanted))
-        ranked = Ranking(self._database, first, last, wanted.kind).best(terms)
+        ranked = Ranking(self._database.words, first, last, wanted.kind).best(terms)
         return list(self._read(self._with_neighbours(ranked, first, last, most), wanted))
 
     def _range(self, session: int, wanted: Filter) -> tuple[int, int]:
         """The first and the last number of what was archived in the time."""
         if not wanted.since and not wanted.until:
-            return _numbers(session)[0], self.end(session) - 1
+            return self.span(session)[0], self.end(session) - 1
         where, values = Filter("", wanted.since, wanted.until).clauses()
         first, end = self._database.row(
             f"SELECT min(o.first), max(o.last) FROM originals o WHERE o.session = ?{where}", [session, *values]
@@ -103,10 +128,9 @@ class Runs:
         if not kind:
             statement = "SELECT number, size FROM passages WHERE number BETWEEN ? AND ? ORDER BY number DESC LIMIT ?"
             return self._database.rows(statement, [first, last, _STEP])
-        return self._database.rows(
-            "SELECT p.number, p.size FROM words JOIN passages p ON p.number = words.rowid "
-            "WHERE words MATCH ? AND words.rowid BETWEEN ? AND ? ORDER BY words.rowid DESC LIMIT ?",
-            [f'"{kind_word(kind)}"', first, last, _STEP],
+        newest = self._database.words.newest(Wanted(((kind_word(kind),),), first, last), _STEP)
+        return sorted(
+            rows_in(self._database, "SELECT number, size FROM passages WHERE number IN ({})", newest), reverse=True
         )
 
     def _with_neighbours(self, ranked: Sequence[int], first: int, last: int, most: int) -> list[int]:
@@ -123,22 +147,22 @@ class Runs:
         """A run and those that hold the next passages on both sides, with their sizes."""
         return self._database.rows(
             "SELECT number, size FROM passages WHERE number BETWEEN "
-            "coalesce((SELECT max(number) FROM passages WHERE number BETWEEN ?2 AND ?1 - ?4), ?2) AND "
-            "min((SELECT number + count FROM passages WHERE number = ?1) + ?4 - 1, ?3)",
-            [number, first, last, _BESIDE],
+            "coalesce((SELECT max(number) FROM passages WHERE number BETWEEN ? AND ?), ?) AND ? "
+            "AND number < (SELECT number + count FROM passages WHERE number = ?) + ?",
+            [first, number - _BESIDE, first, last, number, _BESIDE],
         )
 
     def _read(self, numbers: Sequence[int], wanted: Filter) -> Iterator[Found]:
         where, values = wanted.clauses()
         statement = (
-            "SELECT p.number, o.ref, p.body FROM passages p JOIN originals o ON o.number = p.original "
-            f"WHERE 1{where} AND p.number IN ({{}}) ORDER BY p.number"
+            "SELECT p.number, o.ref, p.body FROM passages p, originals o "
+            f"WHERE o.number = p.original{where} AND p.number IN ({{}}) ORDER BY p.number"
         )
         unpacker = zstandard.ZstdDecompressor()
-        for number, ref, body in self._database.rows_in(statement, sorted(numbers), values):
-            yield Found(ref, number % _SESSION, unpacker.decompress(body))
+        for number, ref, body in rows_in(self._database, statement, sorted(numbers), values):
+            yield Found(ref, number % self._database.passages_per_session, unpacker.decompress(body))
 
-
-def _numbers(session: int) -> tuple[int, int]:
-    """The first and the last number that a session's runs may have."""
-    return session * _SESSION, (session + 1) * _SESSION - 1
+    def span(self, session: int) -> tuple[int, int]:
+        """The first and the last number that a session's runs may have."""
+        most = self._database.passages_per_session
+        return session * most, (session + 1) * most - 1

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from context_compactor.store.contents import Contents
-from context_compactor.store.database import Database
+from context_compactor.store.database import NO_LIMIT, Database, rows_in
 from context_compactor.store.rows import Found, Item, Shelved
-from context_compactor.store.runs import Filter, Runs
+from context_compactor.store.runs import Added, Filter, Runs
 
 _COLUMNS = (
     "o.number, o.ref, o.kind, o.summary, o.tokens, o.recovery, o.hint, o.target, o.same_as, o.created_at, "
-    "(SELECT lower(hex(hash)) FROM contents WHERE number = o.content)"
+    "(SELECT hash FROM contents WHERE number = o.content)"
 )
 
 
@@ -21,60 +22,94 @@ class Shelf:
     def __init__(self, database: Database, contents: Contents) -> None:
         self._database = database
         self._contents = contents
-        self._runs = Runs(database)
+        self.runs = Runs(database)
 
     def add(self, session: int, items: Sequence[Item], now: str) -> list[str]:
         """Put originals on the shelf; the ids of those that were not there. The first under an id stays for ever.
 
-        An original whose value is archived under another id already refers to that one and is not found twice.
+        An original whose value is archived under another id already refers to that one and is not found twice. The
+        session's row must be locked.
         """
-        with self._database.writing():
-            return [item.ref for item in items if self._add(session, item, now)]
+        new = self._new(session, items)
+        numbers = self._contents.numbers([item.content for item in new])
+        twins = self._twins(session, list(numbers))
+        added, first = [], self.runs.end(session)
+        for item in new:
+            twin = twins.setdefault(item.content, item.ref)
+            same_as, runs = (twin, ()) if twin != item.ref else ("", item.runs)
+            last = first + sum(run.count for run in runs)
+            values = [session, *_fields(item), same_as, now, numbers[item.content], first, last]
+            original = self._insert(values)
+            added.append(Added(original, item.kind, first, runs))
+            first = last
+        self.runs.add(added)
+        return [item.ref for item in new]
 
-    def _add(self, session: int, item: Item, now: str) -> bool:
-        if self._database.row("SELECT 1 FROM originals WHERE session = ? AND ref = ?", [session, item.ref]):
-            return False
-        content = self._contents.number(item.content)
-        twin = self._database.row(
-            "SELECT ref FROM originals WHERE session = ? AND content = ? ORDER BY number LIMIT 1", [session, content]
+    def _new(self, session: int, items: Sequence[Item]) -> list[Item]:
+        """Those whose id is not taken, each id once."""
+        statement = "SELECT ref FROM originals WHERE session = ? AND ref IN ({})"
+        taken = {ref for (ref,) in rows_in(self._database, statement, [item.ref for item in items], [session])}
+        first: dict[str, Item] = {}
+        for item in items:
+            if item.ref not in taken:
+                first.setdefault(item.ref, item)
+        return list(first.values())
+
+    def _twins(self, session: int, contents: Sequence[str]) -> dict[str, str]:
+        """The ids under which contents were archived first."""
+        statement = (
+            "SELECT c.hash, o.ref FROM contents c JOIN originals o ON o.content = c.number "
+            "WHERE o.session = ? AND c.hash IN ({}) ORDER BY o.number DESC"
         )
-        runs = () if twin else item.runs
-        first = self._runs.end(session)
-        number = self._database.write(
+        rows = rows_in(self._database, statement, [bytes.fromhex(name) for name in contents], [session])
+        return {name.hex(): ref for name, ref in rows}
+
+    def _insert(self, values: Sequence[object]) -> int:
+        row = self._database.row(
             "INSERT INTO originals (session, ref, kind, summary, tokens, recovery, hint, target, same_as, created_at, "
-            "content, first, last) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                *(session, *_fields(item), twin[0] if twin else "", now, content),
-                *(first, first + sum(run.count for run in runs)),
-            ],
+            "content, first, last) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number",
+            values,
         )
-        self._runs.add(number, item.kind, first, runs)
-        return True
+        return int(row[0])
 
     def find(self, session: int, ref: str) -> Shelved | None:
         """The original under an id."""
         row = self._database.row(
             f"SELECT {_COLUMNS} FROM originals o WHERE o.session = ? AND o.ref = ?", [session, ref]
         )
-        return Shelved(*row) if row else None
+        return _shelved(row) if row else None
 
     def all(
         self, session: int, kind: str = "", since: str = "", until: str = "", after: int = 0, newest: int = 0
     ) -> list[Shelved]:
         """The originals of a session in the order in which they were archived; only the `newest` of them, if given."""
         where, values = Filter(kind, since, until).clauses()
-        order, limit = ("DESC", newest) if newest else ("ASC", -1)
+        order, limit = ("DESC", newest) if newest else ("ASC", NO_LIMIT)
         rows = self._database.rows(
             f"SELECT {_COLUMNS} FROM originals o WHERE o.session = ? AND o.number > ?{where} "
             f"ORDER BY o.number {order} LIMIT ?",
             [session, after, *values, limit],
         )
-        return [Shelved(*row) for row in (reversed(rows) if newest else rows)]
+        return [_shelved(row) for row in (reversed(rows) if newest else rows)]
 
     def search(self, session: int, terms: Mapping[str, float], most: int, wanted: Filter) -> list[Found]:
         """The runs of passages that hold the terms which tell most, in their order."""
-        return self._runs.search(session, terms, most, wanted)
+        return self.runs.search(session, terms, most, wanted)
+
+    def verify(self, session_id: str, session: int) -> Iterator[str]:
+        """One line for each original whose value is gone."""
+        lost = self._database.rows(
+            "SELECT o.ref FROM originals o LEFT JOIN contents c ON c.number = o.content "
+            "WHERE o.session = ? AND c.number IS NULL ORDER BY o.number",
+            [session],
+        )
+        yield from (f"session {session_id}: the original of {ref} is missing" for (ref,) in lost)
 
 
 def _fields(item: Item) -> list[object]:
     return [item.ref, item.kind, item.summary, item.tokens, item.recovery, item.hint, item.target]
+
+
+def _shelved(row: Sequence[Any]) -> Shelved:
+    name = row[-1].hex() if row[-1] else ""  # gone from the store
+    return Shelved(*[*row[:-1], name])

@@ -1,0 +1,177 @@
+"""A store over any database that has the tables of `sql/`: the verbs, each handed to the part that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from context_compactor.store.contents import Contents
+from context_compactor.store.database import Database
+from context_compactor.store.expire import expire
+from context_compactor.store.facts import Facts
+from context_compactor.store.holders import Holders
+from context_compactor.store.log import Log
+from context_compactor.store.rows import Entry, FactRow, Found, Item, SessionRow, Shelved
+from context_compactor.store.runs import Filter
+from context_compactor.store.sessions import Sessions
+from context_compactor.store.shelf import Shelf
+
+
+class SqlStore:
+    """Sessions in a database; see `protocols.Store` for what each verb promises."""
+
+    def __init__(self, database: Database) -> None:
+        self.path = database.path
+        self.schema = database.schema
+        self._database = database
+        self._sessions = Sessions(database)
+        self._contents = Contents(database)
+        self._log = Log(database, self._contents)
+        self._shelf = Shelf(database, self._contents)
+        self._facts = Facts(database)
+        self._holders = Holders(database)
+
+    def close(self) -> None:
+        """Give the database back."""
+        self._database.close()
+
+    # Sessions
+
+    def open_session(self, session_id: str, profile: bytes, now: str) -> SessionRow:
+        """The session of this id; it is made when there is none."""
+        return self._sessions.open(session_id, profile, now)
+
+    def session(self, session_id: str) -> SessionRow:
+        """The session of this id, as it is now."""
+        return self._sessions.get(session_id)
+
+    def sessions(self, *, limit: int = -1, after: str = "") -> list[SessionRow]:
+        """Sessions by their ids, those behind `after`."""
+        return self._sessions.list(limit, after)
+
+    def save_profile(self, session_id: str, profile: bytes) -> None:
+        """What the session is from now on."""
+        self._sessions.save(session_id, "profile", profile)
+
+    def save_state(self, session_id: str, state: bytes) -> None:
+        """What the session wants to remember beside its log."""
+        self._sessions.save(session_id, "state", state)
+
+    # The log
+
+    @contextmanager
+    def writing(self, session_id: str) -> Iterator[SessionRow]:
+        """The session as it is, and until the end of the block nobody else writes to it; all happens or nothing."""
+        with self._sessions.locked(session_id):
+            yield self.session(session_id)
+
+    def append(self, session_id: str, kind: str, bodies: Iterable[bytes], now: str) -> int:
+        """Add entries of a kind behind the last one; the position of the last of them."""
+        with self._sessions.locked(session_id) as number:
+            return self._log.append(number, kind, bodies, now)
+
+    def entries(
+        self, session_id: str, *, kinds: Sequence[str] = (), after: int = 0, until: int | None = None
+    ) -> list[Entry]:
+        """Entries in order, those behind `after` and up to `until`."""
+        return self._log.entries(self._sessions.number(session_id), kinds, after, until)
+
+    def message_position(self, session_id: str, count: int) -> int | None:
+        """The position of the message with so many messages up to and with it; None when there are fewer."""
+        return self._log.message_position(self._sessions.number(session_id), count)
+
+    # Contents and originals
+
+    def put(self, contents: Iterable[bytes]) -> list[str]:
+        """Keep contents; their hashes."""
+        with self._database.writing():
+            return [name for _, name in self._contents.put_many(contents)]
+
+    def put_list(self, parts: Sequence[bytes]) -> str:
+        """Keep a JSON list whose values are contents of their own; the hash of the whole list."""
+        with self._database.writing():
+            return self._contents.put_list(parts)[1]
+
+    def get(self, hashes: Iterable[str]) -> dict[str, bytes]:
+        """Contents by their hashes, each checked against it."""
+        return self._contents.get(hashes)
+
+    def archive(self, session_id: str, items: Sequence[Item], now: str) -> list[str]:
+        """Put originals into the archive; on the disk when it returns. The ids of those that were not there."""
+        with self._sessions.locked(session_id) as number:
+            return self._shelf.add(number, items, now)
+
+    def original(self, session_id: str, ref: str) -> Shelved | None:
+        """The original under an id."""
+        return self._shelf.find(self._sessions.number(session_id), ref)
+
+    def originals(
+        self, session_id: str, *, kind: str = "", since: str = "", until: str = "", after: int = 0, newest: int = 0
+    ) -> list[Shelved]:
+        """The originals of a session in the order in which they were archived; only the `newest` of them, if given."""
+        return self._shelf.all(self._sessions.number(session_id), kind, since, until, after, newest)
+
+    def search(
+        self,
+        session_id: str,
+        terms: Mapping[str, float],
+        *,
+        most: int,
+        kind: str = "",
+        since: str = "",
+        until: str = "",
+    ) -> list[Found]:
+        """Runs of passages, in their order, of about `most` characters: those whose terms tell most, or all."""
+        return self._shelf.search(self._sessions.number(session_id), terms, most, Filter(kind, since, until))
+
+    # Facts and holders
+
+    def put_facts(self, session_id: str, facts: Iterable[FactRow], now: str) -> None:
+        """Keep facts; one of the same kind, turn and content takes the place of what was known."""
+        with self._sessions.locked(session_id) as number:
+            self._facts.put(number, facts, now)
+
+    def drop_facts(self, session_id: str, from_turn: int) -> None:
+        """Forget what was extracted from these turns on: it is about to be extracted again."""
+        with self._sessions.locked(session_id) as number:
+            self._facts.drop(number, from_turn)
+
+    def facts(self, session_id: str, kind: str = "") -> list[FactRow]:
+        """Facts by turn."""
+        return self._facts.of(self._sessions.number(session_id), kind)
+
+    def sessions_with(self, patterns: Sequence[str]) -> dict[str, set[str]]:
+        """The sessions in which a fact with each of these patterns was seen."""
+        return self._facts.sessions_with(patterns)
+
+    def hold(self, session_id: str, holder: str, now: str) -> None:
+        """Note that somebody has the session open."""
+        with self._database.writing():
+            self._holders.add(self._sessions.number(session_id), holder, now)
+
+    def release(self, session_id: str, holder: str) -> None:
+        """Note that somebody has closed it."""
+        self._holders.remove(self._sessions.number(session_id), holder)
+
+    def holders(self, session_id: str) -> dict[str, str]:
+        """Who has the session open, and since when; a killed process may still be among them."""
+        return self._holders.of(self._sessions.number(session_id))
+
+    def open_sessions(self) -> list[tuple[str, str, str]]:
+        """Who has which session open: session, holder, and since when."""
+        return self._holders.all()
+
+    def expire(self, before: str, spare: Collection[str] = ()) -> list[str]:
+        """Delete the sessions last used before a time, all but those that are spared; their ids."""
+        return expire(self._database, self._contents, before, spare)
+
+    # Proof
+
+    def verify(self, session_id: str | None = None) -> Iterator[str]:
+        """Hash everything again; one line for each thing that is not as it was stored."""
+        for name in self._contents.damaged():
+            yield f"content {name}: not what its hash says"
+        for row in self.sessions() if session_id is None else [self.session(session_id)]:
+            number = self._sessions.number(row.id)
+            yield from self._log.verify(row.id, number)
+            yield from self._shelf.verify(row.id, number)

@@ -1,0 +1,193 @@
+"""One SQLite file, safely opened: owner-only, write-ahead log, every commit on the disk, readable errors."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from context_compactor.errors import CompactorError, StoreError
+from context_compactor.files import make_private_folder
+from context_compactor.store.forking import keep_for_ever, rest_at_fork
+from context_compactor.store.sqlite_errors import explain, is_locked
+from context_compactor.store.sqlite_migrate import migrate, refuse_foreign
+from context_compactor.store.sqlite_words import SqliteWords
+
+MEMORY = ":memory:"
+_PAUSE = 0.01
+# How a transaction begins, is kept, and is taken back: on its own, and within another one.
+_OUTER = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
+_INNER = ("SAVEPOINT inner_part", "RELEASE inner_part", ("ROLLBACK TO inner_part", "RELEASE inner_part"))
+
+
+class SqliteFile:
+    """A connection that any thread may use, one at a time; a forked process makes one of its own."""
+
+    row_lock = ""  # whoever writes is the only one
+    passages_per_session = 1 << 40
+
+    def __init__(self, path: str, busy_seconds: float) -> None:
+        self.path = path
+        self.words = SqliteWords(self)
+        # The file stays the same one when the process goes to another folder and then forks.
+        self._file = path if path == MEMORY else os.path.abspath(path)  # noqa: PTH100  links are not to be followed
+        self._busy_seconds = busy_seconds
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._is_closed = False
+        self._is_resting = False
+        self._connection: sqlite3.Connection | None = self._connect()
+        rest_at_fork(self)
+
+    def _connect(self) -> sqlite3.Connection:
+        with self._errors():
+            if self.path != MEMORY:
+                _make_file(Path(self._file))
+            connection = sqlite3.connect(
+                self._file, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
+            )
+            try:
+                refuse_foreign(connection, self.path)
+                self._use_write_ahead_log(connection)
+                # A message that was accepted is on the disk, whatever happens to the machine.
+                connection.execute("PRAGMA synchronous = FULL")
+                self.schema = migrate(connection, self.path)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
+        """Of two processes that do this to a new file at once, SQLite refuses one without waiting."""
+        give_up = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if not is_locked(error) or time.monotonic() > give_up:
+                    raise
+            time.sleep(_PAUSE)
+
+    def close(self) -> None:
+        """Close the connection; a second time does nothing."""
+        with self._lock:
+            self._is_closed = True
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def _live(self) -> sqlite3.Connection:
+        if self._is_closed:
+            raise StoreError(f"{self.path} is closed. Try: open the session again.")
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def before_fork(self) -> None:
+        """Rest while the process forks: SQLite's memory of its locks is inherited, but the locks are not.
+
+        A thread that is in the middle of a transaction is waited for, though not for ever.
+        """
+        self._is_resting = self._lock.acquire(timeout=self._busy_seconds)
+        if self._is_resting and not self._depth and self._connection is not None and self.path != MEMORY:
+            self._connection.close()
+            self._connection = None
+
+    def after_fork(self) -> None:
+        """Go on."""
+        if self._is_resting:
+            self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Go on in the new process. A transaction that was under way is the parent's, and so is its connection."""
+        if self._depth and (self.path != MEMORY or not self._is_resting):
+            keep_for_ever(self._connection)  # closing it here would take back what the parent has written
+            self._connection, self._depth, self._is_closed = None, 0, True
+        if self._is_resting:
+            self._lock.release()
+        else:
+            self._lock = threading.RLock()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A transaction that holds the only right to write: all of it happens, or nothing of it.
+
+        One within another is a part of it, of which all or nothing happens when the other one goes on.
+        """
+        with self._lock, self._errors():
+            connection = self._unbroken()
+            begin, commit, undo = _INNER if self._depth else _OUTER
+            connection.execute(begin)
+            self._depth += 1
+            try:
+                yield
+                if connection is self._connection:  # else this is a forked process: it is the parent's
+                    connection.execute(commit)
+            except BaseException:
+                if connection is self._connection and connection.in_transaction:
+                    for statement in undo:
+                        connection.execute(statement)
+                raise
+            finally:
+                self._depth = max(self._depth - 1, 0)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """The same: whoever writes is alone in any case."""
+        return self.writing()
+
+    def _unbroken(self) -> sqlite3.Connection:
+        """The connection. After some errors, such as a full disk, SQLite has ended the transaction already."""
+        connection = self._live()
+        if self._depth and not connection.in_transaction:
+            raise StoreError(f"{self.path}: an earlier error has ended this transaction; nothing of it was written.")
+        return connection
+
+    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """All rows of a statement."""
+        with self._lock, self._errors():
+            return self._unbroken().execute(statement, values).fetchall()
+
+    def row(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        """The first row of a statement, or None."""
+        with self._lock, self._errors(), closing(self._unbroken().execute(statement, values)) as cursor:
+            return cursor.fetchone()
+
+    def write(self, statement: str, values: Sequence[Any] = ()) -> None:
+        """Change something."""
+        with self._lock, self._errors():
+            self._unbroken().execute(statement, values)
+
+    def write_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        """The same change for every row."""
+        with self.writing():
+            self._live().executemany(statement, rows)
+
+    def by_index(self, name: str) -> str:
+        """What makes SQLite use an index of the table before it."""
+        return f" INDEXED BY {name}"
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise explain(error, self.path, self._busy_seconds) from error
+
+
+def _make_file(path: Path) -> None:
+    """The file and its folder, for its owner only. A file that is there keeps the mode it has."""
+    try:
+        make_private_folder(path.parent)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except CompactorError as error:
+        raise StoreError(f"{path} cannot be opened: {error}. Try: another folder with `store`.") from error
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be opened: {error.strerror}. Try: another folder with `store`, or its permissions."
+        ) from error

@@ -1,0 +1,49 @@
+"""The index of words in SQLite: an FTS5 table that holds no texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from context_compactor.store.words import Wanted
+
+if TYPE_CHECKING:
+    from context_compactor.store.sqlite_file import SqliteFile
+
+_WHERE = "FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?"
+
+
+class SqliteWords:
+    """The terms of each run; see `words.Words`."""
+
+    def __init__(self, database: SqliteFile) -> None:
+        self._database = database
+
+    def add(self, runs: Iterable[tuple[int, str]]) -> None:
+        """Note the terms of runs."""
+        self._database.write_many("INSERT INTO words (rowid, terms) VALUES (?, ?)", runs)
+
+    def remove(self, first: int, last: int) -> None:
+        """Nothing: a table without texts cannot forget, and the numbers are never asked for again."""
+
+    def count(self, wanted: Wanted, most: int) -> int:
+        """How many runs are wanted; `most` when there are more."""
+        row = self._database.row(f"SELECT count(*) FROM (SELECT 1 {_WHERE} LIMIT ?)", [*_values(wanted), most])
+        return int(row[0])
+
+    def numbers(self, wanted: Wanted) -> list[int]:
+        """All numbers in one value: taking them row by row takes longer than finding them."""
+        row = self._database.row(f"SELECT json_group_array(rowid) {_WHERE}", _values(wanted))
+        return msgspec.json.decode(row[0], type=list[int])
+
+    def newest(self, wanted: Wanted, limit: int, skip: int = 0) -> list[int]:
+        """The highest numbers, from the last one backwards."""
+        statement = f"SELECT rowid {_WHERE} ORDER BY rowid DESC LIMIT ? OFFSET ?"
+        return [number for (number,) in self._database.rows(statement, [*_values(wanted), limit, skip])]
+
+
+def _values(wanted: Wanted) -> list[object]:
+    groups = ("(" + " OR ".join(f'"{term}"' for term in group) + ")" for group in wanted.groups)
+    return [" AND ".join(groups), wanted.first, wanted.last]
