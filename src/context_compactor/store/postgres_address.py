@@ -16,6 +16,7 @@ from context_compactor.store.address import without_password
 
 _OWN = {"schema": "compactor", "connections": "10"}
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_PORTS = re.compile(r"\d+(,\d+)*")
 _MOST_CONNECTIONS = 1000
 _ALWAYS = {"client_encoding": "utf8", "fallback_application_name": "context-compactor"}
 _CONNECT_SECONDS = "10"
@@ -51,14 +52,15 @@ def read_address(url: str) -> Address:
 
 def _read(url: str, given: str) -> dict[str, str]:
     try:
-        known = conninfo_to_dict(url)
+        known = {key: str(value) for key, value in conninfo_to_dict(url).items() if value is not None}
     except ProgrammingError:
-        # What libpq says may quote a part of the password.
+        known = {"port": ""}  # what libpq says may quote a part of the password
+    if not _PORTS.fullmatch(known.get("port", "5432")) or "@" in known.get("host", "") + known.get("dbname", ""):
         raise BadSetting(
             f"store: {without_password(given)!r:.200} cannot be read. Try: postgresql://user:password@host:5432/"
             "database; signs such as @ / : # % in the password are written as %40 %2F %3A %23 %25."
-        ) from None
-    return {key: str(value) for key, value in known.items() if value is not None}
+        )
+    return known
 
 
 def _name(known: dict[str, str], schema: str) -> str:

@@ -51,8 +51,12 @@ def _refuse_server(connection: Connection, name: str) -> None:
 
 def _version(connection: Connection, address: Address) -> int:
     """The version of the tables; 0 when there are none."""
-    there = connection.execute("SELECT to_regclass(%s)", [f"{address.schema}.schema_version"]).fetchone()
-    if there is None or there[0] is None:
+    there = connection.execute(  # not to_regclass, which may not know what another process has just made
+        "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE n.nspname = %s AND c.relname = 'schema_version'",
+        [address.schema],
+    ).fetchone()
+    if there is None:
         return 0
     statement = SQL("SELECT version FROM {}.schema_version").format(Identifier(address.schema))
     row = connection.execute(statement).fetchone()
