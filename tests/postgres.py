@@ -39,7 +39,7 @@ class Server:
     """A server of our own, on a port of its own, with a database `test`. The user `guarded` needs a password."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="compactor-postgres-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="compactor-postgres-", dir=_in_memory()))
         self._user = _user()
         self._bin = _programs()
         with socket.socket() as free:
@@ -124,6 +124,13 @@ class Given:
 def new_schema() -> str:
     """A name that no other test has."""
     return f"test_{os.getpid()}_{next(_numbers)}"
+
+
+def _in_memory() -> str | None:
+    """A folder that is not on a disk, where there is one with room."""
+    place = "/dev/shm"
+    is_large = os.access(place, os.W_OK) and shutil.disk_usage(place).free > 2 << 30
+    return place if is_large else None
 
 
 def _user() -> pwd.struct_passwd | None:

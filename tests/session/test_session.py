@@ -12,14 +12,19 @@ from msgspec import structs
 
 from context_compactor.errors import BadInput, BadMessage, BadSetting, CompactorError, StoreError
 from context_compactor.session.session import Session
+from context_compactor.store.postgres import PostgresStore
+from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.sqlite import SqliteStore
 from tests.messages.strategies import DIALECT_NAMES
 from tests.session.talk import CALM, Raw, illegal, message, messages, opened, output, references
 
 
-@pytest.fixture
-def store() -> Iterator[SqliteStore]:
-    with closing(SqliteStore()) as opened_store:
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest) -> Iterator[SqlStore]:
+    is_sqlite = request.param == "sqlite"
+    with closing(
+        SqliteStore() if is_sqlite else PostgresStore(request.getfixturevalue("postgres_url"))
+    ) as opened_store:
         yield opened_store
 
 
@@ -27,7 +32,7 @@ def store() -> Iterator[SqliteStore]:
 
 
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
-def test_what_goes_in_comes_out_in_order_and_the_dialect_is_found(store: SqliteStore, dialect: str):
+def test_what_goes_in_comes_out_in_order_and_the_dialect_is_found(store: SqlStore, dialect: str):
     said = messages(0, 80, dialect)
     with opened(store) as session:
         for raw in said:
@@ -40,7 +45,7 @@ def test_what_goes_in_comes_out_in_order_and_the_dialect_is_found(store: SqliteS
         assert illegal(session.context(), dialect) == []
 
 
-def test_one_message_or_several_or_none_may_be_appended(store: SqliteStore):
+def test_one_message_or_several_or_none_may_be_appended(store: SqlStore):
     with opened(store) as session:
         session.append(message(0))
         session.append(messages(1, 4))
@@ -49,7 +54,7 @@ def test_one_message_or_several_or_none_may_be_appended(store: SqliteStore):
         assert session.history() == messages(0, 6)
 
 
-def test_what_was_given_and_what_is_returned_can_be_changed_without_harm(store: SqliteStore):
+def test_what_was_given_and_what_is_returned_can_be_changed_without_harm(store: SqlStore):
     with opened(store) as session:
         given = messages(0, 4)
         session.append(given)
@@ -75,7 +80,7 @@ def test_what_was_given_and_what_is_returned_can_be_changed_without_harm(store: 
         {"role": "user", "content": "x", "extra": object()},
     ],
 )
-def test_of_several_messages_all_are_appended_or_none(store: SqliteStore, wrong: object):
+def test_of_several_messages_all_are_appended_or_none(store: SqlStore, wrong: object):
     with opened(store) as session:
         session.append(messages(0, 4))
         before = store.session("run")
@@ -87,7 +92,7 @@ def test_of_several_messages_all_are_appended_or_none(store: SqliteStore, wrong:
         assert session.context() == messages(0, 8)
 
 
-def test_a_message_that_is_refused_does_not_settle_the_dialect(store: SqliteStore):
+def test_a_message_that_is_refused_does_not_settle_the_dialect(store: SqlStore):
     call = {"role": "assistant", "content": [{"type": "tool_use", "id": "x", "name": "Read", "input": {}}]}
     with opened(store) as session:
         with pytest.raises(BadMessage):
@@ -122,7 +127,7 @@ HALF = "\ud800"
     ],
     ids=["constraint", "decision", "failure"],
 )
-def test_half_a_character_stops_neither_an_append_nor_a_compaction(store: SqliteStore, told: list[Raw]):
+def test_half_a_character_stops_neither_an_append_nor_a_compaction(store: SqlStore, told: list[Raw]):
     said = [*messages(0, 8), *told, *messages(8, 32)]
     with opened(store, automatic=False, max_output_tokens=50) as session:
         session.append(said)
@@ -141,7 +146,7 @@ def test_half_a_character_stops_neither_an_append_nor_a_compaction(store: Sqlite
 # Opening
 
 
-def test_a_session_goes_on_as_it_was_opened_last(store: SqliteStore):
+def test_a_session_goes_on_as_it_was_opened_last(store: SqlStore):
     settings = structs.replace(CALM, preserve_recent_turns=2)
     Session.open("run", window=4_000, store=store, dialect="anthropic", settings=settings).close()
     with Session.open("run", store=store) as session:
@@ -151,7 +156,7 @@ def test_a_session_goes_on_as_it_was_opened_last(store: SqliteStore):
         assert session.history() == messages(0, 4, "anthropic")
 
 
-def test_a_window_that_leaves_no_room_is_refused_before_anything_is_written(store: SqliteStore):
+def test_a_window_that_leaves_no_room_is_refused_before_anything_is_written(store: SqlStore):
     tight = structs.replace(CALM, reserve_output_tokens=5_000)
     with pytest.raises(BadSetting, match="reserve_output_tokens"):
         Session.open("run", window=1_000, store=store, settings=tight)
@@ -159,7 +164,7 @@ def test_a_window_that_leaves_no_room_is_refused_before_anything_is_written(stor
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a\nb", "x" * 301, "\ud800", 7, None])
-def test_what_is_no_name_of_a_session_is_refused(store: SqliteStore, name: object):
+def test_what_is_no_name_of_a_session_is_refused(store: SqlStore, name: object):
     with pytest.raises(BadSetting, match="session id"):
         Session.open(name, store=store, settings=CALM)  # type: ignore[arg-type]
     assert store.sessions() == []
@@ -179,7 +184,7 @@ def test_a_closed_session_says_so_and_closing_twice_does_nothing(tmp_path: Path)
         session.append(message(0))
 
 
-def test_the_first_request_after_opening_is_checked_too(store: SqliteStore):
+def test_the_first_request_after_opening_is_checked_too(store: SqlStore):
     with opened(store, automatic=False) as session:
         session.append(messages(0, 60))
         assert session.context() == messages(0, 60)
@@ -207,7 +212,7 @@ def test_a_full_disk_leaves_the_session_as_it_was(tmp_path: Path):
 # What was seen
 
 
-def test_every_context_that_was_ever_sent_can_be_seen_again(store: SqliteStore):
+def test_every_context_that_was_ever_sent_can_be_seen_again(store: SqlStore):
     with opened(store, max_output_tokens=300) as session:
         seen: list[list[Raw]] = []
         for number in range(100):
@@ -225,7 +230,7 @@ def test_every_context_that_was_ever_sent_can_be_seen_again(store: SqliteStore):
                 session.context(at=wrong)
 
 
-def test_a_diff_holds_both_contexts(store: SqliteStore):
+def test_a_diff_holds_both_contexts(store: SqlStore):
     with opened(store, automatic=False) as session:
         session.append(messages(0, 28))
         before = session.context()
@@ -238,7 +243,7 @@ def test_a_diff_holds_both_contexts(store: SqliteStore):
         assert "before" in found.to_text()
 
 
-def test_undo_gives_the_old_context_with_everything_said_since(store: SqliteStore):
+def test_undo_gives_the_old_context_with_everything_said_since(store: SqlStore):
     with opened(store, automatic=False) as session:
         session.append(messages(0, 28))
         report = session.compact()
@@ -252,7 +257,7 @@ def test_undo_gives_the_old_context_with_everything_said_since(store: SqliteStor
         assert session.context()[-4:] == messages(28, 32)
 
 
-def test_after_an_undo_the_session_is_not_compacted_again_at_once(store: SqliteStore):
+def test_after_an_undo_the_session_is_not_compacted_again_at_once(store: SqlStore):
     with opened(store) as session:
         number = 0
         while not session.compactions():
@@ -269,7 +274,7 @@ def test_after_an_undo_the_session_is_not_compacted_again_at_once(store: SqliteS
 # What was taken out
 
 
-def test_an_output_that_is_too_long_is_cut_and_its_original_is_there(store: SqliteStore):
+def test_an_output_that_is_too_long_is_cut_and_its_original_is_there(store: SqlStore):
     with opened(store, window=100_000, max_output_tokens=200) as session:
         session.append(messages(20, 24))  # the output of turn 5 is long
         shown = session.context()[2]["content"]
@@ -282,7 +287,7 @@ def test_an_output_that_is_too_long_is_cut_and_its_original_is_there(store: Sqli
         assert session.context() == messages(20, 24)
 
 
-def test_an_output_that_was_cut_and_kept_by_a_compaction_can_be_put_back_in_place(store: SqliteStore):
+def test_an_output_that_was_cut_and_kept_by_a_compaction_can_be_put_back_in_place(store: SqlStore):
     with opened(store, window=6_000, automatic=False, max_output_tokens=100) as session:
         session.append(messages(0, 52))
         session.compact(target_tokens=1_400)
@@ -294,7 +299,7 @@ def test_an_output_that_was_cut_and_kept_by_a_compaction_can_be_put_back_in_plac
 
 
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
-def test_whatever_was_restored_can_be_read_in_the_context(store: SqliteStore, dialect: str):
+def test_whatever_was_restored_can_be_read_in_the_context(store: SqlStore, dialect: str):
     with opened(store, window=8_000, dialect=dialect, automatic=False, max_output_tokens=300) as session:
         session.append(messages(0, 52, dialect))
         session.compact(target_tokens=1_500)
@@ -311,7 +316,7 @@ def test_whatever_was_restored_can_be_read_in_the_context(store: SqliteStore, di
             assert restored.tokens_after == session.usage().tokens
 
 
-def test_what_was_restored_goes_with_the_next_compaction_and_is_archived_once(store: SqliteStore):
+def test_what_was_restored_goes_with_the_next_compaction_and_is_archived_once(store: SqlStore):
     with opened(store, window=8_000, automatic=False) as session:
         session.append(messages(0, 52))
         session.compact(target_tokens=1_500)
@@ -323,7 +328,7 @@ def test_what_was_restored_goes_with_the_next_compaction_and_is_archived_once(st
         assert session.recall(ref) == output(int(ref[-3:]) - 1)
 
 
-def test_an_original_is_byte_equal_through_ten_compactions(store: SqliteStore):
+def test_an_original_is_byte_equal_through_ten_compactions(store: SqlStore):
     with opened(store, max_output_tokens=300) as session:
         for number in range(360):
             session.append(message(number))

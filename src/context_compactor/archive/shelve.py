@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from context_compactor.archive.archive import Original
@@ -68,10 +68,18 @@ def _runs(passages: Sequence[Passage]) -> Iterator[Run]:
 
 
 def _run(passages: Sequence[Passage], size: int) -> Run:
-    text = "\n".join(passage.text for passage in passages)
-    words = dict.fromkeys((*terms(text), *signs(text)))
     body = json_bytes([[passage.kind, passage.line, passage.text] for passage in passages])
-    return Run(len(passages), size, " ".join(words), body)
+    return Run(len(passages), size, _terms(passage.text for passage in passages), body)
+
+
+def _terms(texts: Iterable[str]) -> str:
+    text = "\n".join(texts)
+    return " ".join(dict.fromkeys((*terms(text), *signs(text))))
+
+
+def terms_of(body: bytes) -> str:
+    """The terms by which a run is found, from its body."""
+    return _terms(text for _, _, text in read_json(body))
 
 
 def read_passages(found: Found) -> list[Passage]:

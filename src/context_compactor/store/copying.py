@@ -1,0 +1,133 @@
+"""Copying sessions from one store to another, every hash checked on the way.
+
+A session arrives in one transaction, whole or not at all, and all others stay as they are. So a copy that was killed is
+begun again: sessions that are there and the same are passed over. Before the first one is written it is made sure that
+none is there which differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+
+from msgspec import Struct, structs
+
+from context_compactor.errors import BadInput, DamagedContent
+from context_compactor.store.named import named
+from context_compactor.store.rows import MESSAGE, FactRow, Item, Run, SessionRow, Shelved
+from context_compactor.store.sql_store import SqlStore
+
+_AT_ONCE = 200
+_MOST_NAMED = 3
+
+TermsOf = Callable[[bytes], str]
+"""The terms by which the passages in a run's body are found. An index may not know them any more."""
+
+
+class Copied(Struct, frozen=True):
+    """What has become of one session: copied now, or there already and the same."""
+
+    session_id: str
+    messages: int
+    was_there: bool
+
+
+class Likeness(Struct, frozen=True):
+    """Everything by which two copies of a session are compared."""
+
+    row: SessionRow
+    chain: bytes
+    originals: list[Shelved]
+    facts: list[FactRow]
+
+
+def copy_sessions(source: SqlStore, target: SqlStore, terms_of: TermsOf) -> Iterator[Copied]:
+    """Copy every session of a store that the other one does not have; one after the other is told."""
+    same = _same_in_both(source, target)
+    for row in _all(source):
+        if row.id in same:
+            yield Copied(row.id, row.messages, was_there=True)
+        else:
+            yield Copied(row.id, _copy(source, target, row.id, terms_of), was_there=False)
+
+
+def _same_in_both(source: SqlStore, target: SqlStore) -> set[str]:
+    there = {row.id for row in _all(target)}
+    both = [row.id for row in _all(source) if row.id in there]
+    other = [session_id for session_id in both if _likeness(source, session_id) != _likeness(target, session_id)]
+    if other:
+        names = ", ".join(map(repr, other[:_MOST_NAMED])) + (", …" if len(other) > _MOST_NAMED else "")
+        raise BadInput(
+            f"{target.path} has {len(other):,} sessions of the same name that differ: {names}; nothing was copied. "
+            "Try: an empty store."
+        )
+    return set(both)
+
+
+def _all(store: SqlStore) -> Iterator[SessionRow]:
+    after = ""
+    while rows := store.sessions(limit=_AT_ONCE, after=after):
+        yield from rows
+        after = rows[-1].id
+
+
+def _copy(source: SqlStore, target: SqlStore, session_id: str, terms_of: TermsOf) -> int:
+    """One session with all it needs; how many messages it has. Meanwhile nobody writes to it, here nor there."""
+    with source.writing(session_id) as row, target._database.writing():
+        if target.open_session(session_id, row.profile, row.created_at).head:
+            raise BadInput(f"{target.path}: somebody else has just begun {session_id!r}. Try: again.")
+        _copy_contents(source, target, session_id)
+        _copy_log(source, target, row)
+        _copy_originals(source, target, session_id, terms_of)
+        for now, facts in groupby(source.facts(session_id), key=lambda fact: fact.updated_at):
+            target.put_facts(session_id, facts, now)
+        target.save_state(session_id, row.state)
+        _prove(source, target, session_id)
+        return row.messages
+
+
+def _copy_contents(source: SqlStore, target: SqlStore, session_id: str) -> None:
+    """Every content is unpacked and hashed on its way."""
+    names = sorted(named(source._database, source._contents, source._sessions.number(session_id)))
+    for at in range(0, len(names), _AT_ONCE):
+        target._contents.put_packed(source._contents.packed(names[at : at + _AT_ONCE]))
+
+
+def _copy_log(source: SqlStore, target: SqlStore, row: SessionRow) -> None:
+    """The chain is made anew from the contents, so that it can be compared with that of the source."""
+    for after in range(0, row.head, _AT_ONCE):
+        entries = source.entries(row.id, after=after, until=min(after + _AT_ONCE, row.head))
+        for (kind, now), some in groupby(entries, key=lambda entry: (entry.kind, entry.created_at)):
+            target.append(row.id, kind, (entry.body for entry in some), now)
+    target.append(row.id, MESSAGE, [], row.updated_at)
+
+
+def _copy_originals(source: SqlStore, target: SqlStore, session_id: str, terms_of: TermsOf) -> None:
+    for now, some in groupby(source.originals(session_id), key=lambda shelved: shelved.created_at):
+        items = [_item(source, shelved, terms_of) for shelved in some]
+        for at in range(0, len(items), _AT_ONCE):
+            target.archive(session_id, items[at : at + _AT_ONCE], now)
+
+
+def _item(source: SqlStore, shelved: Shelved, terms_of: TermsOf) -> Item:
+    runs = [Run(count, size, terms_of(body), body) for count, size, body in source._shelf.runs.of(shelved.number)]
+    known = structs.asdict(shelved)
+    return Item(**{name: known[name] for name in Item.__struct_fields__ if name != "runs"}, runs=runs)
+
+
+def _prove(source: SqlStore, target: SqlStore, session_id: str) -> None:
+    problems = list(target._log.verify(session_id, target._sessions.number(session_id)))
+    if problems or _likeness(source, session_id) != _likeness(target, session_id):
+        raise DamagedContent(
+            f"session {session_id!r} would not be the same in {target.path}; it was not copied. "
+            f"Try: `compactor verify` on {source.path}."
+        )
+
+
+def _likeness(store: SqlStore, session_id: str) -> Likeness:
+    return Likeness(
+        store.session(session_id),
+        store._log.end(store._sessions.number(session_id))[1],
+        [structs.replace(each, number=0) for each in store.originals(session_id)],
+        store.facts(session_id),
+    )
