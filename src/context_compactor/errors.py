@@ -6,6 +6,7 @@
     │   ├── BadTranscript       a file: names the line
     │   ├── BadSetting          a setting or an argument
     │   ├── BadCheckpoint       a progress checkpoint that was cut or damaged: names the line
+    │   ├── KeyReused           a request's key that was used for another one
     │   ├── UnknownReference    an id that names no original
     │   └── UnknownSession      an id that names no session
     ├── StoreError              a store cannot be read or written; what was there is as it was
@@ -53,6 +54,10 @@ class BadSetting(BadInput):
 
 class BadCheckpoint(BadInput):
     """A progress checkpoint that was cut off or damaged. Says what is missing; the store can write it anew."""
+
+
+class KeyReused(BadInput):
+    """The key of this request was used for a request with another body."""
 
 
 class UnknownReference(BadInput):

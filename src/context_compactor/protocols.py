@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from context_compactor.events.event import Event
     from context_compactor.llm.model import Control, ModelAnswer, ModelRequest
     from context_compactor.plan.options import Option
     from context_compactor.plan.view import View
     from context_compactor.plan.zones import Room, Zone
+    from context_compactor.store.desk_answers import Answers
+    from context_compactor.store.desk_events import Events
+    from context_compactor.store.desk_jobs import Jobs
+    from context_compactor.store.desk_webhooks import Webhooks
     from context_compactor.store.rows import Entry, FactRow, Found, Item, SessionRow, Shelved
 
 
@@ -207,4 +213,29 @@ class Store(Protocol):
 
     def verify(self, session_id: str | None = None) -> Iterator[str]:
         """Hash everything again; one line for each thing that is not as it was stored."""
+        ...
+
+
+class Desk(Protocol):
+    """What a service needs and a library does not: jobs, events to replay, answers to repeat, and webhooks.
+
+    It is in the same database as the sessions: what is written here within `writing` of a store belongs to that
+    transaction. `tests/store/test_desk.py` says when one is done.
+    """
+
+    jobs: Jobs
+    events: Events
+    answers: Answers
+    webhooks: Webhooks
+
+    def writing(self) -> AbstractContextManager[None]:
+        """A transaction over all of it; within one of the store it is a part of that."""
+        ...
+
+    def tell(self, event: Event) -> int:
+        """Keep an event and note which webhooks are to be told; its number."""
+        ...
+
+    def tidy(self, now: datetime) -> None:
+        """Delete what is too old to be asked for."""
         ...

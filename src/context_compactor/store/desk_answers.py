@@ -1,0 +1,46 @@
+"""Requests that may be sent twice: the second time they are answered as the first time, and change nothing."""
+
+from __future__ import annotations
+
+from context_compactor.errors import KeyReused
+from context_compactor.store.database import Database
+from context_compactor.store.desk_rows import KeptAnswer
+
+
+class Answers:
+    """What requests with a key were answered, by session."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, session_id: str, key: str, body_hash: str) -> KeptAnswer | None:
+        """What this request was answered, or None when it is new. The same key with another body is `KeyReused`."""
+        row = self._database.row(
+            "SELECT body_hash, answer, created_at FROM answers WHERE session_id = ? AND key = ?", [session_id, key]
+        )
+        kept = KeptAnswer(*row) if row else None
+        if kept is not None and kept.body_hash != body_hash:
+            raise KeyReused(
+                f"the key {key!r:.80} was used at {kept.created_at} for another request. "
+                "Try: a new key for each request."
+            )
+        return kept
+
+    def take(self, session_id: str, key: str, body_hash: str, now: str) -> bool:
+        """Note, in the transaction of what a request changes, that it was done; False when it had been done before."""
+        with self._database.writing():
+            made = self._database.rows(
+                "INSERT INTO answers (session_id, key, body_hash, answer, created_at) VALUES (?, ?, ?, '', ?) "
+                "ON CONFLICT (session_id, key) DO NOTHING RETURNING key",
+                [session_id, key, body_hash, now],
+            )
+            return bool(made) or self.find(session_id, key, body_hash) is None
+
+    def keep(self, session_id: str, key: str, answer: str) -> None:
+        """Keep what a request that was taken is answered from now on."""
+        statement = "UPDATE answers SET answer = ? WHERE session_id = ? AND key = ?"
+        self._database.write(statement, [answer, session_id, key])
+
+    def forget(self, before: str) -> None:
+        """Delete what was kept before a time; its keys may be used again."""
+        self._database.write("DELETE FROM answers WHERE created_at < ?", [before])

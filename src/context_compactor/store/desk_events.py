@@ -1,0 +1,89 @@
+"""Events that were told, for whoever comes later: the newest of them, in the order in which they were kept."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from context_compactor.events.event import Event
+from context_compactor.store.database import Database
+from context_compactor.store.desk_rows import KeptEvent, namespace_of, take_turn
+
+_COLUMNS = "number, id, type, session_id, created_at, payload"
+_MOST = 10_000
+_TRIM_EVERY = 250
+
+
+class Events:
+    """The newest `most` events, and up to 250 more."""
+
+    def __init__(self, database: Database, most: int = _MOST) -> None:
+        self._database = database
+        self._most = most
+
+    def add(self, event: Event) -> int:
+        """Keep an event; its number. One that is there already stays as it is."""
+        with self._database.writing():
+            take_turn(self._database, "event")  # so that what is seen by readers only grows at its end
+            made = self._database.rows(
+                "INSERT INTO events (id, type, session_id, namespace, created_at, payload) VALUES (?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT (id) DO NOTHING RETURNING number",
+                [
+                    event.id,
+                    event.type,
+                    event.session_id,
+                    namespace_of(event.session_id),
+                    event.created_at,
+                    msgspec.json.encode(event.payload).decode(),
+                ],
+            )
+            number = int(made[0][0]) if made else self.number(event.id)
+            if made and number % _TRIM_EVERY == 0:
+                self._forget("number <= ?", number - self._most)
+            return number
+
+    def number(self, event_id: str) -> int:
+        """The number of an event; of one that is no longer kept, that of the last one before it."""
+        row = self._database.row("SELECT number FROM events WHERE id = ?", [event_id])
+        if row is None:  # ids sort by time
+            row = self._database.row("SELECT max(number) FROM events WHERE id < ?", [event_id])
+        return int(row[0] or 0)
+
+    def last(self) -> int:
+        """The number of the newest event."""
+        return int(self._database.row("SELECT max(number) FROM events")[0] or 0)
+
+    def after(
+        self,
+        number: int,
+        *,
+        session_id: str | None = None,
+        namespace: str | None = None,
+        types: Collection[str] = (),
+        limit: int = 1_000,
+    ) -> list[KeptEvent]:
+        """Events behind a number, oldest first."""
+        wanted = [("session_id = ?", session_id), ("namespace = ?", namespace)]
+        told = [(where, value) for where, value in wanted if value is not None]
+        marks = [f"type IN ({', '.join('?' * len(types))})"] if types else []
+        where = " AND ".join(["number > ?", *(each for each, _ in told), *marks])
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM events WHERE {where} ORDER BY number LIMIT ?",
+            [number, *(value for _, value in told), *types, limit],
+        )
+        return [kept_event(row) for row in rows]
+
+    def forget(self, before: str) -> None:
+        """Delete the events from before a time."""
+        self._forget("created_at < ?", before)
+
+    def _forget(self, where: str, value: int | str) -> None:
+        self._database.write(f"DELETE FROM events WHERE {where}", [value])
+
+
+def kept_event(row: Sequence[Any]) -> KeptEvent:
+    """An event as it was told."""
+    number, event_id, kind, session_id, created_at, payload = row
+    return KeptEvent(int(number), Event(event_id, kind, session_id, created_at, msgspec.json.decode(payload)))

@@ -1,0 +1,165 @@
+"""Webhooks and what each is yet to be told. Sending is somebody else's business."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from context_compactor.store.database import Database
+from context_compactor.store.desk_events import kept_event
+from context_compactor.store.desk_rows import Delivery, KeptEvent, Webhook, namespace_of, plain_reason, take_turn
+
+_COLUMNS = "id, namespace, url, secret, types, created_at, failures, disabled_at, reason"
+_DELIVERY = (
+    "d.id, d.webhook, d.attempts, d.due_at, d.worker, d.reason, "
+    "e.number, e.id, e.type, e.session_id, e.created_at, e.payload"
+)
+_JOIN = "FROM deliveries d JOIN events e ON e.number = d.event"
+
+
+class Webhooks:
+    """Who is told of events, and the deliveries that are under way."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, webhook: Webhook) -> None:
+        """Register a webhook."""
+        self._database.write(
+            f"INSERT INTO webhooks ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                webhook.id,
+                webhook.namespace,
+                webhook.url,
+                webhook.secret,
+                " ".join(webhook.types),
+                webhook.created_at,
+                webhook.failures,
+                webhook.disabled_at,
+                webhook.reason,
+            ],
+        )
+
+    def all(self, namespace: str | None = None) -> list[Webhook]:
+        """The webhooks, of one namespace if it is given, oldest first."""
+        where, values = ("", []) if namespace is None else (" WHERE namespace = ?", [namespace])
+        rows = self._database.rows(f"SELECT {_COLUMNS} FROM webhooks{where} ORDER BY created_at, id", values)
+        return [_webhook(row) for row in rows]
+
+    def find(self, webhook_id: str, namespace: str) -> Webhook | None:
+        """The webhook of this id, if it is one of the namespace."""
+        row = self._database.row(
+            f"SELECT {_COLUMNS} FROM webhooks WHERE id = ? AND namespace = ?", [webhook_id, namespace]
+        )
+        return _webhook(row) if row else None
+
+    def remove(self, webhook_id: str, namespace: str) -> bool:
+        """Delete a webhook and what it was yet to be told; whether there was one."""
+        with self._database.writing():
+            gone = self._database.rows(
+                "DELETE FROM webhooks WHERE id = ? AND namespace = ? RETURNING id", [webhook_id, namespace]
+            )
+            if gone:
+                self._database.write("DELETE FROM deliveries WHERE webhook = ?", [webhook_id])
+            return bool(gone)
+
+    def disable(self, webhook_id: str, now: str, reason: str) -> None:
+        """Tell a webhook nothing more; what it was yet to be told waits until it is enabled, or is too old."""
+        statement = "UPDATE webhooks SET disabled_at = ?, reason = ? WHERE id = ?"
+        self._database.write(statement, [now, plain_reason(reason), webhook_id])
+
+    def enable(self, webhook_id: str) -> None:
+        """Tell a webhook of events again, as if it had never failed."""
+        statement = "UPDATE webhooks SET disabled_at = '', reason = '', failures = 0 WHERE id = ?"
+        self._database.write(statement, [webhook_id])
+
+    # Deliveries
+
+    def owe(self, kept: KeptEvent, now: str) -> int:
+        """Note that everybody who wants this event is yet to be told; how many that are."""
+        with self._database.writing():
+            return sum(self._owe(webhook.id, kept.number, now) for webhook in self.all() if _wants(webhook, kept))
+
+    def replay(self, webhook: Webhook, events: Sequence[KeptEvent], now: str) -> int:
+        """Owe a webhook these events once more, those that it wants; how many that are."""
+        with self._database.writing():
+            return sum(self._owe(webhook.id, kept.number, now) for kept in events if _wants(webhook, kept))
+
+    def _owe(self, webhook_id: str, number: int, now: str) -> bool:
+        return bool(
+            self._database.rows(
+                "INSERT INTO deliveries (webhook, event, attempts, due_at, lease_until, worker, reason) "
+                "VALUES (?, ?, 0, ?, '', '', '') ON CONFLICT (webhook, event) DO NOTHING RETURNING id",
+                [webhook_id, number, now],
+            )
+        )
+
+    def claim(self, worker: str, now: str, until: str) -> Delivery | None:
+        """The next delivery that is due, held by this worker until then. One webhook's go out one at a time."""
+        ready = (
+            f"SELECT d.id {_JOIN} JOIN webhooks w ON w.id = d.webhook WHERE w.disabled_at = '' AND d.due_at <= ? "
+            "AND d.lease_until < ? AND NOT EXISTS (SELECT 1 FROM deliveries b WHERE b.webhook = d.webhook "
+            "AND (b.event < d.event OR b.lease_until >= ?)) ORDER BY d.due_at, d.id LIMIT 1"
+        )
+        if self._database.row(ready, [now, now, now]) is None:
+            return None
+        with self._database.writing():
+            take_turn(self._database, "delivery")
+            found = self._database.row(ready, [now, now, now])
+            if found is None:
+                return None
+            change = "attempts = attempts + 1, worker = ?, lease_until = ? WHERE id = ?"
+            self._database.write(f"UPDATE deliveries SET {change}", [worker, until, found[0]])
+            return _delivery(self._database.row(f"SELECT {_DELIVERY} {_JOIN} WHERE d.id = ?", [found[0]]))
+
+    def delivered(self, delivery: Delivery) -> bool:
+        """The webhook was told; False when another worker has the delivery by now."""
+        with self._database.writing():
+            gone = self._database.rows(
+                "DELETE FROM deliveries WHERE id = ? AND worker = ? AND attempts = ? RETURNING id", _holder(delivery)
+            )
+            self._database.write("UPDATE webhooks SET failures = 0 WHERE id = ?", [delivery.webhook])
+            return bool(gone)
+
+    def failed(self, delivery: Delivery, due_at: str, reason: str) -> int:
+        """The webhook could not be told and is to be tried again then; how often it has failed in a row."""
+        with self._database.writing():
+            self._database.write(
+                "UPDATE deliveries SET due_at = ?, reason = ?, lease_until = '' "
+                "WHERE id = ? AND worker = ? AND attempts = ?",
+                [due_at, plain_reason(reason), *_holder(delivery)],
+            )
+            failures = self._database.rows(
+                "UPDATE webhooks SET failures = failures + 1, reason = ? WHERE id = ? RETURNING failures",
+                [plain_reason(reason), delivery.webhook],
+            )
+            return int(failures[0][0]) if failures else 0
+
+    def waiting(self, webhook_id: str, limit: int = 100) -> list[Delivery]:
+        """What a webhook is yet to be told, in order."""
+        statement = f"SELECT {_DELIVERY} {_JOIN} WHERE d.webhook = ? ORDER BY d.event LIMIT ?"
+        return [_delivery(row) for row in self._database.rows(statement, [webhook_id, limit])]
+
+    def forget(self) -> None:
+        """Delete the deliveries of events that are no longer kept."""
+        self._database.write("DELETE FROM deliveries WHERE event NOT IN (SELECT number FROM events)")
+
+
+def _wants(webhook: Webhook, kept: KeptEvent) -> bool:
+    if webhook.disabled_at or namespace_of(kept.event.session_id) != webhook.namespace:
+        return False
+    return not webhook.types or kept.event.type in webhook.types
+
+
+def _holder(delivery: Delivery) -> tuple[int, str, int]:
+    return delivery.id, delivery.worker, delivery.attempts
+
+
+def _webhook(row: Sequence[Any]) -> Webhook:
+    webhook_id, namespace, url, secret, types, *rest = row
+    return Webhook(webhook_id, namespace, url, secret, tuple(types.split()), *rest)
+
+
+def _delivery(row: Sequence[Any]) -> Delivery:
+    number, webhook, attempts, due_at, worker, reason, *event = row
+    return Delivery(number, webhook, attempts, due_at, worker, reason, kept_event(event))
