@@ -18,6 +18,7 @@
     │   ├── ModelUnavailable    a time-out, too many requests, a server's own failure
     │   └── ModelStopped        cancelled, or its deadline has passed
     ├── StaleBase               the context has changed since a compaction of it was begun
+    ├── JobLost                 somebody else has this job by now
     └── MissingExtra            a feature whose optional dependency is not installed
 
 "Nothing to do" and "does not fit" are not errors: they are a `Report` with status `unchanged` or `partial`.
@@ -110,6 +111,10 @@ class ModelStopped(ModelError):
 
 class StaleBase(CompactorError):
     """The context was changed by somebody else since a compaction of it was begun."""
+
+
+class JobLost(CompactorError):
+    """A job that was held for too long without a sign of life was given to somebody else."""
 
 
 class MissingExtra(CompactorError):

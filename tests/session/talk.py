@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -18,6 +18,9 @@ from context_compactor.protocols import Store
 from context_compactor.session.core import Clock, wall_clock
 from context_compactor.session.session import Session
 from context_compactor.settings import Settings
+
+if TYPE_CHECKING:
+    from context_compactor.session.core import Schedule
 
 Raw = dict[str, Any]
 
@@ -40,6 +43,7 @@ def opened(
     bus: Bus | None = None,
     clock: Clock = wall_clock,
     count_tokens: Callable[[str], int] = count,
+    schedule: Schedule | None = None,
     **settings: Any,
 ) -> Session:
     """A session in a file of this folder, or in this store, calm but for the settings that are given."""
@@ -52,6 +56,7 @@ def opened(
         count_tokens=count_tokens,
         bus=bus,
         clock=clock,
+        schedule=schedule,
     )
 
 

@@ -23,6 +23,7 @@ from context_compactor.cli.resume import checkpoint, resume
 from context_compactor.cli.sessions import context, history, sessions
 from context_compactor.cli.show import show
 from context_compactor.cli.stores import copy, migrate
+from context_compactor.cli.worker import worker
 from context_compactor.errors import BadInput, CompactorError, MissingExtra
 
 DONE, FAILED, BAD_USAGE, DOES_NOT_FIT, INTERRUPTED = 0, 1, 2, 3, 130
@@ -39,6 +40,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Archive and facts": {"recall": recall, "restore": restore, "facts": facts, "export": export, "verify": verify},
     "Going on elsewhere": {"checkpoint": checkpoint, "resume": resume, "handoff": handoff},
+    "Server": {"worker": worker},
     "Stores and settings": {"migrate": migrate, "copy": copy, "config": config},
 }
 

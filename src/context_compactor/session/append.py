@@ -1,8 +1,8 @@
-"""Appending: check, write, weigh, and see whether a level was reached. All of it is one transaction."""
+"""Appending: check, write, weigh, see whether a level was reached, queue jobs for it. All is one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -40,13 +40,19 @@ class Given(Struct, frozen=True):
     dialect: Dialect
 
 
-def append(core: Core, message: Mapping[str, Any] | Sequence[Mapping[str, Any]], usage: object) -> Watched:
-    """Append one message or several, all or none of them."""
+def append(
+    core: Core,
+    message: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    usage: object,
+    within: Callable[[], None] = lambda: None,
+) -> Watched:
+    """Append one message or several, all or none of them. `within` is called in the transaction and may refuse it."""
     raws, reported = _plain(core, message), _reported(usage)
     if not raws:
         return Watched()
     given = _read(core, raws)
     with core.writing() as row:
+        within()
         given = _in_its_dialect(core, given, row)
         counter = core.counter(given.dialect)
         state = read_state(row.state)
@@ -65,7 +71,8 @@ def append(core: Core, message: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         state, watched = watch(core, state, counter)
         core.save(state)
         is_due = core.settings.extract_facts and _age(core, state.extracted_at or row.created_at) >= _EXTRACT_SECONDS
-    return structs.replace(watched, is_extraction_due=is_due)
+        watched = structs.replace(watched, is_extraction_due=is_due)
+        return core.schedule(core, watched) if core.schedule else watched
 
 
 def _age(core: Core, since: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 import msgspec
 from msgspec import structs
@@ -10,6 +11,7 @@ from msgspec import structs
 from context_compactor.ask import Ask
 from context_compactor.errors import CompactorError
 from context_compactor.levels import Level
+from context_compactor.measure.triggers import Trigger
 from context_compactor.plan.goal import level_target
 from context_compactor.report import Report
 from context_compactor.session.compacting import compact, refused
@@ -17,6 +19,8 @@ from context_compactor.session.core import Core
 from context_compactor.session.memory import work_ahead
 from context_compactor.session.values import read_state
 from context_compactor.session.watch import RETRY_SECONDS, Watched, watch
+from context_compactor.store.desk_rows import Job
+from context_compactor.store.rows import SessionRow
 
 _BREAKER_SECONDS = 300.0
 _FRESH_TOKENS = 2_500
@@ -43,6 +47,7 @@ def check(core: Core) -> None:
         state = structs.replace(state, gauge=core.gauge(row, state, counter), share=0.0, fired="")
         state, watched = watch(core, state, counter)
         core.save(state)
+        watched = core.schedule(core, watched) if core.schedule else watched
     answer(core, watched)
 
 
@@ -50,25 +55,50 @@ def _answer(core: Core, watched: Watched) -> Report | None:
     """Tell, suggest, and compact when that is to happen by itself."""
     for suggestion in watched.suggestions:
         core.emit("compaction.suggested", reason=str(suggestion), count=suggestion.count, counter=suggestion.counter)
-    if watched.is_extraction_due:
+    if watched.is_extraction_due and core.schedule is None:
         work_ahead(core, fewest=1)
     if watched.is_plateau:
         core.emit("compaction.suggested", reason="usage stays near the limit, and nothing brings it down")
-    trigger = watched.trigger
-    if trigger is not None and watched.is_crossing:
-        core.emit(
-            "threshold.crossed",
-            level=trigger.level,
-            tokens=trigger.current_tokens,
-            budget=trigger.budget_tokens,
-            share=round(trigger.share, 4),
-        )
-    by_counter = bool(watched.suggestions) and core.settings.counters_compact
-    if not core.settings.automatic or not (trigger or by_counter):
+    is_queued = is_left_to_jobs(core, watched)
+    is_dropped = is_queued and not any(job.kind == "compact" for job in watched.jobs)  # the same waits or runs
+    if watched.trigger is not None and watched.is_crossing and not is_dropped:
+        tell_crossing(core, watched.trigger)
+    tell_queued(core, watched.jobs)
+    if is_queued or not is_wanted(core, watched):
         return None
-    level = trigger.level if trigger else Level.SOFT
+    level = watched.trigger.level if watched.trigger else Level.SOFT
     report = compact_by_itself(core, core.ask(level=level, kind="threshold"))
     return fresh_window(core, report) if level is Level.EMERGENCY else report
+
+
+def is_wanted(core: Core, watched: Watched) -> bool:
+    """Whether a look at the gauge leads to a compaction."""
+    by_counter = bool(watched.suggestions) and core.settings.counters_compact
+    return core.settings.enabled and core.settings.automatic and (watched.trigger is not None or by_counter)
+
+
+def is_left_to_jobs(core: Core, watched: Watched) -> bool:
+    """Whether that compaction is a job's business. An emergency waits for nobody."""
+    is_urgent = watched.trigger is not None and watched.trigger.level is Level.EMERGENCY
+    return core.schedule is not None and not is_urgent and is_wanted(core, watched)
+
+
+def tell_crossing(core: Core, trigger: Trigger) -> None:
+    """Tell that a level was reached."""
+    core.emit(
+        "threshold.crossed",
+        level=trigger.level,
+        tokens=trigger.current_tokens,
+        budget=trigger.budget_tokens,
+        share=round(trigger.share, 4),
+    )
+
+
+def tell_queued(core: Core, jobs: Iterable[Job]) -> None:
+    """Tell of new jobs, all but work for quiet times, of which there is some behind every message."""
+    for job in jobs:
+        if job.kind != "idle":
+            core.emit("job.queued", job=job.id, what=job.kind, level=job.level)
 
 
 def fresh_window(core: Core, report: Report | None = None) -> Report:
@@ -102,6 +132,18 @@ def _instructions(core: Core) -> int:
 def compact_by_itself(core: Core, ask: Ask) -> Report:
     """A compaction that nobody asked for: it is held back after failures, and never stops the agent."""
     row = core.store.session(core.id)
+    held = held_back(core, ask, row)
+    if held is not None:
+        return held
+    try:
+        return compact(core, ask)
+    except Exception as error:  # noqa: BLE001  the agent goes on with the context it has; the event says what happened
+        reason = str(error) if isinstance(error, CompactorError) else f"{type(error).__name__}: {error}"
+        return note_failure(core, ask, row, reason)
+
+
+def held_back(core: Core, ask: Ask, row: SessionRow) -> Report | None:
+    """Why this compaction should not be tried now, as a report; None when it may."""
     state = read_state(row.state)
     what = _fingerprint(core, ask, row.head)
     now = core.seconds()
@@ -110,10 +152,7 @@ def compact_by_itself(core: Core, ask: Ask) -> Report:
         core.change(lambda known: structs.replace(known, failed_at=now))  # it is to be tried again after the wait
         core.emit("compaction.refused", reason=objection, level=ask.level)
         return refused(core, ask, objection, state.gauge.tokens, len(core.seen(row).shown))
-    try:
-        return compact(core, ask)
-    except Exception as error:  # noqa: BLE001  the agent goes on with the context it has; the event says what happened
-        return _failed(core, ask, what, error)
+    return None
 
 
 def _fingerprint(core: Core, ask: Ask, head: int) -> str:
@@ -121,13 +160,19 @@ def _fingerprint(core: Core, ask: Ask, head: int) -> str:
     return f"{head}:{hashlib.sha256(settings).hexdigest()[:16]}"
 
 
-def _failed(core: Core, ask: Ask, what: str, error: Exception) -> Report:
-    reason = str(error) if isinstance(error, CompactorError) else f"{type(error).__name__}: {error}"
-    now = core.seconds()
+def note_failure(core: Core, ask: Ask, row: SessionRow, reason: str) -> Report:
+    """Remember that a compaction failed, tell it, and answer with its report."""
     try:
-        core.change(lambda state: structs.replace(state, guard=state.guard.failed(what, now), failed_at=now))
+        remember_failure(core, ask, row)
     except CompactorError as second:  # the store that failed may fail again
         reason = f"{reason}; and this could not be noted: {second}"
     core.emit("compaction.failed", reason=reason, level=ask.level)
     gauge, seen = read_state(core.store.session(core.id).state).gauge, core.seen()
     return structs.replace(refused(core, ask, reason, gauge.tokens, len(seen.shown)), status="failed")
+
+
+def remember_failure(core: Core, ask: Ask, row: SessionRow) -> None:
+    """From now on a compaction of this context is tried again only after a wait."""
+    what = _fingerprint(core, ask, row.head)
+    now = core.seconds()
+    core.change(lambda state: structs.replace(state, guard=state.guard.failed(what, now), failed_at=now))

@@ -28,7 +28,11 @@ from context_compactor.settings import Settings
 from context_compactor.store.rows import SessionRow
 
 if TYPE_CHECKING:
+    from context_compactor.session.watch import Watched
     from context_compactor.story import Teller
+
+    Schedule = Callable[["Core", Watched], Watched]
+    """Queues what a look at the gauge asks for, in the transaction of what was looked at; the look with its jobs."""
 
 Clock = Callable[[], datetime]
 
@@ -52,6 +56,7 @@ class Core:
         project: Project | None,
         clock: Clock,
         count_tokens: Callable[[str], int] | None,
+        schedule: Schedule | None = None,
     ) -> None:
         self.store = store
         self.id = session_id
@@ -61,6 +66,8 @@ class Core:
         self.project = project
         self.clock = clock
         self.count_tokens = count_tokens
+        self.schedule = schedule
+        """When set, what would be done at once or in a thread of this session is left to jobs, all but emergencies."""
         self.lens = Lens(store, session_id)
         self._teller: Teller | None = None
         self.leave: Callable[[], None] = lambda: None
@@ -77,6 +84,7 @@ class Core:
             project=self.project,
             clock=self.clock,
             count_tokens=self.count_tokens,
+            schedule=self.schedule,
         )
 
     # Time and events
@@ -126,6 +134,11 @@ class Core:
     def use_teller(self, teller: Teller | None) -> None:
         """Have stories told by this one."""
         self._teller = teller
+
+    def cancel(self) -> None:
+        """End a model's call that is under way; what waits for it raises `ModelStopped`."""
+        if self._teller is not None:
+            self._teller.cancel.set()
 
     def seen(self, row: SessionRow | None = None) -> Seen:
         """The context as it is now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +18,9 @@ from context_compactor.session.project import project_of
 from context_compactor.session.values import Profile, check_id, given_settings
 from context_compactor.settings import Settings, load_settings
 from context_compactor.store.connect import connect
+
+if TYPE_CHECKING:
+    from context_compactor.session.core import Schedule
 
 # Recalls are many and would push the compactions out of the log.
 _LOGGED = tuple(kind for kind in EVENT_TYPES if not kind.startswith("item."))
@@ -33,6 +37,7 @@ def open_core(
     count_tokens: Callable[[str], int] | None,
     bus: Bus | None,
     clock: Clock,
+    schedule: Schedule | None = None,
 ) -> Core:
     """The inside of a session, made when there is none."""
     check_id(session_id)
@@ -42,7 +47,15 @@ def open_core(
     own = Profile(window=window, dialect=dialect, model=model, settings=given_settings(settings) if settings else {})
     project = project_of(address) if address else None
     core = Core(
-        kept, session_id, own, loaded, bus=bus or Bus(), project=project, clock=clock, count_tokens=count_tokens
+        kept,
+        session_id,
+        own,
+        loaded,
+        bus=bus or Bus(),
+        project=project,
+        clock=clock,
+        count_tokens=count_tokens,
+        schedule=schedule,
     )
     try:
         _begin(core, own, settings)

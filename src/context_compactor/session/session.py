@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from context_compactor.app import level_of
 from context_compactor.archive.export import Exported
@@ -50,6 +50,9 @@ from context_compactor.session.restore import Restored, restore
 from context_compactor.session.resuming import resume
 from context_compactor.settings import Settings
 
+if TYPE_CHECKING:
+    from context_compactor.session.core import Schedule
+
 
 class Session:
     """One conversation of one agent. Use `Session.open`; close it, or use it as a context manager."""
@@ -75,10 +78,12 @@ class Session:
         count_tokens: Callable[[str], int] | None = None,
         bus: Bus | None = None,
         clock: Clock = wall_clock,
+        schedule: Schedule | None = None,
     ) -> Self:
         """Open a session; one that exists goes on where it stood, in another process too.
 
-        What is not given is as it was when the session was last opened, else as the settings say.
+        What is not given is as it was when the session was last opened, else as the settings say. With a `schedule`
+        compactions that nobody asked for are queued as jobs, all but emergencies; see `jobs`.
         """
         core = open_core(
             session_id,
@@ -90,6 +95,7 @@ class Session:
             count_tokens=count_tokens,
             bus=bus,
             clock=clock,
+            schedule=schedule,
         )
         return cls(core, owns_store=store is None or isinstance(store, str))
 
@@ -131,15 +137,24 @@ class Session:
 
     # Talking
 
-    def append(self, message: Mapping[str, Any] | Sequence[Mapping[str, Any]], usage: Any = None) -> Report | None:
+    def append(
+        self,
+        message: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        usage: Any = None,
+        *,
+        within: Callable[[], None] = lambda: None,
+    ) -> Report | None:
         """Append one message or several, all or none; `usage` is what the provider reported for the reply.
 
         When a level is reached and compaction is automatic, the context is compacted and its report returned.
+        `within` is called in the transaction of the append: what it writes to the same store is kept with the
+        messages or not at all, and when it raises nothing is appended.
         """
         self._begin()
         self._is_checked = True
-        watched = append(self._core, message, usage)
-        self._idle.touch()
+        watched = append(self._core, message, usage, within)
+        if self._core.schedule is None:
+            self._idle.touch()
         return answer(self._core, watched)
 
     def _begin(self) -> None:

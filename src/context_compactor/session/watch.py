@@ -12,6 +12,7 @@ from context_compactor.measure.usage import level_at
 from context_compactor.session.core import Core
 from context_compactor.session.gauge import tokens_now
 from context_compactor.session.values import State
+from context_compactor.store.desk_rows import Job
 
 RETRY_SECONDS = 60.0
 # A level that could not be left fires again when the context has grown by so much.
@@ -19,13 +20,14 @@ _GROWN = 1.05
 
 
 class Watched(Struct, frozen=True):
-    """What a look at the gauge has shown."""
+    """What a look at the gauge has shown, and the jobs that were queued for it."""
 
     trigger: Trigger | None = None
     is_crossing: bool = False
     suggestions: tuple[Suggestion, ...] = ()
     is_plateau: bool = False
     is_extraction_due: bool = False
+    jobs: tuple[Job, ...] = ()
 
 
 def watch(core: Core, state: State, counter: MessageCounter) -> tuple[State, Watched]:
@@ -51,6 +53,14 @@ def watch(core: Core, state: State, counter: MessageCounter) -> tuple[State, Wat
         plateau=plateau,
     )
     return state, Watched(trigger, is_crossing, suggestions, is_plateau)
+
+
+def crossed(core: Core, state: State, counter: MessageCounter) -> Trigger | None:
+    """The trigger that the gauge pulls as it is, whatever has fired before; None below all levels."""
+    budget = core.budget(counter)
+    tokens = tokens_now(state.gauge, state.calibration, core.settings.overhead_tokens)
+    fresh = structs.replace(_known(core, state, budget), share=0.0, fired=None, failed_at=None)
+    return fresh.observe(tokens, budget.tokens, core.seconds(), state.gauge.bytes / budget.bytes)[1]
 
 
 def _known(core: Core, state: State, budget: Budget) -> Watch:

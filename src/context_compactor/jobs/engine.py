@@ -1,0 +1,202 @@
+"""The engine: takes jobs from a desk and has them done, by as many hands as it is given.
+
+    engine = Engine(store, workers=4, bus=bus)
+    engine.start()
+    ...
+    engine.stop(finish=True)
+
+Any number of engines, in any number of processes, may share one store. A job is held under a lease that is renewed
+while it is done; when its process dies, another engine finds the lease lapsed and the job waits again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from threading import Condition, Thread
+
+from context_compactor.errors import BadSetting, CompactorError, JobLost, StoreError
+from context_compactor.events.bus import Bus
+from context_compactor.jobs.leases import Leases
+from context_compactor.jobs.retries import Retries
+from context_compactor.jobs.values import EngineStatus, Pace, Stage
+from context_compactor.jobs.work import SessionWork
+from context_compactor.protocols import Desk, Store
+from context_compactor.session.core import Clock, wall_clock
+from context_compactor.store.desk import desk_of
+from context_compactor.store.desk_rows import Job, timestamp
+
+_log = logging.getLogger("context_compactor")
+_MOST_WORKERS = 256
+_TIDY_SECONDS = 600.0
+_PAUSE = 0.005
+# How long jobs that were broken off may take to say so.
+_LET_GO_SECONDS = 2.0
+
+
+class Engine:
+    """Does the jobs of a store: of one session one after the other, of several side by side."""
+
+    def __init__(
+        self,
+        store: Store,
+        desk: Desk | None = None,
+        *,
+        workers: int = 2,
+        bus: Bus | None = None,
+        clock: Clock = wall_clock,
+        pace: Pace = Pace(),  # noqa: B008  it is frozen
+        work: SessionWork | None = None,
+    ) -> None:
+        if not 1 <= workers <= _MOST_WORKERS:
+            raise BadSetting(f"workers: {workers!r} is no number of workers; give one from 1 to {_MOST_WORKERS}")
+        self.desk = desk_of(store) if desk is None else desk
+        self.bus = bus or Bus()
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._work = work or SessionWork(store, self.desk, bus=self.bus, clock=clock)
+        self._retries = Retries(self.desk, self._work, self.bus, clock)
+        self._clock = clock
+        self._pace = pace
+        self._changed = Condition()
+        self._wakes = self._at_work = 0
+        self._stage = Stage.WORKING
+        self._leases = Leases(self.desk, self._work, self._retries, clock, pace)
+        self._hands = [Thread(target=self._serve, args=(at,), name=f"job {at}", daemon=True) for at in range(workers)]
+        self._keeper = Thread(target=self._keep, name="job leases", daemon=True)
+        self._leave: Callable[[], None] = lambda: None
+
+    # From outside
+
+    def start(self) -> None:
+        """Begin. Jobs that wait in the store from before are picked up too."""
+        self._leave = self.bus.subscribe(lambda _: self.wake(), types=("job.queued",))
+        self._at_work = len(self._hands)
+        for thread in (*self._hands, self._keeper):
+            thread.start()
+
+    def wake(self) -> None:
+        """Look for jobs now, not at the next poll."""
+        with self._changed:
+            self._wakes += 1
+            self._changed.notify_all()
+
+    def stop(self, *, finish: bool = True, timeout: float = 30.0) -> None:
+        """Begin nothing more. Jobs under way are finished, within `timeout` seconds; the rest is returned.
+
+        Without `finish`, and after the time, a model's call is ended, and the job waits for another engine as if it
+        had never been begun. A second time does nothing.
+        """
+        self._go_on_to(Stage.STOPPING)
+        self._wait_for_hands(timeout if finish else 0.0, Stage.RETURNING)
+        self.hurry()
+        self._wait_for_hands(_LET_GO_SECONDS, Stage.OVER)
+        for job in self._leases.held():
+            self._note(job, None)
+        self._go_on_to(Stage.OVER)
+        if self._keeper.is_alive():
+            self._keeper.join()
+        self._leave()
+
+    def hurry(self) -> None:
+        """While `stop` waits: do not wait for the jobs under way any longer, but return them."""
+        self._go_on_to(Stage.RETURNING)
+        for job in self._leases.held():
+            self._work.cancel(job)
+
+    def wait_idle(self, timeout: float) -> bool:
+        """Wait until no job of the store runs and none is due; False when that takes longer than `timeout` seconds."""
+        give_up = time.monotonic() + timeout
+        while not (self._is_idle() and self._is_idle()):  # what came due during the first look is seen by the second
+            if time.monotonic() > give_up:
+                return False
+            time.sleep(_PAUSE)
+        return True
+
+    def _is_idle(self) -> bool:
+        """A job that is over in the store is held here until its events are told."""
+        return self.desk.jobs.is_idle(timestamp(self._clock())) and not self._leases.held()
+
+    def status(self) -> EngineStatus:
+        """What it is doing."""
+        running = tuple(self._leases.held())
+        return EngineStatus(self.name, len(self._hands), self._stage > Stage.WORKING, running, self.desk.jobs.counts())
+
+    def _go_on_to(self, stage: Stage) -> None:
+        with self._changed:
+            self._stage = max(stage, self._stage)
+            self._changed.notify_all()
+
+    def _wait_for_hands(self, seconds: float, stage: Stage) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._at_work or self._stage >= stage, seconds)
+
+    # Hands
+
+    def _serve(self, at: int) -> None:
+        while (job := self._next(f"{self.name}:{at}")) is not None:
+            with self._leases.holding(job):
+                self._do(job)
+        with self._changed:
+            self._at_work -= 1
+            self._changed.notify_all()
+
+    def _next(self, worker: str) -> Job | None:
+        while self._stage is Stage.WORKING:
+            wakes = self._wakes
+            job = self._claim(worker)
+            if job is not None:
+                return job
+            self._rest(self._pace.poll, wakes)
+        return None
+
+    def _rest(self, seconds: float, wakes: int) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stage > Stage.WORKING or self._wakes != wakes, seconds)
+
+    def _claim(self, worker: str) -> Job | None:
+        try:
+            return self._leases.claim(worker)
+        except StoreError as error:  # what is there now will be there at the next look
+            _log.warning("jobs cannot be looked for: %s", error)
+            return None
+
+    def _do(self, job: Job) -> None:
+        try:
+            self._work.do(job)
+        except JobLost as error:
+            _log.info("%s", error)
+        except Exception as error:  # noqa: BLE001  whatever a job raises is an attempt that failed, and is told
+            self._note(job, error)
+
+    def _note(self, job: Job, error: Exception | None) -> None:
+        """After an attempt that failed, or that is broken off because the engine stops."""
+        try:
+            if error is None or self._stage >= Stage.RETURNING:
+                self._retries.returned(job)
+            else:
+                self._retries.failed(job, error)
+        except CompactorError as second:  # its lease will lapse
+            _log.warning("job %s ended (%s), and this could not be noted: %s", job.id, error or "stopped", second)
+
+    # Leases
+
+    def _keep(self) -> None:
+        beat = tidy = time.monotonic()
+        while self._stage < Stage.OVER:
+            try:
+                if time.monotonic() >= beat:
+                    beat = time.monotonic() + self._pace.beat
+                    self._leases.renew()
+                if self._leases.free_lapsed():
+                    self.wake()
+                if time.monotonic() >= tidy:
+                    tidy = time.monotonic() + _TIDY_SECONDS
+                    self.desk.tidy(self._clock())
+            except StoreError as error:
+                _log.warning("leases of jobs cannot be looked after: %s", error)
+            with self._changed:
+                self._changed.wait_for(lambda: self._stage is Stage.OVER, min(self._pace.watch, self._pace.beat))

@@ -1,0 +1,63 @@
+"""Leases: a sign of life for the jobs that are held here, and an eye on those whose holder gives none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+from context_compactor.jobs.retries import Retries
+from context_compactor.jobs.values import Pace
+from context_compactor.jobs.work import SessionWork
+from context_compactor.protocols import Desk
+from context_compactor.session.core import Clock
+from context_compactor.store.desk_rows import Job, timestamp
+
+
+class Leases:
+    """The jobs that one engine holds."""
+
+    def __init__(self, desk: Desk, work: SessionWork, retries: Retries, clock: Clock, pace: Pace) -> None:
+        self._desk = desk
+        self._work = work
+        self._retries = retries
+        self._clock = clock
+        self._pace = pace
+        self._held: dict[int, Job] = {}
+        self._lock = Lock()
+
+    def claim(self, worker: str) -> Job | None:
+        """The next job, held from now on; None when there is none."""
+        now = self._clock()
+        return self._desk.jobs.claim(worker, timestamp(now), timestamp(now, self._pace.lease))
+
+    @contextmanager
+    def holding(self, job: Job) -> Iterator[None]:
+        """Until the end of the block the lease of a job is renewed."""
+        with self._lock:
+            self._held[job.id] = job
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held.pop(job.id)
+
+    def held(self) -> list[Job]:
+        """The jobs that are done here now."""
+        with self._lock:
+            return list(self._held.values())
+
+    def renew(self) -> None:
+        """Give a sign of life. A job that was given to somebody else meanwhile no longer waits for a model here."""
+        known = self.held()
+        still = self._desk.jobs.extend(known, timestamp(self._clock(), self._pace.lease)) if known else set()
+        for job in known:
+            if job.id not in still:
+                self._work.cancel(job)
+
+    def free_lapsed(self) -> bool:
+        """Let jobs whose holder gave no sign of life wait again, or drop them; whether there were any."""
+        lapsed = self._desk.jobs.lapsed(timestamp(self._clock()))
+        for job in lapsed:
+            self._retries.lapsed(job)
+        return bool(lapsed)

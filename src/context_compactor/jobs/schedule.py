@@ -1,0 +1,43 @@
+"""From a look at the gauge to jobs, in the transaction of the messages that were looked at."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from context_compactor.protocols import Desk
+from context_compactor.session.automatic import is_left_to_jobs
+from context_compactor.session.core import Core
+from context_compactor.session.watch import Watched
+from context_compactor.store.desk_rows import Job, timestamp
+
+
+class Schedule:
+    """Give it to `Session.open`: what the session would do by itself becomes jobs in this desk, all but emergencies."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def __call__(self, core: Core, watched: Watched) -> Watched:
+        """Queue what is to be done; the look with the jobs that are new. What waits or runs already is left out."""
+        asked = (self._compact(core, watched), self._extract(core, watched), queue_idle(core, self._desk))
+        return structs.replace(watched, jobs=tuple(job for job in asked if job))
+
+    def _compact(self, core: Core, watched: Watched) -> Job | None:
+        if not is_left_to_jobs(core, watched):
+            return None
+        level = watched.trigger.level if watched.trigger else None
+        return self._desk.jobs.queue_level(core.id, level or "", core.now())
+
+    def _extract(self, core: Core, watched: Watched) -> Job | None:
+        if not watched.is_extraction_due:
+            return None
+        return self._desk.jobs.queue(core.id, "extract", now=core.now())
+
+
+def queue_idle(core: Core, desk: Desk) -> Job | None:
+    """Work for when the session has been quiet for as long as its settings say; every message puts it off."""
+    seconds = core.settings.idle_seconds
+    if seconds <= 0 or not core.settings.extract_facts or not core.settings.enabled:
+        return None
+    due_at = timestamp(core.clock(), seconds)
+    return desk.jobs.queue(core.id, "idle", now=core.now(), due_at=due_at, postpone=True)

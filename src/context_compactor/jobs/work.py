@@ -1,0 +1,130 @@
+"""What each kind of job does to its session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+from context_compactor.ask import Ask
+from context_compactor.errors import JobLost
+from context_compactor.events.bus import Bus
+from context_compactor.jobs.again import gauged, look_again
+from context_compactor.jobs.schedule import queue_idle
+from context_compactor.levels import Level
+from context_compactor.protocols import Desk, Store
+from context_compactor.report import Report
+from context_compactor.session.automatic import held_back, remember_failure
+from context_compactor.session.compacting import compact
+from context_compactor.session.core import Clock, Core
+from context_compactor.session.memory import work_ahead
+from context_compactor.session.opening import open_core
+from context_compactor.settings import Settings
+from context_compactor.store.desk_rows import Job
+from context_compactor.story import Teller
+
+
+class SessionWork:
+    """Does jobs on the sessions of a store. Several threads may do so at once, each another job."""
+
+    def __init__(
+        self,
+        store: Store,
+        desk: Desk,
+        *,
+        bus: Bus,
+        clock: Clock,
+        count_tokens: Callable[[str], int] | None = None,
+        teller: Teller | None = None,
+    ) -> None:
+        self._store = store
+        self._desk = desk
+        self._bus = bus
+        self._clock = clock
+        self._count_tokens = count_tokens
+        self._teller = teller
+        self._open: dict[int, Core] = {}
+        self._lock = Lock()
+
+    def do(self, job: Job) -> None:
+        """Do a job and mark it done, or raise. `JobLost` says that somebody else has it by now."""
+        with self._opened(job) as core:
+            if job.kind == "compact":
+                self._compact(core, job)
+            else:
+                work_ahead(core, fewest=1 if job.kind == "extract" else 3)
+                self._finish_quietly(core, job)
+
+    def settings(self, job: Job) -> Settings:
+        """The settings of the job's session."""
+        with self._opened(job) as core:
+            return core.settings
+
+    def give_up(self, job: Job, reason: str) -> Job | None:
+        """Drop a job that failed too often; None when somebody else has it. A new one is made after a wait."""
+        with self._opened(job) as core:
+            with core.writing() as row:
+                dropped = self._desk.jobs.drop(job, core.now(), reason)
+                if dropped and job.kind == "compact":
+                    remember_failure(core, _ask(core, job), row)
+            if dropped and job.kind == "compact":
+                core.emit("compaction.failed", reason=reason, level=job.level or None)
+        return dropped
+
+    def cancel(self, job: Job) -> None:
+        """End a model's call that a job waits for."""
+        with self._lock:
+            core = self._open.get(job.id)
+        if core is not None:
+            core.cancel()
+
+    @contextmanager
+    def _opened(self, job: Job) -> Iterator[Core]:
+        """The session of a job, which must be there; its `UnknownSession` is not worth a retry."""
+        self._store.session(job.session_id)
+        core = open_core(
+            job.session_id,
+            window=None,
+            store=self._store,
+            dialect="auto",
+            model=None,
+            settings=None,
+            count_tokens=self._count_tokens,
+            bus=self._bus,
+            clock=self._clock,
+        )
+        if self._teller is not None:
+            core.use_teller(self._teller)
+        with self._lock:
+            self._open[job.id] = core
+        try:
+            yield core
+        finally:
+            with self._lock:
+                self._open.pop(job.id, None)
+
+    def _compact(self, core: Core, job: Job) -> None:
+        before = self._store.session(core.id)
+        report = self._compacted(core, job)
+        reason = report.reason if report else "there was nothing left to do"
+        look_again(core, self._desk, job, before, report, reason)
+
+    def _compacted(self, core: Core, job: Job) -> Report | None:
+        """The report of the job's compaction; None when its level has been left, perhaps by its own first attempt."""
+        row = self._store.session(core.id)
+        if job.level and gauged(core, row)[1] is None:
+            return None
+        ask = _ask(core, job)
+        return held_back(core, ask, row) or compact(core, ask)
+
+    def _finish_quietly(self, core: Core, job: Job) -> None:
+        with core.writing():
+            done = self._desk.jobs.finish(job, core.now())
+            if done is None:
+                raise JobLost(f"job {job.id}: somebody else has it by now")
+            if done.is_asked_again and job.kind == "idle":
+                queue_idle(core, self._desk)
+
+
+def _ask(core: Core, job: Job) -> Ask:
+    return core.ask(level=Level(job.level) if job.level else Level.SOFT, kind="threshold")

@@ -1,0 +1,142 @@
+"""A place where jobs rest, sessions that queue them, and engines that can be held, hurried and made to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from threading import Event as Flag
+from typing import Any
+
+from context_compactor.events.bus import Bus
+from context_compactor.events.event import Event
+from context_compactor.jobs.engine import Engine
+from context_compactor.jobs.schedule import Schedule
+from context_compactor.jobs.values import Pace
+from context_compactor.jobs.work import SessionWork
+from context_compactor.protocols import Store
+from context_compactor.session.core import Clock, wall_clock
+from context_compactor.session.session import Session
+from context_compactor.store.connect import connect
+from context_compactor.store.desk import desk_of
+from context_compactor.store.desk_rows import Job
+from tests.session.talk import count, opened
+
+QUICK = Pace(lease=60.0, beat=0.5, poll=0.01, watch=0.02)
+PATIENCE = 20.0
+WINDOW = 6_000
+
+
+class Ticking:
+    """A clock that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 3, 1, 10, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def go_on(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+class Scripted(SessionWork):
+    """Does jobs as always, but first whatever a test wants."""
+
+    def __init__(self, *given: Any, before: Callable[[Job], None], **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._before = before
+
+    def do(self, job: Job) -> None:
+        self._before(job)
+        super().do(job)
+
+
+class Place:
+    """One store as seen by one process: its own connection, bus and desk."""
+
+    def __init__(self, url: str, clock: Clock = wall_clock) -> None:
+        self.url = url
+        self.store: Store = connect(url)
+        self.desk = desk_of(self.store)
+        self.clock = clock
+        self.bus = Bus()
+        self.heard: list[Event] = []
+        self.bus.subscribe(self.heard.append)
+
+    def close(self) -> None:
+        self.store.close()
+
+    def session(self, session_id: str = "a", **settings: Any) -> Session:
+        """A session that leaves its work to jobs."""
+        return opened(
+            self.store,
+            session_id,
+            window=WINDOW,
+            bus=self.bus,
+            clock=self.clock,
+            schedule=Schedule(self.desk),
+            **settings,
+        )
+
+    def work(self, before: Callable[[Job], None] = lambda job: None, **more: Any) -> Scripted:
+        return Scripted(
+            self.store, self.desk, bus=self.bus, clock=self.clock, count_tokens=count, before=before, **more
+        )
+
+    @contextmanager
+    def engine(
+        self, before: Callable[[Job], None] = lambda job: None, *, workers: int = 2, pace: Pace = QUICK, **more: Any
+    ) -> Iterator[Engine]:
+        """An engine that runs; at the end it is stopped."""
+        work = self.work(before, **more)
+        engine = Engine(self.store, self.desk, workers=workers, bus=self.bus, clock=self.clock, pace=pace, work=work)
+        engine.start()
+        try:
+            yield engine
+        finally:
+            engine.stop(finish=False)
+
+    def told(self, *types: str) -> list[Event]:
+        return [event for event in self.heard if event.type in types]
+
+    def jobs(self, session_id: str = "a") -> list[Job]:
+        """All jobs of a session, oldest first."""
+        return self.desk.jobs.newest(session_id=session_id)[::-1]
+
+
+def fill(session: Session, share: float) -> None:
+    """Append turns, all at once, until so much of the budget is used."""
+    usage = session.usage()
+    first = len(session.history())
+    wanted = round(share * usage.budget_tokens) - usage.tokens
+    batch: list[dict[str, Any]] = []
+    while wanted > 260:
+        batch += turn(first + len(batch), 200)
+        wanted = round(share * usage.budget_tokens) - usage.tokens - weight(batch)
+    batch += turn(first + len(batch), max(wanted, 30))
+    session.append(batch)
+
+
+def turn(number: int, tokens: int) -> list[dict[str, Any]]:
+    """A question and an answer of about so many tokens together."""
+    asked = f"Request {number}: what does compute_{number} in src/part_{number}.py do?"
+    words = " ".join(f"It returns value_{number * 31 + at} of part_{at}_{number}." for at in range(tokens // 4 + 1))
+    return [
+        {"role": "user", "content": asked},
+        {"role": "assistant", "content": words[: max(tokens * 4 - len(asked) - 24, 8)]},
+    ]
+
+
+def weight(batch: list[dict[str, Any]]) -> int:
+    return sum(count(raw["content"]) + 4 for raw in batch)
+
+
+def wait_for(what: Callable[[], object] | Flag) -> None:
+    """Wait until something is so, but not for ever."""
+    import time
+
+    give_up = time.monotonic() + PATIENCE
+    while not (what.is_set() if isinstance(what, Flag) else what()):
+        assert time.monotonic() < give_up, "it never came"
+        time.sleep(0.005)
