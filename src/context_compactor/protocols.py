@@ -116,7 +116,7 @@ class Store(Protocol):
         ...
 
     def writing(self, session_id: str) -> AbstractContextManager[SessionRow]:
-        """The session as it is; until the end of the block nobody else writes, and all of it happens or nothing."""
+        """The session as it is; until the end of the block nobody else writes to it, and all happens or nothing."""
         ...
 
     def append(self, session_id: str, kind: str, bodies: Iterable[bytes], now: str) -> int:

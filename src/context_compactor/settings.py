@@ -123,7 +123,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Tell the user about every compaction, not only about those asked for. Not used yet."""
 
     store: str = "sqlite:///.compactor/compactor.db"
-    """Where sessions and originals rest."""
+    """Where sessions and originals rest: a SQLite file, or `postgresql://user:password@host/database`."""
 
     archive_dir: str | None = ".tmp/context-archive"
     """Folder, within the project, of the readable copy of archived originals; none keeps no copy."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 import time
 import traceback
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from context_compactor.errors import BadSetting, StoreError, StoreLocked
+from context_compactor.errors import BadSetting, MissingExtra, StoreError, StoreLocked
 from context_compactor.store.address import without_password
 from context_compactor.store.connect import connect
 from context_compactor.store.postgres import PostgresStore
@@ -96,6 +97,12 @@ def test_an_address_that_cannot_be_read_is_refused_without_its_password(url: str
 
 
 # What it says when it cannot be used
+
+
+def test_without_the_extra_it_is_said_which_to_install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "context_compactor.store.postgres", None)
+    with pytest.raises(MissingExtra, match=r"context-compactor\[postgres\]"):
+        connect("postgresql://host/db")
 
 
 def refused_by(open_it: Callable[[], object]) -> str:

@@ -42,7 +42,8 @@ StoreUrl = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help="Where sessions rest, such as sqlite:///.compactor/compactor.db; without, as the setting `store` says.",
+        help="Where sessions rest, such as sqlite:///.compactor/compactor.db or postgresql://user@host/database; "
+        "without, as the setting `store` says.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else there.")]

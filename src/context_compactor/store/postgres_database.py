@@ -186,10 +186,14 @@ class PostgresDatabase:
 
     def write_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """The same change for every row, sent together."""
+        waiting = list(rows)
+        if len(waiting) == 1:
+            self.write(statement, waiting[0])  # in one step, which sending several together is not
+            return
         with self._errors(), nullcontext() if self._transaction else self.writing():
             current = self._transaction
             if current is not None:
-                current.connection.cursor().executemany(_translated(statement), rows)
+                current.connection.cursor().executemany(_translated(statement), waiting)
 
     def by_index(self, name: str) -> str:  # noqa: ARG002  the planner knows best
         """Nothing: the planner chooses."""

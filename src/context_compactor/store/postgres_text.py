@@ -18,13 +18,13 @@ class _Writer(StrDumperUnknown):
 
 
 class _Reader(TextLoader):
-    def load(self, data: Buffer) -> str:
-        return _read(str(data, "utf-8"))
+    def load(self, raw: Buffer) -> str:
+        return _read(str(raw, "utf-8"))
 
 
 class _BinaryReader(TextBinaryLoader):
-    def load(self, data: Buffer) -> str:
-        return _read(str(data, "utf-8"))
+    def load(self, raw: Buffer) -> str:
+        return _read(str(raw, "utf-8"))
 
 
 def _read(text: str) -> str:
