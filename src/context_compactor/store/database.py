@@ -35,6 +35,11 @@ class Database(Protocol):
         """Give back what is held; a second time does nothing."""
         ...
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a transaction is under way."""
+        ...
+
     def writing(self) -> AbstractContextManager[None]:
         """A transaction: all of it happens, or nothing of it. One within another is a part of it."""
         ...

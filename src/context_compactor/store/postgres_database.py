@@ -87,6 +87,11 @@ class PostgresDatabase:
     def _transaction(self) -> Transaction | None:
         return getattr(self._own, "transaction", None)
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a transaction of this thread is under way."""
+        return self._transaction is not None
+
     def writing(self) -> AbstractContextManager[None]:
         """A transaction of this thread: all of it happens, or nothing of it. One within another is a part of it."""
         current = self._transaction

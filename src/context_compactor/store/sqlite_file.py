@@ -114,6 +114,11 @@ class SqliteFile:
         else:
             self._lock = threading.RLock()
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a transaction is under way."""
+        return self._depth > 0
+
     @contextmanager
     def writing(self) -> Iterator[None]:
         """A transaction that holds the only right to write: all of it happens, or nothing of it.
