@@ -71,7 +71,14 @@ def append(
         state, watched = watch(core, state, counter)
         core.save(state)
         is_due = core.settings.extract_facts and _age(core, state.extracted_at or row.created_at) >= _EXTRACT_SECONDS
-        watched = structs.replace(watched, is_extraction_due=is_due)
+        watched = structs.replace(
+            watched,
+            is_extraction_due=is_due,
+            messages=row.messages + len(given.raws),
+            tokens=state.gauge.tokens,
+            share=state.share,
+            fired=state.fired,
+        )
         return core.schedule(core, watched) if core.schedule else watched
 
 

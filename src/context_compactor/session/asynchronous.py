@@ -55,6 +55,8 @@ class AsyncSession:
         return self._session.bus
 
     append = _awaited(Session.append)
+    record = _awaited(Session.record)
+    answer = _awaited(Session.answer)
     context = _awaited(Session.context)
     history = _awaited(Session.history)
     usage = _awaited(Session.usage)

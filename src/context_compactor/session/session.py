@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec import structs
+
 from context_compactor.app import level_of
 from context_compactor.archive.export import Exported
 from context_compactor.archive.refetch import Refetched, RestoreRate
@@ -48,6 +50,7 @@ from context_compactor.session.recall import PAGE_TOKENS, Page
 from context_compactor.session.record import Totals, compactions, totals
 from context_compactor.session.restore import Restored, restore
 from context_compactor.session.resuming import resume
+from context_compactor.session.watch import Watched
 from context_compactor.settings import Settings
 
 if TYPE_CHECKING:
@@ -120,6 +123,10 @@ class Session:
         if self._owns_store:
             self._core.store.close()
 
+    def twin(self) -> Self:
+        """The same session for another thread, which closes it when it is done."""
+        return type(self)(self._core.twin(), owns_store=False)
+
     @property
     def id(self) -> str:
         """The session's name."""
@@ -150,11 +157,28 @@ class Session:
         `within` is called in the transaction of the append: what it writes to the same store is kept with the
         messages or not at all, and when it raises nothing is appended.
         """
+        return self.answer(self.record(message, usage, within=within))
+
+    def record(
+        self,
+        message: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        usage: Any = None,
+        *,
+        within: Callable[[], None] = lambda: None,
+    ) -> Watched:
+        """The first half of `append`: the messages are written. What is to follow from them goes to `answer`.
+
+        For whoever writes many sessions in one transaction, and answers when it is on the disk.
+        """
         self._begin()
         self._is_checked = True
         watched = append(self._core, message, usage, within)
         if self._core.schedule is None:
             self._idle.touch()
+        return watched
+
+    def answer(self, watched: Watched) -> Report | None:
+        """The second half of `append`: tell, suggest, and compact when a level was reached."""
         return answer(self._core, watched)
 
     def _begin(self) -> None:
@@ -176,9 +200,9 @@ class Session:
             check(self._core)
         return views.context(self._core, self._core.seen(), sealed=sealed)
 
-    def history(self) -> list[Raw]:
-        """Everything that was appended, in order, equal to what went in."""
-        return views.history(self._core)
+    def history(self, after: int = 0, limit: int | None = None) -> list[Raw]:
+        """Everything that was appended, in order, equal to what went in; or `limit` messages behind the first ones."""
+        return views.history(self._core, after, limit)
 
     def usage(self) -> Usage:
         """How full the context is."""
@@ -197,12 +221,18 @@ class Session:
         dry_run: bool = False,
         *,
         target_tokens: int | None = None,
+        preserve: int | None = None,
     ) -> Report:
-        """Compact now, at any fill; `focus` says what matters, `dry_run` changes nothing."""
+        """Compact now, at any fill; `focus` says what matters, `dry_run` changes nothing.
+
+        `preserve` counts the turns at the end that stay word for word, in the place of the setting.
+        """
         if not dry_run:
             self._begin()
         focus = self._core.without_secrets(focus or "")
         ask = self._core.ask(level=level_of(level), focus=focus, target_tokens=target_tokens, kind="manual")
+        if preserve is not None:
+            ask = structs.replace(ask, settings=structs.replace(ask.settings, preserve_recent_turns=preserve))
         return compact(self._core, ask, dry_run=dry_run)
 
     def undo(self) -> Report | None:

@@ -60,9 +60,13 @@ def seen_at(core: Core, message: int) -> Seen:
     return core.lens.at(row.head if following is None else following - 1)
 
 
-def history(core: Core) -> list[Raw]:
-    """Everything that was appended, in order."""
-    return [read_json(entry.body) for entry in core.store.entries(core.id, kinds=(MESSAGE,))]
+def history(core: Core, after: int = 0, limit: int | None = None) -> list[Raw]:
+    """Everything that was appended, in order, or so many messages behind the first ones."""
+    first = core.store.message_position(core.id, after) if after else 0
+    if first is None:
+        return []
+    last = None if limit is None else core.store.message_position(core.id, after + limit)
+    return [read_json(entry.body) for entry in core.store.entries(core.id, kinds=(MESSAGE,), after=first, until=last)]
 
 
 def usage(core: Core) -> Usage:

@@ -20,7 +20,11 @@ _GROWN = 1.05
 
 
 class Watched(Struct, frozen=True):
-    """What a look at the gauge has shown, and the jobs that were queued for it."""
+    """What a look at the gauge has shown, and the jobs that were queued for it.
+
+    After an append `messages` is how many there are in all, `tokens` and `share` how full the context is, and `fired`
+    the level that was reached last and not left since.
+    """
 
     trigger: Trigger | None = None
     is_crossing: bool = False
@@ -28,6 +32,16 @@ class Watched(Struct, frozen=True):
     is_plateau: bool = False
     is_extraction_due: bool = False
     jobs: tuple[Job, ...] = ()
+    messages: int = 0
+    tokens: int = 0
+    share: float = 0.0
+    fired: str = ""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing follows from it: nobody is to be told, and nothing is to be done now."""
+        is_told = self.is_plateau or self.is_extraction_due or any(job.kind != "idle" for job in self.jobs)
+        return self.trigger is None and not self.suggestions and not is_told
 
 
 def watch(core: Core, state: State, counter: MessageCounter) -> tuple[State, Watched]:
