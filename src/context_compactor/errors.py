@@ -17,6 +17,9 @@
     │   ├── ModelOverflow       the request is too long for the model
     │   ├── ModelUnavailable    a time-out, too many requests, a server's own failure
     │   └── ModelStopped        cancelled, or its deadline has passed
+    ├── ServerError             a server of ours did not do what a client asked
+    │   ├── ServerDenied        a wrong or missing token, or one that may only read
+    │   └── ServerUnavailable   it does not answer, or not now: worth a retry
     ├── StaleBase               the context has changed since a compaction of it was begun
     ├── JobLost                 somebody else has this job by now
     └── MissingExtra            a feature whose optional dependency is not installed
@@ -107,6 +110,22 @@ class ModelUnavailable(ModelError):
 
 class ModelStopped(ModelError):
     """The call was cancelled, or its deadline has passed."""
+
+
+class ServerError(CompactorError):
+    """A server did not do what was asked. `status` is its HTTP status, 0 when there was no answer."""
+
+    def __init__(self, problem: str, status: int = 0) -> None:
+        self.status = status
+        super().__init__(problem)
+
+
+class ServerDenied(ServerError):
+    """A wrong or missing token, or one that may not do this."""
+
+
+class ServerUnavailable(ServerError):
+    """A server that cannot be reached, or that has too much to do: worth a retry."""
 
 
 class StaleBase(CompactorError):

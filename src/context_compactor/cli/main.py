@@ -20,9 +20,11 @@ from context_compactor.cli.handoff import handoff
 from context_compactor.cli.plan import plan
 from context_compactor.cli.recall import recall
 from context_compactor.cli.resume import checkpoint, resume
+from context_compactor.cli.serve import serve
 from context_compactor.cli.sessions import context, history, sessions
 from context_compactor.cli.show import show
 from context_compactor.cli.stores import copy, migrate
+from context_compactor.cli.token import token
 from context_compactor.cli.worker import worker
 from context_compactor.errors import BadInput, CompactorError, MissingExtra
 
@@ -40,7 +42,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Archive and facts": {"recall": recall, "restore": restore, "facts": facts, "export": export, "verify": verify},
     "Going on elsewhere": {"checkpoint": checkpoint, "resume": resume, "handoff": handoff},
-    "Server": {"worker": worker},
+    "Server": {"serve": serve, "worker": worker, "token": token},
     "Stores and settings": {"migrate": migrate, "copy": copy, "config": config},
 }
 

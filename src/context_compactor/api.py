@@ -1,0 +1,355 @@
+"""What goes over HTTP: the bodies a server takes, the answers it gives, and the names of its problems.
+
+The server and the client both read this page, so the two cannot differ. `docs/how-to/server.md` shows them in use.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, structs
+
+from context_compactor.archive.search.hits import Hit
+from context_compactor.facts.fact import Fact, FactKind
+from context_compactor.handoff.checkpoint import Checkpoint
+from context_compactor.handoff.messages import HandoffRequest, Phase
+from context_compactor.levels import Level
+from context_compactor.measure.usage import Sections
+from context_compactor.messages.jsontext import json_text
+from context_compactor.report import Report
+from context_compactor.session.record import Totals
+
+PROBLEM_TYPE = "urn:context-compactor:"
+IDEMPOTENCY_KEY = "Idempotency-Key"
+
+Message = dict[str, Any]
+DialectName = Literal["auto", "openai-chat", "openai-responses", "anthropic"]
+SessionId = Annotated[str, Meta(min_length=1, max_length=200, description="A name without `/`.")]
+Tokens = Annotated[int, Meta(ge=1, le=10**12)]
+Limit = Annotated[int, Meta(ge=1, le=1_000)]
+Number = Annotated[int, Meta(ge=0, le=2**53)]
+Text = Annotated[str, Meta(max_length=20_000)]
+
+
+class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a request carries. A field that is not known is refused, so that no wish is lost to a slip."""
+
+
+# Bodies
+
+
+class CreateBody(Body, frozen=True):
+    """A session to open. One that exists goes on where it stood, with what is given here from now on."""
+
+    window: Tokens
+    """Tokens that the agent's model accepts."""
+    id: SessionId | None = None
+    dialect: DialectName = "auto"
+    model: Annotated[str, Meta(max_length=200)] | None = None
+    """The agent's model, which says how tokens are counted."""
+    settings: dict[str, Any] | None = None
+    """Settings of this session, by name."""
+
+
+class AppendBody(Body, frozen=True):
+    """Messages in the session's dialect, appended all or none; `usage` is what the provider reported."""
+
+    messages: list[Message]
+    usage: dict[str, Any] | None = None
+
+
+class CompactBody(Body, frozen=True):
+    """How to compact; without anything, as the settings say. `preserve` counts the turns that stay word for word."""
+
+    level: Level | None = None
+    focus: Text | None = None
+    preserve: Annotated[int, Meta(ge=0, le=10_000)] | None = None
+    target_tokens: Tokens | None = None
+    dry_run: bool = False
+
+
+class RestoreBody(Body, frozen=True):
+    """The id of the original to put back into the context."""
+
+    ref: Annotated[str, Meta(min_length=1, max_length=100)]
+
+
+class HandoffBody(Body, frozen=True):
+    """For which phase a request is to be written; `task` is what the next agent is to do."""
+
+    phase: Phase = "write"
+    task: Text = ""
+    task_id: Annotated[str, Meta(max_length=200)] = ""
+
+
+# Queries
+
+
+class NoQuery(Body, frozen=True):
+    """Nothing may be asked for."""
+
+
+class PageQuery(Body, frozen=True):
+    """A page of a list: at most `limit`, those behind the cursor `after`."""
+
+    after: str | None = None
+    limit: Limit = 100
+
+
+class ContextQuery(Body, frozen=True):
+    """`at` asks for the context as it was when so many messages had been appended."""
+
+    at: Number | None = None
+    sealed: bool = True
+    """Without it, nothing that only the provider who signed or encrypted it can read."""
+
+
+class HistoryQuery(Body, frozen=True):
+    """A page of the history; without `limit`, all of it."""
+
+    after: Number = 0
+    limit: Limit | None = None
+
+
+class RecallQuery(Body, frozen=True):
+    """Some `lines` of an original such as `10-40`, or one `page` of about so many `tokens`; else all of it."""
+
+    lines: Annotated[str, Meta(pattern=r"^[0-9]{1,9}(-[0-9]{1,9})?$")] | None = None
+    page: Annotated[int, Meta(ge=1, le=10**9)] | None = None
+    tokens: Annotated[int, Meta(ge=1, le=10**6)] = 2_000
+
+
+class SearchQuery(Body, frozen=True):
+    """Words to search for, in at most so many hits or tokens; times of archiving are in ISO 8601."""
+
+    q: Annotated[str, Meta(min_length=1, max_length=2_000)]
+    limit: Limit | None = None
+    tokens: Annotated[int, Meta(ge=1, le=10**5)] = 2_000
+    kind: Annotated[str, Meta(max_length=100)] = ""
+    since: Annotated[str, Meta(max_length=40)] = ""
+    until: Annotated[str, Meta(max_length=40)] = ""
+
+
+class FactsQuery(Body, frozen=True):
+    """Facts of one kind only."""
+
+    kind: FactKind | None = None
+
+
+# Answers
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What a server answers."""
+
+
+class SessionAnswer(Answer, frozen=True):
+    """A session: what it is, and how full its context is. `share` is of the budget, from 0."""
+
+    id: str
+    created_at: str
+    updated_at: str
+    messages: int
+    tokens: int
+    share: float
+    level: Level | None
+    window: int | None
+    dialect: str
+    model: str | None
+    settings: dict[str, Any]
+
+
+class SessionPage(Answer, frozen=True):
+    """Sessions by their ids; `next` is the cursor of the next page."""
+
+    sessions: list[SessionAnswer]
+    next: str | None = None
+
+
+class UsageAnswer(Answer, frozen=True):
+    """How much of its budget a context uses, by section. `turns_left` is a forecast."""
+
+    tokens: int
+    budget_tokens: int
+    bytes: int
+    budget_bytes: int
+    share: float
+    level: Level | None
+    margin: float
+    tool_results: int
+    files_loaded: int
+    turns_left: int | None
+    source: str
+    sections: Sections
+
+
+class SessionDetail(SessionAnswer, frozen=True):
+    """A session with its usage and its compactions in numbers."""
+
+    usage: UsageAnswer
+    totals: Totals
+
+
+class AppendAnswer(Answer, frozen=True):
+    """What was appended, and how full the context is now. `report` is that of a compaction made at once."""
+
+    session_id: str
+    appended: int
+    messages: int
+    tokens: int
+    share: float
+    level: Level | None
+    report: Report | None = None
+
+
+class ContextAnswer(Answer, frozen=True):
+    """What to send next, in the session's dialect. `history_messages` is how many were ever appended."""
+
+    session_id: str
+    messages: list[Message]
+    tokens: int
+    history_messages: int
+
+
+class HistoryAnswer(Answer, frozen=True):
+    """What was appended, in order, equal to what went in."""
+
+    session_id: str
+    messages: list[Message]
+    total: int
+    next: str | None = None
+
+
+class CompactAnswer(Answer, frozen=True):
+    """What a compaction did. When nothing was done, `reason` says why."""
+
+    compacted: bool
+    reason: str
+    messages_removed: int
+    tokens_before: int
+    tokens_after: int
+    tokens_saved: int
+    dry_run: bool
+    report: Report
+
+
+class CompactionPage(Answer, frozen=True):
+    """The reports of a session's compactions, in order, and all of them in numbers."""
+
+    compactions: list[Report]
+    totals: Totals
+    next: str | None = None
+
+
+class UndoAnswer(Answer, frozen=True):
+    """Whether a compaction was taken back, or put back, and its report."""
+
+    changed: bool
+    reason: str = ""
+    report: Report | None = None
+
+
+class OriginalAnswer(Answer, frozen=True):
+    """An original in the archive, without its text."""
+
+    id: str
+    kind: str
+    summary: str
+    tokens: int
+    recovery: str
+    same_as: str
+    created_at: str
+
+
+class ArchivePage(Answer, frozen=True):
+    """Originals in the order in which they were archived."""
+
+    originals: list[OriginalAnswer]
+    next: str | None = None
+
+
+class RecallAnswer(Answer, frozen=True):
+    """An original, byte for byte, or the lines or the page of it that were asked for."""
+
+    id: str
+    text: str
+    page: int | None = None
+    pages: int | None = None
+    first_line: int | None = None
+    last_line: int | None = None
+
+
+class RestoreAnswer(Answer, frozen=True):
+    """What was put back into the context, and whether room had to be made for it."""
+
+    ref: str
+    tokens: int
+    in_place: bool
+    compacted: bool
+    tokens_after: int
+
+
+class SearchAnswer(Answer, frozen=True):
+    """Hits, best first, and the same as one text in the order of the history."""
+
+    hits: list[Hit]
+    text: str
+
+
+class FactsAnswer(Answer, frozen=True):
+    """What must outlive the text, by turn."""
+
+    facts: list[Fact]
+
+
+class CheckpointAnswer(Answer, frozen=True):
+    """Where the work stands, as a value and as the Markdown that a fresh window reads."""
+
+    checkpoint: Checkpoint
+    markdown: str
+
+
+class HandoffAnswer(Answer, frozen=True):
+    """What the next agent is given."""
+
+    request: HandoffRequest
+
+
+class HealthAnswer(Answer, frozen=True):
+    """That the server answers, and its version."""
+
+    status: str
+    version: str
+
+
+class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An error (RFC 9457). `type` ends in a name that programs can tell apart; `detail` says what to try."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = ""
+    index: int | None = None
+    """Of a bad message: which one, counted from 0."""
+    field: str | None = None
+    """Of a bad message: where in it."""
+    ref: str | None = None
+    """Of a failure of the server: under which name its log has it."""
+
+    @property
+    def name(self) -> str:
+        """The last part of the type."""
+        return self.type.removeprefix(PROBLEM_TYPE)
+
+
+def encode(answer: Struct) -> bytes:
+    """An answer as JSON. Reports have all fields of their contract; half a character is written as its escape."""
+    return json_text({name: _plain(value) for name, value in structs.asdict(answer).items()}).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Report):
+        return value.to_dict()
+    if isinstance(value, list) and value and isinstance(value[0], Report):
+        return [report.to_dict() for report in value]
+    return value

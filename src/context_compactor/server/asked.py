@@ -1,0 +1,134 @@
+"""One request, allowed and read: who asks, about which session, with what body and query."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct, structs
+
+from context_compactor.api import IDEMPOTENCY_KEY
+from context_compactor.server.open_sessions import Opened
+from context_compactor.server.problems import Refused
+from context_compactor.server.scope import Scope
+from context_compactor.server.service import Service
+from context_compactor.session.session import Session
+
+B = TypeVar("B")
+Q = TypeVar("Q")
+T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
+
+_LONGEST_KEY = 200
+_DEEPEST = 200
+
+
+class Asked(Struct, Generic[B, Q], frozen=True, kw_only=True):
+    """A request as a verb sees it. `id` and `ref` are those of its address, `raw` is its body as it came."""
+
+    service: Service
+    scope: Scope
+    body: B
+    query: Q
+    raw: bytes
+    headers: Any
+    id: str = ""
+    ref: str = ""
+
+    @property
+    def store_id(self) -> str:
+        """The session's id in the store."""
+        return self.scope.inside(self.id)
+
+    @property
+    def key(self) -> str:
+        """The idempotency key, or "" when there is none."""
+        key: str = self.headers.get(IDEMPOTENCY_KEY, "")
+        if len(key) > _LONGEST_KEY or not key.isprintable():
+            raise Refused(400, f"{IDEMPOTENCY_KEY}: a key has at most {_LONGEST_KEY} characters that can be printed.")
+        return key
+
+    async def session(self, work: Callable[[Session], T]) -> T:
+        """Do something with the session."""
+        return await self.service.in_session(self.store_id, lambda opened: work(opened.session()))
+
+    async def opened(self, work: Callable[[Opened], T]) -> T:
+        """Do something with the session and its inside."""
+
+        def ready(opened: Opened) -> T:
+            opened.session()
+            return work(opened)
+
+        return await self.service.in_session(self.store_id, ready)
+
+    async def beside(self, work: Callable[[Session], T]) -> T:
+        """Do something long with the session while messages can still be appended."""
+        return await self.service.beside(self.store_id, work)
+
+
+def decode(raw: bytes, kind: type[S], content_type: str) -> S:
+    """A body as its type. Whatever JSON can hold is taken, half a character and any whole number too."""
+    if not raw:
+        raw = b"{}"
+    elif content_type.partition(";")[0].strip().lower() != "application/json":
+        raise Refused(415, f"The body is {content_type[:80] or 'of no type'!r}. Try: Content-Type: application/json.")
+    try:
+        body = msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as error:
+        raise Refused(422, f"{error}. Try: /openapi.json says what is taken.") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        body = _convert(_odd_json(raw), kind)
+    if raw.count(b"[") + raw.count(b"{") > _DEEPEST:
+        _refuse_depth(body)
+    return body
+
+
+def _refuse_depth(body: Struct) -> None:
+    """What is nested deeper than any provider takes could not be read again by everybody who has to."""
+    level: list[Any] = list(structs.astuple(body))
+    for _ in range(_DEEPEST):
+        level = [inner for value in level for inner in _inside(value) if isinstance(inner, list | dict)]
+        if not level:
+            return
+    raise Refused(400, f"The body is nested more than {_DEEPEST} deep.")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _odd_json(raw: bytes) -> Any:
+    """What only Python's own reader takes: escapes of half a character."""
+    try:
+        return json.loads(raw, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise Refused(400, "The body is not JSON that can be read: it is too deep.") from error
+    except ValueError as error:
+        raise Refused(400, f"The body is not JSON: {error}.") from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _convert(value: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(value, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise Refused(422, f"{error}. Try: /openapi.json says what is taken.") from error
+
+
+def read_query(given: Any, kind: type[T]) -> T:
+    """A query as its type; each name once."""
+    values = {name: given.getall(name) for name in given}
+    twice = next((name for name, many in values.items() if len(many) > 1), None)
+    if twice is not None:
+        raise Refused(422, f"{twice[:80]!r} is in the query more than once.")
+    try:
+        return msgspec.convert({name: many[0] for name, many in values.items()}, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise Refused(422, f"{error}. Try: /openapi.json says what may be asked.") from error

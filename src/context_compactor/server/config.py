@@ -1,0 +1,46 @@
+"""How a server is set up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from context_compactor.errors import BadSetting
+from context_compactor.server.gate import LOOPBACK
+
+MEGABYTE = 1 << 20
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """Where a server listens, where its sessions rest, who may call it, and how much it takes on at once."""
+
+    store: str
+    host: str = "127.0.0.1"
+    port: int = 8377
+    token_file: Path | None = None
+    workers: int = 2
+    """Jobs that are worked on at once in this process; 0 leaves them to `compactor worker`."""
+    origins: tuple[str, ...] = ()
+    """Web pages of other sites that may call the server from a browser, such as `https://example.org`."""
+    max_body_bytes: int = 32 * MEGABYTE
+    body_seconds: float = 60.0
+    """How long a request may take to arrive."""
+    open_sessions: int = 256
+    threads: int = 8
+    stop_seconds: int = 30
+    """How long requests may go on once the server was told to stop."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port < 65_536:
+            raise BadSetting(f"--port: {self.port} is no port. Try: a number from 1 to 65535, or 0 for a free one.")
+        if self.token_file is None and self.host not in LOOPBACK:
+            raise BadSetting(
+                f"--host: {self.host!r:.80} can be reached from other machines, and no token file says who may call. "
+                "Try: `compactor token add NAME`, then --token-file; or --host 127.0.0.1."
+            )
+
+    @property
+    def hosts(self) -> frozenset[str] | None:
+        """The names by which the server may be called; None when any will do, since tokens keep strangers out."""
+        return LOOPBACK if self.token_file is None else None

@@ -1,0 +1,69 @@
+"""One connection of a client, with limits: a head that is too long, or a request that is too slow, ends it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+_LONGEST_HEAD = 64 * 1024
+_HEAD_SECONDS = 20.0
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """Like its base, which would read a head of any length, and wait for the end of a request for ever."""
+
+    head_seconds = _HEAD_SECONDS
+    body_seconds = 60.0
+    _head_bytes = 0
+    _is_in_head = True
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client has come: its first request must follow."""
+        super().connection_made(transport)
+        self._expect(self.head_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        self._expect(None)
+        super().connection_lost(exc)
+
+    def data_received(self, piece: bytes) -> None:
+        """Some bytes of it."""
+        super().data_received(piece)
+        if self._is_in_head:
+            self._head_bytes += len(piece)
+            if self._head_bytes > _LONGEST_HEAD and not self.transport.is_closing():
+                self.send_400_response("The head of the request is too long.")
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._head_bytes, self._is_in_head = 0, True
+        self._expect(self.head_seconds)
+
+    def on_headers_complete(self) -> None:
+        """Its head is there; the body must follow."""
+        self._is_in_head = False
+        self._expect(self.body_seconds)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """All of it is there."""
+        self._expect(None)
+        super().on_message_complete()
+
+    def _expect(self, seconds: float | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+def connection_for(body_seconds: float) -> type[BoundedConnection]:
+    """The connections of a server that waits so long for a request's body."""
+    return type("Connection", (BoundedConnection,), {"body_seconds": body_seconds})

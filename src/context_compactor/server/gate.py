@@ -1,0 +1,79 @@
+"""The gate: who may come in, from where, and what for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from litestar import Request
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, Receive, Send
+from litestar.types import Scope as Connection
+
+from context_compactor.server.problems import Refused, problem_of, problem_response
+from context_compactor.server.scope import Scope
+from context_compactor.server.tokens import TokenFile
+
+_BEARER = "bearer "
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+
+
+class Doorman:
+    """Knows the tokens. Without a token file everybody on this machine may do everything in the default namespace."""
+
+    def __init__(self, tokens: TokenFile | None) -> None:
+        self._tokens = tokens
+
+    def admit(self, request: Request[Any, Any, Any], *, writes: bool) -> Scope:
+        """What the caller may see and do, or `Refused`."""
+        scope = self._scope(request.headers.get("authorization", ""))
+        if writes and not scope.may_write:
+            raise Refused(403, "This token may only read. Try: one that was made without --read-only.")
+        return scope
+
+    def _scope(self, given: str) -> Scope:
+        if self._tokens is None:
+            return Scope()
+        if not given:
+            raise Refused(401, "No token was sent. Try: the header `Authorization: Bearer TOKEN`.")
+        found = self._tokens.find(given[len(_BEARER) :].strip()) if given[: len(_BEARER)].lower() == _BEARER else None
+        if found is None:
+            raise Refused(401, "This token is not known. Try: `compactor token list` on the server.")
+        return found
+
+
+def house_rules(app: ASGIApp, hosts: Iterable[str] | None, origins: Iterable[str]) -> ASGIApp:
+    """The same app for those who call it by its name, from a page of its own or from no page at all.
+
+    A web page that had its own name led to this machine would come with that name; any other page says whose it is.
+    """
+    known = None if hosts is None else frozenset(hosts)
+    allowed = frozenset(origins)
+
+    async def guarded(connection: Connection, receive: Receive, send: Send) -> None:
+        if connection["type"] == ScopeType.HTTP:
+            found = {name: value.decode("latin-1") for name, value in connection["headers"] if name in _LOOKED_AT}
+            reason = _objection(found.get(b"host", ""), found.get(b"origin"), known, allowed)
+            if reason:
+                await problem_response(problem_of(Refused(403, reason)))(connection, receive, send)
+                return
+        await app(connection, receive, send)
+
+    return guarded
+
+
+_LOOKED_AT: frozenset[bytes] = frozenset({b"host", b"origin"})
+
+
+def _objection(host: str, origin: str | None, known: frozenset[str] | None, allowed: frozenset[str]) -> str:
+    if known is not None and host_name(host) not in known:
+        return f"The server is not called {host[:80]!r}. Try: http://127.0.0.1, or a token file to be called otherwise."
+    if origin is not None and origin not in allowed and origin.partition("://")[2] != host:
+        return f"Pages of {origin[:80]!r} may not call this server. Try: --allow-origin."
+    return ""
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header, without its port."""
+    name = host.lower()
+    return name if name.endswith("]") else name.rpartition(":")[0] or name

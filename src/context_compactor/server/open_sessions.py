@@ -1,0 +1,125 @@
+"""The sessions that are open: a bounded number of them, each used by one request at a time, in the order they came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from context_compactor.events.bus import Bus
+from context_compactor.jobs.schedule import Schedule
+from context_compactor.protocols import Store
+from context_compactor.session.core import Core, wall_clock
+from context_compactor.session.opening import open_core
+from context_compactor.session.session import Session
+from context_compactor.session.values import Profile
+from context_compactor.store.rows import SessionRow
+
+
+class Opened:
+    """A session that may be open. Its `turn` is held by whoever uses it, `compaction` by whoever compacts it."""
+
+    def __init__(self, store_id: str, store: Store, bus: Bus, schedule: Schedule) -> None:
+        self.id = store_id
+        self.turn = asyncio.Lock()
+        self.compaction = asyncio.Lock()
+        self.users = 0
+        self._store = store
+        self._bus = bus
+        self._schedule = schedule
+        self._core: Core | None = None
+        self._session: Session | None = None
+        self._is_stale = False
+
+    def session(self) -> Session:
+        """The session, as it is in the store now; `UnknownSession` when it is not there. Blocks."""
+        self.notice(self._store.session(self.id))
+        return self.as_known()
+
+    def notice(self, row: SessionRow) -> None:
+        """See whether somebody else has changed what the session is; then the next use opens it anew."""
+        if self._core is not None and msgspec.json.decode(row.profile, type=Profile) != self._core.profile:
+            self._is_stale = True
+
+    def as_known(self) -> Session:
+        """The session without a look at the store, for whoever looks afterwards. Blocks."""
+        if self._is_stale:
+            self.close()
+        if self._session is None:
+            self._store.session(self.id)
+            self._core = open_core(
+                self.id,
+                window=None,
+                store=self._store,
+                dialect="auto",
+                model=None,
+                settings=None,
+                count_tokens=None,
+                bus=self._bus,
+                clock=wall_clock,
+                schedule=self._schedule,
+            )
+            self._session = Session(self._core, owns_store=False)
+        return self._session
+
+    @property
+    def core(self) -> Core:
+        """The inside of the session that is open."""
+        if self._core is None:
+            self.session()
+        assert self._core is not None
+        return self._core
+
+    def close(self) -> None:
+        """Let the session go; the next use opens it anew. Blocks."""
+        session, self._session, self._core, self._is_stale = self._session, None, None, False
+        if session is not None:
+            session.close()
+
+
+class OpenSessions:
+    """At most `most` sessions stay open, those used last; one that is in use is never closed."""
+
+    def __init__(self, store: Store, bus: Bus, most: int, schedule: Schedule) -> None:
+        self._make: Callable[[str], Opened] = lambda store_id: Opened(store_id, store, bus, schedule)
+        self._most = most
+        self._known: OrderedDict[str, Opened] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @asynccontextmanager
+    async def use(self, store_id: str) -> AsyncIterator[Opened]:
+        """The session of this id, which stays open for the length of the block."""
+        opened = self._known.get(store_id)
+        if opened is None:
+            opened = self._known[store_id] = self._make(store_id)
+        self._known.move_to_end(store_id)
+        opened.users += 1
+        try:
+            yield opened
+        finally:
+            opened.users -= 1
+
+    def forget(self, store_id: str) -> None:
+        """Do not keep a session that turned out not to be there."""
+        opened = self._known.get(store_id)
+        if opened is not None and not opened.users:
+            del self._known[store_id]
+
+    def surplus(self) -> list[Opened]:
+        """Those that are to be closed now. They are no longer known here."""
+        gone: list[Opened] = []
+        for store_id in list(self._known)[: max(0, len(self._known) - self._most)]:
+            if not self._known[store_id].users:
+                gone.append(self._known.pop(store_id))
+        return gone
+
+    def close(self) -> None:
+        """Let all of them go. Blocks."""
+        for opened in self._known.values():
+            opened.close()
+        self._known.clear()

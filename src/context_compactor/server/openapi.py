@@ -1,0 +1,155 @@
+"""The OpenAPI document, made from the table of routes and the types they name."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from context_compactor import __version__, api
+from context_compactor.server.examples import EXAMPLES
+from context_compactor.server.problems import MEDIA_TYPE
+from context_compactor.server.routes import ROUTES, Route
+
+_REF = "#/components/schemas/{name}"
+_PROBLEMS = {
+    400: "The body is not JSON",
+    401: "No token, or one that is not known",
+    403: "The token may only read, or the page may not call",
+    404: "No such session, original or path",
+    409: "The context has changed meanwhile",
+    413: "The body is too large",
+    415: "The body is not called JSON",
+    422: "Something given cannot be used; `detail` says what and what to try",
+    500: "The server failed; its log says why under `ref`",
+    503: "The store is busy or cannot be used; try again",
+}
+
+_HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "append": (api.IDEMPOTENCY_KEY, {"type": "string", "maxLength": 200, "pattern": "^[!-~]+$"}),
+    "context": ("If-None-Match", {"type": "string"}),
+}
+
+
+def document() -> bytes:
+    """The whole document as JSON."""
+    kinds = {kind for route in ROUTES for kind in (route.answer, route.body, route.query) if kind} | {api.Problem}
+    _, schemas = msgspec.json.schema_components(sorted(kinds, key=lambda kind: kind.__name__), ref_template=_REF)
+    _complete_report(schemas)
+    whole = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Context Compactor",
+            "version": __version__,
+            "summary": "Keeps agents inside their context windows, and loses nothing.",
+            "description": "Errors are `application/problem+json`; the last part of their `type` names them.",
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "security": [{"bearer": []}, {}],
+        "paths": _paths(schemas),
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "responses": {str(status): _problem(status) for status in _PROBLEMS},
+        },
+    }
+    return msgspec.json.encode(whole)
+
+
+def _complete_report(schemas: dict[str, Any]) -> None:
+    """What a report computes is sent with it."""
+    schemas["Report"]["properties"] |= {"tokens_saved": {"type": "integer"}, "reduction_percent": {"type": "number"}}
+
+
+def _paths(schemas: dict[str, Any]) -> dict[str, Any]:
+    paths: dict[str, Any] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+    return paths
+
+
+def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    told = inspect.getdoc(route.verb) or ""
+    operation: dict[str, Any] = {
+        "operationId": route.name,
+        "tags": [route.tag],
+        "summary": told.split("\n")[0],
+        "description": told,
+        "parameters": _parameters(route, schemas),
+        "responses": _responses(route),
+    }
+    if route.body is not None:
+        operation["requestBody"] = {"required": route.needs_body, "content": _content(route.body)}
+    if route.is_open:
+        operation["security"] = []
+    return operation
+
+
+def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    names = [name for name in ("id", "ref") if f"{{{name}}}" in route.path]
+    found = [_parameter(name, "path", _text(name), required=True) for name in names]
+    query = schemas[route.query.__name__]
+    required = query.get("required", ())
+    for name, schema in query.get("properties", {}).items():
+        found.append(_parameter(name, "query", _without_null(schema), required=name in required))
+    if route.name in _HEADERS:
+        name, schema = _HEADERS[route.name]
+        found.append(_parameter(name, "header", schema))
+    return found
+
+
+def _parameter(name: str, where: str, schema: dict[str, Any], *, required: bool = False) -> dict[str, Any]:
+    example = EXAMPLES.get(name)
+    more = {"example": example} if example is not None else {}
+    return {"name": name, "in": where, "required": required, "schema": schema, **more}
+
+
+def _text(name: str) -> dict[str, Any]:
+    return {"type": "string", "minLength": 1, "maxLength": 200 if name == "id" else 100}
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """A query has no null: what is not wanted is left out."""
+    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
+    return kinds[0] if len(kinds) == 1 else {name: value for name, value in schema.items() if value is not None}
+
+
+def _responses(route: Route) -> dict[str, Any]:
+    responses: dict[str, Any] = {
+        str(status): {"description": "Not changed"} if status == 304 else _success(route) for status in route.statuses
+    }
+    if route.name == "context":
+        responses["200"]["headers"] = {"ETag": {"schema": {"type": "string"}, "description": "Names this context"}}
+    for status in _statuses(route):
+        responses[str(status)] = {"$ref": f"#/components/responses/{status}"}
+    return responses
+
+
+def _success(route: Route) -> dict[str, Any]:
+    return {"description": (route.answer.__doc__ or "").split("\n")[0], "content": _content(route.answer)}
+
+
+def _content(kind: type[Struct]) -> dict[str, Any]:
+    example = EXAMPLES.get(kind.__name__)
+    more = {"examples": {"typical": {"value": example}}} if example is not None else {}
+    return {"application/json": {"schema": {"$ref": _REF.format(name=kind.__name__)}, **more}}
+
+
+def _statuses(route: Route) -> list[int]:
+    """The problems that a route can have."""
+    if route.is_open:
+        return [422, 500, 503]
+    found = [401, 403, 422, 500, 503]
+    found += [404] if "{id}" in route.path else []
+    found += [400, 413, 415] if route.body else []
+    found += [409] if route.writes else []
+    return sorted(found)
+
+
+def _problem(status: int) -> dict[str, Any]:
+    return {
+        "description": _PROBLEMS[status],
+        "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}},
+    }

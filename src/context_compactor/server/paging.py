@@ -1,0 +1,28 @@
+"""A page of a list that is at hand: the cursor is how many come before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from context_compactor.api import PageQuery
+from context_compactor.errors import BadSetting
+
+T = TypeVar("T")
+_LONGEST = 15
+
+
+def page_of(every: Sequence[T], query: PageQuery) -> tuple[list[T], str | None]:
+    """The page that is asked for, and the cursor of the next one."""
+    first = cursor(query.after)
+    found = list(every[first : first + query.limit])
+    return found, str(first + len(found)) if first + len(found) < len(every) else None
+
+
+def cursor(after: str | None) -> int:
+    """A cursor that counts."""
+    if after is None:
+        return 0
+    if not (after.isascii() and after.isdigit() and len(after) <= _LONGEST):
+        raise BadSetting(f"after: {after[:40]!r} is no cursor. Try: the `next` of the page before, or nothing.")
+    return int(after)

@@ -1,0 +1,95 @@
+"""The archive and the facts over HTTP: originals by id, by lines, by page and by search."""
+
+from __future__ import annotations
+
+from context_compactor.api import (
+    ArchivePage,
+    FactsAnswer,
+    FactsQuery,
+    NoQuery,
+    OriginalAnswer,
+    PageQuery,
+    RecallAnswer,
+    RecallQuery,
+    RestoreAnswer,
+    RestoreBody,
+    SearchAnswer,
+    SearchQuery,
+)
+from context_compactor.archive.search.hits import render_hits
+from context_compactor.errors import BadSetting
+from context_compactor.server.asked import Asked
+from context_compactor.server.open_sessions import Opened
+from context_compactor.server.paging import cursor
+from context_compactor.session.session import Session
+from context_compactor.store.rows import Shelved
+
+
+async def archive(asked: Asked[None, PageQuery]) -> ArchivePage:
+    """List the originals of a session in the order in which they were archived, page by page."""
+    limit = asked.query.limit
+
+    def look(opened: Opened) -> ArchivePage:
+        found = opened.core.store.originals(opened.id, after=cursor(asked.query.after))
+        following = str(found[limit - 1].number) if len(found) > limit else None
+        return ArchivePage(originals=[_original(each) for each in found[:limit]], next=following)
+
+    return await asked.opened(look)
+
+
+def _original(shelved: Shelved) -> OriginalAnswer:
+    known = {name: getattr(shelved, name) for name in OriginalAnswer.__struct_fields__ if name != "id"}
+    return OriginalAnswer(id=shelved.ref, **known)
+
+
+async def recall(asked: Asked[None, RecallQuery]) -> RecallAnswer:
+    """Give an original back, byte for byte, or some lines or one page of it."""
+    query = asked.query
+    if query.lines and query.page:
+        raise BadSetting("lines and page cannot both be asked for. Try: one of them.")
+
+    def look(session: Session) -> RecallAnswer:
+        if query.page:
+            page = session.page(asked.ref, query.page, query.tokens)
+            return RecallAnswer(
+                id=page.id,
+                text=page.text,
+                page=page.number,
+                pages=page.pages,
+                first_line=page.first_line,
+                last_line=page.last_line,
+            )
+        lines = _lines(query.lines)
+        first, last = lines or (None, None)
+        return RecallAnswer(id=asked.ref, text=session.recall(asked.ref, lines), first_line=first, last_line=last)
+
+    return await asked.session(look)
+
+
+def _lines(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    first, _, last = text.partition("-")
+    return int(first), int(last or first)
+
+
+async def restore(asked: Asked[RestoreBody, NoQuery]) -> RestoreAnswer:
+    """Put an original back into the context, with room made for it when there is none."""
+    restored = await asked.session(lambda session: session.restore(asked.body.ref))
+    return RestoreAnswer(**{name: getattr(restored, name) for name in RestoreAnswer.__struct_fields__})
+
+
+async def search(asked: Asked[None, SearchQuery]) -> SearchAnswer:
+    """Search all originals of a session: lines that answer a question, best first."""
+    query = asked.query
+    hits = await asked.session(
+        lambda session: session.search(
+            query.q, limit=query.limit, tokens=query.tokens, kind=query.kind, since=query.since, until=query.until
+        )
+    )
+    return SearchAnswer(hits=hits, text=render_hits(hits))
+
+
+async def facts(asked: Asked[None, FactsQuery]) -> FactsAnswer:
+    """List what must outlive the text: decisions, errors, failures, file states and so on, by turn."""
+    return FactsAnswer(facts=await asked.session(lambda session: session.facts(asked.query.kind)))

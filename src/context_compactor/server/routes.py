@@ -1,0 +1,78 @@
+"""Every route of the API, as a table: what it is called, what it takes, what it answers, and who may call it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import Struct
+
+from context_compactor import api
+from context_compactor.server import compacting, recalling, talking
+
+_SESSION = "/v1/sessions/{id}"
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """A route. `writes` says that a token which may only read is refused; `is_open` that no token is needed."""
+
+    method: str
+    path: str
+    verb: Callable[[Any], Awaitable[Any]]
+    answer: type[Struct]
+    body: type[Struct] | None = None
+    needs_body: bool = False
+    query: type[Struct] = api.NoQuery
+    writes: bool = False
+    is_open: bool = False
+    statuses: tuple[int, ...] = (200,)
+    tag: str = "sessions"
+
+    @property
+    def name(self) -> str:
+        """What the route is called in the OpenAPI document."""
+        return self.verb.__name__
+
+
+def _get(path: str, verb: Callable[[Any], Awaitable[Any]], answer: type[Struct], **more: Any) -> Route:
+    return Route(method="GET", path=path, verb=verb, answer=answer, **more)
+
+
+def _post(path: str, verb: Callable[[Any], Awaitable[Any]], answer: type[Struct], **more: Any) -> Route:
+    return Route(method="POST", path=path, verb=verb, answer=answer, writes=True, **more)
+
+
+ROUTES: tuple[Route, ...] = (
+    _post(
+        "/v1/sessions",
+        talking.create,
+        api.SessionAnswer,
+        body=api.CreateBody,
+        needs_body=True,
+        statuses=(200, 201),
+    ),
+    _get("/v1/sessions", talking.sessions, api.SessionPage, query=api.PageQuery),
+    _get(_SESSION, talking.session, api.SessionDetail),
+    _post(f"{_SESSION}/messages", talking.append, api.AppendAnswer, body=api.AppendBody, needs_body=True),
+    _get(f"{_SESSION}/context", talking.context, api.ContextAnswer, query=api.ContextQuery, statuses=(200, 304)),
+    _get(f"{_SESSION}/history", talking.history, api.HistoryAnswer, query=api.HistoryQuery),
+    _post(f"{_SESSION}/compact", compacting.compact, api.CompactAnswer, body=api.CompactBody, tag="compactions"),
+    _get(f"{_SESSION}/compactions", compacting.compactions, api.CompactionPage, query=api.PageQuery, tag="compactions"),
+    _post(f"{_SESSION}/undo", compacting.undo, api.UndoAnswer, tag="compactions"),
+    _post(f"{_SESSION}/redo", compacting.redo, api.UndoAnswer, tag="compactions"),
+    _get(f"{_SESSION}/archive", recalling.archive, api.ArchivePage, query=api.PageQuery, tag="archive"),
+    _get(f"{_SESSION}/archive/{{ref}}", recalling.recall, api.RecallAnswer, query=api.RecallQuery, tag="archive"),
+    _post(
+        f"{_SESSION}/restore",
+        recalling.restore,
+        api.RestoreAnswer,
+        body=api.RestoreBody,
+        needs_body=True,
+        tag="archive",
+    ),
+    _get(f"{_SESSION}/search", recalling.search, api.SearchAnswer, query=api.SearchQuery, tag="archive"),
+    _get(f"{_SESSION}/facts", recalling.facts, api.FactsAnswer, query=api.FactsQuery, tag="facts"),
+    _get(f"{_SESSION}/checkpoint", compacting.checkpoint, api.CheckpointAnswer, tag="going on"),
+    _post(f"{_SESSION}/handoff", compacting.handoff, api.HandoffAnswer, body=api.HandoffBody, tag="going on"),
+    _get("/healthz", talking.healthz, api.HealthAnswer, is_open=True, tag="server"),
+)

@@ -1,0 +1,102 @@
+"""The service behind the routes: the store, the open sessions, the threads, and who may come in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from context_compactor.errors import StoreError, UnknownSession
+from context_compactor.events.bus import Bus
+from context_compactor.events.kept import DeskSink
+from context_compactor.jobs.engine import Engine
+from context_compactor.jobs.schedule import Schedule
+from context_compactor.protocols import Desk, Store
+from context_compactor.server.appending import Alone, Appends
+from context_compactor.server.config import Config
+from context_compactor.server.gate import Doorman
+from context_compactor.server.open_sessions import Opened, OpenSessions
+from context_compactor.server.tokens import TokenFile
+from context_compactor.session.session import Session
+from context_compactor.store.connect import connect
+from context_compactor.store.desk import desk_of
+from context_compactor.store.sqlite import SqliteStore
+
+T = TypeVar("T")
+
+
+class Service:
+    """What every route works with. Everything that blocks is done in a thread; the event loop only waits."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.doorman = Doorman(TokenFile(config.token_file) if config.token_file else None)
+        self.bus = Bus()
+        self.store: Store = connect(config.store)
+        self.desk: Desk = desk_of(self.store)
+        self.bus.subscribe(DeskSink(self.desk))
+        self.schedule = Schedule(self.desk)
+        self.engine = Engine(self.store, self.desk, workers=config.workers, bus=self.bus) if config.workers else None
+        self.opened = OpenSessions(self.store, self.bus, config.open_sessions, self.schedule)
+        self._threads = ThreadPoolExecutor(config.threads, thread_name_prefix="context-compactor")
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="context-compactor append")
+        one_file = isinstance(self.store, SqliteStore)
+        self.appends = Appends(self.desk.writing, self._writer) if one_file else Alone(self.run)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Do something that blocks."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def in_session(self, store_id: str, work: Callable[[Opened], T]) -> T:
+        """Do something with a session: one request after the other, in the order they came."""
+        return await self._use(store_id, lambda opened: self.run(partial(work, opened)))
+
+    async def append(self, store_id: str, work: Callable[[Opened], T]) -> T:
+        """The same for an append: it may share its transaction with those of other sessions."""
+        try:
+            return await self._use(store_id, lambda opened: self.appends.submit(partial(work, opened)))
+        except StoreError:
+            await self.in_session(store_id, Opened.close)  # what it has seen may never have been written
+            raise
+
+    async def beside(self, store_id: str, work: Callable[[Session], T]) -> T:
+        """Do something long with a session, while messages can still be appended to it; one such thing at a time."""
+        async with self.opened.use(store_id) as opened, opened.compaction:
+            session = await self.in_session(store_id, lambda opened: opened.session().twin())
+            return await self.run(partial(_closing, session, work))
+
+    async def _use(self, store_id: str, work: Callable[[Opened], Awaitable[T]]) -> T:
+        try:
+            async with self.opened.use(store_id) as opened, opened.turn:
+                return await work(opened)
+        except UnknownSession:
+            self.opened.forget(store_id)
+            raise
+        finally:
+            for opened in self.opened.surplus():
+                await self.run(opened.close)
+
+    def start(self) -> None:
+        """Begin with jobs, those that wait from before too."""
+        if self.engine is not None:
+            self.engine.start()
+
+    async def stop(self) -> None:
+        """Close without keeping the event loop from what it still has to send."""
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """Finish what is under way, give back the jobs that take longer, and let go of everything."""
+        if self.engine is not None:
+            self.engine.stop(finish=True, timeout=self.config.stop_seconds)
+        self._writer.shutdown()
+        self._threads.shutdown()
+        self.opened.close()
+        self.store.close()
+
+
+def _closing(session: Session, work: Callable[[Session], T]) -> T:
+    with session:
+        return work(session)

@@ -1,0 +1,219 @@
+"""Sessions and messages over HTTP. The docstring of a verb is its text in the OpenAPI document."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from context_compactor import __version__
+from context_compactor.api import (
+    AppendAnswer,
+    AppendBody,
+    ContextAnswer,
+    ContextQuery,
+    CreateBody,
+    HealthAnswer,
+    HistoryAnswer,
+    HistoryQuery,
+    NoQuery,
+    PageQuery,
+    SessionAnswer,
+    SessionDetail,
+    SessionPage,
+    encode,
+)
+from context_compactor.errors import BadSetting, UnknownSession
+from context_compactor.protocols import Store
+from context_compactor.server.asked import Asked
+from context_compactor.server.describing import describe, detail, level_named
+from context_compactor.server.open_sessions import Opened
+from context_compactor.server.reports import outside
+from context_compactor.server.sending import Sent, sent
+from context_compactor.session import views
+from context_compactor.session.session import Session
+from context_compactor.session.values import read_state
+from context_compactor.session.watch import Watched
+from context_compactor.settings import Settings, load_settings, read_value
+
+# They name places of the server, or are about more than one session.
+_SERVERS_OWN = ("store", "archive_dir", "compact_prompt_file", "retention_days")
+
+
+async def create(asked: Asked[CreateBody, NoQuery]) -> Sent[SessionAnswer]:
+    """Open a session; it is made when there is none. One that exists goes on where it stood."""
+    body = asked.body
+    store_id = asked.scope.made(body.id or f"s-{secrets.token_hex(8)}")
+    settings = _settings(body.settings)
+
+    def make(opened: Opened) -> tuple[SessionAnswer, bool]:
+        opened.close()
+        store, is_new = asked.service.store, not _is_there(asked.service.store, store_id)
+        with Session.open(
+            store_id,
+            window=body.window,
+            store=store,
+            dialect=body.dialect,
+            model=body.model,
+            settings=settings,
+            bus=asked.service.bus,
+            schedule=asked.service.schedule,
+        ) as session:
+            row = store.session(session.id)
+        if row.messages:
+            opened.session().context()  # a window that has shrunk may have to be answered
+            row = store.session(store_id)
+        return describe(row, asked.scope), is_new
+
+    answer, is_new = await asked.service.in_session(store_id, make)
+    return sent(answer, status=201 if is_new else 200)
+
+
+def _is_there(store: Store, store_id: str) -> bool:
+    try:
+        store.session(store_id)
+    except UnknownSession:
+        return False
+    return True
+
+
+def _settings(given: dict[str, Any] | None) -> Settings | None:
+    """The settings that were given, and none besides: what the server is set to may change later."""
+    if given is None:
+        return None
+    own = next((name for name in _SERVERS_OWN if name in given), None)
+    if own is not None:
+        raise BadSetting(f"settings: {own} is the server's own and cannot be set from outside. Try: without it.")
+    if "://" in str(given.get("model", "")):
+        raise BadSetting("settings: a model by address is the server's own choice. Try: a name such as openai/NAME.")
+    load_settings(given)
+    return Settings(**{name: read_value(name, value, "settings") for name, value in given.items() if value is not None})
+
+
+async def sessions(asked: Asked[None, PageQuery]) -> SessionPage:
+    """List the sessions of the token's namespace by their ids, page by page."""
+    limit = asked.query.limit
+    rows = await asked.service.run(lambda: asked.scope.sessions(asked.service.store, asked.query.after, limit + 1))
+    found = [describe(row, asked.scope) for row in rows[:limit]]
+    return SessionPage(sessions=found, next=found[-1].id if len(rows) > limit else None)
+
+
+async def session(asked: Asked[None, NoQuery]) -> SessionDetail:
+    """Tell what a session is, how full its context is by section, and what its compactions have saved."""
+    store_id, store = asked.store_id, asked.service.store
+    return await asked.session(lambda session: detail(session, store.session(store_id), asked.scope))
+
+
+async def append(asked: Asked[AppendBody, NoQuery]) -> Sent[AppendAnswer]:
+    """Append messages, all or none; they are on the disk when this is answered.
+
+    With the header `Idempotency-Key` a request that is sent again appends nothing and is answered as the first time.
+    """
+    key, body_hash = asked.key, hashlib.sha256(asked.raw).hexdigest() if asked.key else ""
+    answers = asked.service.desk.answers
+
+    def write(opened: Opened) -> tuple[bytes, Watched | None]:
+        session = opened.as_known()
+        if not key:
+            watched = session.record(asked.body.messages, asked.body.usage)
+            return encode(_appended(asked, watched)), watched
+        with opened.core.writing():
+            if not answers.take(opened.id, key, body_hash, opened.core.now()):
+                kept = answers.find(opened.id, key, body_hash)
+                return (kept.answer.encode() if kept else b""), None
+            watched = session.record(asked.body.messages, asked.body.usage)
+            content = encode(_appended(asked, watched))
+            answers.keep(opened.id, key, content.decode())
+        return content, watched
+
+    if not asked.body.messages:
+        return sent(await asked.opened(lambda opened: _as_it_is(asked, opened)))
+    content, watched = await asked.service.append(asked.store_id, write)
+    if watched is None:
+        return sent(content, headers={"Idempotency-Replayed": "true"})
+    if watched.is_quiet:
+        return sent(content)
+    return sent(await asked.opened(lambda opened: _answered(asked, opened, watched)))
+
+
+def _appended(asked: Asked[AppendBody, NoQuery], watched: Watched) -> AppendAnswer:
+    return AppendAnswer(
+        session_id=asked.id,
+        appended=len(asked.body.messages),
+        messages=watched.messages,
+        tokens=watched.tokens,
+        share=watched.share,
+        level=level_named(watched.fired),
+    )
+
+
+def _as_it_is(asked: Asked[AppendBody, NoQuery], opened: Opened) -> AppendAnswer:
+    row = opened.core.store.session(opened.id)
+    state = read_state(row.state)
+    return AppendAnswer(
+        session_id=asked.id,
+        appended=len(asked.body.messages),
+        messages=row.messages,
+        tokens=state.gauge.tokens if row.messages else 0,
+        share=state.share,
+        level=level_named(state.fired),
+    )
+
+
+def _answered(asked: Asked[AppendBody, NoQuery], opened: Opened, watched: Watched) -> AppendAnswer:
+    """What follows from messages that are written: events, and a compaction when it is to come at once."""
+    report = opened.session().answer(watched)
+    answer = _as_it_is(asked, opened)
+    return structs.replace(answer, report=outside(report, asked.id) if report else None)
+
+
+async def context(asked: Asked[None, ContextQuery]) -> Sent[ContextAnswer]:
+    """Give the messages to send next. With `If-None-Match` nothing is sent when they are the same as last time."""
+    known = asked.headers.get("if-none-match", "")
+
+    def look(opened: Opened) -> Sent[ContextAnswer]:
+        core, at = opened.core, asked.query.at
+        row = core.store.session(opened.id)
+        tag = _tag(row.head, row.view, core.profile, core.settings.enabled, at, asked.query.sealed)
+        if tag in [each.strip() for each in known.split(",")]:
+            return sent(b"", status=304, headers={"ETag": tag})
+        seen = core.seen(row) if at is None else views.seen_at(core, at)
+        answer = ContextAnswer(
+            session_id=asked.id,
+            messages=views.context(core, seen, sealed=asked.query.sealed),
+            tokens=read_state(row.state).gauge.tokens if row.messages else 0,
+            history_messages=row.messages,
+        )
+        return sent(answer, headers={"ETag": tag, "Cache-Control": "private, no-cache"})
+
+    return await asked.opened(look)
+
+
+def _tag(*parts: Any) -> str:
+    """What names a context, without computing it. It is a weak one: the same context may come packed or not."""
+    digest = hashlib.sha256(msgspec.json.encode([__version__, *parts])).hexdigest()[:32]
+    return f'W/"{digest}"'
+
+
+async def history(asked: Asked[None, HistoryQuery]) -> HistoryAnswer:
+    """Give everything that was appended, in order and equal to what went in; with `limit`, page by page."""
+    after, limit = asked.query.after, asked.query.limit
+
+    def look(opened: Opened) -> HistoryAnswer:
+        total = opened.core.store.session(opened.id).messages
+        messages = views.history(opened.core, after, limit)
+        behind = after + len(messages)
+        return HistoryAnswer(
+            session_id=asked.id, messages=messages, total=total, next=str(behind) if behind < total else None
+        )
+
+    return await asked.opened(look)
+
+
+async def healthz(asked: Asked[None, NoQuery]) -> HealthAnswer:
+    """Tell that the server answers, and that it can read its store."""
+    await asked.service.run(lambda: asked.service.store.sessions(limit=1))
+    return HealthAnswer(status="ok", version=__version__)

@@ -1,0 +1,120 @@
+"""A server that is told to stop finishes what was begun, and then it is gone."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from context_compactor.session.session import Session
+
+BODY = json.dumps({"messages": [{"role": "user", "content": "begun before the end"}]}).encode()
+
+
+@contextmanager
+def _serving(folder: Path) -> Iterator[tuple[subprocess.Popen, int]]:
+    """`compactor serve` in a process of its own; its port."""
+    code = "from context_compactor.cli.main import main; main(['serve', '--port', '0', '--store', 'sqlite:///own.db'])"
+    command = [sys.executable, "-c", code]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")}
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            line = process.stderr.readline()
+            yield process, int(line.split("127.0.0.1:")[1].split()[0])
+        finally:
+            process.kill()
+
+
+def _post(port: int, path: str, body: bytes) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("POST", path, body, {"Content-Type": "application/json"})
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_request_in_the_middle_is_finished_and_nobody_new_is_taken(tmp_path, number):
+    with _serving(tmp_path) as (process, port):
+        assert _post(port, "/v1/sessions", b'{"id": "run", "window": 200000}') == 201
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            head = "POST /v1/sessions/run/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            connection.sendall(f"{head}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY[:10])
+            time.sleep(0.2)
+            process.send_signal(number)
+            _wait_until_closed(port)
+            connection.sendall(BODY[10:])
+            answer = connection.recv(65_536)
+        assert answer.startswith(b"HTTP/1.1 200"), answer
+        assert process.wait(20) == 0
+        assert "stopped" in process.stderr.read()
+    with Session.open("run", store=f"sqlite:///{tmp_path}/own.db") as session:
+        assert [message["content"] for message in session.history()] == ["begun before the end"]
+        assert session._core.store.open_sessions() == []
+
+
+def _wait_until_closed(port: int) -> None:
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        except ConnectionRefusedError:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the server still takes connections")
+
+
+def test_a_second_ctrl_c_does_not_wait(tmp_path):
+    with _serving(tmp_path) as (process, port):
+        assert _post(port, "/v1/sessions", b'{"id": "run", "window": 200000}') == 201
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            head = "POST /v1/sessions/run/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            connection.sendall(f"{head}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY[:10])
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            _wait_until_closed(port)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+
+
+def test_a_quiet_server_ends_at_once(tmp_path):
+    with _serving(tmp_path) as (process, port):
+        assert _post(port, "/v1/sessions", b'{"id": "run", "window": 200000}') == 201
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_a_server_that_is_killed_has_kept_all_it_answered_for(tmp_path):
+    with _serving(tmp_path) as (process, port):
+        _post(port, "/v1/sessions", b'{"id": "run", "window": 200000}')
+        for at in range(20):
+            body = json.dumps({"messages": [{"role": "user", "content": f"number {at}"}]}).encode()
+            assert _post(port, "/v1/sessions/run/messages", body) == 200
+        process.kill()
+        process.wait()
+    with Session.open("run", store=f"sqlite:///{tmp_path}/own.db") as session:
+        assert [message["content"] for message in session.history()] == [f"number {at}" for at in range(20)]
+        assert session.verify() == []
+
+
+def test_without_the_extra_it_is_said_what_to_install(tmp_path):
+    code = (
+        "import sys; sys.modules['litestar'] = None\n"
+        "from context_compactor.cli.main import main\n"
+        "main(['serve', '--port', '0'])"
+    )
+    got = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert got.returncode == 2
+    assert "context-compactor[server]" in got.stderr
+    assert list(tmp_path.iterdir()) == []
