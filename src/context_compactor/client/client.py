@@ -1,0 +1,257 @@
+"""The client: every verb of a session, and what a server adds to them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+from context_compactor import api
+from context_compactor.client.reading import answer_of, error_of
+from context_compactor.client.sse import EventStream
+from context_compactor.client.transport import Request, Transport
+from context_compactor.errors import ServerUnavailable
+from context_compactor.events.event import Event
+from context_compactor.facts.fact import Fact
+from context_compactor.handoff.messages import HandoffRequest
+from context_compactor.messages.jsontext import json_bytes
+from context_compactor.report import Report
+
+T = TypeVar("T")
+
+# A server sends a sign of life more often than that.
+_QUIET_SECONDS = 60.0
+
+
+class Client:
+    """Calls a server. Any thread may use it, and several at once; close it, or use it as a context manager.
+
+    What a server cannot do now is tried again, up to `attempts` times, wherever that cannot do anything twice: reading,
+    and appending, which carries a key of its own. Errors are those of the library, such as `UnknownSession`; a missing
+    server is `ServerUnavailable`, a wrong token `ServerDenied`.
+    """
+
+    def __init__(self, url: str, token: str | None = None, *, timeout: float = 330.0, attempts: int = 3) -> None:
+        self._transport = Transport(url, token, timeout=timeout, attempts=attempts)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    # Sessions
+
+    def create(
+        self,
+        session_id: str | None = None,
+        *,
+        window: int,
+        dialect: str = "auto",
+        model: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> api.SessionAnswer:
+        """Open a session; it is made when there is none. Without an id it is given one."""
+        given = {"id": session_id, "window": window, "dialect": dialect, "model": model, "settings": settings}
+        return self._post("/v1/sessions", given, api.SessionAnswer, may_repeat=session_id is not None)
+
+    def session(self, session_id: str) -> api.SessionDetail:
+        """What a session is, how full its context is, and what its compactions have saved."""
+        return self._get(_path(session_id), api.SessionDetail)
+
+    def sessions(self, after: str | None = None, limit: int = 100) -> api.SessionPage:
+        """A page of the sessions, by their ids; `next` of the answer is `after` of the next page."""
+        return self._get("/v1/sessions", api.SessionPage, after=after, limit=limit)
+
+    def every_session(self) -> Iterator[api.SessionAnswer]:
+        """All sessions, page by page."""
+        after: str | None = None
+        while True:
+            page = self.sessions(after)
+            yield from page.sessions
+            after = page.next
+            if after is None:
+                return
+
+    # Talking
+
+    def append(
+        self,
+        session_id: str,
+        message: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        usage: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+    ) -> api.AppendAnswer:
+        """Append one message or several, all or none; `usage` is what the provider reported for the reply.
+
+        However often it has to be sent, it is appended once. A `key` of your own makes that so across calls.
+        """
+        messages = [message] if isinstance(message, Mapping) else list(message)
+        return self._post(
+            f"{_path(session_id)}/messages",
+            {"messages": messages, "usage": usage},
+            api.AppendAnswer,
+            headers={api.IDEMPOTENCY_KEY: key or uuid.uuid4().hex},
+            may_repeat=True,
+        )
+
+    def context(self, session_id: str, at: int | None = None, *, sealed: bool = True) -> api.ContextAnswer:
+        """What to send next; with `at`, what was sent when so many messages had been appended."""
+        return self._get(f"{_path(session_id)}/context", api.ContextAnswer, at=at, sealed=sealed)
+
+    def history(self, session_id: str, after: int = 0, limit: int | None = None) -> api.HistoryAnswer:
+        """Everything that was appended, in order and equal to what went in; or a page of it."""
+        return self._get(f"{_path(session_id)}/history", api.HistoryAnswer, after=after, limit=limit)
+
+    # Compacting
+
+    def compact(
+        self,
+        session_id: str,
+        focus: str | None = None,
+        level: str | None = None,
+        dry_run: bool = False,
+        *,
+        target_tokens: int | None = None,
+        preserve: int | None = None,
+    ) -> api.CompactAnswer:
+        """Compact now, at any fill; `focus` says what matters, `dry_run` changes nothing."""
+        given = {"focus": focus, "level": level, "target_tokens": target_tokens, "preserve": preserve}
+        return self._post(f"{_path(session_id)}/compact", {**given, "dry_run": dry_run}, api.CompactAnswer)
+
+    def compactions(self, session_id: str, after: str | None = None, limit: int = 100) -> api.CompactionPage:
+        """The reports of a session's compactions, in order."""
+        return self._get(f"{_path(session_id)}/compactions", api.CompactionPage, after=after, limit=limit)
+
+    def undo(self, session_id: str) -> Report | None:
+        """Take the last compaction back; its report, or None when there is none to take back."""
+        return self._post(f"{_path(session_id)}/undo", None, api.UndoAnswer).report
+
+    def redo(self, session_id: str) -> Report | None:
+        """Take the last undo back."""
+        return self._post(f"{_path(session_id)}/redo", None, api.UndoAnswer).report
+
+    # Getting back
+
+    def archive(self, session_id: str, after: str | None = None, limit: int = 100) -> api.ArchivePage:
+        """The originals of a session in the order in which they were archived."""
+        return self._get(f"{_path(session_id)}/archive", api.ArchivePage, after=after, limit=limit)
+
+    def recall(self, session_id: str, ref: str, lines: tuple[int, int] | None = None) -> str:
+        """An original, byte for byte, or some lines of it, counted from 1."""
+        wanted = f"{lines[0]}-{lines[1]}" if lines else None
+        return self._get(f"{_path(session_id)}/archive/{_quoted(ref)}", api.RecallAnswer, lines=wanted).text
+
+    def page(self, session_id: str, ref: str, number: int = 1, tokens: int = 2_000) -> api.RecallAnswer:
+        """One page of an original that is too long to be shown at once."""
+        path = f"{_path(session_id)}/archive/{_quoted(ref)}"
+        return self._get(path, api.RecallAnswer, page=number, tokens=tokens)
+
+    def restore(self, session_id: str, ref: str) -> api.RestoreAnswer:
+        """Put an original back into the context, with room made for it when there is none."""
+        return self._post(f"{_path(session_id)}/restore", {"ref": ref}, api.RestoreAnswer)
+
+    def search(
+        self,
+        session_id: str,
+        text: str,
+        *,
+        limit: int | None = None,
+        tokens: int = 2_000,
+        kind: str = "",
+        since: str = "",
+        until: str = "",
+    ) -> api.SearchAnswer:
+        """Lines of a session's originals that answer a question, best first."""
+        path = f"{_path(session_id)}/search"
+        given = {"limit": limit, "tokens": tokens, "kind": kind or None, "since": since or None, "until": until or None}
+        return self._get(path, api.SearchAnswer, q=text, **given)
+
+    # Remembering and going on
+
+    def facts(self, session_id: str, kind: str | None = None) -> list[Fact]:
+        """What must outlive the text: decisions, errors, failures, file states and so on, by turn."""
+        return self._get(f"{_path(session_id)}/facts", api.FactsAnswer, kind=kind).facts
+
+    def checkpoint(self, session_id: str) -> api.CheckpointAnswer:
+        """Where the work stands, as a value and as Markdown."""
+        return self._get(f"{_path(session_id)}/checkpoint", api.CheckpointAnswer)
+
+    def handoff(self, session_id: str, phase: str = "write", task: str = "", task_id: str = "") -> HandoffRequest:
+        """What a sub-agent or the next phase is given. Compacts first."""
+        given = {"phase": phase, "task": task, "task_id": task_id}
+        return self._post(f"{_path(session_id)}/handoff", given, api.HandoffAnswer).request
+
+    # The server
+
+    def health(self) -> api.HealthAnswer:
+        """That the server answers, and its version."""
+        return self._get("/healthz", api.HealthAnswer)
+
+    def events(self, session_id: str | None = None, after: str = "") -> Iterator[Event]:
+        """Events as they happen, of all sessions or of one, without end; `after` is the id of the last one known.
+
+        After a break it goes on behind the last event it has seen.
+        """
+        stream = EventStream(after)
+        query = _given({"session_id": session_id})
+        while True:
+            known = {"Last-Event-ID": stream.last_id} if stream.last_id else {}
+            request = Request(
+                method="GET", path="/v1/events", query=query, headers={"Accept": "text/event-stream", **known}
+            )
+            try:
+                with self._transport.stream(request, _QUIET_SECONDS) as (reply, lines):
+                    if reply.status != 200:
+                        raise error_of(reply)
+                    yield from stream.read(lines)
+            except (OSError, ServerUnavailable):
+                pass  # it is down or has gone quiet: it is asked again
+            time.sleep(stream.pause)
+
+    # How it is said
+
+    def _get(self, path: str, answer: type[T], /, **query: Any) -> T:
+        request = Request(method="GET", path=path, query=_given(query), may_repeat=True)
+        return answer_of(self._transport.send(request), answer)
+
+    def _post(
+        self,
+        path: str,
+        body: Mapping[str, Any] | None,
+        kind: type[T],
+        *,
+        headers: dict[str, str] | None = None,
+        may_repeat: bool = False,
+    ) -> T:
+        wanted = None if body is None else {name: value for name, value in body.items() if value is not None}
+        content = None if wanted is None else json_bytes(wanted)
+        request = Request(method="POST", path=path, body=content, headers=headers or {}, may_repeat=may_repeat)
+        return answer_of(self._transport.send(request), kind)
+
+
+def _path(session_id: str) -> str:
+    return f"/v1/sessions/{_quoted(session_id)}"
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="", errors="replace")
+
+
+def _given(query: Mapping[str, Any]) -> dict[str, str]:
+    """A query without what was not given."""
+    return {name: _text(value) for name, value in query.items() if value is not None}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
