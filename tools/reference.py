@@ -62,6 +62,37 @@ def library_page() -> str:
     return "\n".join(blocks)
 
 
+_HTTP_INTRODUCTION = """\
+JSON in and out, errors as `application/problem+json`. The same, with every field, is at `/openapi.json` of a running
+server; [the how-to](../how-to/server.md) shows it in use. A token that may only read can call the routes marked *read*.
+"""
+
+
+def http_page() -> str:
+    """Every route of the server with what it takes and answers, and every verb of the client."""
+    from context_compactor.client import Client
+    from context_compactor.server.routes import ROUTES
+
+    blocks = ["# HTTP and the Python client", _MADE, _HTTP_INTRODUCTION]
+    for route in ROUTES:
+        told = " ".join((inspect.getdoc(route.verb) or "").split())
+        kind = "open" if route.is_open else "write" if route.writes else "read"
+        blocks.append(f"## {route.method} {route.path}\n\n{told} *{kind}*\n")
+        blocks.append("\n".join(_fields(route)) + "\n")
+    blocks.append(
+        f"## Client\n\n```python\nfrom context_compactor.client import Client\n```\n\n{inspect.getdoc(Client)}\n"
+    )
+    blocks.append("\n".join(_members(Client)) + "\n")
+    return "\n".join(blocks)
+
+
+def _fields(route: Any) -> Iterator[str]:
+    for what, kind in (("body", route.body), ("query", route.query), ("answer", route.answer)):
+        names = ", ".join(f"`{name}`" for name in kind.__struct_fields__) if kind else ""
+        if names:
+            yield f"- {what}: {names}"
+
+
 def _members(value: Any) -> Iterator[str]:
     for name, member in vars(value).items() if inspect.isclass(value) else ():
         doc = inspect.getdoc(member.__func__ if isinstance(member, classmethod) else member)
@@ -109,6 +140,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     Path("docs/reference/settings.md"): settings_page,
     Path("docs/reference/cli.md"): cli_page,
     Path("docs/reference/library.md"): library_page,
+    Path("docs/reference/http.md"): http_page,
 }
 
 
