@@ -22,7 +22,7 @@ from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.message import Media, ToolCall
 from context_compactor.messages.transcripts import Transcript, read_transcript, read_transcripts
 from context_compactor.quality.corpus import default_corpus
-from tools import bench_sessions
+from tools import bench_server, bench_sessions
 from tools.timing import seconds
 
 SHIPPED = Path("examples/demo_session.jsonl.gz")
@@ -42,6 +42,7 @@ def main() -> int:
     _line("start-up of `compactor compact`, seconds over a bare interpreter", _start_up(), 0.25)
     print()
     bench_sessions.bench(_line)
+    bench_server.bench(_line)
     return 0
 
 
