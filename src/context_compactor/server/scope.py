@@ -44,7 +44,8 @@ class Scope(Struct, frozen=True):
         """The id in the store of a session that is to be made, or `BadSetting` when it can have no such name."""
         if _SEPARATOR in session_id or session_id in (".", ".."):
             raise BadSetting(f"id: {session_id[:80]!r} cannot stand in an address. Try: one without '/', or none.")
-        return check_id(self.prefix + check_id(session_id))
+        check_id(session_id)
+        return check_id(self.prefix + session_id) if self.namespace else session_id
 
     def outside(self, store_id: str) -> str:
         """The id as its caller knows it."""

@@ -59,7 +59,8 @@ def append(
         before = core.gauge(row, state, counter)
         head = core.store.append(core.id, MESSAGE, given.bodies, core.now())
         after = gauging.add(before, given.messages, counter)
-        state = _learn(state, before, after, _answered(before, given, counter), reported)
+        answered = _answered(before, given, counter) if reported else 0
+        state = _learn(state, before, after, answered, reported)
         state = structs.replace(state, gauge=structs.replace(state.gauge, head=head, view=row.view))
         state = _remind(core, given, state, counter, head - len(given.raws))
         state = _shorten(core, given, state, counter)
