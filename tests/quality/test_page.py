@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 
+from context_compactor.markup import element, join, table
 from context_compactor.quality.choices import DEFAULT_METHODS
 from context_compactor.quality.evaluation import Trial, evaluate_paths
-from context_compactor.quality.html import element, join, table
 from context_compactor.quality.outcome import Evaluation, Inputs
 from context_compactor.quality.page import page
 from context_compactor.quality.plots import Bar, Series, bar_plot, line_plot

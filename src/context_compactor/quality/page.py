@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from context_compactor.quality.html import Markup, element, join
+from context_compactor.markup import Markup, element, join
 from context_compactor.quality.outcome import Evaluation
 from context_compactor.quality.page_numbers import (
     cost_section,

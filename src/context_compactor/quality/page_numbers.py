@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from context_compactor.quality.html import Markup, element, folded, table
+from context_compactor.markup import Markup, element, folded, table
 from context_compactor.quality.losses import Loss
 from context_compactor.quality.methods import HANDOFF_BUDGET, REAL, SUMMARY
 from context_compactor.quality.outcome import ALL, Evaluation, Row

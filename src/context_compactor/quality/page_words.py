@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from context_compactor.quality.html import Markup, element, folded, table
+from context_compactor.markup import Markup, element, folded, table
 from context_compactor.quality.methods import COMPACTOR, REAL
 from context_compactor.quality.outcome import ALL, Evaluation
 from context_compactor.quality.tables import count, ordinal, percent

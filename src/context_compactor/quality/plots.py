@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from context_compactor.quality.html import Markup, element
+from context_compactor.markup import Markup, element
 
 WIDTH, HEIGHT = 340, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 34, 12, 10, 30

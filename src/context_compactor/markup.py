@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+_VOID = frozenset({"br", "hr", "img", "input", "link", "meta"})
+
 
 class Markup(str):
     """Text that is markup already."""
@@ -13,11 +15,19 @@ class Markup(str):
 
 
 def element(tag: str, *children: str, **attributes: object) -> Markup:
-    """One element. An attribute's name may end in `_` and has `-` where it is written with `_`."""
-    named = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{escape(str(value))}"' for name, value in attributes.items()
-    )
-    return Markup(f"<{tag}{named}>{join(children)}</{tag}>")
+    """One element. An attribute's name may end in `_` and has `-` where it is written with `_`.
+
+    True writes an attribute without a value; None and False leave it out.
+    """
+    opening = f"<{tag}{''.join(_attribute(name, value) for name, value in attributes.items())}>"
+    return Markup(opening if tag in _VOID else f"{opening}{join(children)}</{tag}>")
+
+
+def _attribute(name: str, value: object) -> str:
+    if value is None or value is False:
+        return ""
+    written = name.rstrip("_").replace("_", "-")
+    return f" {written}" if value is True else f' {written}="{escape(str(value))}"'
 
 
 def join(parts: Iterable[str]) -> Markup:
