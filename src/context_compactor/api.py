@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, structs
 
 from context_compactor.archive.search.hits import Hit
+from context_compactor.events.event import EventType
 from context_compactor.facts.fact import Fact, FactKind
 from context_compactor.handoff.checkpoint import Checkpoint
 from context_compactor.handoff.messages import HandoffRequest, Phase
@@ -74,6 +75,19 @@ class RestoreBody(Body, frozen=True):
     ref: Annotated[str, Meta(min_length=1, max_length=100)]
 
 
+class WebhookBody(Body, frozen=True):
+    """An address to be told of events, and of which types; none means all."""
+
+    url: Annotated[str, Meta(min_length=1, max_length=2_000)]
+    types: list[EventType] = []
+
+
+class ReplayBody(Body, frozen=True):
+    """The id of the last event that need not be told again; none means all that are kept."""
+
+    after: Annotated[str, Meta(max_length=100)] = ""
+
+
 class HandoffBody(Body, frozen=True):
     """For which phase a request is to be written; `task` is what the next agent is to do."""
 
@@ -134,6 +148,14 @@ class FactsQuery(Body, frozen=True):
     """Facts of one kind only."""
 
     kind: FactKind | None = None
+
+
+class EventsQuery(Body, frozen=True):
+    """Events of one session only, of some types with commas between them, and behind the last one known."""
+
+    session_id: SessionId | None = None
+    types: Annotated[str, Meta(max_length=1_000)] = ""
+    last_event_id: Annotated[str, Meta(max_length=100)] = ""
 
 
 # Answers
@@ -313,6 +335,71 @@ class HandoffAnswer(Answer, frozen=True):
     """What the next agent is given."""
 
     request: HandoffRequest
+
+
+class WebhookAnswer(Answer, frozen=True):
+    """A webhook. `failures` counts those in a row; after too many it is disabled, and `reason` is the last one."""
+
+    id: str
+    url: str
+    types: list[str]
+    created_at: str
+    is_enabled: bool
+    failures: int
+    disabled_at: str | None
+    reason: str
+
+
+class WebhookMade(WebhookAnswer, frozen=True):
+    """A new webhook, with the secret of its signatures, which is never shown again."""
+
+    secret: str
+
+
+class WebhooksAnswer(Answer, frozen=True):
+    """The webhooks of a namespace."""
+
+    webhooks: list[WebhookAnswer]
+
+
+class RemovedAnswer(Answer, frozen=True):
+    """What is no longer there."""
+
+    id: str
+
+
+class DeliveryAnswer(Answer, frozen=True):
+    """An event that a webhook is yet to be told."""
+
+    event_id: str
+    type: str
+    attempts: int
+    due_at: str
+    reason: str
+
+
+class AttemptAnswer(Answer, frozen=True):
+    """One attempt to tell a webhook. `status` is what it answered, 0 when it did not; no `reason` is success."""
+
+    event_id: str
+    type: str
+    attempt: int
+    created_at: str
+    status: int
+    reason: str
+
+
+class DeliveriesAnswer(Answer, frozen=True):
+    """What a webhook is yet to be told, and how the last attempts went."""
+
+    waiting: list[DeliveryAnswer]
+    attempts: list[AttemptAnswer]
+
+
+class ReplayAnswer(Answer, frozen=True):
+    """How many events will be told again."""
+
+    owed: int
 
 
 class HealthAnswer(Answer, frozen=True):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from context_compactor.plan.view import View
     from context_compactor.plan.zones import Room, Zone
     from context_compactor.store.desk_answers import Answers
+    from context_compactor.store.desk_attempts import Attempts
     from context_compactor.store.desk_events import Events
     from context_compactor.store.desk_jobs import Jobs
     from context_compactor.store.desk_webhooks import Webhooks
@@ -227,6 +228,7 @@ class Desk(Protocol):
     events: Events
     answers: Answers
     webhooks: Webhooks
+    attempts: Attempts
 
     def writing(self) -> AbstractContextManager[None]:
         """A transaction over all of it; within one of the store it is a part of that."""

@@ -82,7 +82,7 @@ class Running:
 def running(folder: Path, **options: Any) -> Iterator[Running]:
     """A server with its store in a folder."""
     config = Config(**{"store": f"sqlite:///{folder}/compactor.db", "port": 0, "workers": 0} | options)
-    place = bind("127.0.0.1", 0)
+    place = bind("127.0.0.1", config.port)
     service = Service(config)
     listener = listener_of(service)
     thread = threading.Thread(target=listener.run, args=([place],))

@@ -40,7 +40,8 @@ def worker(store: StoreUrl = None, concurrency: Concurrency = 2, grace: Grace = 
         raise BadSetting("store: one in memory has no jobs of other programs. Try: --store with the server's address.")
     from context_compactor.events.bus import Bus
     from context_compactor.events.kept import DeskSink
-    from context_compactor.jobs.engine import Engine
+    from context_compactor.jobs.engine import WAKING, Engine
+    from context_compactor.store.notices import notices_of
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     out, bus = paper(beside_output=True), Bus()
@@ -48,12 +49,17 @@ def worker(store: StoreUrl = None, concurrency: Concurrency = 2, grace: Grace = 
         engine = Engine(kept, workers=concurrency, bus=bus)
         bus.subscribe(DeskSink(engine.desk))
         bus.subscribe(lambda event: out.print(_line(event)), types=_TOLD)
+        notices = notices_of(kept, lambda kind: engine.wake() if kind in WAKING else None)
         with _signals(engine.hurry) as stop:
             engine.start()
+            if notices is not None:
+                notices.start()
             out.print(f"working on {kept.path}, {concurrency} jobs at once; Ctrl-C stops")
             stop.wait()
             out.print(f"stopping; {len(engine.status().running)} jobs under way")
             engine.stop(timeout=grace)
+            if notices is not None:
+                notices.stop()
     out.print("stopped; every job is done or waits for another worker")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from http.client import HTTPException
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -198,13 +199,20 @@ class Client:
         """That the server answers, and its version."""
         return self._get("/healthz", api.HealthAnswer)
 
-    def events(self, session_id: str | None = None, after: str = "") -> Iterator[Event]:
+    def events(
+        self,
+        session_id: str | None = None,
+        after: str = "",
+        types: Iterable[str] = (),
+        on_gap: Callable[[str], None] | None = None,
+    ) -> Iterator[Event]:
         """Events as they happen, of all sessions or of one, without end; `after` is the id of the last one known.
 
-        After a break it goes on behind the last event it has seen.
+        After a break it goes on behind the last event it has seen; when the server no longer keeps that one, some may
+        be missing, and `on_gap` is called with a sentence that says so. Without it a warning is logged.
         """
-        stream = EventStream(after)
-        query = _given({"session_id": session_id})
+        stream = EventStream(after, on_gap)
+        query = _given({"session_id": session_id, "types": ",".join(types) or None})
         while True:
             known = {"Last-Event-ID": stream.last_id} if stream.last_id else {}
             request = Request(
@@ -215,7 +223,7 @@ class Client:
                     if reply.status != 200:
                         raise error_of(reply)
                     yield from stream.read(lines)
-            except (OSError, ServerUnavailable):
+            except (OSError, HTTPException, ServerUnavailable):
                 pass  # it is down or has gone quiet: it is asked again
             time.sleep(stream.pause)
 

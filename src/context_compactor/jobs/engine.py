@@ -30,6 +30,9 @@ from context_compactor.session.core import Clock, wall_clock
 from context_compactor.store.desk import desk_of
 from context_compactor.store.desk_rows import Job, timestamp
 
+WAKING = ("", "job.queued", "job.retried")
+"""Events of other processes behind which there may be a job; "" stands for events that were missed."""
+
 _log = logging.getLogger("context_compactor")
 _MOST_WORKERS = 256
 _TIDY_SECONDS = 600.0

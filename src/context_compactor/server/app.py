@@ -6,8 +6,10 @@ before it answers anybody.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from litestar import Litestar, Request
@@ -74,18 +76,42 @@ def _endpoint(route: Route, service: Service) -> HTTPRouteHandler:
     """A route as the framework knows it: admit, read, do, answer."""
 
     async def answer(request: Request[Any, Any, Any]) -> ASGIResponse:
-        scope = Scope() if route.is_open else service.doorman.admit(request, writes=route.writes)
-        asked = await _read(route, service, scope, request)
+        began = time.perf_counter()
+        status = 500
+        try:
+            response = await answered(request)
+            status = response.status_code
+        except Refused as refused:
+            status = refused.status
+            raise
+        finally:
+            service.metrics.time(route.path, route.method, status, time.perf_counter() - began)
+        return response
+
+    async def answered(request: Request[Any, Any, Any]) -> ASGIResponse:
+        asked = await _read(route, service, _admission(route, service, request), request)
         try:
             return response_of(await route.verb(asked))
         except CompactorError as error:
-            return problem_response(problem_of(error, _told(scope, asked.id, error)))
+            return problem_response(problem_of(error, _told(asked.scope, asked.id, error)))
 
     path = route.path.replace("{id}", "{id:str}").replace("{ref}", "{ref:str}")
-    return HTTPRouteHandler(path, http_method=route.method, name=route.name)(answer)  # type: ignore[arg-type]
+    method: Any = route.method
+    opt = {"never_packed": route.is_endless}
+    return HTTPRouteHandler(path, http_method=method, name=route.name, status_code=200, opt=opt)(answer)
 
 
-async def _read(route: Route, service: Service, scope: Scope, request: Request[Any, Any, Any]) -> Asked[Any, Any]:
+def _admission(route: Route, service: Service, request: Request[Any, Any, Any]) -> Callable[[], Scope]:
+    """What tells, as often as it is asked, what the caller may see, or refuses it."""
+    if route.is_open or route.path in service.config.open_paths:
+        return Scope
+    return partial(service.doorman.admit, request, writes=route.writes)
+
+
+async def _read(
+    route: Route, service: Service, admitted: Callable[[], Scope], request: Request[Any, Any, Any]
+) -> Asked[Any, Any]:
+    scope = admitted()
     raw = await request.body() if route.body else b""
     names = request.path_params
     return Asked(
@@ -97,6 +123,7 @@ async def _read(route: Route, service: Service, scope: Scope, request: Request[A
         headers=request.headers,
         id=names.get("id", ""),
         ref=names.get("ref", ""),
+        admitted=admitted,
     )
 
 

@@ -36,6 +36,8 @@ class Asked(Struct, Generic[B, Q], frozen=True, kw_only=True):
     headers: Any
     id: str = ""
     ref: str = ""
+    admitted: Callable[[], Scope] = Scope
+    """Asks again whether the caller may: what is answered for long outlives a token."""
 
     @property
     def store_id(self) -> str:

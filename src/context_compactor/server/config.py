@@ -31,6 +31,13 @@ class Config(Struct, frozen=True, kw_only=True):
     stop_seconds: int = 30
     """How long requests may go on once the server was told to stop."""
 
+    event_readers: int = 2_000
+    """How many may follow events at once."""
+    public_metrics: bool = False
+    """Whether `/metrics` is for everybody, although tokens are configured."""
+    allow_private_webhooks: bool = False
+    """Whether webhooks may lead to addresses that are not public, and over plain http."""
+
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65_536:
             raise BadSetting(f"--port: {self.port} is no port. Try: a number from 1 to 65535, or 0 for a free one.")
@@ -44,3 +51,8 @@ class Config(Struct, frozen=True, kw_only=True):
     def hosts(self) -> frozenset[str] | None:
         """The names by which the server may be called; None when any will do, since tokens keep strangers out."""
         return LOOPBACK if self.token_file is None else None
+
+    @property
+    def open_paths(self) -> frozenset[str]:
+        """Paths that need no token here, though they do elsewhere."""
+        return frozenset({"/metrics"}) if self.public_metrics else frozenset()

@@ -6,6 +6,9 @@ import asyncio
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+ABORT = "context_compactor.abort"
+"""Where the scope of a request has the function that ends its connection at once."""
+
 _LONGEST_HEAD = 64 * 1024
 _HEAD_SECONDS = 20.0
 
@@ -40,6 +43,7 @@ class BoundedConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
+        self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
         self._head_bytes, self._is_in_head = 0, True
         self._expect(self.head_seconds)
 

@@ -18,6 +18,19 @@ _SESSION = {
     "settings": {},
 }
 
+_EVENT_ID = "019b8dd2-6a3c-7000-8f3e-5a1c0e9d7b42"
+
+_WEBHOOK = {
+    "id": "wh_5f0c2a9d1b7e4c38",
+    "url": "https://example.org/compactions",
+    "types": ["session.compacted"],
+    "created_at": "2026-01-05T09:00:00.000+00:00",
+    "is_enabled": True,
+    "failures": 0,
+    "disabled_at": None,
+    "reason": "",
+}
+
 EXAMPLES: dict[str, Any] = {
     "id": "run-42",
     "ref": "tool_017",
@@ -79,5 +92,26 @@ EXAMPLES: dict[str, Any] = {
             }
         ]
     },
+    "types": "session.compacted,job.dropped",
+    "last_event_id": _EVENT_ID,
+    "WebhookBody": {"url": "https://example.org/compactions", "types": ["session.compacted"]},
+    "WebhookMade": {**_WEBHOOK, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="},
+    "WebhookAnswer": _WEBHOOK,
+    "WebhooksAnswer": {"webhooks": [_WEBHOOK]},
+    "DeliveriesAnswer": {
+        "waiting": [],
+        "attempts": [
+            {
+                "event_id": _EVENT_ID,
+                "type": "session.compacted",
+                "attempt": 1,
+                "created_at": "2026-01-05T09:12:31.400+00:00",
+                "status": 204,
+                "reason": "",
+            }
+        ],
+    },
+    "ReplayBody": {"after": _EVENT_ID},
+    "ReplayAnswer": {"owed": 12},
     "HealthAnswer": {"status": "ok", "version": "0.1.0"},
 }

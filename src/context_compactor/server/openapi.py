@@ -30,7 +30,10 @@ _PROBLEMS = {
 _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
     "append": (api.IDEMPOTENCY_KEY, {"type": "string", "maxLength": 200, "pattern": "^[!-~]+$"}),
     "context": ("If-None-Match", {"type": "string"}),
+    "events": ("Last-Event-ID", {"type": "string", "maxLength": 100, "pattern": "^[!-~]+$"}),
 }
+
+_OTHERS = {"events": "Events as they happen, each with its `id`", "metrics": "Numbers, as Prometheus reads them"}
 
 
 def document() -> bytes:
@@ -128,6 +131,8 @@ def _responses(route: Route) -> dict[str, Any]:
 
 
 def _success(route: Route) -> dict[str, Any]:
+    if route.answer is None:
+        return {"description": _OTHERS[route.name], "content": {route.media_type: {"schema": {"type": "string"}}}}
     return {"description": (route.answer.__doc__ or "").split("\n")[0], "content": _content(route.answer)}
 
 

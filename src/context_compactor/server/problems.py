@@ -57,6 +57,7 @@ _STATUSES = {
     413: ("too-large", "The request is too large"),
     415: ("media-type", "The body is not JSON"),
     422: ("bad-input", "What was given cannot be used"),
+    503: ("busy", "The server cannot take more"),
 }
 
 

@@ -8,9 +8,10 @@ from typing import Any
 from msgspec import Struct
 
 from context_compactor import api
-from context_compactor.server import compacting, recalling, talking
+from context_compactor.server import compacting, following, hooks, measuring, recalling, talking
 
 _SESSION = "/v1/sessions/{id}"
+_WEBHOOK = "/v1/webhooks/{id}"
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -19,7 +20,8 @@ class Route(Struct, frozen=True, kw_only=True):
     method: str
     path: str
     verb: Callable[[Any], Awaitable[Any]]
-    answer: type[Struct]
+    answer: type[Struct] | None
+    """None where what is sent is no JSON."""
     body: type[Struct] | None = None
     needs_body: bool = False
     query: type[Struct] = api.NoQuery
@@ -27,6 +29,12 @@ class Route(Struct, frozen=True, kw_only=True):
     is_open: bool = False
     statuses: tuple[int, ...] = (200,)
     tag: str = "sessions"
+    media_type: str = "application/json"
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether the answer goes on for as long as somebody reads it."""
+        return self.media_type == following.MEDIA_TYPE
 
     @property
     def name(self) -> str:
@@ -34,7 +42,7 @@ class Route(Struct, frozen=True, kw_only=True):
         return self.verb.__name__
 
 
-def _get(path: str, verb: Callable[[Any], Awaitable[Any]], answer: type[Struct], **more: Any) -> Route:
+def _get(path: str, verb: Callable[[Any], Awaitable[Any]], answer: type[Struct] | None, **more: Any) -> Route:
     return Route(method="GET", path=path, verb=verb, answer=answer, **more)
 
 
@@ -74,5 +82,23 @@ ROUTES: tuple[Route, ...] = (
     _get(f"{_SESSION}/facts", recalling.facts, api.FactsAnswer, query=api.FactsQuery, tag="facts"),
     _get(f"{_SESSION}/checkpoint", compacting.checkpoint, api.CheckpointAnswer, tag="going on"),
     _post(f"{_SESSION}/handoff", compacting.handoff, api.HandoffAnswer, body=api.HandoffBody, tag="going on"),
+    _get("/v1/events", following.events, None, query=api.EventsQuery, tag="events", media_type=following.MEDIA_TYPE),
+    _post(
+        "/v1/webhooks",
+        hooks.add_webhook,
+        api.WebhookMade,
+        body=api.WebhookBody,
+        needs_body=True,
+        statuses=(201,),
+        tag="events",
+    ),
+    _get("/v1/webhooks", hooks.webhooks, api.WebhooksAnswer, tag="events"),
+    _get(_WEBHOOK, hooks.webhook, api.WebhookAnswer, tag="events"),
+    Route(
+        method="DELETE", path=_WEBHOOK, verb=hooks.remove_webhook, answer=api.RemovedAnswer, writes=True, tag="events"
+    ),
+    _get(f"{_WEBHOOK}/deliveries", hooks.deliveries, api.DeliveriesAnswer, tag="events"),
+    _post(f"{_WEBHOOK}/replay", hooks.replay, api.ReplayAnswer, body=api.ReplayBody, tag="events"),
+    _get("/metrics", measuring.metrics, None, tag="server", media_type=measuring.MEDIA_TYPE),
     _get("/healthz", talking.healthz, api.HealthAnswer, is_open=True, tag="server"),
 )

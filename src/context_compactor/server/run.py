@@ -22,6 +22,15 @@ _BACKLOG = 2048
 class Listener(uvicorn.Server):
     """A server that ends quietly: after Ctrl-C or SIGTERM it finishes its requests and returns."""
 
+    def __init__(self, config: uvicorn.Config, let_go: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._let_go = let_go
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finish. Requests without an end are ended first, since all are waited for."""
+        self._let_go()
+        await super().shutdown(sockets)
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Stop on the first signal; a second Ctrl-C does not wait. Nothing is raised when all is done."""
@@ -66,7 +75,8 @@ def listener_of(service: Service) -> Listener:
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=service.config.stop_seconds,
-        )
+        ),
+        service.let_readers_go,
     )
 
 

@@ -25,8 +25,10 @@ def sent(answer: A | bytes, *, status: int = 200, headers: dict[str, str] | None
     return Sent(answer if isinstance(answer, bytes) else encode(answer), status, headers or {})
 
 
-def response_of(answer: Struct | Sent[Struct]) -> ASGIResponse:
-    """The HTTP response to a verb's answer."""
+def response_of(answer: Struct | Sent[Struct] | ASGIResponse) -> ASGIResponse:
+    """The HTTP response to a verb's answer; one that is ready goes as it is."""
+    if isinstance(answer, ASGIResponse):
+        return answer
     out: Sent[Struct] = answer if isinstance(answer, Sent) else sent(answer)
     return ASGIResponse(
         body=out.content, status_code=out.status, media_type="application/json", headers=out.headers or None

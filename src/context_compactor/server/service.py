@@ -11,18 +11,25 @@ from typing import TypeVar
 from context_compactor.errors import StoreError, UnknownSession
 from context_compactor.events.bus import Bus
 from context_compactor.events.kept import DeskSink
-from context_compactor.jobs.engine import Engine
+from context_compactor.jobs.engine import WAKING, Engine
 from context_compactor.jobs.schedule import Schedule
 from context_compactor.protocols import Desk, Store
 from context_compactor.server.appending import Alone, Appends
 from context_compactor.server.config import Config
+from context_compactor.server.feed import Feed
 from context_compactor.server.gate import Doorman
+from context_compactor.server.looking import looking
+from context_compactor.server.metrics import Metrics
 from context_compactor.server.open_sessions import Opened, OpenSessions
+from context_compactor.server.readers import Readers
+from context_compactor.server.sender import Sender
 from context_compactor.server.tokens import TokenFile
 from context_compactor.session.session import Session
 from context_compactor.store.connect import connect
 from context_compactor.store.desk import desk_of
+from context_compactor.store.notices import notices_of
 from context_compactor.store.sqlite import SqliteStore
+from context_compactor.store.survey import Survey
 
 T = TypeVar("T")
 
@@ -37,6 +44,9 @@ class Service:
         self.store: Store = connect(config.store)
         self.desk: Desk = desk_of(self.store)
         self.bus.subscribe(DeskSink(self.desk))
+        self.notices = notices_of(self.store, self._hear)
+        self.feed = Feed(self.desk, lambda: self.notices is not None and self.notices.is_listening)
+        self.bus.subscribe(lambda _: self.feed.nudge())
         self.schedule = Schedule(self.desk)
         self.engine = Engine(self.store, self.desk, workers=config.workers, bus=self.bus) if config.workers else None
         self.opened = OpenSessions(self.store, self.bus, config.open_sessions, self.schedule)
@@ -44,6 +54,18 @@ class Service:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="context-compactor append")
         one_file = isinstance(self.store, SqliteStore)
         self.appends = Appends(self.desk.writing, self._writer) if one_file else Alone(self.run)
+        self.readers = Readers(config.event_readers, self.store.path)
+        self.sender = Sender(
+            self.desk,
+            self.bus,
+            self.run,
+            store_path=self.store.path,
+            allow_private=config.allow_private_webhooks,
+        )
+        survey = Survey(self.store)
+        self.metrics = Metrics(looking(survey, self.desk, self.opened, self.readers, self.sender))
+        for follower in (self.readers.give, self.metrics.count, lambda _: self.sender.nudge()):
+            self.feed.follow(follower)
 
     async def run(self, work: Callable[[], T]) -> T:
         """Do something that blocks."""
@@ -79,18 +101,36 @@ class Service:
                 await self.run(opened.close)
 
     def start(self) -> None:
-        """Begin with jobs, those that wait from before too."""
+        """Begin with jobs, events and webhooks, with what waits from before too. Call it in the event loop."""
+        self.feed.start()
+        self.sender.start()
+        if self.notices is not None:
+            self.notices.start()
         if self.engine is not None:
             self.engine.start()
 
+    def _hear(self, kind: str) -> None:
+        """Somebody has committed an event, in whichever process; "" when some may have been missed."""
+        self.feed.nudge()
+        if self.engine is not None and kind in WAKING:
+            self.engine.wake()
+
+    def let_readers_go(self) -> None:
+        """Tell those who follow events to come again: the server stops."""
+        self.readers.end()
+
     async def stop(self) -> None:
         """Close without keeping the event loop from what it still has to send."""
+        await self.sender.stop()
+        await self.feed.stop()
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
         """Finish what is under way, give back the jobs that take longer, and let go of everything."""
         if self.engine is not None:
             self.engine.stop(finish=True, timeout=self.config.stop_seconds)
+        if self.notices is not None:
+            self.notices.stop()
         self._writer.shutdown()
         self._threads.shutdown()
         self.opened.close()

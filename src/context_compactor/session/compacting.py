@@ -135,6 +135,9 @@ def _afterwards(core: Core, report: Report) -> None:
             tokens_after=report.tokens_after,
             tokens_saved=report.tokens_saved,
             messages_removed=report.messages_removed,
+            duration_ms=report.duration_ms,
+            metrics=report.metrics,
+            model_calls=report.model_calls,
             tool_calls=read_state(core.store.session(core.id).state).tool_calls,
         )
     _attempt(core, "readable archive", lambda: export_new(core))

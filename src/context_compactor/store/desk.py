@@ -10,6 +10,7 @@ from context_compactor.events.event import Event
 from context_compactor.protocols import Desk, Store
 from context_compactor.store.database import Database
 from context_compactor.store.desk_answers import Answers
+from context_compactor.store.desk_attempts import Attempts
 from context_compactor.store.desk_events import Events
 from context_compactor.store.desk_jobs import Jobs
 from context_compactor.store.desk_rows import KeptEvent, timestamp
@@ -29,6 +30,7 @@ class SqlDesk:
         self.events = Events(database)
         self.answers = Answers(database)
         self.webhooks = Webhooks(database)
+        self.attempts = Attempts(database)
 
     def writing(self) -> AbstractContextManager[None]:
         """A transaction over all of it; within one of the store it is a part of that."""

@@ -90,6 +90,18 @@ class Delivery(Struct, frozen=True):
     kept: KeptEvent
 
 
+class Attempt(Struct, frozen=True):
+    """One time that a webhook was told. `status` is what it answered, 0 when it did not; no `reason` is success."""
+
+    webhook: str
+    event_id: str
+    type: str
+    attempt: int
+    created_at: str
+    status: int
+    reason: str
+
+
 def take_turn(database: Database, name: str) -> None:
     """Let nobody else who takes the same turn go on before this transaction has ended."""
     database.row(f"SELECT name FROM turns WHERE name = ?{database.row_lock}", [name])
