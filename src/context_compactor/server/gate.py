@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from litestar import Request
@@ -24,12 +24,28 @@ class Doorman:
     def __init__(self, tokens: TokenFile | None) -> None:
         self._tokens = tokens
 
-    def admit(self, request: Request[Any, Any, Any], *, writes: bool) -> Scope:
-        """What the caller may see and do, or `Refused`."""
-        scope = self._scope(request.headers.get("authorization", ""))
+    @property
+    def needs_token(self) -> bool:
+        """Whether anybody is asked for a token at all."""
+        return self._tokens is not None
+
+    def admit(self, request: Request[Any, Any, Any], *, writes: bool, from_page: bool = False) -> Scope:
+        """What the caller may see and do, or `Refused`.
+
+        Whoever has logged in to the dashboard may read with its cookie too; to change something the request must come
+        `from_page`, one of our own.
+        """
+        given = request.headers.get("authorization", "")
+        if not given and (from_page or not writes):
+            given = _from_cookie(request)
+        scope = self._scope(given)
         if writes and not scope.may_write:
             raise Refused(403, "This token may only read. Try: one that was made without --read-only.")
         return scope
+
+    def knows(self, token: str) -> bool:
+        """Whether somebody with this token may come in."""
+        return self._tokens is not None and self._tokens.find(token) is not None
 
     def _scope(self, given: str) -> Scope:
         if self._tokens is None:
@@ -40,6 +56,17 @@ class Doorman:
         if found is None:
             raise Refused(401, "This token is not known. Try: `compactor token list` on the server.")
         return found
+
+
+def cookie_name(headers: Mapping[str, str]) -> str:
+    """What the dashboard's cookie is called. A browser does not tell ports apart, so the name does."""
+    port = headers.get("host", "").rpartition(":")[2]
+    return f"compactor_{port}" if port.isascii() and port.isdigit() else "compactor"
+
+
+def _from_cookie(request: Request[Any, Any, Any]) -> str:
+    token = request.cookies.get(cookie_name(request.headers), "")
+    return _BEARER + token if token else ""
 
 
 def house_rules(app: ASGIApp, hosts: Iterable[str] | None, origins: Iterable[str]) -> ASGIApp:

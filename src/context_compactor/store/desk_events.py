@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from context_compactor.events.event import Event
-from context_compactor.store.database import Database
+from context_compactor.store.database import NO_LIMIT, Database
 from context_compactor.store.desk_rows import KeptEvent, namespace_of, take_turn
 
 _COLUMNS = "number, id, type, session_id, created_at, payload"
@@ -65,12 +65,37 @@ class Events:
         limit: int = 1_000,
     ) -> list[KeptEvent]:
         """Events behind a number, oldest first."""
+        return self._found("number > ?", number, session_id, namespace, types, "number", limit)
+
+    def newest(
+        self,
+        *,
+        session_id: str | None = None,
+        namespace: str | None = None,
+        types: Collection[str] = (),
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[KeptEvent]:
+        """Events, newest first; `before` is the number of the last one seen."""
+        bound = NO_LIMIT if before is None else before
+        return self._found("number < ?", bound, session_id, namespace, types, "number DESC", limit)
+
+    def _found(
+        self,
+        bound: str,
+        number: int,
+        session_id: str | None,
+        namespace: str | None,
+        types: Collection[str],
+        order: str,
+        limit: int,
+    ) -> list[KeptEvent]:
         wanted = [("session_id = ?", session_id), ("namespace = ?", namespace)]
         told = [(where, value) for where, value in wanted if value is not None]
         marks = [f"type IN ({', '.join('?' * len(types))})"] if types else []
-        where = " AND ".join(["number > ?", *(each for each, _ in told), *marks])
+        where = " AND ".join([bound, *(each for each, _ in told), *marks])
         rows = self._database.rows(
-            f"SELECT {_COLUMNS} FROM events WHERE {where} ORDER BY number LIMIT ?",
+            f"SELECT {_COLUMNS} FROM events WHERE {where} ORDER BY {order} LIMIT ?",
             [number, *(value for _, value in told), *types, limit],
         )
         return [kept_event(row) for row in rows]

@@ -1,0 +1,156 @@
+"""Events, jobs and failures of a namespace, the newest first."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from context_compactor.events.event import EVENT_TYPES
+from context_compactor.markup import Markup, element, join
+from context_compactor.server.dashboard.pieces import card, choice, empty, grid, live, text
+from context_compactor.server.dashboard.sending import Page
+from context_compactor.server.dashboard.visit import NoForm, Visit
+from context_compactor.server.dashboard.words import count, path, percent, when
+from context_compactor.store.desk_rows import Job, JobState, KeptEvent
+
+_JOBS, _FAILURES, _EVENTS = 12, 5, 40
+_FAILED = ("job.dropped", "compaction.failed", "compaction.refused", "job.retried")
+_STATES: tuple[JobState, ...] = ("waiting", "running")
+_SIGNS = {"waiting": "◷", "running": "▶", "done": "✓", "dropped": "✕"}
+_PAYLOAD = 300
+
+
+class ActivityQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Events of one type only, and those before a number."""
+
+    type: Literal[("", *EVENT_TYPES)] = ""  # type: ignore[valid-type]
+    before: Annotated[int, Meta(ge=1, le=2**53)] | None = None
+
+
+class Seen(Struct, frozen=True):
+    """What there is to show."""
+
+    open: list[Job]
+    over: list[Job]
+    failures: list[KeptEvent]
+    events: list[KeptEvent]
+
+
+async def activity(visit: Visit[NoForm, ActivityQuery]) -> Page:
+    """What happens, what waits, and what went wrong."""
+    seen = await visit.service.run(lambda: _look(visit))
+    here = path("activity", type=visit.query.type, before=visit.query.before)
+    body = element(
+        "div",
+        _failures(visit, seen),
+        _jobs(visit, seen),
+        _events(visit, seen),
+        class_="stack",
+        **live("activity", here),
+    )
+    if visit.part == "activity":
+        return Page(body=body)
+    heading = element("div", element("h1", "Activity"), _filter(visit.query), class_="title-row")
+    return Page(title="Activity", place="Activity", body=join((heading, body)))
+
+
+def _look(visit: Visit[NoForm, ActivityQuery]) -> Seen:
+    desk, namespace, query = visit.service.desk, visit.scope.namespace, visit.query
+    types = (query.type,) if query.type else ()
+    return Seen(
+        open=desk.jobs.newest(namespace=namespace, states=_STATES, limit=_JOBS),
+        over=desk.jobs.newest(namespace=namespace, states=("done", "dropped"), limit=_JOBS),
+        failures=desk.events.newest(namespace=namespace, types=_FAILED, limit=_FAILURES),
+        events=desk.events.newest(namespace=namespace, types=types, before=query.before, limit=_EVENTS),
+    )
+
+
+def _filter(query: ActivityQuery) -> Markup:
+    types = [("", "all events"), *((each, each) for each in EVENT_TYPES)]
+    return element(
+        "form",
+        choice("type", "Events", types, query.type),
+        element("button", "Show", class_="quiet"),
+        method="get",
+        action="/activity",
+        class_="filter",
+        hx_get="/activity",
+        hx_trigger="submit, change",
+        hx_target="#activity",
+        hx_swap="outerMorph",
+        data_address="/activity",
+    )
+
+
+def _failures(visit: Visit[NoForm, ActivityQuery], seen: Seen) -> Markup:
+    if not seen.failures:
+        return card("Failures", empty("Nothing went wrong lately."))
+    rows = [_event_row(visit, each) for each in seen.failures]
+    return card("Failures", grid("Failures, the newest first", ("When", "What", "Session", "Why"), rows, "events"))
+
+
+def _jobs(visit: Visit[NoForm, ActivityQuery], seen: Seen) -> Markup:
+    jobs = [*seen.open, *seen.over][:_JOBS]
+    if not jobs:
+        return card("Jobs", empty("No jobs.", "When a session reaches a level, its compaction stands here."))
+    rows = [_job_row(visit, job) for job in jobs]
+    names = ("State", "Job", "Session", "Attempts", "Queued", "Why")
+    waiting = sum(job.state == "waiting" for job in seen.open)
+    more = element("span", f"{waiting:,} waiting · {len(seen.open) - waiting:,} running", class_="faint")
+    return card("Jobs", grid("Jobs that wait or run, then those that ended", names, rows, "jobs"), more=more)
+
+
+def _job_row(visit: Visit[NoForm, ActivityQuery], job: Job) -> tuple[str, ...]:
+    sign = element("span", _SIGNS[job.state], aria_hidden="true")
+    return (
+        element("span", sign, f" {job.state}", class_=f"state is-{job.state}"),
+        f"{job.kind} {job.level}".strip(),
+        _session(visit, job.session_id),
+        count(job.attempts),
+        when(job.created_at, visit.now),
+        text(visit.scope.told(job.reason, job.session_id), _PAYLOAD),
+    )
+
+
+def _events(visit: Visit[NoForm, ActivityQuery], seen: Seen) -> Markup:
+    if not seen.events:
+        return card("Events", empty("No events.", "Crossed levels, compactions, undos and recalls are told here."))
+    rows = [_event_row(visit, each) for each in seen.events]
+    older = path("activity", type=visit.query.type, before=seen.events[-1].number)
+    more = element("nav", element("a", "Older →", href=older), class_="pager") if len(rows) == _EVENTS else ""
+    return card(
+        "Events", grid("Events, the newest first", ("When", "What", "Session", "Details"), rows, "events"), more
+    )
+
+
+def _event_row(visit: Visit[NoForm, ActivityQuery], kept: KeptEvent) -> tuple[str, ...]:
+    event = kept.event
+    is_failure = event.type in _FAILED
+    return (
+        when(event.created_at, visit.now),
+        element("span", "✕ " if is_failure else "", event.type, class_="tag failed" if is_failure else "tag"),
+        _session(visit, event.session_id),
+        text(visit.scope.told(_details(event.payload), event.session_id), _PAYLOAD),
+    )
+
+
+def _session(visit: Visit[NoForm, ActivityQuery], store_id: str) -> Markup:
+    session_id = visit.scope.outside(store_id)
+    return element("a", text(session_id, 80), href=path("sessions", session_id), class_="name")
+
+
+def _details(payload: dict[str, Any]) -> str:
+    """What an event tells, in one line."""
+    if "tokens_before" in payload and "tokens_after" in payload:
+        why = " ".join(str(payload[name]) for name in ("trigger", "level") if payload.get(name))
+        return f"{payload['tokens_before']:,} → {payload['tokens_after']:,} tokens · {why}"
+    return " · ".join(_detail(name, value) for name, value in payload.items() if value not in (None, "", []))
+
+
+def _detail(name: str, value: Any) -> str:
+    if name in ("reason", "what"):
+        return str(value)
+    if name == "share" and isinstance(value, float):
+        return percent(value)
+    return f"{name.replace('_', ' ')} {count(value) if type(value) is int else value}"

@@ -1,0 +1,152 @@
+// Keeps the page true: looks again when something has happened, says when the server is gone, opens the dialog.
+"use strict";
+
+(() => {
+  const LOOK_EVERY = 4000;
+  const LOOK_AT_MOST_EVERY = 600;
+  const TRY_EVERY = 2000;
+  const SAID_FOR = 7000;
+  const EVENTS = [
+    "threshold.crossed", "job.queued", "job.retried", "job.dropped", "summary.applied", "session.compacted",
+    "compaction.refused", "compaction.failed", "compaction.undone", "compaction.suggested", "item.recalled",
+    "item.restored", "fact.promoted",
+  ];
+  const body = document.body;
+  const isLive = "live" in body.dataset;
+  const pulse = document.getElementById("pulse");
+  const said = document.getElementById("said");
+  const banner = document.getElementById("offline");
+  let isAway = false;
+  let isTold = false;
+  let lastLook = 0;
+  let waiting = null;
+
+  function show(state, words) {
+    if (!pulse) return;
+    pulse.className = `pulse ${state}`;
+    pulse.textContent = words;
+  }
+
+  function settle() {
+    if (isAway) show("is-off", "offline");
+    else show("is-live", isTold ? "live" : "every 4 s");
+  }
+
+  // Looking again
+
+  function look() {
+    clearTimeout(waiting);
+    waiting = null;
+    lastLook = Date.now();
+    if (!document.hidden && !isAway) body.dispatchEvent(new CustomEvent("told"));
+  }
+
+  function lookSoon() {
+    waiting ??= setTimeout(look, Math.max(0, lastLook + LOOK_AT_MOST_EVERY - Date.now()));
+  }
+
+  function say(words) {
+    said.textContent = words;
+    setTimeout(() => { if (said.textContent === words) said.textContent = ""; }, SAID_FOR);
+  }
+
+  // Being told
+
+  function follow() {
+    const source = new EventSource("/v1/events");
+    source.onopen = () => { isTold = true; settle(); };
+    source.onerror = () => {
+      isTold = false;
+      settle();
+      if (source.readyState === EventSource.CLOSED) setTimeout(follow, 10 * TRY_EVERY);
+    };
+    for (const type of EVENTS) source.addEventListener(type, (event) => heard(type, event.data));
+    addEventListener("pagehide", () => source.close());
+  }
+
+  function heard(type, text) {
+    lookSoon();
+    if (type !== "session.compacted" && type !== "compaction.failed") return;
+    try {
+      const event = JSON.parse(text);
+      const { tokens_before: before, tokens_after: after } = event.payload;
+      const what = type === "compaction.failed" ? "compaction failed" : `compacted, ${before.toLocaleString("en")} → ${after.toLocaleString("en")} tokens`;
+      say(`${event.session_id}: ${what}`);
+    } catch {
+      return; // an event of another version is not worth a word
+    }
+  }
+
+  // The server is gone, and comes back
+
+  function lose() {
+    if (isAway) return;
+    isAway = true;
+    banner.hidden = false;
+    settle();
+    setTimeout(seek, TRY_EVERY);
+  }
+
+  async function seek() {
+    try {
+      const answer = await fetch("/healthz", { cache: "no-store" });
+      if (!answer.ok) throw new Error(`${answer.status}`);
+    } catch {
+      setTimeout(seek, TRY_EVERY);
+      return;
+    }
+    isAway = false;
+    banner.hidden = true;
+    settle();
+    look();
+  }
+
+  body.addEventListener("htmx:error", (event) => {
+    if (event.detail.error instanceof TypeError) lose(); // what `fetch` throws when nobody answers
+  });
+  addEventListener("offline", lose);
+
+  // The address says what is shown
+
+  body.addEventListener("htmx:after:swap", (event) => {
+    const { sourceElement, request } = event.detail.ctx;
+    if (sourceElement?.matches?.("form[data-address]") && request.method === "GET") history.replaceState(null, "", tidy(request.action));
+  });
+
+  function tidy(address) {
+    const url = new URL(address, location.href);
+    for (const [name, value] of [...url.searchParams]) if (!value) url.searchParams.delete(name);
+    return url.pathname + url.search;
+  }
+
+  // Dialogs, by buttons that may be replaced at any time
+
+  body.addEventListener("click", (event) => {
+    const opener = event.target.closest("[data-opens]");
+    if (opener) {
+      document.getElementById("outcome")?.replaceChildren();
+      document.getElementById(opener.dataset.opens).showModal();
+    } else if (event.target.closest("[data-closes]") || event.target.matches("dialog")) {
+      event.target.closest("dialog").close();
+    }
+  });
+
+  addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.target.closest("input, select, textarea, dialog")) return;
+    const field = document.querySelector("input[type=search]");
+    if (field) {
+      event.preventDefault();
+      field.focus();
+    }
+  });
+
+  // Begin
+
+  charts.look();
+  if (!isLive) return;
+  settle();
+  follow();
+  body.addEventListener("told", () => { if (!document.hidden) charts.look(); });
+  setInterval(look, LOOK_EVERY);
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
+})();

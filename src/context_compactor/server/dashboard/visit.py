@@ -1,0 +1,65 @@
+"""Somebody looks at a page or presses a button: who it is, what is asked, and what is kept for the next look."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Struct
+
+from context_compactor.server.asked import Asked
+from context_compactor.server.dashboard.listing import Listing
+from context_compactor.server.dashboard.measures import Measures
+from context_compactor.server.dashboard.saw import Saws
+from context_compactor.server.problems import Refused
+
+F = TypeVar("F")
+Q = TypeVar("Q")
+T = TypeVar("T")
+
+
+class Kept:
+    """What pages keep between two looks. All of it can be computed again."""
+
+    def __init__(self) -> None:
+        self.listing = Listing()
+        self.saws = Saws()
+        self.measures = Measures()
+
+
+class Visit(Asked[F, Q], Generic[F, Q], frozen=True, kw_only=True):
+    """A request of a page. `part` is the id of the element that alone is asked for; empty is the whole page."""
+
+    kept: Kept
+    part: str = ""
+
+    @property
+    def now(self) -> datetime:
+        """The time, for distances from it."""
+        return datetime.now(UTC)
+
+    @property
+    def may_write(self) -> bool:
+        """Whether buttons are shown."""
+        return self.scope.may_write
+
+
+class NoForm(Struct, frozen=True, forbid_unknown_fields=True):
+    """A button without fields."""
+
+
+def part_of(headers: Any) -> str:
+    """The id of the element that is to be replaced, as htmx tells it."""
+    target: str = headers.get("hx-target", "")
+    return target.partition("#")[2]
+
+
+def read_form(raw: bytes, kind: type[T]) -> T:
+    """The fields of a form as their type; a field that was left empty is as if it were not there."""
+    try:
+        fields = parse_qsl(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=50)
+        return msgspec.convert({name: value for name, value in fields if value.strip()}, kind, strict=False)
+    except ValueError as error:  # msgspec's own is one
+        raise Refused(422, f"{error}.") from error
