@@ -35,6 +35,7 @@ from context_compactor.report import Report
 from context_compactor.settings import Settings, load_settings
 from context_compactor.settle import Request, aim, settle, unchanged
 from context_compactor.strategies import DEFAULT_STRATEGIES, LAYOUT_LADDER
+from context_compactor.tracing import traced
 
 if TYPE_CHECKING:
     from context_compactor.story import Teller
@@ -170,6 +171,13 @@ def level_of(level: str | None) -> Level | None:
         raise BadSetting(f"unknown level {level!r:.40}; known levels: {', '.join(Level)}") from None
 
 
+def told_of(report: Report) -> dict[str, Any]:
+    """What the span of a compaction says of it: numbers and names, and nothing that was said."""
+    names = ("status", "trigger", "session_id", "tokens_before", "tokens_after", "messages_before", "messages_after")
+    return {"level": report.level or "none", **{name: getattr(report, name) for name in names}}
+
+
+@traced("compact", lambda made: told_of(made.report))
 def run(
     messages: Sequence[dict[str, Any]],
     ask: Ask,
@@ -209,7 +217,7 @@ def run(
     kit = flow.Kit(spoken, counter, DEFAULT_STRATEGIES, LAYOUT_LADDER, focus=ask.focus)
     made = settle(request, goal, scene, flow.compact(scene, aim(goal, request), kit))
     if teller is not None:
-        made = teller.tell(request, goal, scene, kit, made)
+        made = traced("write")(teller.tell)(request, goal, scene, kit, made)
     outcome, report, decisions = made.outcome, made.report, made.decisions
     if not report.changed or report.tokens_after == report.tokens_before:
         return _unchanged(legal, report, usage, counter, decisions)
@@ -231,6 +239,7 @@ def _record_place(scene: flow.Scene, steps: Sequence[tuple[int, Message]]) -> li
     return [(place, rest)] if rest is not None else []
 
 
+@traced("measure")
 def measure_scene(scene: flow.Scene, ask: Ask, counter: MessageCounter) -> Usage:
     """Weigh a context against the budget of its model."""
     budget = budget_of(ask, counter.dialect_name, counter.margin)

@@ -36,6 +36,7 @@ from context_compactor.plan.planner import draft_plan
 from context_compactor.plan.view import Spoken, View, build_sources, spoken_in
 from context_compactor.plan.zones import Room, Zone, room_for_turns, turn_sizes
 from context_compactor.protocols import Layout, Strategy
+from context_compactor.tracing import traced
 
 
 class Kit(Struct, frozen=True):
@@ -76,6 +77,7 @@ class Outcome(Struct, frozen=True):
     cut: dict[int, int]
 
 
+@traced("classify")
 def read_scene(messages: Sequence[Message], dialect: Dialect) -> Scene:
     """Take a context apart and classify what is in it."""
     live, past = open_record(messages, dialect)
@@ -116,6 +118,7 @@ def _fit_instructions(scene: Scene, goal: Goal, kit: Kit) -> Fitted:
     return fit_instructions(scene.turns, goal.target, kit.counter, kit.dialect)
 
 
+@traced("plan")
 def plan(
     scene: Scene,
     zones: dict[int, Zone],

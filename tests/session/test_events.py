@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from context_compactor.errors import CompactorError, StoreError
 from context_compactor.events.bus import Bus
@@ -91,6 +92,9 @@ def test_every_path_tells_the_same_of_a_compaction(store: SqliteStore, kept: Kep
             "tokens_after": report.tokens_after,
             "tokens_saved": report.tokens_saved,
             "messages_removed": report.messages_removed,
+            "duration_ms": report.duration_ms,
+            "metrics": structs.asdict(report.metrics),
+            "model_calls": [],
             "tool_calls": sum("tool_calls" in raw for raw in _history(store)),
         }
 

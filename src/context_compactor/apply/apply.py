@@ -9,8 +9,10 @@ from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.zones import Zone
+from context_compactor.tracing import traced
 
 
+@traced("apply")
 def apply(
     turns: Sequence[Turn], zones: dict[int, Zone], record_text: str, edits: Edits, dialect: Dialect
 ) -> list[Message]:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 from context_compactor.apply.compose import Written
 from context_compactor.plan.planner import Draft
+from context_compactor.tracing import traced
 
 _ROUNDS = 6
 _SLACK = 0.004
 
 
+@traced("write")
 def fill_target(draft: Draft, target: int, write: Callable[[], Written]) -> Written:
     """Take pieces until the written context is just under the target; when it cannot be, the smallest one there is."""
     chooser = draft.chooser

@@ -10,6 +10,7 @@ from context_compactor.messages.boundaries import find_problems
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message, Thinking
 from context_compactor.plan.options import Option, Source
+from context_compactor.tracing import traced
 
 _START = 40
 
@@ -35,6 +36,7 @@ def objection(option: Option, source: Source, verdicts: Verdicts) -> str:
     return ""
 
 
+@traced("verify")
 def find_damage(before: Sequence[Message], after: Sequence[Message], dialect: Dialect) -> list[str]:
     """What would make the new context worse than the old one: illegal order, edited reasoning."""
     damage = [f"message {problem.index}: {problem.what}" for problem in find_problems(after, dialect)]

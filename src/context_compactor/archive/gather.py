@@ -13,8 +13,10 @@ from context_compactor.messages.message import ToolResult
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Exchange, Turn
 from context_compactor.plan.zones import Zone
+from context_compactor.tracing import traced
 
 
+@traced("archive")
 def gather_originals(
     turns: Sequence[Turn],
     zones: dict[int, Zone],

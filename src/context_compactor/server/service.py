@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from typing import TypeVar
 
@@ -68,8 +69,8 @@ class Service:
             self.feed.follow(follower)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Do something that blocks."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        """Do something that blocks. What belongs to a request, such as its trace, goes with it."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, work)
 
     async def in_session(self, store_id: str, work: Callable[[Opened], T]) -> T:
         """Do something with a session: one request after the other, in the order they came."""

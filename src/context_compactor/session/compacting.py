@@ -20,11 +20,13 @@ from context_compactor.session.lens import Seen
 from context_compactor.session.memory import keep_facts, promote
 from context_compactor.session.values import State, read_state
 from context_compactor.session.watch import settled
+from context_compactor.tracing import traced
 
 if TYPE_CHECKING:
     from context_compactor.story import Teller
 
 
+@traced("compact", app.told_of)
 def compact(core: Core, ask: Ask, *, dry_run: bool = False, with_model: bool = True) -> Report:
     """Compact as asked. The report says what happened; when nothing did, the context is as it was.
 

@@ -24,6 +24,7 @@ from context_compactor.session.lens import Raw, Seen, encode_items, encode_raws
 from context_compactor.session.log import COMPACTION, CompactionNote, Shown
 from context_compactor.session.values import State, read_state
 from context_compactor.store.rows import MESSAGE
+from context_compactor.tracing import traced
 
 
 class Attempts(Struct, frozen=True):
@@ -34,6 +35,7 @@ class Attempts(Struct, frozen=True):
     retried: Callable[[int, str], None]
 
 
+@traced("archive")
 def archive(store: Store, session_id: str, originals: Sequence[Original], now: str, attempts: Attempts) -> list[str]:
     """Put originals into the archive, on the disk when it returns. The last failure is raised."""
     for attempt in range(1, attempts.most + 1):
@@ -88,6 +90,7 @@ def draft(result: Compaction, seen: Seen, dialect: Dialect) -> Draft:
     return Draft(result, seen, raws, {at + index: shown for index, (shown, _) in enumerate(memory)})
 
 
+@traced("commit")
 def commit(
     store: Store,
     session_id: str,

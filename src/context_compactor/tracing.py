@@ -1,0 +1,59 @@
+"""Spans of OpenTelemetry along the stages of a compaction: `compact`, and within it `measure`, `classify` and so on.
+
+Nothing is loaded for it. A program that wants spans has set OpenTelemetry up, and so has loaded it; where nobody has, a
+stage costs a look into a dictionary. Spans say how much and how long, never what was said.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+WHOLE = "compact"
+_NAME = "context_compactor"
+_within: ContextVar[bool] = ContextVar("within a compaction", default=False)
+
+
+def traced(
+    stage: str, told: Callable[[Any], Mapping[str, Any]] | None = None
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Make a function a stage. `told` gives the attributes of its span from what the function returns.
+
+    Of two whole compactions within each other, one span is made.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            api = sys.modules.get("opentelemetry.trace")
+            if api is None or (stage == WHOLE and _within.get()):
+                return function(*args, **kwargs)
+            return _in_span(api, stage, told, lambda: function(*args, **kwargs))
+
+        return call
+
+    return decorate
+
+
+def _in_span(api: Any, stage: str, told: Callable[[Any], Mapping[str, Any]] | None, work: Callable[[], T]) -> T:
+    # What an error says may quote a message, so only its kind is told.
+    tracer = api.get_tracer(_NAME)
+    outer = _within.set(_within.get() or stage == WHOLE)
+    try:
+        with tracer.start_as_current_span(stage, record_exception=False, set_status_on_exception=False) as span:
+            try:
+                result = work()
+            except BaseException as error:
+                span.set_status(api.StatusCode.ERROR, type(error).__name__)
+                raise
+            if told is not None and span.is_recording():
+                span.set_attributes({f"compactor.{name}": value for name, value in told(result).items()})
+            return result
+    finally:
+        _within.reset(outer)
