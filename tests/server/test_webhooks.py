@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from context_compactor.client import Client
 from context_compactor.errors import BadSetting
 from context_compactor.server import posting
 from context_compactor.server.sender import MOST_FAILURES, Sender
@@ -162,6 +163,19 @@ def test_a_removed_webhook_is_told_nothing_more(inside):
         assert json.loads(receiver.requests[0].body)["payload"] == {"number": 2}
         assert standing(inside, other["id"])["is_enabled"]
         assert inside.get(f"/v1/webhooks/{made['id']}").status == 404
+
+
+def test_the_client_has_a_verb_for_each_route(inside):
+    with receiving() as receiver, Client(inside.url) as client:
+        made = client.add_webhook(receiver.url, ["job.queued"])
+        assert [each.id for each in client.webhooks()] == [made.id]
+        ids = tell(inside, 1)
+        _wait(lambda: len(client.deliveries(made.id).attempts) == 1)
+        assert client.deliveries(made.id).attempts[0].event_id == ids[0]
+        assert client.replay(made.id) == 1
+        _wait(lambda: len(receiver.requests) == 2)
+        client.remove_webhook(made.id)
+        assert client.webhooks() == []
 
 
 # What goes wrong

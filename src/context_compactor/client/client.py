@@ -227,6 +227,27 @@ class Client:
                 pass  # it is down or has gone quiet: it is asked again
             time.sleep(stream.pause)
 
+    def add_webhook(self, url: str, types: Iterable[str] = ()) -> api.WebhookMade:
+        """Have an address told of events; the answer has the secret of its signatures, which is shown only now."""
+        return self._post("/v1/webhooks", {"url": url, "types": list(types)}, api.WebhookMade)
+
+    def webhooks(self) -> list[api.WebhookAnswer]:
+        """Who is told of events."""
+        return self._get("/v1/webhooks", api.WebhooksAnswer).webhooks
+
+    def remove_webhook(self, webhook_id: str) -> None:
+        """Tell a webhook nothing more."""
+        request = Request(method="DELETE", path=f"/v1/webhooks/{_quoted(webhook_id)}")
+        answer_of(self._transport.send(request), api.RemovedAnswer)
+
+    def deliveries(self, webhook_id: str) -> api.DeliveriesAnswer:
+        """What a webhook is yet to be told, and how the last attempts went."""
+        return self._get(f"/v1/webhooks/{_quoted(webhook_id)}/deliveries", api.DeliveriesAnswer)
+
+    def replay(self, webhook_id: str, after: str = "") -> int:
+        """Tell a webhook again what came behind an event, or all that is kept; how many events that are."""
+        return self._post(f"/v1/webhooks/{_quoted(webhook_id)}/replay", {"after": after}, api.ReplayAnswer).owed
+
     # How it is said
 
     def _get(self, path: str, answer: type[T], /, **query: Any) -> T:
