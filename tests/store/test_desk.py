@@ -61,6 +61,17 @@ def test_events_are_found_by_session_namespace_and_type(desk: Desk):
     assert told(desk, limit=1) == [one]
 
 
+def test_the_newest_events_come_first_page_by_page(desk: Desk):
+    events = [event(session_id="team/a"), event("job.dropped", "team/b"), event(), event(session_id="team/a")]
+    for each in events:
+        desk.tell(each)
+    newest = desk.events.newest(namespace="team", limit=2)
+    assert [kept.event for kept in newest] == [events[3], events[1]]
+    assert [kept.event for kept in desk.events.newest(namespace="team", before=newest[-1].number)] == [events[0]]
+    assert [kept.event for kept in desk.events.newest(types=["job.dropped"])] == [events[1]]
+    assert [kept.event for kept in desk.events.newest(session_id="team/a", limit=1)] == [events[3]]
+
+
 def test_behind_an_event_that_is_no_longer_kept_come_the_ones_after_it(desk: Desk):
     gone, first = event(), event()
     desk.tell(first)

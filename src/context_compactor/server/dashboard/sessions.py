@@ -168,7 +168,7 @@ def _heading(query: ListQuery, name: str, sort: str) -> Markup:
     is_this = query.sort.lstrip("-") == sort.lstrip("-")
     is_down = query.sort.startswith("-")
     following = query.sort.lstrip("-") if is_down else f"-{query.sort}"
-    mark = element("span", (" ↓" if is_down else " ↑") if is_this else "", aria_hidden="true", class_="mark-sort")
+    mark = element("span", ("↓" if is_down else "↑") if is_this else "", aria_hidden="true", class_="mark-sort")
     link = element("a", name, mark, href=query.address(sort=following if is_this else sort, page=1))
     order = ("descending" if is_down else "ascending") if is_this else None
     return element("th", link, scope="col", aria_sort=order)

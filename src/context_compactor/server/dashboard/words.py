@@ -18,7 +18,7 @@ def count(number: float) -> str:
 def short_count(number: float) -> str:
     """A number in a few characters: `950`, `12.3k`, `1.2M`."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= size:
+        if abs(number) >= 0.9995 * size:
             scaled = number / size
             return f"{scaled:.0f}{unit}" if abs(scaled) >= 100 else f"{scaled:.1f}{unit}"
     return f"{number:.0f}"

@@ -166,7 +166,7 @@ const charts = (() => {
           y: { range: isShare ? [0, 104] : (_, low, high) => [Math.min(0, low), Math.max(high, 1) * 1.08] },
         },
         axes: [
-          axis({ size: 24, space: 90, values: (_, ticks) => ticks.map((tick) => moment(found.at[tick - 1] ?? "")) }),
+          axis({ size: 24, space: 90, incrs: [1, 2, 5, 10, 20, 50, 100], values: (_, ticks) => ticks.map((tick) => moment(found.at[tick - 1] ?? "")) }),
           axis({ size: 44, values: (_, ticks) => ticks.map((tick) => short.format(tick) + (isShare ? " %" : "")) }),
         ],
         series: [
@@ -189,7 +189,7 @@ const charts = (() => {
   }
 
   function toldOf(kind, found, at) {
-    if (at == null) return "";
+    if (at == null) at = found.at.length - 1;
     const values = kind.lines.map(([field, name]) => {
       const value = found[field][at];
       return `${name} ${value == null ? "–" : number.format(value) + kind.unit}`;
@@ -227,8 +227,9 @@ const charts = (() => {
       chart.line.textContent = "Nothing to draw yet.";
     } else {
       chart.plot = place.dataset.chart === "saw" ? saw(place, chart) : quality(place, chart);
-      if (place.dataset.chart === "saw") chart.line.textContent = told(chart, null);
-      else keys(place);
+      const isSaw = place.dataset.chart === "saw";
+      chart.line.textContent = isSaw ? told(chart, null) : toldOf(kinds[place.dataset.chart], found, null);
+      if (!isSaw) keys(place);
     }
     drawn.set(place, chart);
   }
