@@ -92,7 +92,7 @@ def _less(name: str, budget: str, goal: float, reached: float | None) -> Sequenc
 
 
 def _signed(points: float, digits: int) -> str:
-    return f"{points:+.{digits}f}".replace("-", "−")  # noqa: RUF001
+    return f"{points:+.{digits}f}".replace("-", "−")
 
 
 def _method_tables(found: Evaluation) -> str:

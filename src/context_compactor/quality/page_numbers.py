@@ -84,7 +84,7 @@ def _score_table(found: Evaluation, budget: str, caption: str) -> Markup:
 
 def _cells(name: str, row: Row) -> tuple[str, ...]:
     shares = (row.shares[column] for column in SHOWN)
-    numbers = ("–" if share is None else f"{100 * share:.1f}" for share in shares)  # noqa: RUF001
+    numbers = ("–" if share is None else f"{100 * share:.1f}" for share in shares)
     return (name, f"{row.samples:,}", *numbers, f"{row.misfits:,}")
 
 
@@ -227,4 +227,4 @@ def count_section(found: Evaluation) -> Iterator[Markup]:
 
 
 def _error(share: float | None) -> str:
-    return "–" if share is None else f"{share:.2%}"  # noqa: RUF001
+    return "–" if share is None else f"{share:.2%}"

@@ -12,7 +12,7 @@ from context_compactor.errors import CompactorError
 from context_compactor.quality.reading import Piece, RawMessage, flat_text, read_message
 
 _REFERENCE = r"\b(tool|file|agent|turn)_(\d{3,9})\b"
-_RANGE = re.compile(_REFERENCE + r"(?: to | ?[-–…] ?|\.\.)" + _REFERENCE)  # noqa: RUF001
+_RANGE = re.compile(_REFERENCE + r"(?: to | ?[-–…] ?|\.\.)" + _REFERENCE)
 _MOST = 100_000
 
 

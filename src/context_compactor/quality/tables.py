@@ -20,7 +20,7 @@ def show(*lines: str) -> None:
 
 def percent(share: float | None) -> str:
     """A share as a whole percentage."""
-    return "–" if share is None else f"{100 * share:.0f} %"  # noqa: RUF001
+    return "–" if share is None else f"{100 * share:.0f} %"
 
 
 def count(number: int, what: str) -> str:

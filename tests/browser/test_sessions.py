@@ -1,0 +1,82 @@
+"""The list of sessions in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import talk
+from tests.server.running import running
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory):
+    """A server with forty small sessions and one that is full."""
+    with running(tmp_path_factory.mktemp("crowd")) as site:
+        for at in range(40):
+            path = site.made(f"agent-{at:02}", window=100_000)
+            site.post(f"{path}/messages", {"messages": [{"role": "user", "content": "word " * 20 * at}]})
+        talk(site, "very-full", window=38_800, upto=62, settings={"automatic": False})
+        yield site
+
+
+def test_without_any_session_the_page_says_how_to_begin_and_the_first_one_appears_by_itself(tmp_path, open_window):
+    with running(tmp_path) as site:
+        page = open_window(site.url).page
+        expect(page.get_by_text("No session yet.")).to_be_visible()
+        site.made("first-one")
+        expect(page.get_by_role("link", name="first-one")).to_be_visible()
+
+
+def test_a_session_is_shown_with_its_fill_its_level_in_words_and_its_numbers(crowd, open_window):
+    page = open_window(f"{crowd.url}/?q=very-full").page
+    row = page.get_by_role("row", name="very-full")
+    expect(row).to_contain_text("emergency")
+    expect(row.get_by_role("img", name=re.compile(r"of the budget, emergency"))).to_be_visible()
+    expect(row.get_by_role("cell").nth(3)).to_have_text("62")
+
+
+def test_a_list_changes_by_itself_when_an_agent_goes_on(crowd, open_window):
+    page = open_window(f"{crowd.url}/?q=agent-07").page
+    cell = page.get_by_role("row", name="agent-07").get_by_role("cell").nth(3)
+    expect(cell).to_have_text("1")
+    crowd.post("/v1/sessions/agent-07/messages", {"messages": [{"role": "assistant", "content": "Done."}]})
+    expect(cell).to_have_text("2")
+
+
+def test_typing_in_the_filter_narrows_the_list_and_the_address_follows(crowd, open_window):
+    page = open_window(crowd.url).page
+    page.get_by_label("Filter").press_sequentially("agent-1")
+    expect(page.get_by_role("row")).to_have_count(11)
+    assert page.url.endswith("q=agent-1&sort=-updated") or "q=agent-1" in page.url
+    page.reload()
+    expect(page.get_by_role("row")).to_have_count(11)
+    page.get_by_label("Filter").fill("nothing like this")
+    expect(page.get_by_text("No session fits.")).to_be_visible()
+
+
+def test_levels_can_be_chosen(crowd, open_window):
+    page = open_window(crowd.url).page
+    page.get_by_role("combobox", name="Level").select_option("any")
+    expect(page.get_by_role("row")).to_have_count(2)
+    expect(page.get_by_role("link", name="very-full")).to_be_visible()
+
+
+def test_a_click_on_a_heading_sorts_and_another_turns_the_order_round(crowd, open_window):
+    page = open_window(crowd.url).page
+    page.get_by_role("link", name="Session", exact=True).click()
+    first = page.get_by_role("row").nth(1)
+    expect(first).to_contain_text("agent-00")
+    expect(page.get_by_role("columnheader", name="Session")).to_have_attribute("aria-sort", "ascending")
+    page.get_by_role("columnheader", name="Session").get_by_role("link").click()
+    expect(first).to_contain_text("very-full")
+
+
+def test_a_long_list_has_pages(crowd, open_window):
+    page = open_window(f"{crowd.url}/?sort=name").page
+    expect(page.get_by_role("row")).to_have_count(26)
+    page.get_by_role("link", name="Next").click()
+    expect(page.get_by_text("Page 2 of 2")).to_be_visible()
+    expect(page.get_by_role("row").nth(1)).to_contain_text("agent-25")
