@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from context_compactor.markup import Markup, element, join
+from context_compactor.markup import Markup, element
 from context_compactor.server.dashboard.words import cut, path
 
 MOST_TEXT = 2_000
@@ -92,8 +92,3 @@ def live(part: str, place: str) -> dict[str, object]:
         "hx_status:4xx": "swap:none",
         "hx_status:5xx": "swap:none",
     }
-
-
-def bare(*parts: str) -> Markup:
-    """Some pieces, one after the other."""
-    return join(parts)

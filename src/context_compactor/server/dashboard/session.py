@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from context_compactor.levels import Level, LevelRule
+from context_compactor.levels import LevelRule
 from context_compactor.markup import Markup, element, join
 from context_compactor.measure.usage import Usage
+from context_compactor.server.dashboard.dialog import compact_dialog
 from context_compactor.server.dashboard.drawings import badge, gauge, stacked, swatch
-from context_compactor.server.dashboard.pieces import card, choice, live, numbers, text
+from context_compactor.server.dashboard.pieces import card, live, numbers, text
 from context_compactor.server.dashboard.saw import saw_of
 from context_compactor.server.dashboard.sending import Page
 from context_compactor.server.dashboard.visit import NoForm, Visit
@@ -38,17 +39,14 @@ class Standing(Struct, frozen=True):
 async def around(visit: Visit[Any, Any], tab: str, content: Markup) -> Page:
     """A page of a session: what is above all of its pages, and then `content`."""
     standing = await visit.opened(_standing)
-    now = _now(visit, standing)
-    if visit.part == "now":
-        return Page(body=now)
     body = join(
         (
             element("p", element("a", "← Sessions", href="/"), class_="way"),
-            now,
+            _now(visit, standing),
             element("div", id="answer", role="status", aria_live="polite"),
             _tabs(visit, tab),
             element("div", content, class_="stack", id="tab"),
-            _compact_dialog(visit, standing) if visit.may_write else "",
+            compact_dialog(visit.id, standing.levels) if visit.may_write else "",
         )
     )
     return Page(title=visit.id, place="Sessions", body=body)
@@ -199,57 +197,3 @@ def _tabs(visit: Visit[Any, Any], tab: str) -> Markup:
         for name, words in TABS
     )
     return element("nav", element("ul", *links), class_="tabs", aria_label="Parts of the session")
-
-
-def _compact_dialog(visit: Visit[Any, Any], standing: Standing) -> Markup:
-    levels = [("", "as the fill says"), *((level.value, _level_words(level, standing)) for level in Level)]
-    fields = element(
-        "div",
-        choice("level", "Level", levels, ""),
-        element(
-            "label",
-            element("span", "Focus"),
-            element("input", name="focus", maxlength=2000, placeholder="what matters most, in your words"),
-        ),
-        element(
-            "label",
-            element("span", "Turns to keep word for word"),
-            element("input", name="preserve", type="number", min=0, max=10_000, placeholder="as set"),
-        ),
-        class_="fields",
-    )
-    actions = element(
-        "div",
-        element("button", "Preview", name="dry_run", value="true", class_="quiet"),
-        element("button", "Compact now"),
-        element("button", "Close", type="button", class_="quiet", data_closes=True),
-        class_="buttons",
-    )
-    form = element(
-        "form",
-        fields,
-        actions,
-        hx_post=path("sessions", visit.id, "compact"),
-        hx_target="#outcome",
-        hx_swap="innerHTML",
-        hx_config="timeout:600000",
-        hx_disable="find button",
-    )
-    return element(
-        "dialog",
-        element("h2", "Compact now", id="compact-title"),
-        element(
-            "p",
-            "A preview changes nothing. Whatever leaves the context is archived first, and can be undone.",
-            class_="faint",
-        ),
-        form,
-        element("div", id="outcome", role="status", aria_live="polite"),
-        id="compact",
-        aria_labelledby="compact-title",
-    )
-
-
-def _level_words(level: Level, standing: Standing) -> str:
-    target = next((rule.target for rule in standing.levels if rule.level == level), None)
-    return f"{level}: down to {percent(target)}" if target is not None else level.value
