@@ -8,7 +8,7 @@ import msgspec
 from msgspec import structs
 
 from context_compactor.ask import Ask
-from context_compactor.errors import CompactorError
+from context_compactor.errors import CompactorError, ModelStopped
 from context_compactor.levels import Level
 from context_compactor.plan.goal import level_target
 from context_compactor.report import Report
@@ -20,6 +20,7 @@ from context_compactor.session.watch import RETRY_SECONDS, Watched, watch
 
 _BREAKER_SECONDS = 300.0
 _FRESH_TOKENS = 2_500
+_OPENED = "the session was opened again"
 
 
 def answer(core: Core, watched: Watched) -> Report | None:
@@ -41,7 +42,7 @@ def check(core: Core) -> None:
             return
         counter = core.counter(core.dialect(core.seen(row).raws))
         state = structs.replace(state, gauge=core.gauge(row, state, counter), share=0.0, fired="")
-        state, watched = watch(core, state, counter)
+        state, watched = watch(core, state, counter, boundary=_OPENED)
         core.save(state)
     answer(core, watched)
 
@@ -64,10 +65,12 @@ def _answer(core: Core, watched: Watched) -> Report | None:
             share=round(trigger.share, 4),
         )
     by_counter = bool(watched.suggestions) and core.settings.counters_compact
-    if not core.settings.automatic or not (trigger or by_counter):
+    is_due = trigger is not None and not watched.is_waiting
+    if not core.settings.automatic or not (is_due or by_counter):
         return None
     level = trigger.level if trigger else Level.SOFT
-    report = compact_by_itself(core, core.ask(level=level, kind="threshold"))
+    why = f"at a boundary: {watched.boundary}" if watched.boundary else ""
+    report = compact_by_itself(core, core.ask(level=level, kind="threshold"), why)
     return fresh_window(core, report) if level is Level.EMERGENCY else report
 
 
@@ -99,8 +102,11 @@ def _instructions(core: Core) -> int:
     return sum(core.counter(dialect).count_many(told))
 
 
-def compact_by_itself(core: Core, ask: Ask) -> Report:
-    """A compaction that nobody asked for: it is held back after failures, and never stops the agent."""
+def compact_by_itself(core: Core, ask: Ask, why: str = "") -> Report:
+    """A compaction that nobody asked for: it is held back after failures, and never stops the agent.
+
+    `why` it comes now is added to the reason in its report.
+    """
     row = core.store.session(core.id)
     state = read_state(row.state)
     what = _fingerprint(core, ask, row.head)
@@ -111,7 +117,11 @@ def compact_by_itself(core: Core, ask: Ask) -> Report:
         core.emit("compaction.refused", reason=objection, level=ask.level)
         return refused(core, ask, objection, state.gauge.tokens, len(core.seen(row).shown))
     try:
-        return compact(core, ask)
+        return compact(core, ask, why=why)
+    except ModelStopped as error:  # only a cancel comes this far: nothing is wrong with what was tried
+        core.change(lambda known: structs.replace(known, failed_at=core.seconds()))
+        core.emit("compaction.refused", reason=str(error), level=ask.level)
+        return refused(core, ask, str(error), state.gauge.tokens, len(core.seen(row).shown))
     except Exception as error:  # noqa: BLE001  the agent goes on with the context it has; the event says what happened
         return _failed(core, ask, what, error)
 

@@ -7,10 +7,11 @@ from datetime import UTC, timedelta
 
 import msgspec
 
+from context_compactor.app import teller_for
 from context_compactor.events.bus import Bus
 from context_compactor.events.event import EVENT_TYPES
 from context_compactor.events.jsonl import JsonlSink
-from context_compactor.protocols import Store
+from context_compactor.protocols import Model, Store
 from context_compactor.session.core import Clock, Core
 from context_compactor.session.holding import others
 from context_compactor.session.project import project_of
@@ -33,6 +34,7 @@ def open_core(
     count_tokens: Callable[[str], int] | None,
     bus: Bus | None,
     clock: Clock,
+    summarizer: str | Model | None = None,
 ) -> Core:
     """The inside of a session, made when there is none."""
     check_id(session_id)
@@ -46,6 +48,8 @@ def open_core(
     )
     try:
         _begin(core, own, settings)
+        if summarizer is not None:
+            core.use_teller(teller_for(core.settings, summarizer))
     except BaseException:
         if address:
             kept.close()
