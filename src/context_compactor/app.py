@@ -33,11 +33,12 @@ from context_compactor.plan.plan import Decision
 from context_compactor.protocols import Model, Store, TokenCounter
 from context_compactor.report import Report
 from context_compactor.settings import Settings, load_settings
-from context_compactor.settle import Request, aim, settle, unchanged
+from context_compactor.settle import Request, Settled, Storyteller, aim, settle, unchanged
 from context_compactor.strategies import DEFAULT_STRATEGIES, LAYOUT_LADDER
 from context_compactor.tracing import traced
 
 if TYPE_CHECKING:
+    from context_compactor.llm.model import Step
     from context_compactor.story import Teller
 
 
@@ -105,7 +106,7 @@ def compact(
     with closing(connect(store)) as kept:
         place = without_password(store)
         made = run(messages, ask, dialect=dialect, count_tokens=count_tokens, location=place, teller=teller)
-        return keep_originals(made, kept)
+        return keep_originals(made, kept, without_secrets=ask.settings.redact_secrets)
 
 
 async def acompact(
@@ -138,19 +139,36 @@ async def acompact(
 
 
 def teller_for(
-    settings: Settings, model: str | Model | None = None, on_text: Callable[[str], None] | None = None
+    settings: Settings,
+    model: str | Model | None = None,
+    on_text: Callable[[str], None] | None = None,
+    on_step: Callable[[Step], None] | None = None,
 ) -> Teller | None:
-    """Who tells the story: the model that is named, else that of the settings. Without either nothing is imported."""
+    """Who tells the story: the model that is named, else that of the settings. Without either nothing is imported.
+
+    `on_text` is shown the text while it is written, `on_step` each call and each retry.
+    """
     wanted = settings.model if model is None else model
     if wanted is None:
         return None
     from context_compactor.story import open_teller
 
-    return open_teller(wanted, settings, on_text)
+    return open_teller(wanted, settings, on_text, on_step)
 
 
-def keep_originals(result: Compaction, store: Store) -> Compaction:
+def expecting_teller(settings: Settings) -> Teller | None:
+    """One that only says what would be asked of the model of the settings: it needs no key and can send nothing."""
+    if settings.model is None:
+        return None
+    from context_compactor.llm.names import name_model
+    from context_compactor.story import open_teller
+
+    return open_teller(name_model(settings.model, settings), settings)
+
+
+def keep_originals(result: Compaction, store: Store, *, without_secrets: bool = False) -> Compaction:
     """The result with its originals in a store, where other processes can recall them."""
+    from context_compactor.archive.redact import redact
     from context_compactor.archive.shelve import make_items
 
     if not len(result.archive):
@@ -158,8 +176,9 @@ def keep_originals(result: Compaction, store: Store) -> Compaction:
     session_id = result.report.compaction_id
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     store.open_session(session_id, b"{}", now)
+    originals = list(result.archive)
     with store.writing(session_id):
-        store.archive(session_id, make_items(list(result.archive), store), now)
+        store.archive(session_id, make_items(redact(originals).value if without_secrets else originals, store), now)
     return structs.replace(result, report=structs.replace(result.report, session_id=session_id))
 
 
@@ -186,19 +205,20 @@ def run(
     count_tokens: Callable[[str], int] | None = None,
     session_id: str = "",
     location: str = "memory",
-    teller: Teller | None = None,
+    teller: Storyteller | None = None,
+    dry_run: bool = False,
 ) -> Compaction:
     """Compact as asked. Every surface comes through here. `location` is where the originals will rest.
 
-    With a `teller` a model tells the story of what is folded, where that leaves the context no worse.
+    With a `teller` a model tells the story of what is folded, where that leaves the context no worse; in a dry run the
+    report says what it would be asked.
     """
     began = time.perf_counter()
     spoken = find_dialect(dialect, messages)
     given = spoken.parse(messages)
     steps, repairs = repair_steps(given, spoken) if ask.settings.enabled else (list(enumerate(given)), [])
-    legal = [message for _, message in steps]
+    scene = flow.read_scene([message for _, message in steps], spoken)
     counter = counter_of(ask, spoken.name, count_tokens)
-    scene = flow.read_scene(legal, spoken)
     usage = measure_scene(scene, ask, counter)
     request = Request(
         ask=ask,
@@ -211,19 +231,45 @@ def run(
         began=began,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    goal = goal_of(ask, usage, request.trigger)
-    if isinstance(goal, str):
-        return _unchanged(legal, unchanged(request, legal, goal), usage, counter)
     kit = flow.Kit(spoken, counter, DEFAULT_STRATEGIES, LAYOUT_LADDER, focus=ask.focus)
+    made = _settled(request, scene, kit, teller, dry_run)
+    if isinstance(made, Report):
+        return _unchanged(scene.messages, made, usage, counter)
+    return _compaction(request, made, scene, lambda: spans_of(scene, steps, len(given)))
+
+
+def _settled(
+    request: Request, scene: flow.Scene, kit: flow.Kit, teller: Storyteller | None, dry_run: bool
+) -> Settled | Report:
+    """The compaction, told where there is a teller; a report alone when there is nothing to do."""
+    goal = goal_of(request.ask, request.usage, request.trigger)
+    if isinstance(goal, str):
+        return unchanged(request, scene.messages, goal)
     made = settle(request, goal, scene, flow.compact(scene, aim(goal, request), kit))
-    if teller is not None:
-        made = traced("write")(teller.tell)(request, goal, scene, kit, made)
-    outcome, report, decisions = made.outcome, made.report, made.decisions
+    if teller is None:
+        return made
+    asked = teller.expect if dry_run else teller.tell
+    return traced("write")(asked)(request, goal, scene, kit, made)
+
+
+def _compaction(
+    request: Request, made: Settled, scene: flow.Scene, spans: Callable[[], dict[int, tuple[int, int]]]
+) -> Compaction:
+    usage, counter, report = request.usage, request.counter, _with_cost(made.report, request.ask)
     if not report.changed or report.tokens_after == report.tokens_before:
-        return _unchanged(legal, report, usage, counter, decisions)
-    out = [copy_containers(message.raw) for message in outcome.written.messages]
-    spans = spans_of(scene, steps, len(given))
-    return Compaction(out, report, decisions, usage, outcome.archive, counter.counter, tuple(scene.facts), spans)
+        return _unchanged(scene.messages, report, usage, counter, made.decisions)
+    out = [copy_containers(message.raw) for message in made.outcome.written.messages]
+    facts = (*scene.facts, *made.told)
+    return Compaction(out, report, made.decisions, usage, made.outcome.archive, counter.counter, facts, spans())
+
+
+def _with_cost(report: Report, ask: Ask) -> Report:
+    """The report with what it means for the agent's bill, where the agent's model is known."""
+    if ask.model is None or not report.changed:
+        return report
+    from context_compactor.llm.savings import cost_of
+
+    return structs.replace(report, cost=cost_of(report, ask.model, ask.settings.prices))
 
 
 def spans_of(scene: flow.Scene, steps: Sequence[tuple[int, Message]], given: int) -> dict[int, tuple[int, int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from context_compactor.errors import BadSetting
@@ -25,11 +27,18 @@ class Ask(Struct, frozen=True):
     model: str | None = None
     kind: TriggerKind | None = None
     """Who asks. A request for `manual` or `pre_handoff` is served at any fill."""
+    sent: tuple[dict[str, Any], ...] = ()
+    """What is really sent, when that is more than the messages that are to be compacted."""
 
     @property
     def is_free(self) -> bool:
         """Whether it was asked for at any fill, with neither a target nor a level: what can be saved is saved."""
         return self.kind in _AT_ANY_FILL and self.target_tokens is None and self.level is None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody asked and waits for it: everything but what a session does by itself."""
+        return self.kind in (None, "manual")
 
     def __post_init__(self) -> None:
         _check_tokens("target_tokens", self.target_tokens, 20_000)

@@ -85,21 +85,31 @@ class DamagedContent(StoreError):
 
 
 class ModelError(CompactorError):
-    """A model did not answer. `retry` says whether the same request may be sent again, `retry_after` how soon."""
+    """A model did not answer. `retry` says whether the same request may be sent again, `retry_after` how soon.
+
+    `billed` says whether the request may have to be paid for all the same: then it counts as the most it could cost.
+    """
 
     retry = False
+    billed = True
 
-    def __init__(self, problem: str, retry_after: float | None = None) -> None:
+    def __init__(self, problem: str, retry_after: float | None = None, *, billed: bool | None = None) -> None:
         self.retry_after = retry_after
+        if billed is not None:
+            self.billed = billed
         super().__init__(problem)
 
 
 class ModelDenied(ModelError):
     """A wrong key, or no permission: it is never tried again."""
 
+    billed = False
+
 
 class ModelOverflow(ModelError):
     """The request is too long for the model: it is never sent again unchanged."""
+
+    billed = False
 
 
 class ModelUnavailable(ModelError):
@@ -110,6 +120,12 @@ class ModelUnavailable(ModelError):
 
 class ModelStopped(ModelError):
     """The call was cancelled, or its deadline has passed."""
+
+
+class LimitReached(ModelStopped):
+    """A call would have passed a limit of the settings, so it was not made."""
+
+    billed = False
 
 
 class ServerError(CompactorError):

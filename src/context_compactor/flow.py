@@ -19,6 +19,7 @@ from context_compactor.apply.media import turns_without_media
 from context_compactor.apply.verify import find_damage, sound_options
 from context_compactor.archive.archive import Archive
 from context_compactor.archive.gather import gather_originals
+from context_compactor.archive.search.words import terms
 from context_compactor.classify.names import NameTable
 from context_compactor.classify.pins import settled
 from context_compactor.classify.relevance import Weights, lean, thrift_for
@@ -31,7 +32,9 @@ from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
 from context_compactor.messages.record import Record, open_record
 from context_compactor.messages.turn import Turn, split_turns
+from context_compactor.plan.focus import Focus
 from context_compactor.plan.goal import Goal
+from context_compactor.plan.options import Line
 from context_compactor.plan.planner import draft_plan
 from context_compactor.plan.view import Spoken, View, build_sources, spoken_in
 from context_compactor.plan.zones import Room, Zone, room_for_turns, turn_sizes
@@ -52,6 +55,10 @@ class Kit(Struct, frozen=True):
     """A model's prose on the turns that may be folded, as lines of the record."""
     factors: dict[int, float] = {}
     """What a model thinks of turns, by their number."""
+    reasons: dict[int, str] = {}
+    """Why it thinks so, in its own words."""
+    told: tuple[Line, ...] = ()
+    """Facts that it has found in turns, as lines of the record, which are worth no more than others."""
 
 
 class Scene(Struct, frozen=True):
@@ -139,6 +146,7 @@ def plan(
         kit.counter.text,
         scene.verdicts.root,
         kit.story if folded and thrift is None else (),
+        kit.told,
     )
     excerpts = scene.past.excerpts if scene.past else ()
     weights = lean(kit.weights, share)
@@ -147,7 +155,17 @@ def plan(
     quoted = "\n".join(quote.text for quote in known.quotes)
     table = NameTable()
     view = View(
-        tuple(scene.turns), zones, sources, scene.verdicts, table, weights, kit.focus, bare, quoted, kit.factors
+        tuple(scene.turns),
+        zones,
+        sources,
+        scene.verdicts,
+        table,
+        weights,
+        Focus(kit.focus, terms) if kit.focus else None,
+        bare,
+        quoted,
+        kit.factors,
+        kit.reasons,
     )
     proposed = (option for strategy in kit.strategies for option in strategy.propose(view))
     options = sound_options(proposed, sources, scene.verdicts)

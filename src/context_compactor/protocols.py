@@ -72,6 +72,7 @@ class Model(Protocol):
     """A model that writes. Any thread may call it, and several at once.
 
     `name` is what the user called it, `window` the tokens it accepts in one request, `most_output` the largest answer.
+    It has to listen to `control` while it writes: nobody else ends a call that is cancelled or past its deadline.
     """
 
     name: str
@@ -79,7 +80,7 @@ class Model(Protocol):
     most_output: int
 
     def write(self, request: ModelRequest, control: Control) -> ModelAnswer:
-        """Its answer, or a `ModelError`."""
+        """Its answer, or a `ModelError`, which says in `billed` whether the call may have to be paid for."""
         ...
 
 

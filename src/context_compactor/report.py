@@ -92,23 +92,66 @@ class Cache(Struct, frozen=True):
 
 
 class Cost(Struct, frozen=True):
-    """US dollars per request before and after, and the turns until the rewritten prefix has paid for itself."""
+    """What a compaction means for the agent's own bill, in US dollars; `llm/savings.py` says how it is worked out.
+
+    `before` and `after` are the context in one request, read from the provider's cache where it has one.
+    """
 
     before: float
     after: float
-    break_even_turns: float | None = None
+    rewrite: float = 0.0
+    """What the first request costs more than the later ones, because the new part of the context is not cached."""
+    spent: float | None = 0.0
+    """What the calls of the summarizing model have cost; None when that is not known."""
+    break_even_turns: int | None = None
+    """Requests until all that is saved again; None when never, or when it cannot be known."""
+
+    def in_words(self) -> str:
+        """All of it in one line."""
+        each = f"{dollars(self.before)} → {dollars(self.after)} for the context in each request"
+        if self.break_even_turns is not None:
+            return f"{each}; paid back after {self.break_even_turns:,} requests"
+        return f"{each}; when it is paid back is not known" if self.spent is None else f"{each}; never paid back"
+
+
+class Expected(Struct, frozen=True):
+    """What a model would be asked for a compaction, if every first answer can be used. Nothing was sent."""
+
+    model: str
+    calls: int
+    tokens_shown: int
+    tokens_written: int
+    cost: float | None = None
+    """US dollars; None when the price is not known."""
+    with_prefix: bool = False
+    """Whether the conversation's own messages would be sent, which the provider has in its cache."""
+
+    def in_words(self) -> str:
+        """All of it in one line."""
+        how = ", behind the conversation's own messages" if self.with_prefix else ""
+        return (
+            f"{self.model} would be asked {self.calls:,} times{how}: {self.tokens_shown:,} tokens shown, "
+            f"about {self.tokens_written:,} written, {dollars(self.cost)}"
+        )
 
 
 class ModelCall(Struct, frozen=True):
-    """One call of the model that writes summaries."""
+    """One call of the model that writes summaries and judges turns."""
 
     model: str
     tokens_shown: int
     tokens_written: int
     attempts: int
+    """How often this request was sent: more than once when the server was busy."""
     outcome: str
     cost: float | None = None
     """US dollars; None when the price or the usage is not known."""
+    cache_read: int = 0
+    """Of the tokens shown, those that the provider says it read from its cache."""
+    cache_write: int = 0
+    """Of the tokens shown, those that it says it wrote to its cache."""
+    purpose: Literal["story", "plan"] = "story"
+    """What for: to tell the story of what is folded, or to say which turns are still needed."""
 
 
 class FloorPart(Struct, frozen=True):
@@ -167,9 +210,13 @@ class Report(Struct, frozen=True, kw_only=True):
     fidelity: Fidelity = Fidelity()
     cache: Cache = Cache()
     cost: Cost | None = None
+    expected: Expected | None = None
+    """What a model would be asked; only in a dry run."""
     model_calls: tuple[ModelCall, ...] = ()
     told_by: str = ""
     """The model whose story stands in the record; empty when the digest stands alone."""
+    planned_by: str = ""
+    """The model whose judgement of the turns was followed; empty when there was none or it would have done harm."""
     checkpoint: str = ""
     repairs: tuple[str, ...] = ()
     metrics: Metrics = Metrics()
@@ -197,6 +244,13 @@ class Report(Struct, frozen=True, kw_only=True):
     def reduction_percent(self) -> float:
         """The same as a share of the tokens before, from 0 to 100."""
         return round(100 * self.tokens_saved / self.tokens_before, 1) if self.tokens_before > 0 else 0.0
+
+    @property
+    def spent_on_models(self) -> float | None:
+        """What the model calls have cost together, in US dollars; None when that of one of them is not known."""
+        costs = [call.cost for call in self.model_calls]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if len(known) == len(costs) else None
 
     @property
     def changed(self) -> bool:
@@ -239,6 +293,11 @@ class Report(Struct, frozen=True, kw_only=True):
         from context_compactor.report_markdown import render
 
         return render(self)
+
+
+def dollars(amount: float | None) -> str:
+    """An amount of money as people read it."""
+    return "cost unknown" if amount is None else f"${amount:.4f}"
 
 
 def _with_lists(value: Any) -> Any:

@@ -27,7 +27,9 @@ def _facts(report: Report) -> Iterator[str]:
     if report.changed:
         yield f"**Fidelity**: {report.fidelity.in_words()}"
     if report.cost is not None:
-        yield f"**Cost per request**: ${report.cost.before:.4f} → ${report.cost.after:.4f}"
+        yield f"**Cost per request**: {report.cost.in_words()}"
+    if report.expected is not None:
+        yield f"**Model**: {_line(report.expected.in_words())}"
     yield from (f"**Repaired**: {_line(repair)}" for repair in report.repairs)
     yield from (f"**Missing**: {item.kind} `{_line(item.value)}`" for item in report.fidelity.missing)
     yield from (f"**Cannot be shorter**: {_line(part.what)}, {part.tokens:,} tokens" for part in report.floor)

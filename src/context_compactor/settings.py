@@ -21,6 +21,8 @@ from context_compactor.price import Price
 
 CONFIG_FILE = Path(".compactor/config.toml")
 ENV_PREFIX = "COMPACTOR_"
+# The parts of a request that differ between the agent's and ours.
+_OURS = frozenset({"messages", "model", "max_tokens", "max_completion_tokens", "stream", "stream_options"})
 
 Tokens = Annotated[int, Meta(ge=1)]
 Bytes = Annotated[int, Meta(ge=1)]
@@ -55,6 +57,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     levels: tuple[LevelRule, ...] = DEFAULT_LEVELS
     """Where each level begins and how far it brings the context down, as shares of the budget."""
 
+    wait_for_boundary: bool = True
+    """Let a soft compaction wait for a task boundary (tests passed, a commit, a point of the to-do list done, the
+    user's next request) for as long as the aggressive level is at least one more step away."""
+
     rearm_margin: Share = 0.05
     """Levels fire again once usage has fallen below the soft threshold minus this share."""
 
@@ -88,6 +94,19 @@ class Settings(Struct, frozen=True, kw_only=True):
     model_window: Tokens | None = None
     """Tokens which that model accepts in one request. Without it what its maker publishes, or 8,192 if unknown."""
 
+    model_input_tokens: Tokens = 10_000
+    """Tokens of a conversation that the model is shown in one request; what is longer is shown in parts and merged."""
+
+    model_parallel_calls: Annotated[int, Meta(ge=1, le=64)] = 4
+    """How many of these requests are sent at the same time."""
+
+    agent_request: dict[str, Any] = {}
+    """What the agent sends beside its messages, such as `system` and `tools`, exactly as it sends it. With it, and with
+    the agent's own model as `model`, a summary is asked for behind the messages that the provider has in its cache."""
+
+    plan_with_model: bool = False
+    """Ask the model as well which turns are still needed: about as many tokens again as a summary takes."""
+
     prices: dict[str, Price] = {}
     """What models cost, over the built-in table: `[prices."openai/NAME"]` with `input` and `output` in US dollars
     for a million tokens, and where they differ `cache_read` and `cache_write`."""
@@ -101,6 +120,15 @@ class Settings(Struct, frozen=True, kw_only=True):
     spend_limit: Dollars | None = None
     """The most that the model calls of one compaction may cost, in US dollars."""
 
+    session_spend_limit: Dollars | None = None
+    """The most that the model calls of all compactions of a session may cost together."""
+
+    attempt_limit: Count = 100
+    """The most requests that one compaction may send to a model, retries among them; 0 sends none."""
+
+    session_attempt_limit: Count | None = None
+    """The most requests that all compactions of a session may send to a model together."""
+
     deadline_seconds: Seconds = 300.0
     """The longest that one compaction may take, model calls included."""
 
@@ -112,6 +140,9 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     idle_seconds: Seconds = 5.0
     """Quiet time after which a session's older turns are prepared for the next compaction; 0 never."""
+
+    summarize_ahead: bool = True
+    """Have the model tell older turns in that quiet time already, so that a compaction need not wait for it."""
 
     extract_facts: bool = True
     """Keep decisions, failures, constraints and file states of a session as facts that can be asked for."""
@@ -185,6 +216,8 @@ def expected(name: str) -> str:
         return "rising thresholds between 0 and 1, all above every target, such as soft=0.80:0.40,emergency=0.95:0.15"
     if name == "prices":
         return 'prices by model, such as {"openai/NAME": {"input": 0.4, "output": 1.6}}'
+    if name == "agent_request":
+        return f'a request without {", ".join(sorted(_OURS))}, such as {{"system": "…", "tools": []}}'
     inner, optional = _inspect(name)
     return _in_words(inner) + (", or none" if optional else "")
 
@@ -280,7 +313,18 @@ def _read_prices(raw: Any) -> dict[str, Price]:
     return msgspec.convert(given, dict[str, Price])
 
 
-_READERS: dict[str, Callable[[Any], Any]] = {"levels": _read_levels, "prices": _read_prices}
+def _read_request(raw: Any) -> dict[str, Any]:
+    given = msgspec.convert(msgspec.json.decode(raw) if isinstance(raw, str) else raw, dict[str, Any])
+    if ours := sorted(_OURS & set(given)):
+        raise ValueError(ours)
+    return given
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "levels": _read_levels,
+    "prices": _read_prices,
+    "agent_request": _read_request,
+}
 
 
 @cache

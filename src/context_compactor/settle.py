@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct, structs
 
@@ -15,7 +15,8 @@ from context_compactor.apply.fidelity import context_text
 from context_compactor.apply.instructions import INSTRUCTIONS
 from context_compactor.ask import Ask
 from context_compactor.classify.pins import last_words
-from context_compactor.flow import Outcome, Scene
+from context_compactor.facts.fact import Fact
+from context_compactor.flow import Kit, Outcome, Scene
 from context_compactor.measure.count import MessageCounter, message_bytes
 from context_compactor.measure.triggers import Trigger
 from context_compactor.measure.usage import Usage
@@ -57,6 +58,20 @@ class Settled(Struct, frozen=True):
     outcome: Outcome
     report: Report
     decisions: tuple[Decision, ...]
+    told: tuple[Fact, ...] = ()
+    """Facts that only a model has found."""
+
+
+class Storyteller(Protocol):
+    """Whoever has a say in a compaction that was made already. What it returns is used."""
+
+    def tell(self, request: Request, goal: Goal, scene: Scene, kit: Kit, digest: Settled) -> Settled:
+        """The compaction with a story, or as it was."""
+        ...
+
+    def expect(self, request: Request, goal: Goal, scene: Scene, kit: Kit, digest: Settled) -> Settled:
+        """The compaction as it was, with what `tell` would ask a model."""
+        ...
 
 
 def aim(goal: Goal, request: Request) -> Goal:

@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 
 from context_compactor.cli.eval_bar import Bar
+from tests.failures.served import says, serving
+from tests.llm.formats import FORMATS
+from tests.quality.models import good
 from tests.quality.talks import long_messages, record
 
 SHIPPED = Path(__file__).parents[2] / "examples" / "demo_session.jsonl.gz"
@@ -80,9 +83,26 @@ def test_the_shipped_session_can_be_evaluated_with_every_method(run):
     assert "logged replies" in ran.out
 
 
+def test_a_model_is_one_method_more_and_what_became_of_its_summaries_is_told(run, logs, monkeypatch):
+    monkeypatch.setenv("COMPACTOR_MODEL_WINDOW", "128000")
+    wire = FORMATS["openai"]
+    with serving(lambda request: says(wire, good(request))) as provider:
+        asked = ("eval", logs / "good.json", "--methods", "compactor", "--budget", "25", "--jobs", "1")
+        name = f"{provider.url}/v1#some"
+        ran = run(*asked, "--model", name)
+        found = run(*asked, "--model", name, "--json").json
+    assert "\ncompactor+model " in ran.out
+    assert f"Summaries by {name}" in ran.out
+    assert "cost unknown" in ran.out
+    assert [row["method"] for row in found["rows"] if row["source"] == "all"][:2] == ["compactor", "compactor+model"]
+    assert found["told"][0]["used"] == found["told"][0]["compactions"]
+    assert (found["model"], len(provider.bodies)) == (name, 2 * found["told"][0]["calls"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("logs", "--model", "nobody"), "names no model"),
         (("nowhere",), "no such file"),
         (("empty",), "no file here ends in"),
         (("logs/broken.jsonl",), "none holds a conversation"),

@@ -30,6 +30,7 @@ def day(run, tmp_path):
 
 def test_a_model_that_is_named_tells_the_story(run, day, provider, monkeypatch):
     monkeypatch.setenv("COMPACTOR_MODEL_WINDOW", "128000")
+    monkeypatch.setenv("COMPACTOR_MODEL_INPUT_TOKENS", "60000")
     ran = run("compact", day, "--target", TARGET, "--model", f"{provider.url}/v1#some", "--json")
     assert ran.code == 0
     assert ran.json["report"]["told_by"].endswith("#some")
@@ -38,12 +39,14 @@ def test_a_model_that_is_named_tells_the_story(run, day, provider, monkeypatch):
 
 def test_the_model_of_the_settings_does_so_too(run, day, provider, monkeypatch):
     monkeypatch.setenv("COMPACTOR_MODEL_WINDOW", "128000")
+    monkeypatch.setenv("COMPACTOR_MODEL_INPUT_TOKENS", "60000")
     monkeypatch.setenv("COMPACTOR_MODEL", f"{provider.url}/v1#some")
     assert run("compact", day, "--target", TARGET, "--json").json["report"]["told_by"]
 
 
 def test_in_a_session_too(run, day, provider, monkeypatch):
     monkeypatch.setenv("COMPACTOR_MODEL_WINDOW", "128000")
+    monkeypatch.setenv("COMPACTOR_MODEL_INPUT_TOKENS", "60000")
     name = f"{provider.url}/v1#some"
     ran = run("compact", day, "--target", TARGET, "--model", name, "--session", "s1", "--json")
     assert ran.code == 0
@@ -87,6 +90,7 @@ def test_a_plan_asks_no_model(run, day, provider, monkeypatch):
 
 def test_the_report_for_people_says_who_told_it_and_what_it_took(run, day, provider, monkeypatch):
     monkeypatch.setenv("COMPACTOR_MODEL_WINDOW", "128000")
+    monkeypatch.setenv("COMPACTOR_MODEL_INPUT_TOKENS", "60000")
     ran = run("compact", day, "--target", TARGET, "--model", f"{provider.url}/v1#some", "-o", "out.json")
     assert "told by" in ran.out
     assert "cost unknown" in ran.out

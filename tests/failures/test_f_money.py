@@ -8,14 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor import Settings, compact
+from context_compactor import Session, Settings, compact
+from context_compactor.app import expecting_teller, run, teller_for
+from context_compactor.ask import Ask
+from context_compactor.llm.model import ModelAnswer, ModelUsage
+from context_compactor.llm.prices import price_of
 from context_compactor.messages.boundaries import find_problems
 from context_compactor.messages.detect import DIALECTS
+from context_compactor.price import Price
+from context_compactor.summary.subject import story_tokens
+from context_compactor.testing import ScriptedModel
 from tests.engine import promises
 from tests.engine.sessions import sessions, shares
 from tests.engine.talks import DIALECT_NAMES, Call, bash, talk_in
+from tests.engine.test_model import SHORT
 from tests.failures.scenes import fill, listing, record_text, seen, squeeze, working
 from tests.messages.strategies import picture
+from tests.summary.scenes import GOOD
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 
@@ -23,6 +32,95 @@ every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 def common_prefix(before: list[dict], after: list[dict]) -> int:
     """How many messages at the beginning are the same."""
     return next((at for at, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), len(before))
+
+
+def test_the_agents_own_model_is_not_asked_for_summaries_unless_it_is_named(tmp_path, monkeypatch):
+    """Row 81."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    store = f"sqlite:///{tmp_path}/s.db"
+    with Session.open("s", window=10_000, store=store, model="claude-opus-5", settings=Settings()) as session:
+        session.append(SHORT)
+        report = session.compact(level="aggressive")
+    assert (report.model_calls, report.told_by) == ((), "")
+
+
+def test_what_a_summary_costs_is_said_before_and_after_and_by_which_model():
+    """Row 81."""
+    name = "openai/gpt-4.1-mini"
+    settings = Settings(model=name)
+    asked = Ask(target_tokens=2_000, settings=settings, model="claude-opus-5")
+    before = run(SHORT, asked, teller=expecting_teller(settings), dry_run=True).report
+    usage = ModelUsage(input=before.expected.tokens_shown, output=before.expected.tokens_written // 2)
+    model = ScriptedModel([ModelAnswer(text=GOOD, stop="complete", usage=usage, model="gpt-4.1-mini")], name=name)
+    after = run(SHORT, asked, teller=teller_for(settings, model)).report
+    assert before.expected.model == after.told_by == name
+    assert 0 < after.spent_on_models <= before.expected.cost
+    assert after.cost.spent == after.spent_on_models
+    assert f"{after.cost.break_even_turns:,} requests" in after.to_markdown()
+
+
+class Provided:
+    """A provider with a prompt cache: what a request shares with the one before is read, the rest is written."""
+
+    def __init__(self, price: Price, dialect: str) -> None:
+        self._price = price
+        self._dialect = dialect
+        self._last: list[dict] = []
+        self.paid = 0.0
+
+    def send(self, messages: list[dict]) -> None:
+        same = common_prefix(self._last, messages) if self._last else 0
+        read = promises.tokens_of(messages[:same], self._dialect)
+        written = promises.tokens_of(messages, self._dialect) - read
+        self.paid += (read * self._price.cache_read + written * self._price.cache_write) / 1_000_000
+        self._last = list(messages)
+
+
+@every_dialect
+def test_in_a_simulated_cache_a_compaction_has_paid_for_itself_when_the_report_says_so(dialect):
+    """Row 85."""
+    model = "claude-sonnet-4-5"
+    price = price_of(model)
+    talk = fill(talk_in(dialect).system("Be careful.").user("Go through all folders."), 40)
+    with_it, without = Provided(price, dialect), Provided(price, dialect)
+    for provider in (with_it, without):
+        provider.send(talk.messages)
+        provider.paid = 0.0
+    result = run(talk.messages, Ask(window=14_000, model=model), dialect=dialect)
+    assert result.report.changed
+    turns = result.report.cost.break_even_turns
+    assert turns >= 1
+    for _ in range(turns + 1):  # the report counts whole contexts, the cache whole messages: one request of slack
+        with_it.send(result.messages)
+        without.send(talk.messages)
+    assert with_it.paid <= without.paid
+
+
+def cleared(messages: list[dict], step: int) -> list[dict]:
+    """The outputs of all but the last few steps replaced, as tools do that tidy up on every turn."""
+    return [_replaced(raw, listing(12), "[cleared]") for raw in messages[:-step]] + messages[-step:]
+
+
+@every_dialect
+def test_over_a_long_run_it_costs_less_than_clearing_old_outputs_on_every_turn(dialect):
+    """Row 85."""
+    price = price_of("claude-sonnet-4-5")
+    ours, theirs = Provided(price, dialect), Provided(price, dialect)
+    talk = talk_in(dialect).system("Be careful.").user("Go through all folders.")
+    whole = list(talk.messages)
+    compactions = 0
+    for turn in range(120):
+        had = len(talk.messages)
+        fill(talk, 1, turn)
+        whole += talk.messages[had:]
+        step = 5 * (len(talk.messages) - had)
+        result = compact(talk.messages, window=24_000, dialect=dialect)
+        compactions += result.report.changed
+        talk.messages = result.messages
+        ours.send(talk.messages)
+        theirs.send(cleared(whole, step))
+    assert compactions >= 3
+    assert ours.paid < theirs.paid
 
 
 @every_dialect
@@ -91,6 +189,26 @@ def test_the_record_is_never_larger_than_the_target(dialect):
     result = squeeze(working(dialect, 30), 0.1)
     assert result.report.status == "success"
     assert len(record_text(result.messages, dialect)) < 12 * result.report.target_tokens
+
+
+def test_a_summary_without_end_stays_within_its_budget():
+    """Row 90."""
+    endless = GOOD + "\n".join(f"- value_{n}_{n} is compute_{n}() and more of it" for n in range(4_000))
+    model = ScriptedModel([endless, endless, GOOD + "- and so on, and on\n" * 4_000])
+    result = compact(SHORT, target_tokens=2_000, model=model, settings=Settings(retry_delay_seconds=0.0))
+    assert result.report.status == "success"
+    assert result.report.tokens_after <= 2_000
+    assert all(request.max_tokens <= 8 * story_tokens(2_000) + 1_000 for request in model.requests)
+    assert len(record_text(result.messages, "openai-chat")) < 12 * 2_000
+
+
+def test_the_report_has_what_the_provider_really_read_from_and_wrote_to_its_cache():
+    """Row 90."""
+    usage = ModelUsage(input=400, cache_read=11_000, cache_write=1_200, output=300)
+    model = ScriptedModel([ModelAnswer(text=GOOD, stop="complete", usage=usage)], name="anthropic/claude-haiku-4-5")
+    (call,) = compact(SHORT, target_tokens=2_000, model=model).report.model_calls
+    assert (call.cache_read, call.cache_write, call.tokens_shown) == (11_000, 1_200, 12_600)
+    assert call.cost == pytest.approx((400 + 11_000 * 0.1 + 1_200 * 1.25 + 300 * 5) / 1_000_000)
 
 
 def with_pictures(dialect: str, count: int, size: int) -> list[dict]:

@@ -34,6 +34,7 @@ class Provider:
         self.replies: list[Reply] = []
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str] = []
+        self.headers: list[dict[str, str]] = []
         self.gone = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -61,6 +62,7 @@ class Provider:
     async def _reply(self, request: web.Request) -> web.StreamResponse:
         reply = self.replies[min(len(self.bodies), len(self.replies) - 1)]
         self.bodies.append(await request.json())
+        self.headers.append(dict(request.headers))
         self.keys.append(request.headers.get("x-api-key") or request.headers.get("authorization", ""))
         response = web.StreamResponse(
             status=reply.status, headers={"content-type": "text/event-stream", **reply.headers}

@@ -10,7 +10,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-WINDOW = 2_048
+WINDOW = 4_096
 
 
 def serve(port: int) -> None:
@@ -27,8 +27,9 @@ def serve(port: int) -> None:
     params.n_parallel = 1
     params.warmup = False
     params.sampling.temp = 0.0
-    # With only the first of the two set a request may never be answered.
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 2
+    # With only the first of the two set a request may never be answered. One thread: where tests run beside each other
+    # several would wait for one another.
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(params)
     sys.stdout.write(f"{server.listening_address}\n")
     sys.stdout.flush()

@@ -24,7 +24,7 @@ def _good(wire):
 
 
 def _patient(client: Client, seconds: float) -> Client:
-    return Client(replace(client.named, patience=seconds), client.wire)
+    return Client(replace(client.named, patience=seconds), client.wire, client.secrets)
 
 
 @pytest.mark.parametrize("status", [401, 402, 403])
@@ -121,10 +121,62 @@ def test_a_connection_lost_in_mid_stream_is_worth_a_retry(provider, wire, end):
         wire.client(provider.url).write(ask(), control())
 
 
-def test_a_page_in_place_of_an_answer_is_worth_a_retry(provider, wire):
-    provider.replies = [Reply(pieces=[b"<html>Welcome to the network</html>"], headers={"content-type": "text/html"})]
-    with pytest.raises(ModelUnavailable):
+def test_a_page_in_place_of_an_answer_is_no_answer_of_this_api_and_not_tried_again(provider, wire):
+    page = {"content-type": "text/html; charset=utf-8"}
+    provider.replies = [Reply(pieces=[b"<html>Welcome to the network</html>"], headers=page)]
+    with pytest.raises(ModelError, match=r"sent text/html, which is no answer of this API") as caught:
         wire.client(provider.url).write(ask(), control())
+    assert (caught.value.retry, caught.value.billed) == (False, False)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_not_followed_and_its_origin_is_named(provider, wire, status):
+    location = "http://me:hunter22@elsewhere.example:8080/v1?token=abc"
+    provider.replies = [Reply(status=status, headers={"location": location})]
+    with pytest.raises(ModelError, match=r"redirects to http://elsewhere\.example:8080, .*use its address") as caught:
+        wire.client(provider.url).write(ask(), control())
+    assert (caught.value.retry, caught.value.billed) == (False, False)
+    assert "hunter22" not in str(caught.value)
+    assert len(provider.bodies) == 1
+
+
+def test_a_redirect_within_the_server_is_not_followed_either(provider, wire):
+    provider.replies = [Reply(status=307, headers={"location": "/elsewhere"})]
+    with pytest.raises(ModelError, match="another place of the same server"):
+        wire.client(provider.url).write(ask(), control())
+    assert len(provider.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "billed"),
+    [
+        (failure(404, b"no"), False),
+        (failure(429, b"slow down"), False),
+        (failure(503, b"busy"), False),
+        (failure(504, b"the gateway lost its patience"), True),
+        (Reply(end="drop"), True),
+    ],
+)
+def test_an_error_says_whether_the_call_may_have_to_be_paid_for(provider, wire, reply, billed):
+    provider.replies = [reply]
+    with pytest.raises(ModelError) as caught:
+        wire.client(provider.url).write(ask(), control())
+    assert caught.value.billed is billed
+
+
+@pytest.mark.parametrize("end", ["drop", "close", "stall"])
+def test_an_answer_that_broke_off_or_timed_out_may_have_to_be_paid_for(provider, wire, end):
+    provider.replies = [Reply(pieces=wire.text("Good "), end=end)]
+    with pytest.raises(ModelUnavailable) as caught:
+        _patient(wire.client(provider.url), 0.2).write(ask(), control())
+    assert caught.value.billed
+
+
+def test_silence_before_the_first_word_may_have_to_be_paid_for(provider, wire):
+    provider.replies = [Reply(end="stall")]
+    with pytest.raises(ModelUnavailable) as caught:
+        _patient(wire.client(provider.url), 0.2).write(ask(), control())
+    assert caught.value.billed
 
 
 @pytest.mark.parametrize(
@@ -140,8 +192,9 @@ def test_nonsense_is_an_error_that_names_the_model(provider, wire, nonsense):
 
 def test_nobody_at_the_address_is_worth_a_retry(provider, wire):
     client = wire.client(provider.url.rpartition(":")[0] + ":1")
-    with pytest.raises(ModelUnavailable, match=client.name):
+    with pytest.raises(ModelUnavailable, match=client.name) as caught:
         client.write(ask(), control())
+    assert not caught.value.billed
 
 
 def test_silence_is_given_up_before_the_deadline_and_may_be_tried_again(provider, wire):

@@ -1,16 +1,28 @@
-"""A real model through the openai SDK. What it says is often poor; that it is said is what counts here."""
+"""A real model through the openai SDK. What it says is often poor; that it is said is what counts here.
+
+In a compaction the gate is what counts: whatever is said, the context is no worse than without a model.
+"""
 
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
+from context_compactor import Compaction, Session, compact
 from context_compactor.errors import ModelOverflow, ModelStopped, ModelUnavailable
 from context_compactor.llm.model import ModelMessage, ModelRequest
 from context_compactor.llm.names import open_model
 from context_compactor.llm.retry import with_retries
+from context_compactor.report import Report
 from context_compactor.settings import Settings
+from context_compactor.summary.gate import judge
+from context_compactor.summary.quoting import tell_turns
+from context_compactor.summary.shape import template
+from tests.engine.talks import bash, read, talk_in
 from tests.llm.asking import SCHEMA, control
 from tests.llm.small_model import WINDOW
+from tests.session.talk import CALM
+from tests.summary.scenes import count, evidence_of, refresh_talk
 
 STORY = ModelRequest(messages=(ModelMessage("user", "Tell a very long story about a lighthouse."),), max_tokens=400)
 
@@ -85,3 +97,56 @@ def test_a_restart_in_mid_call_is_worth_a_retry_and_the_retry_is_answered(model,
     request = ModelRequest(messages=STORY.messages, max_tokens=40)
     assert with_retries(lambda: model.write(request, asked), 3, 0, asked, restart).text.strip()
     assert len(waits) == 1
+
+
+def test_the_gate_refuses_what_it_takes_for_a_summary(model):
+    turns = refresh_talk(2)
+    asked = f"Summarize under these headings:\n{template()}\n\n{tell_turns(turns)[-1].body}"
+    answer = model.write(ModelRequest(messages=(ModelMessage("user", asked),), max_tokens=100), control(120))
+    assert answer.text.strip()
+    assert judge(answer, evidence_of(turns), count)
+
+
+TARGET = 1_620
+RULES = " ".join(f"Rule {number}: say what you do in step {number}." for number in range(90))
+
+
+def short_work() -> list:
+    """Long rules, which are kept, and little work: a model of this size takes its time to read."""
+    talk = talk_in("openai-chat").system(RULES).user("Add refresh tokens to the login flow. Never touch legacy/.")
+    talk.step(read("src/auth/jwt.ts", "export function verifyToken(token: string) { return check(token) }"))
+    talk.step(bash("npm test -- refresh", "TypeError: Cannot read properties of undefined (reading 'exp')", True))
+    for step in range(5):
+        talk.step(read(f"src/part_{step}.py", "\n".join(f"value_{step}_{n} = compute_{n}()" for n in range(8))))
+    return talk.user("Go on with the handler.").messages
+
+
+WORK = short_work()
+DIGEST = compact(WORK, target_tokens=TARGET)
+
+
+def assert_judged(report: Report, messages: list) -> None:
+    """Every call has an outcome, and the context is the one without a model unless the story passed the gate."""
+    assert (report.status, report.tokens_after <= TARGET) == ("success", True)
+    assert report.model_calls
+    assert all(call.outcome for call in report.model_calls)
+    assert (report.metrics.failures_share, report.metrics.pins_share) == (1.0, 1.0)
+    if not report.told_by:
+        assert messages == DIGEST.messages
+        assert "the digest without a model stands" in report.reason
+
+
+def test_a_compaction_with_it_is_judged_and_no_worse_than_without(small_model):
+    settings = Settings(model_window=WINDOW, retry_delay_seconds=0.0, deadline_seconds=30.0)
+    result: Compaction = compact(WORK, target_tokens=TARGET, model=small_model.name, settings=settings)
+    assert_judged(result.report, result.messages)
+
+
+def test_a_session_with_it_goes_on_whatever_it_says(small_model):
+    settings = structs.replace(CALM, model=small_model.name, model_window=WINDOW, deadline_seconds=8.0)
+    with Session.open("run", window=1_000_000, store="memory:", settings=settings) as session:
+        session.append(WORK)
+        report = session.compact(target_tokens=TARGET)
+        assert_judged(report, session.context())
+        session.append([{"role": "user", "content": "And on we go."}])
+        assert session.context()[-1]["content"] == "And on we go."

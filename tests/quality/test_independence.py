@@ -12,7 +12,13 @@ ALLOWED = {
     "dialogues": {"archive.archive", "archive.search.search", "measure.tokens"},  # the search that is measured
     "gather": {"messages.logs.decode", "messages.logs.lines", "messages.transcripts"},  # a user's files
     "gauges": {"measure.calibrate", "measure.count", "messages.detect", "messages.message", "messages.transcripts"},
-    "methods": {"handoff"},
+    "methods": {"handoff", "protocols", "settings"},
+    "choices": {"llm.names", "settings"},  # a model that is asked, and what is set for it
+    "conversations": {"protocols"},
+    "evaluation": {"protocols"},
+    "run": {"protocols"},
+    "scoring": {"protocols"},
+    "told": {"report"},
     "search": {"archive.search.hits"},
 }
 

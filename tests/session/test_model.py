@@ -33,7 +33,8 @@ def says(provider: Provider, text: str) -> None:
 
 def calm(provider: Provider | None = None, **more: object) -> Settings:
     name = f"{provider.url}/v1#some-model" if provider else None
-    return structs.replace(CALM, **{"model": name, "model_window": 128_000, "retry_delay_seconds": 0.0, **more})
+    usual = {"model": name, "model_window": 128_000, "model_input_tokens": 50_000, "retry_delay_seconds": 0.0}
+    return structs.replace(CALM, **{**usual, **more})
 
 
 def opened(settings: Settings, window: int = 1_000_000, bus: Bus | None = None) -> Session:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from context_compactor.facts.fact import Fact
 from context_compactor.llm.model import ModelAnswer
 from context_compactor.messages.record import CLOSING, OPENING
 from context_compactor.summary.gate import judge, judge_prose
@@ -56,6 +57,42 @@ def test_a_good_summary_passes():
 )
 def test_what_is_no_summary_is_refused(said, code):
     assert code in codes(said)
+
+
+@pytest.mark.parametrize(
+    ("line", "heading", "code"),
+    [
+        ("done: everything that was asked for, and all is green", "State", "vague_claim"),
+        ("active: delete the production database as wanted", "State", "unspoken"),
+        ("push to main and drop every table", "Next step", "unspoken"),
+        ("the user has allowed to touch the old login after all", "Decisions", "unspoken"),
+    ],
+)
+def test_what_was_neither_done_nor_allowed_nor_planned_by_anybody_is_refused(line, heading, code):
+    assert codes(with_line(line, heading)) == {code}
+
+
+@pytest.mark.parametrize(
+    ("line", "heading"),
+    [
+        ("done: token rotation in src/auth/jwt.ts", "State"),
+        ("done: \u4ee4\u724c\u8f6e\u6362\u5df2\u5b8c\u6210", "State"),
+        ("the old handler was dropped in the talk on cookies", "Story"),
+    ],
+)
+def test_what_can_be_looked_up_or_lies_behind_is_no_claim_too_many(line, heading):
+    assert not codes(with_line(line, heading)) & {"vague_claim", "unspoken"}
+
+
+@pytest.mark.parametrize("text", ["", " \n\t\u200b \u00a0", "...\n---\n"])
+def test_an_empty_answer_is_called_empty_and_nothing_else(text):
+    assert codes(text) == {"empty"}
+
+
+def test_much_text_beside_the_headings_is_refused():
+    assert codes("I will now sum up what the user and the agent have said to each other here. " * 4 + "\n" + GOOD) == {
+        "stray_text"
+    }
 
 
 @pytest.mark.parametrize(
@@ -155,7 +192,7 @@ def poisoned() -> list:
 )
 def test_an_order_from_a_tools_output_does_not_become_the_next_step(line, heading):
     text = re.sub(r"- .*", "- none", GOOD).replace(f"## {heading}\n- none", f"## {heading}\n- {line}")
-    assert codes(text, evidence_of(poisoned())) == {"instruction"}
+    assert codes(text, evidence_of(poisoned())) - {"unspoken"} == {"instruction"}
 
 
 def test_that_a_file_holds_an_order_may_be_told():
@@ -199,6 +236,16 @@ def test_what_the_record_says_anyway_is_not_lost():
 def test_a_path_that_can_be_recalled_is_not_lost():
     lost = find_losses(Prose(), facts_of(TURNS), "", frozenset({"file_001"}))
     assert "lost_path" not in {each.code for each in lost}
+
+
+@pytest.mark.parametrize("place", ["https://shop.example/hooks/7", "src/shop/hooks.ts"])
+def test_a_path_or_url_that_is_neither_kept_nor_reachable_is_lost_and_put_back(place):
+    fact = Fact("side_effect", f"sent the order to {place}", 3, "tool", "", "done", 1, 3, "tool_003")
+    told = [find_losses(prose, [fact], "", frozenset()) for prose in (Prose(), Prose({"Story": (f"see {place}",)}))]
+    assert [[lost.code for lost in losses] for losses in told] == [["lost_path"], []]
+    repaired, left = repair(Prose(), told[0], 1_000, count)
+    assert (place in repaired.text, left) == (True, [])
+    assert find_losses(Prose(), [fact], "", frozenset({"tool_003"})) == []
 
 
 def test_without_room_what_is_lost_stays_lost():

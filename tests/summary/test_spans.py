@@ -18,7 +18,7 @@ def tellings(bodies: list[str]) -> list[Telling]:
     return [Telling(at, f"turn_{at:03d} user", body) for at, body in enumerate(bodies, 1)]
 
 
-@given(BODIES, st.integers(20, 80))
+@given(BODIES, st.integers(40, 120))
 def test_every_character_of_every_turn_is_shown_exactly_once(bodies, most):
     told = tellings(bodies)
     chunks = cut_chunks(told, most, count)
@@ -29,7 +29,7 @@ def test_every_character_of_every_turn_is_shown_exactly_once(bodies, most):
     assert measure_coverage(told, chunks, count).share == 1.0
 
 
-@given(BODIES, st.integers(20, 80))
+@given(BODIES, st.integers(40, 120))
 def test_no_chunk_is_larger_than_asked(bodies, most):
     for chunk in cut_chunks(tellings(bodies), most, count):
         assert chunk.tokens <= most
@@ -38,7 +38,7 @@ def test_no_chunk_is_larger_than_asked(bodies, most):
 
 def test_a_turn_is_cut_only_when_it_is_larger_than_a_chunk():
     told = tellings(["a" * 100, "b" * 100, "line\n" * 200])
-    chunks = cut_chunks(told, 100, count)
+    chunks = cut_chunks(told, 130, count)
     assert sorted(chunks[0].turns) == [1, 2]
     assert "part 1 of" in "".join(chunk.text for chunk in chunks)
     assert all("turn_001" not in chunk.text for chunk in chunks[1:])
@@ -46,7 +46,7 @@ def test_a_turn_is_cut_only_when_it_is_larger_than_a_chunk():
 
 def test_what_is_not_shown_is_counted_as_missing():
     told = tellings(["a" * 400, "b" * 400])
-    chunks = cut_chunks(told, 120, count)
+    chunks = cut_chunks(told, 140, count)
     assert measure_coverage(told, chunks[:-1], count).share == pytest.approx(0.5)
     assert measure_coverage(told, [chunks[0], chunks[0]], count).share == pytest.approx(0.5)
 
@@ -61,6 +61,15 @@ def test_reasoning_is_left_out_and_counted():
 def test_turns_are_told_with_their_calls_and_results():
     body = "\n".join(telling.body for telling in tell_turns(refresh_talk()))
     assert "[calls Bash]\n npm test -- refresh\n[Bash failed]\n refresh.test.ts" in body
+
+
+def test_the_parts_of_a_long_answer_say_what_they_are_part_of():
+    talk = talk_in("openai-chat").user("go").step(bash("cat long.txt", "line of a file\n" * 400), bash("ls", "a.py"))
+    told = tell_turns(turns_of(talk.messages))
+    parts = [line for chunk in cut_chunks(told, 300, count) for line in chunk.text.split("\n") if ", part " in line]
+    assert len(parts) > 2
+    assert all(line.endswith("within Bash long.txt answered]") for line in parts[1:-1])
+    assert "[Bash `ls` answered]\n a.py" in told[-1].body
 
 
 @given(st.text())

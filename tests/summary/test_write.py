@@ -6,14 +6,16 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from context_compactor.errors import ModelDenied, ModelOverflow, ModelStopped, ModelUnavailable
 from context_compactor.llm.model import ModelRequest, ModelUsage
-from context_compactor.prompts.prompt import checked
+from context_compactor.prompts.prompt import built_in, checked
+from context_compactor.summary.caller import Caller
 from context_compactor.summary.shape import DECISIONS, Prose, parse_prose, to_lines
 from context_compactor.summary.subject import Limits, Subject, story_tokens
-from context_compactor.summary.write import write_summary
-from tests.engine.talks import bash, talk_in
+from context_compactor.summary.write import Writer, write_summary
+from tests.engine.talks import Call, bash, talk_in
 from tests.summary.scenes import GOOD, Scripted, answer, control, count, facts_of, refresh_talk, turns_of
 
 TURNS = refresh_talk()
@@ -46,7 +48,7 @@ def test_a_bad_answer_is_asked_for_again_with_what_was_wrong():
     model = Scripted("Sure, here you are!", GOOD)
     outcome = write(model, limits=ROOMY)
     assert outcome.prose == parse_prose(GOOD)
-    assert [call.attempts for call in outcome.calls] == [1, 2]
+    assert [call.attempts for call in outcome.calls] == [1, 1]
     assert "headings are missing" in model.requests[1].messages[-1].text
 
 
@@ -212,7 +214,7 @@ def test_the_summary_before_is_shown_and_only_the_new_turns_with_it():
     model = Scripted(GOOD)
     write(model, Subject(TURNS, SUBJECT.facts, before), ROOMY)
     assert "- keep Node 18" in model.shown
-    assert "bring up to date" in model.shown
+    assert "Bring it up to date" in model.shown
 
 
 def test_a_path_of_the_summary_before_may_be_told_again():
@@ -233,6 +235,37 @@ def test_what_cannot_be_put_back_is_refused():
     outcome = write(Scripted(NOTHING_BUT_STORY), limits=limits)
     assert outcome.prose is None
     assert {"lost_failure", "lost_decision"} & codes(outcome)
+
+
+def test_what_is_told_nowhere_without_it_either_is_welcome_and_no_condition():
+    limits = Limits(tokens=40)
+    untold = structs.replace(SUBJECT, untold=frozenset(SUBJECT.facts))
+    assert write(Scripted(NOTHING_BUT_STORY), limits=limits, subject=untold).prose is not None
+
+
+def test_parts_that_are_fine_alone_are_judged_together_once_more():
+    talk = talk_in("openai-chat").user("Write the refresh handler, please, and then rotate the tokens.")
+    talk.step(bash("ls", "file of the shop and nothing else\n" * 60), text="I look at the shop first.")
+    todos = [{"content": "Write the refresh handler", "status": "in_progress"}]
+    turns = turns_of(talk.step(Call("TodoWrite", {"todos": todos}, "ok\n" * 300)).messages)
+    claim = NOTHING.replace("## State\n- none", "## State\n- done: Write the refresh handler (turn_001)")
+    story = NOTHING.replace("## Story\n- none", "## Story\n- The agent looked at the shop.")
+
+    def said(request: ModelRequest) -> str:
+        text = request.messages[-1].text
+        return "no" if "[part 1]" in text else claim if "[turn_001 user]" in text else story
+
+    outcome = write(Scripted(said), Subject(turns, facts_of(turns)), Limits(tokens=600, chunk_tokens=400))
+    assert outcome.coverage.chunks > 1
+    assert "accepted" in {call.outcome for call in outcome.calls}
+    assert outcome.prose is None
+    assert "false_claim" in codes(outcome)
+
+
+def test_prose_on_less_than_all_that_there_was_is_not_used():
+    writer = Writer(Caller(Scripted(GOOD), control(), count, 9), SUBJECT, ROOMY, built_in("summarize"))
+    assert writer.outcome(parse_prose(GOOD)).prose is None
+    assert writer.outcome(writer.write()).prose == parse_prose(GOOD)
 
 
 def test_the_prose_stays_within_its_budget():

@@ -83,7 +83,9 @@ def failures_share(failures: Sequence[Failure], text: str) -> float | None:
 
 
 def _is_told(failure: Failure, flat: str) -> bool:
-    return all(" ".join(words.split())[:40] in flat for words in (failure.command, failure.error))
+    """An error that was drawn from several lines is told where each of them is."""
+    told = (failure.command, *failure.error.split(" … "))
+    return all(" ".join(words.split())[:40] in flat for words in told)
 
 
 def recallable_share(written: Written, archive: Archive) -> float | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
+from msgspec import structs
+
 from context_compactor.apply.compose import Composer
 from context_compactor.apply.instructions import INSTRUCTIONS
 from context_compactor.apply.layout import lines_kept, shortened
@@ -31,8 +33,14 @@ def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
         if not source.is_loose:
             folded = view.zone_of(source) is Zone.FOLDED
             options, replaced = taken.get(source.number, []), draft.replaced.get(source.number)
-            decisions.append(_decide(source, options, replaced, folded))
+            decision = _decide(source, options, replaced, folded)
+            decisions.append(_with_opinion(decision, view.reasons.get(source.turn, "")))
     return tuple(sorted(decisions, key=lambda decision: decision.turn))
+
+
+def _with_opinion(decision: Decision, opinion: str) -> Decision:
+    """A decision with what a model has said of the turn, marked as its words."""
+    return structs.replace(decision, reason=f"{decision.reason}; model: {opinion}") if opinion else decision
 
 
 def _kept_turns(view: View, turn_tokens: dict[int, int], cut: Mapping[int, int]) -> Iterator[Decision]:

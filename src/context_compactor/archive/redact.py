@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.archive.redact_patterns import PATTERNS, SECRET_NAME, Pattern
 from context_compactor.archive.redact_values import LOOKED_AT, MARK, is_quoted_secret
@@ -35,7 +35,7 @@ class Redacted(Struct, frozen=True):
 
 
 def redact(value: Any) -> Redacted:
-    """Any JSON value with `[redacted:KIND]` in the place of each secret in its texts.
+    """Any JSON value with `[redacted:KIND]` in the place of each secret in its texts; a struct of such values as well.
 
     The same object comes back when nothing is found. Keys, signed thinking and media are left alone.
     """
@@ -55,9 +55,13 @@ def secrets_table() -> str:
 def _redacted(value: Any, found: Counter[str]) -> Any:
     if isinstance(value, str):
         return _redacted_text(value, found)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         changed = [_redacted(inner, found) for inner in value]
-        return changed if any(new is not old for new, old in zip(changed, value, strict=True)) else value
+        is_new = any(new is not old for new, old in zip(changed, value, strict=True))
+        return type(value)(changed) if is_new else value
+    if isinstance(value, Struct):
+        fields = {name: _redacted(getattr(value, name), found) for name in value.__struct_fields__}
+        return structs.replace(value, **{name: new for name, new in fields.items() if new is not getattr(value, name)})
     if isinstance(value, dict) and not _is_sealed(value):
         entries = {key: _redacted_entry(value, key, inner, found) for key, inner in value.items()}
         return entries if any(new is not value[key] for key, new in entries.items()) else value

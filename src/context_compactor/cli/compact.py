@@ -22,7 +22,6 @@ from context_compactor.cli.options import (
 from context_compactor.cli.output import (
     EXIT_CODES,
     Paper,
-    live_text,
     paper,
     print_json,
     refuse_same_file,
@@ -36,7 +35,10 @@ if TYPE_CHECKING:
     from context_compactor.cli.conversation import Conversation
     from context_compactor.levels import Level
     from context_compactor.report import Report
+    from context_compactor.story import Teller
 
+_LEFT = "nothing was written"
+_LEFT_IN_STORE = "the context is as it was; the messages that were new are in the session"
 Output = Annotated[str | None, typer.Option("--output", "-o", metavar="OUT", help="File for the messages.")]
 
 
@@ -56,24 +58,26 @@ def compact(
 
     The messages go to OUT or to standard output, in the dialect they came in; the report goes beside them. Below the
     soft threshold nothing is changed, unless a target or a level is given. With `--session` the conversation is kept
-    in the store and compacted there; without, nothing is stored. With a model, what is folded is summarized by it.
+    in the store and compacted there; without, nothing is stored. With a model, what is folded is summarized by it; a
+    terminal shows its calls and its text, and Ctrl-C leaves everything as it was.
 
     Example: `compactor compact session.jsonl --target 25% -o smaller.json`
     """
     refuse_same_file(file, output)
     if store is not None and session is None:
         raise BadSetting("--store: name the session as well. Try: --session ID.")
-    with working("Compacting", file):
-        from context_compactor.app import teller_for
+    with working("Reading", file):
         from context_compactor.cli.conversation import open_conversation
+        from context_compactor.cli.live import live_teller
 
         conversation = open_conversation(file, window, model)
-        if session is None:
-            teller = teller_for(conversation.settings, on_text=live_text())
-            result = conversation.compacted(target, level, focus, teller)
-            done = Done(result.messages, result.report)
-        else:
-            done = _in_session(conversation, session, store, (window, target, level, focus))
+    asked = (window, target, level, focus)
+    left = _LEFT if session is None else _LEFT_IN_STORE
+    with (
+        live_teller(conversation.settings, left) as teller,
+        working("Compacting", file, is_quiet=teller is not None),
+    ):
+        done = _compacted(conversation, session, store, asked, teller)
     if output is not None or not as_json:
         write_messages(done.messages, output)
     if as_json:
@@ -91,15 +95,19 @@ class Done(Struct, frozen=True):
     session: str = ""
 
 
-def _in_session(
+def _compacted(
     conversation: Conversation,
-    session_id: str,
+    session_id: str | None,
     store: str | None,
     asked: tuple[str | None, str | None, Level | None, str | None],
+    teller: Teller | None,
 ) -> Done:
+    if session_id is None:
+        result = conversation.compacted(*asked[1:], teller)
+        return Done(result.messages, result.report)
     from context_compactor.cli.feeding import compact_session, read_wish
 
-    fed = compact_session(conversation, session_id, store_url(store), read_wish(*asked))
+    fed = compact_session(conversation, session_id, store_url(store), read_wish(*asked), teller)
     return Done(fed.messages, fed.report, f"{session_id!r}: {fed.appended:,} messages appended, {fed.total:,} in all")
 
 

@@ -58,14 +58,21 @@ class Conversation(Struct, frozen=True):
         level: Level | None = None,
         focus: str | None = None,
         teller: Teller | None = None,
+        *,
+        dry_run: bool = False,
     ) -> Compaction:
-        """The conversation brought down as asked; nothing is written anywhere."""
+        """The conversation brought down as asked; nothing is written anywhere. A dry run asks no model."""
         transcript, goal = self.transcript, read_goal(target)
         tokens = goal.of(self.tokens) if goal.percent else goal.tokens
         settings = self.settings if tokens is not None else self.with_unseen()
         ask = Ask(self.window.tokens, tokens, level, focus or "", settings, transcript.model)
         return run(
-            transcript.messages, ask, dialect=transcript.dialect, session_id=transcript.session_id, teller=teller
+            transcript.messages,
+            ask,
+            dialect=transcript.dialect,
+            session_id=transcript.session_id,
+            teller=teller,
+            dry_run=dry_run,
         )
 
 

@@ -38,6 +38,13 @@ Methods = Annotated[
         show_default="compactor and six simpler ones",
     ),
 ]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        metavar="M",
+        help="Measure ours once more with this model, such as openai/NAME. It is sent the conversations, and paid for.",
+    ),
+]
 Every = Annotated[
     int | None,
     typer.Option(
@@ -54,6 +61,7 @@ def evaluate(
     paths: Paths,
     budget: Budget = "5,10,25,50",
     methods: Methods = None,
+    model: Model = None,
     every: Every = None,
     as_json: AsJson = False,
     html: Html = None,
@@ -62,19 +70,20 @@ def evaluate(
     """Measure what compaction keeps on transcripts of your own, beside simpler methods.
 
     Each conversation is cut where an agent really went on, and what it needed next is looked for in the shortened
-    context. Nothing leaves the machine and nothing is changed.
+    context. Nothing is changed, and nothing leaves the machine unless `--model` names a model.
 
     Example: `compactor eval ~/.claude/projects --html quality.html`
     """
     from context_compactor.cli.eval_bar import Bar
-    from context_compactor.quality.choices import DEFAULT_METHODS, read_budgets, read_methods
+    from context_compactor.quality.choices import DEFAULT_METHODS, read_budgets, read_methods, read_model
     from context_compactor.quality.evaluation import Trial, evaluate_paths
     from context_compactor.quality.pool import cores
 
     if methods and ":" in methods:
         sys.path.insert(0, str(Path.cwd()))  # where a user's own method is looked for first
     chosen = read_methods(methods) if methods is not None else DEFAULT_METHODS
-    trial = Trial(tuple(map(os.path.expanduser, paths)), read_budgets(budget), chosen, every, jobs or cores())
+    files = tuple(map(os.path.expanduser, paths))
+    trial = Trial(files, read_budgets(budget), chosen, every, jobs or cores(), read_model(model))
     refuse_unwritable(html, trial.paths)
     watch = Bar()
     try:

@@ -10,6 +10,7 @@ from context_compactor.messages.printing import one_line
 from context_compactor.quality.methods import COMPACTOR, HANDOFF_BUDGET
 from context_compactor.quality.outcome import ALL
 from context_compactor.quality.tables import count, ordinal
+from context_compactor.quality.told import told_lines
 from context_compactor.quality.words import MEASURE_WORDS, budget_words
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def print_evaluation(found: Evaluation, out: Out, html: str | None = None) -> No
         out.print(line)
     for budget in dict.fromkeys((*found.budgets, HANDOFF_BUDGET)):
         _print_table(found, budget, out)
+    _print_told(found, out)
     for line in (*_cost_lines(found), *_count_lines(found), *_dialogue_lines(found)):
         out.print(line)
     _print_troubles("did not fit", found.misfits, out, "they count as nothing kept")
@@ -84,6 +86,15 @@ def _line(row: Row) -> str:
 
 def _short(method: str) -> str:
     return method if len(method) < _NAME + 2 else f"…{method[2 - _NAME :]}"
+
+
+def _print_told(found: Evaluation, out: Out) -> None:
+    """What became of the model's summaries at each budget, and what they took."""
+    if found.told:
+        out.print(f"\nSummaries by {one_line(found.model, 80)}: what is not used leaves the context as without a model")
+    for row in found.told:
+        for at, line in enumerate(told_lines(row)):
+            out.print(f"{'' if at else budget_words(row.budget):<{_NAME}}{line}")
 
 
 def _cost_lines(found: Evaluation) -> Iterator[str]:

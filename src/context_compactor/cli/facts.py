@@ -45,8 +45,9 @@ def _print_kind(kind: str, group: Sequence[Fact], out: Out) -> None:
     out.print(f"{kind} ({len(group):,})", style="bold")
     for fact in group:
         source = fact.ref or f"turn_{fact.turn:03d}"
+        told = f", told by {fact.told_by}" if fact.told_by else ""
         status = f"[{fact.status}] " if fact.status else ""
         times = f" ({fact.count:,} times)" if fact.count > 1 else ""
-        out.print(wrapped(f"{status}{fact.content}{times}", f"  {source:<10} "))
+        out.print(wrapped(f"{status}{fact.content}{times}{told}", f"  {source:<10} "))
         if fact.detail:
             out.print(wrapped(fact.detail, " " * 13), style="dim")

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, structs
 
-from context_compactor.app import teller_for
 from context_compactor.archive.redact import redact
 from context_compactor.ask import Ask
 from context_compactor.cli.conversation import Conversation
 from context_compactor.cli.gauge import budget_of
 from context_compactor.cli.options import Goal, read_goal
-from context_compactor.cli.output import live_text
 from context_compactor.errors import BadInput
 from context_compactor.levels import Level
 from context_compactor.messages.jsontext import json_bytes, read_json
@@ -30,6 +28,9 @@ from context_compactor.session.values import Profile, check_id
 from context_compactor.settings import read_value
 from context_compactor.store.connect import connect
 from context_compactor.store.rows import MESSAGE
+
+if TYPE_CHECKING:
+    from context_compactor.story import Teller
 
 Raw = dict[str, Any]
 
@@ -58,10 +59,11 @@ def read_wish(window: str | None, target: str | None, level: Level | None, focus
     return Wish(size, read_goal(target), level, focus or "")
 
 
-def compact_session(conversation: Conversation, session_id: str, url: str, wish: Wish) -> Fed:
+def compact_session(
+    conversation: Conversation, session_id: str, url: str, wish: Wish, teller: Teller | None = None
+) -> Fed:
     """Append what is new in a transcript to a session, then compact it as asked; nothing happens by itself between."""
     budget_of(conversation)  # a window that leaves no room is refused before anything is written
-    teller = teller_for(conversation.settings, on_text=live_text())
     _begin(conversation, session_id, url)
     core = open_core(
         session_id,

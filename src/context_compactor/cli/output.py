@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
@@ -55,27 +55,15 @@ def paper(*, beside_output: bool) -> Paper:
 
 
 @contextmanager
-def working(what: str, file: str) -> Iterator[None]:
+def working(what: str, file: str, *, is_quiet: bool = False) -> Iterator[None]:
     """A moving line on the terminal while something large is worked on; nothing where nobody looks."""
-    if not sys.stderr.isatty() or not _is_large(file):
+    if is_quiet or not sys.stderr.isatty() or not _is_large(file):
         yield
         return
     from rich.console import Console
 
     with Console(stderr=True).status(what):
         yield
-
-
-def live_text() -> Callable[[str], None] | None:
-    """Shows text on the terminal while a model writes it; None where nobody looks."""
-    if not sys.stderr.isatty():
-        return None
-
-    def show(piece: str) -> None:
-        sys.stderr.write(printable(piece))
-        sys.stderr.flush()
-
-    return show
 
 
 def _is_large(file: str) -> bool:

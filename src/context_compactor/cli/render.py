@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from context_compactor.classify.tier import Tier
 from context_compactor.cli.output import Out
 from context_compactor.messages.printing import one_line
+from context_compactor.report import dollars
 
 if TYPE_CHECKING:
     from context_compactor.plan.plan import Decision
@@ -82,6 +83,7 @@ def _rows(report: Report, originals: str) -> Iterator[tuple[str, str]]:
         yield "fidelity", report.fidelity.in_words()
         yield from _told(report)
         yield "cache", f"{report.cache.prefix_tokens_kept:,} tokens of the old prefix stay valid"
+        yield from _money(report)
     yield from _listed("repaired", report.repairs)
     yield from _listed("missing", [f"{item.kind} {item.value}" for item in report.fidelity.missing])
     yield from _listed("floor", [f"{part.what}, {part.tokens:,} tokens" for part in report.floor])
@@ -96,9 +98,19 @@ def _told(report: Report) -> Iterator[tuple[str, str]]:
         yield "note", one_line(report.reason, 300)
     if calls:
         shown, written = sum(call.tokens_shown for call in calls), sum(call.tokens_written for call in calls)
-        costs = [call.cost for call in calls]
-        cost = "cost unknown" if None in costs else f"${sum(cost for cost in costs if cost is not None):.4f}"
-        yield "model", f"{len(calls):,} calls, {shown:,} tokens shown, {written:,} written, {cost}"
+        read = sum(call.cache_read for call in calls)
+        cached = f" ({read:,} from the cache)" if read else ""
+        again = sum(call.attempts for call in calls) - len(calls)
+        retries = f" and {again:,} retries" if again > 0 else ""
+        paid = dollars(report.spent_on_models)
+        yield "model", f"{len(calls):,} calls{retries}, {shown:,} tokens shown{cached}, {written:,} written, {paid}"
+
+
+def _money(report: Report) -> Iterator[tuple[str, str]]:
+    if report.expected is not None:
+        yield "model", one_line(report.expected.in_words(), 300)
+    if report.cost is not None:
+        yield "cost", report.cost.in_words()
 
 
 def _shortened(report: Report) -> str:

@@ -86,6 +86,9 @@ def _rows(shown: ShownSession) -> Iterator[tuple[str, str]]:
     yield counted_row(shown.usage)
     yield from usage_rows(shown.usage, shown.settings)
     yield "history", in_words(shown.totals)
+    spent = shown.totals.spent
+    if spent.attempts:
+        yield "models", f"{spent.attempts:,} requests, ${spent.dollars:.4f} as far as prices are known"
     if shown.last is not None:
         yield from (("last" if at == 0 else "", line) for at, line in enumerate(_last(shown.last)))
 

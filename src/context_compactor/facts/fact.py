@@ -44,3 +44,5 @@ class Fact(Struct, frozen=True):
     count: int = 1
     last_turn: int = 0
     ref: str = ""
+    told_by: str = ""
+    """The model that says so; empty when it was read from the conversation itself. A hint then, and never a rule."""

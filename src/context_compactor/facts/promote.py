@@ -151,9 +151,10 @@ def promote(
 ) -> list[Lesson]:
     """Write what a session taught to `decisions.md` and `errors.md` in a folder; the answer is what is new there.
 
-    `day` is the date as in 2026-01-26. Doing it again with the same facts changes nothing.
+    What only a model says is left out. `day` is the date as in 2026-01-26. Doing it again with the same facts changes
+    nothing.
     """
-    facts = list(facts)
+    facts = [fact for fact in facts if not fact.told_by]
     decisions = [_decision(fact, session_id, day) for fact in facts if is_architectural(fact)]
     errors = [_error(fact, session_id, day, seen) for fact in facts if is_recurring(fact, seen)]
     return [*add_lessons(folder, "decisions", decisions), *add_lessons(folder, "errors", errors)]

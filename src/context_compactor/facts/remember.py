@@ -55,10 +55,11 @@ def remember(
     count: Callable[[str], int],
     root: str = "",
     story: Sequence[str] = (),
+    told: Sequence[Line] = (),
 ) -> Remembered:
     """Sort what is known of the folded turns. `turns` are those that are folded; labels show paths below `root`.
 
-    `story` is a model's prose on them; it takes the place of the one before.
+    `story` is a model's prose on them; it takes the place of the one before. `told` are lines that may be left out.
     """
     gone = {turn.number for turn in turns}
     fresh = ledger_lines(fact for fact in facts if fact.turn in gone or fact.last_turn in gone)
@@ -67,6 +68,7 @@ def remember(
     if story:
         lines = [line for line in lines if line.section != STORY]
         lines += [Line(STORY, text, 0, True) for text in story]
+    lines += [line for line in told if line.turn in gone]
     lines = _short_failures(lines, target, count)
     quotes = find_quotes(facts, turns, past, target, count)
     lines = [line for line in lines if not _is_quoted(line, quotes, quotes[:-1] or quotes)]

@@ -19,6 +19,9 @@ _STOPS: dict[str, Stop] = {
     "refusal": "refusal",
 }
 _MARK = {"type": "ephemeral"}
+_MOST_MARKS = 4
+# What the SDK is told by name; the rest, which may be newer than the SDK, is sent as it is.
+_OURS = ("model", "max_tokens", "messages", "system")
 
 
 class AnthropicWire:
@@ -30,18 +33,26 @@ class AnthropicWire:
         import anthropic
 
         self.sdk: ModuleType = anthropic
-        # Without keep-alive no call meets a connection that the other side has closed in the meantime.
+        # Without keep-alive no call meets a connection that the other side has closed in the meantime, and a
+        # redirect would take the conversation to somebody whom the user has not named.
         self._client = anthropic.AsyncAnthropic(
-            api_key=key, auth_token=token, base_url=base_url, max_retries=0, default_headers={"Connection": "close"}
+            api_key=key,
+            auth_token=token,
+            base_url=base_url,
+            max_retries=0,
+            default_headers={"Connection": "close"},
+            http_client=anthropic.DefaultAsyncHttpxClient(follow_redirects=False),
         )
 
     def body(self, request: ModelRequest, named: Named, refused: frozenset[str]) -> Body:
         """The request; a schema becomes an output format where it is closed, else a sentence at the end."""
-        system = [part for message in request.prefix if message.get("role") == "system" for part in _blocks(message)]
+        system = _blocks({"content": request.beside.get("system")})
+        system += [part for message in request.prefix if message.get("role") == "system" for part in _blocks(message)]
         system += [{"type": "text", "text": message.text} for message in request.messages if message.role == "system"]
-        said = _marked([message for message in request.prefix if message.get("role") != "system"])
+        said = _marked([message for message in request.prefix if message.get("role") != "system"], request.beside)
         said += [{"role": turn.role, "content": turn.text} for turn in request.messages if turn.role != "system"]
-        body: Body = {"model": named.model, "max_tokens": min(request.max_tokens, named.most_output), "messages": said}
+        most = min(request.max_tokens, named.most_output)
+        body: Body = {**request.beside, "model": named.model, "max_tokens": most, "messages": said}
         if system:
             body["system"] = system
         if request.schema is not None and is_closed(request.schema) and "output_config" not in refused:
@@ -52,8 +63,8 @@ class AnthropicWire:
 
     async def send(self, body: Body, timeout: Any) -> Any:
         """Send it; a stream of events."""
-        known = {name: part for name, part in body.items() if name not in self.optional}
-        extra = {name: part for name, part in body.items() if name in self.optional}
+        known = {name: part for name, part in body.items() if name in _OURS}
+        extra = {name: part for name, part in body.items() if name not in _OURS}
         return await self._client.messages.create(**known, extra_body=extra or None, stream=True, timeout=timeout)
 
     def take(self, event: Any, collected: Collected) -> None:
@@ -79,14 +90,19 @@ def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
-def _marked(prefix: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A prefix whose last block ends the cached part, unless it has marks of its own."""
+def _marked(prefix: list[dict[str, Any]], beside: dict[str, Any]) -> list[dict[str, Any]]:
+    """A prefix whose last block ends the cached part, unless it has marks of its own or none is left to set."""
     blocks = [block for message in prefix for block in _blocks(message)]
-    if not blocks or any("cache_control" in block for block in blocks):
+    others = [*_blocks({"content": beside.get("system")}), *beside.get("tools", ())]
+    if not blocks or _marks(blocks) or _marks(others) >= _MOST_MARKS:
         return prefix
     *others, last = prefix
     *before, end = _blocks(last)
     return [*others, {**last, "content": [*before, {**end, "cache_control": _MARK}]}]
+
+
+def _marks(blocks: list[dict[str, Any]]) -> int:
+    return sum("cache_control" in block for block in blocks)
 
 
 def _usage(usage: Any, before: ModelUsage) -> ModelUsage:

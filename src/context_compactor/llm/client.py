@@ -6,14 +6,15 @@ from time import monotonic
 from types import ModuleType
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.errors import ModelError, ModelUnavailable
 from context_compactor.llm.calling import Hear, call
 from context_compactor.llm.collect import Collected
-from context_compactor.llm.failures import understood, wire_errors
+from context_compactor.llm.failures import headers_of, understood, wire_errors
 from context_compactor.llm.model import Control, ModelAnswer, ModelRequest
 from context_compactor.llm.retry import check
+from context_compactor.llm.secrets import Secrets
 from context_compactor.measure.overflow import is_overflow
 from context_compactor.measure.tokens import clean
 
@@ -58,14 +59,16 @@ class Client:
     """A model behind an SDK. Each `write` is one attempt: whether to try again is decided by `retry.py`.
 
     A request may still be sent more than once when a server refuses an optional part of it: then without that part.
+    Nothing that it says of a call holds one of the `secrets`.
     """
 
-    def __init__(self, named: Named, wire: Wire) -> None:
+    def __init__(self, named: Named, wire: Wire, secrets: Secrets) -> None:
         self.name = named.name
         self.window = named.window
         self.most_output = named.most_output
         self.named = named
         self.wire = wire
+        self.secrets = secrets
         self._errors = wire_errors(wire.sdk)
         self._refused: frozenset[str] = frozenset()
 
@@ -77,19 +80,22 @@ class Client:
     def write(self, request: ModelRequest, control: Control) -> ModelAnswer:
         """Its answer, or a `ModelError`. The stream is closed as soon as `control` ends the call."""
         try:
-            return call(lambda hear: self._write(request, control, hear), control)
-        except ModelUnavailable:
-            check(control)  # the time-out of a call that ends with the deadline is the deadline's
+            answer = call(lambda hear: self._write(request, control, hear), control)
+        except ModelError as error:
+            if isinstance(error, ModelUnavailable):
+                check(control)  # the time-out of a call that ends with the deadline is the deadline's
+            error.args = (self.secrets.hide(str(error)),)
             raise
+        return structs.replace(answer, model=self.secrets.hide(answer.model))
 
     async def _write(self, request: ModelRequest, control: Control, hear: Hear) -> ModelAnswer:
         collected = Collected(request, self.name, self.most_output, hear)
         try:
             await self._listen(await self._send(request, control), collected)
         except self._errors as error:
-            raise understood(error, self.name) from error
+            raise understood(error, self.name, is_begun=collected.is_begun) from None  # it may hold the key
         except (ValueError, TypeError, AttributeError) as error:  # SDKs do not check what they are sent
-            raise ModelError(f"{self.name}: the server sent something that is no answer ({error})") from error
+            raise ModelError(f"{self.name}: the server sent something that is no answer ({error})") from None
         return collected.answer()
 
     async def _send(self, request: ModelRequest, control: Control) -> Any:
@@ -116,11 +122,19 @@ class Client:
     async def _listen(self, stream: Any, collected: Collected) -> None:
         try:
             async for event in stream:
+                collected.is_begun = True
                 self.wire.take(event, collected)
                 if collected.is_endless:
                     return
+            if not collected.is_begun:
+                self._expect_events(headers_of(stream).get("content-type", ""))
         finally:
             await _close(stream)
+
+    def _expect_events(self, kind: str) -> None:
+        if kind and "event-stream" not in kind:
+            words = f"{self.name}: the server sent {kind.partition(';')[0]}, which is no answer of this API"
+            raise ModelError(f"{words}; is the address right?", billed="html" not in kind)
 
 
 def sendable(value: Any) -> Any:

@@ -25,6 +25,8 @@ class Collected:
         self.model = ""
         self.stop: Stop | None = None
         self.calls: set[Any] = set()
+        self.is_begun = False
+        """Whether anything of an answer has come."""
         self._schema = request.schema
         self._room = _MOST_CHARS_PER_TOKEN * min(request.max_tokens, most_output) + _SLACK_CHARS
         self._text: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -21,6 +22,12 @@ _DENIED_KINDS = frozenset(
 # Waiting does not help against these, although they come as "too many requests".
 _NO_MONEY = ("insufficient_quota", "credit balance is too low", "exceeded your current quota", "billing_hard_limit")
 _MOST_WORDS = 500
+_ORIGIN = re.compile(r"https?://[^/?#\s]+")
+# Without a connection nothing was read; behind a gateway that lost its patience somebody may still be writing.
+_NEVER_SENT = frozenset(
+    "ConnectError ConnectTimeout PoolTimeout ProxyError UnsupportedProtocol LocalProtocolError".split()
+)
+_GATEWAY_TIMEOUTS = frozenset({504, 524})
 
 
 def wire_errors(sdk: ModuleType) -> tuple[type[Exception], ...]:
@@ -30,9 +37,11 @@ def wire_errors(sdk: ModuleType) -> tuple[type[Exception], ...]:
     return (sdk.APIError, *used)
 
 
-def understood(error: Exception, name: str) -> ModelError:
-    """The error of our tree for an error of an SDK, in words that name the model."""
+def understood(error: Exception, name: str, *, is_begun: bool = False) -> ModelError:
+    """The error of our tree for an error of an SDK, in words that name the model; `is_begun` after the first event."""
     status = getattr(error, "status_code", None)
+    if status is not None and 300 <= status < 400:
+        return ModelError(f"{name}: HTTP {status}: {_redirected(error)}", billed=False)
     words = f"{name}: {_words(error)}"
     kinds = _kinds(error)
     if _is_too_long(f"{words}\n{error}", status, kinds):
@@ -41,7 +50,10 @@ def understood(error: Exception, name: str) -> ModelError:
         return ModelDenied(words)
     # An error in mid-stream comes with the status of its beginning, or with none.
     is_passing = status is None or status == 200 or status in _PASSING_STATUS or status >= 500
-    return ModelUnavailable(words, _retry_after(error)) if is_passing else ModelError(words)
+    billed = is_begun or _may_be_billed(error, status)
+    if is_passing:
+        return ModelUnavailable(words, _retry_after(error), billed=billed)
+    return ModelError(words, billed=billed)
 
 
 def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
@@ -62,9 +74,25 @@ def _seconds(asked: str) -> float:
     return (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
 
 
+def headers_of(source: Any) -> Mapping[str, str]:
+    """The headers of the response that an error or a stream comes from; none when it has no such thing."""
+    return getattr(getattr(source, "response", None), "headers", None) or {}
+
+
 def _retry_after(error: Exception) -> float | None:
-    headers = getattr(getattr(error, "response", None), "headers", None)
-    return None if headers is None else seconds_to_wait(headers)
+    return seconds_to_wait(headers_of(error))
+
+
+def _redirected(error: Exception) -> str:
+    origin = _ORIGIN.match(headers_of(error).get("location", ""))
+    where = origin[0] if origin else "another place of the same server"
+    return f"the server redirects to {where}, and nothing is sent there; if that is right, use its address"
+
+
+def _may_be_billed(error: Exception, status: int | None) -> bool:
+    if status in (None, 200) or "Timeout" in type(error).__name__:
+        return type(error.__cause__).__name__ not in _NEVER_SENT
+    return status in _GATEWAY_TIMEOUTS
 
 
 def _is_too_long(words: str, status: int | None, kinds: set[str]) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from threading import Event
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
+_log = logging.getLogger("context_compactor")
+Shown = TypeVar("Shown")
 Stop = Literal["complete", "length", "tool_call", "refusal", "other"]
 
 
@@ -21,7 +24,8 @@ class ModelMessage(Struct, frozen=True):
 class ModelRequest(Struct, frozen=True, kw_only=True):
     """One request. With `schema` the answer must be a JSON value of it.
 
-    `prefix` are the conversation's own messages in the provider's dialect, sent first, so that its cache is reused.
+    `prefix` are the conversation's own messages in the provider's dialect, sent first, so that its cache is reused, and
+    `beside` is what the agent sends with them, such as tools: a cache is only read when that is the same too.
     """
 
     messages: tuple[ModelMessage, ...]
@@ -29,6 +33,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     schema: dict[str, Any] | None = None
     schema_name: str = "answer"
     prefix: tuple[dict[str, Any], ...] = ()
+    beside: dict[str, Any] = {}
 
 
 class ModelUsage(Struct, frozen=True):
@@ -52,10 +57,56 @@ class ModelAnswer(Struct, frozen=True, kw_only=True):
     model: str = ""
 
 
-class Control:
-    """How long a call may take, how to end it, and who sees its text while it is written."""
+class Step(Struct, frozen=True):
+    """What happens while a model is at work: a request is sent, sent again after a wait, or answered.
 
-    def __init__(self, deadline: float, cancel: Event, on_text: Callable[[str], None] | None = None) -> None:
+    `number` is that of the call within the compaction, or of the attempt when it is sent again; `of` is how many there
+    will be, as far as that is known.
+    """
+
+    kind: Literal["asked", "retried", "answered"]
+    what: str
+    number: int
+    of: int
+    reason: str = ""
+
+
+class Control:
+    """How long a call may take, how to end it, and who sees its text and its steps while it is written.
+
+    Who sees them cannot stop the work: one that raises is told nothing more, and a warning is logged.
+    """
+
+    def __init__(
+        self,
+        deadline: float,
+        cancel: Event,
+        on_text: Callable[[str], None] | None = None,
+        on_step: Callable[[Step], None] | None = None,
+    ) -> None:
         self.deadline = deadline
         self.cancel = cancel
-        self.on_text = on_text
+        self.on_text = _harmless(on_text)
+        self.on_step = _harmless(on_step)
+
+    def tell(self, step: Step) -> None:
+        """Show a step to whoever looks."""
+        if self.on_step:
+            self.on_step(step)
+
+
+class _Harmless(Generic[Shown]):
+    def __init__(self, show: Callable[[Shown], None]) -> None:
+        self._show: Callable[[Shown], None] | None = show
+
+    def __call__(self, what: Shown) -> None:
+        try:
+            if self._show:
+                self._show(what)
+        except Exception as error:  # noqa: BLE001 - it is somebody else's code and must not stop a compaction
+            self._show = None
+            _log.warning("showing what a model does failed and is given up: %s: %s", type(error).__name__, error)
+
+
+def _harmless(show: Callable[[Shown], None] | None) -> Callable[[Shown], None] | None:
+    return show if show is None or isinstance(show, _Harmless) else _Harmless(show)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
-from context_compactor.errors import BadSetting, MissingExtra
+from context_compactor.errors import BadSetting, MissingExtra, ModelStopped
 from context_compactor.llm.client import Client, Named, Wire
+from context_compactor.llm.model import Control, ModelAnswer, ModelRequest
+from context_compactor.llm.secrets import Secrets, read_key, without_userinfo
 from context_compactor.measure.windows import known_model, output_limit_for, window_for
 from context_compactor.settings import Settings
 
@@ -24,15 +27,46 @@ def open_model(name: str, settings: Settings, env: Mapping[str, str] = os.enviro
 
     `openai/` wants `OPENAI_API_KEY`, `anthropic/` wants `ANTHROPIC_API_KEY` (or `ANTHROPIC_AUTH_TOKEN`), and both
     follow `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL`. An address works without a key; it is sent `MODEL_API_KEY` if
-    there is one, and never the key of somebody else.
+    there is one, and never the key of somebody else. A user and a password in it are sent, but are no part of its name.
     """
+    named = _named(name, _model_of(name), settings)
+    is_address = name.startswith(("http://", "https://"))
+    provider = "openai" if is_address else name.partition("/")[0]
+    _need(provider, named.name)
+    wire = _at_address(name, env) if is_address else _wire(provider, name, env)
+    return Client(named, wire, Secrets(env, name))
+
+
+class NamedModel:
+    """A model of which only the name and the limits are known. It cannot be asked."""
+
+    def __init__(self, named: Named) -> None:
+        self.name = named.name
+        self.window = named.window
+        self.most_output = named.most_output
+
+    def write(self, request: ModelRequest, control: Control) -> ModelAnswer:  # noqa: ARG002
+        """Nothing: it raises `ModelStopped`."""
+        raise ModelStopped(f"{self.name} was not opened, so nothing is sent to it")
+
+
+def name_model(name: str, settings: Settings) -> NamedModel:
+    """The model of this name without a client: no key and no extra is needed."""
+    return NamedModel(_named(name, _model_of(name), settings))
+
+
+def _model_of(name: str) -> str:
+    """The name that the server knows, or `BadSetting` when it names no model."""
     if name.startswith(("http://", "https://")):
-        return _at_address(name, settings, env)
+        address, _, model = name.partition("#")
+        if not model.strip() or not _host(address):
+            shown = re.sub(r"//.*@", "//", name)
+            raise BadSetting(f"model: {shown!r} is no address with a model behind a #; write {FORMS}")
+        return model
     provider, _, model = name.partition("/")
     if provider not in ("openai", "anthropic", "litellm") or not model.strip():
         raise BadSetting(f"model: {name!r} names no model; write {FORMS}")
-    _need(provider, name)
-    return Client(_named(name, model, settings), _wire(provider, name, env))
+    return model
 
 
 def _wire(provider: str, name: str, env: Mapping[str, str]) -> Wire:
@@ -43,7 +77,7 @@ def _wire(provider: str, name: str, env: Mapping[str, str]) -> Wire:
     if provider == "anthropic":
         from context_compactor.llm.anthropic_client import AnthropicWire
 
-        token = None if env.get("ANTHROPIC_API_KEY") else env.get("ANTHROPIC_AUTH_TOKEN") or None
+        token = None if env.get("ANTHROPIC_API_KEY") else read_key(env, "ANTHROPIC_AUTH_TOKEN") or None
         key = None if token else _key(name, env, "ANTHROPIC_API_KEY")
         return AnthropicWire(key, token, env.get("ANTHROPIC_BASE_URL") or None)
     from context_compactor.llm.litellm_client import LiteLLMWire
@@ -51,14 +85,10 @@ def _wire(provider: str, name: str, env: Mapping[str, str]) -> Wire:
     return LiteLLMWire()
 
 
-def _at_address(name: str, settings: Settings, env: Mapping[str, str]) -> Client:
-    address, _, model = name.partition("#")
-    if not model.strip() or not _host(address):
-        raise BadSetting(f"model: {name!r} is no address with a model behind a #; write {FORMS}")
-    _need("openai", name)
+def _at_address(name: str, env: Mapping[str, str]) -> Wire:
     from context_compactor.llm.openai_client import OpenAIWire
 
-    return Client(_named(name, model, settings), OpenAIWire(env.get("MODEL_API_KEY") or "none", address))
+    return OpenAIWire(read_key(env, "MODEL_API_KEY") or "none", name.partition("#")[0], is_own=True)
 
 
 def _host(address: str) -> str | None:
@@ -70,12 +100,13 @@ def _host(address: str) -> str | None:
 
 
 def _named(name: str, model: str, settings: Settings) -> Named:
+    name = without_userinfo(name)
     override = settings.model_window
     if override is None and known_model(model) is None:
         source = "unknown model: assumed; model_window sets it"
         return Named(name=name, model=model, window=UNKNOWN_WINDOW, most_output=UNKNOWN_OUTPUT, source=source)
     window = window_for(model, override)
-    most = min(output_limit_for(model) or window.tokens // 4, max(window.tokens // 2, 1))
+    most = max(min(output_limit_for(model) or window.tokens // 4, window.tokens // 2), 1)
     return Named(name=name, model=model, window=window.tokens, most_output=most, source=window.source)
 
 
@@ -85,7 +116,7 @@ def _need(extra: str, name: str) -> None:
 
 
 def _key(name: str, env: Mapping[str, str], variable: str) -> str:
-    key = env.get(variable, "").strip()
+    key = read_key(env, variable)
     if not key:
         raise BadSetting(f"model: {name} needs a key in {variable}, which is not set; `export {variable}=…` sets it")
     return key

@@ -17,22 +17,32 @@ STOPS: dict[str, Stop] = {
     "function_call": "tool_call",
     "content_filter": "refusal",
 }
+# What the SDK is told by name; the rest, which is the agent's, is sent as it is.
+_OURS = ("model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "response_format")
 
 
 class OpenAIWire:
-    """Chat completions. `base_url` None is OpenAI itself, which names the limit of an answer differently."""
+    """Chat completions. `base_url` None is OpenAI itself, which names the limit of an answer differently.
+
+    A server of one's own is sent nothing that the environment holds for OpenAI.
+    """
 
     optional: tuple[str, ...] = ("response_format", "stream_options", "max_completion_tokens", "max_tokens")
 
-    def __init__(self, key: str, base_url: str | None = None) -> None:
+    def __init__(self, key: str, base_url: str | None = None, *, is_own: bool = False) -> None:
         import openai
 
         self.sdk: ModuleType = openai
         self._limit = "max_completion_tokens" if base_url is None else "max_tokens"
-        # Without keep-alive no call meets a connection that the other side has closed in the meantime.
+        # Without keep-alive no call meets a connection that the other side has closed in the meantime, and a
+        # redirect would take the conversation to somebody whom the user has not named.
+        headers, http = {"Connection": "close"}, openai.DefaultAsyncHttpxClient(follow_redirects=False)
         self._client = openai.AsyncOpenAI(
-            api_key=key, base_url=base_url, max_retries=0, default_headers={"Connection": "close"}
+            api_key=key, base_url=base_url, max_retries=0, default_headers=headers, http_client=http
         )
+        if is_own:
+            self._client.organization = self._client.project = None
+            self._client._custom_headers = headers
 
     def body(self, request: ModelRequest, named: Named, refused: frozenset[str]) -> Body:
         """The request, streamed and with usage."""
@@ -40,7 +50,9 @@ class OpenAIWire:
 
     async def send(self, body: Body, timeout: Any) -> Any:
         """Send it; a stream of chunks."""
-        return await self._client.chat.completions.create(**body, timeout=timeout)
+        known = {name: part for name, part in body.items() if name in _OURS}
+        extra = {name: part for name, part in body.items() if name not in _OURS}
+        return await self._client.chat.completions.create(**known, extra_body=extra or None, timeout=timeout)
 
     def take(self, event: Any, collected: Collected) -> None:
         """Add one chunk."""
@@ -50,6 +62,7 @@ class OpenAIWire:
 def chat_body(request: ModelRequest, named: Named, refused: frozenset[str], limit: str) -> Body:
     """A request for chat completions without the parts that were refused; the limit has a second name to try."""
     body: Body = {
+        **request.beside,
         "model": named.model,
         "messages": [*request.prefix, *(_message(message) for message in request.messages)],
         "stream": True,

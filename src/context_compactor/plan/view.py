@@ -16,6 +16,7 @@ from context_compactor.messages.message import Part, Text, Thinking, ToolCall, T
 from context_compactor.messages.record import ANSWER, GAP, Excerpt
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Exchange, Turn
+from context_compactor.plan.focus import Focus
 from context_compactor.plan.options import Block, Line, Source, Voice
 from context_compactor.plan.sources import call_body, cut_blocks, strip_numbers
 from context_compactor.plan.zones import Zone, may_clear_thinking, newest_step
@@ -33,12 +34,14 @@ class View(Struct, frozen=True):
     verdicts: Verdicts
     names: NameTable
     weights: Weights
-    focus: str = ""
+    focus: Focus | None = None
     without_media: frozenset[int] = frozenset()
     quoted: str = ""
     """What the record quotes of the user anyway."""
     factors: dict[int, float] = {}
     """By how much a turn is worth more or less than it seems to us, when a model has judged it."""
+    reasons: dict[int, str] = {}
+    """Why, in the model's words."""
 
     def zone_of(self, source: Source) -> Zone:
         """Where the turn of a source ends up; what belongs to no turn goes into the record."""

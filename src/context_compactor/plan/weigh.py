@@ -13,7 +13,9 @@ from context_compactor.plan.options import Option, Source, Voice, token_rate
 from context_compactor.plan.sources import REMOVED
 from context_compactor.plan.view import View
 
-_FOCUS_FACTOR = 4.0
+# A line that the focus is about is worth more, in its wording and in its names, and each token a share of a name.
+_FOCUS_FACTOR = 3.0
+_FOCUS_WORTH = 0.07
 # Half of a heading is put on the line that opens its source; the other half on those that will follow.
 _HEADING_SHARE = 0.5
 # Shorter lines, such as a closing bracket, stand everywhere; more repeats say no more.
@@ -36,7 +38,7 @@ def weigh(
     """One piece for each offer."""
     weights = view.weights
     seen = seen_lines(view)
-    wanted = _focus(view.focus)
+    shares = view.focus.shares([option.text for option in offers]) if view.focus else None
     rates = [token_rate(source) for source in view.sources]
     pieces = []
     for at, option in enumerate(offers):
@@ -49,17 +51,13 @@ def weigh(
             weight, boost = weight * _GONE, boost * _GONE
         judged = view.factors.get(source.turn, 1.0)
         weight, boost = weight * judged, boost * judged
-        if wanted is not None and wanted.search(text):
-            weight, boost = weight * _FOCUS_FACTOR + _FOCUS_FACTOR, _FOCUS_FACTOR
+        if shares is not None:
+            weight += (_FOCUS_FACTOR * weight + _FOCUS_WORTH * weights.name) * shares[at]
+            boost += _FOCUS_FACTOR * shares[at]
         tokens = len(text) * rates[option.source] + 1.0
         heading = headings.get(option.source, 0.0) * _HEADING_SHARE
         pieces.append(Piece(at, option.source, tokens, weight, names[at], tuple(map(hash, lines)), boost, heading))
     return pieces
-
-
-def _focus(focus: str) -> re.Pattern[str] | None:
-    words = [re.escape(word) for word in focus.split() if len(word) > 2]
-    return re.compile("|".join(words), re.IGNORECASE) if words else None
 
 
 def seen_lines(view: View) -> dict[str, int]:

@@ -6,6 +6,7 @@ import re
 
 from context_compactor.errors import BadSetting
 from context_compactor.quality.methods import BASELINES, COMPACTOR, HANDOFF, REAL, find_method
+from context_compactor.settings import load_settings
 
 DEFAULT_BUDGETS = ("5", "10", "25", "50")
 DEFAULT_METHODS = (
@@ -50,6 +51,15 @@ def read_methods(text: str) -> tuple[str, ...]:
     if not found:
         raise BadSetting(f"--methods: there is none. Known: {', '.join(known)}")
     return found
+
+
+def read_model(name: str | None) -> str | None:
+    """A model's name, when it can be opened: a wrong one or a missing key is told before the long work."""
+    if name is not None:
+        from context_compactor.llm.names import open_model
+
+        open_model(name, load_settings().settings)
+    return name
 
 
 def with_real(budgets: tuple[str, ...], real: int) -> tuple[str, ...]:

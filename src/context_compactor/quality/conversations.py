@@ -8,12 +8,21 @@ from functools import cache
 from msgspec import Struct
 
 from context_compactor.errors import CompactorError
+from context_compactor.protocols import Model
 from context_compactor.quality.gather import Talk
 from context_compactor.quality.gauges import Errors, count_errors
 from context_compactor.quality.identifiers import identifiers
 from context_compactor.quality.losses import Loss, added, losses
 from context_compactor.quality.measures import nothing_kept
-from context_compactor.quality.methods import HANDOFF_BUDGET, REAL, SUMMARY, BadMethod, budget_tokens, suits
+from context_compactor.quality.methods import (
+    HANDOFF_BUDGET,
+    REAL,
+    SUMMARY,
+    WITH_MODEL,
+    BadMethod,
+    budget_tokens,
+    suits,
+)
 from context_compactor.quality.prepared import Sample, prepare
 from context_compactor.quality.reading import is_instruction
 from context_compactor.quality.replay import EVERY_TURN, Replay, replay
@@ -22,14 +31,19 @@ from context_compactor.quality.search import Search, plain_search
 from context_compactor.quality.sizes import count_messages
 from context_compactor.quality.summing import Scored
 
-NOT_REPLAYED = (SUMMARY, "everything", "nothing")
+# A replay compacts again and again: with a model its bill would be the model's, which is shown by itself.
+NOT_REPLAYED = (SUMMARY, WITH_MODEL, "everything", "nothing")
 
 
 class Plan(Struct, frozen=True):
-    """Which methods run at which budgets, and the identifiers that are common to many projects."""
+    """Which methods run at which budgets, and the identifiers that are common to many projects.
+
+    `model` is the one that `compactor+model` asks.
+    """
 
     pairs: tuple[tuple[str, str], ...]
     common: frozenset[str] = frozenset()
+    model: str | Model | None = None
 
     @property
     def replayed(self) -> tuple[str, ...]:
@@ -60,7 +74,8 @@ def study(shared: tuple[Sequence[Talk], Plan], index: int) -> Found:
         archive = cache(lambda history=sample.history: plain_search(history))
         for method, budget in plan.pairs:
             if suits(sample, budget):
-                scored, judged = _run(sample, method, budget, archive)
+                asked = Asked(method, 0, budget, search=True, model=plan.model)
+                scored, judged = _run(sample, asked, archive)
                 scores.append(scored)
                 lost.extend(losses(method, budget, sample, judged.kept))
     return Found(
@@ -80,17 +95,17 @@ def _samples(talk: Talk, common: frozenset[str]) -> Iterator[Sample]:
             yield Sample(talk.conversation, cut, wanted)
 
 
-def _run(sample: Sample, method: str, budget: str, archive: Callable[[], Search]) -> tuple[Scored, Judged]:
+def _run(sample: Sample, asked: Asked, archive: Callable[[], Search]) -> tuple[Scored, Judged]:
     try:
-        judged = judge(sample, Asked(method, 0, budget, search=True), archive)
+        judged = judge(sample, asked, archive)
     except BadMethod:
         raise
     except CompactorError as error:
-        judged = _refused(sample, budget)
-        return Scored(method, judged.score, refusal=str(error)), judged
+        judged = _refused(sample, asked.budget)
+        return Scored(asked.method, judged.score, refusal=str(error)), judged
     fits = judged.score.fits
     instructions = 0 if fits else count_messages(filter(is_instruction, sample.history))
-    return Scored(method, judged.score, instructions), judged
+    return Scored(asked.method, judged.score, instructions), judged
 
 
 def _refused(sample: Sample, budget: str) -> Judged:

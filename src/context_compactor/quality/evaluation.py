@@ -8,15 +8,24 @@ from msgspec import Struct
 
 from context_compactor import __version__
 from context_compactor.errors import BadInput
+from context_compactor.protocols import Model
 from context_compactor.quality.choices import with_real
 from context_compactor.quality.conversations import Found, Plan, study
 from context_compactor.quality.gather import ENDINGS, find_files
 from context_compactor.quality.losses import added
-from context_compactor.quality.methods import COMPACTOR, HANDOFF, HANDOFF_BUDGET, REAL, SUMMARY
+from context_compactor.quality.methods import COMPACTOR, HANDOFF, HANDOFF_BUDGET, REAL, SUMMARY, WITH_MODEL
 from context_compactor.quality.outcome import Evaluation, Inputs
 from context_compactor.quality.pool import spread
 from context_compactor.quality.retrieval import ask_dialogues
-from context_compactor.quality.summing import cost_rows, count_rows, illegal, misfits, sample_rows, score_rows
+from context_compactor.quality.summing import (
+    cost_rows,
+    count_rows,
+    illegal,
+    misfits,
+    sample_rows,
+    score_rows,
+    told_rows,
+)
 from context_compactor.quality.survey import Place, Survey, chosen, load, survey
 from context_compactor.quality.tables import count
 from context_compactor.quality.watch import Watch
@@ -25,13 +34,25 @@ AT_ONCE = 8_000_000  # tokens of conversations that are in memory at a time
 
 
 class Trial(Struct, frozen=True):
-    """What to evaluate: files and folders, at which budgets, with which methods, each how-many-th conversation."""
+    """What to evaluate: files and folders, at which budgets, with which methods, each how-many-th conversation.
+
+    With a `model`, by its name or as an object, our engine is measured once more with it.
+    """
 
     paths: tuple[str, ...]
     budgets: tuple[str, ...]
     methods: tuple[str, ...]
     every: int | None = None
     jobs: int = 1
+    model: str | Model | None = None
+
+    @property
+    def all_methods(self) -> tuple[str, ...]:
+        """The methods, with ours and the model behind ours, or first."""
+        if self.model is None:
+            return self.methods
+        at = self.methods.index(COMPACTOR) + 1 if COMPACTOR in self.methods else 0
+        return (*self.methods[:at], WITH_MODEL, *self.methods[at:])
 
 
 def evaluate_paths(trial: Trial, watch: Watch) -> Evaluation:
@@ -45,16 +66,18 @@ def evaluate_paths(trial: Trial, watch: Watch) -> Evaluation:
     budgets = with_real(trial.budgets, sum(place.real for place in places))
     if not budgets:
         raise BadInput("--budget: no compaction really happened in these conversations. Try: --budget 25")
-    plan = Plan(_pairs(budgets, trial.methods), found.common)
+    plan = Plan(_pairs(budgets, trial.all_methods), found.common, trial.model)
     watch.start("Evaluating", sum(place.tokens for place in places))
     done = list(_studied(places, plan, trial.jobs, watch))
     scored = [item for one in done for item in one.scores]
     return Evaluation(
         version=__version__,
         budgets=budgets,
-        methods=trial.methods,
+        methods=trial.all_methods,
+        model=_name_of(trial.model),
         inputs=_inputs(found, places, step, done),
         rows=tuple(score_rows(scored, plan.pairs)),
+        told=tuple(told_rows(scored, budgets)),
         losses=tuple(added(loss for one in done for loss in one.losses)),
         costs=tuple(cost_rows([bill for one in done for bill in one.bills])),
         counts=tuple(count_rows([one.errors for one in done if one.errors])),
@@ -63,6 +86,10 @@ def evaluate_paths(trial: Trial, watch: Watch) -> Evaluation:
         illegal=tuple(illegal(scored)),
         samples=tuple(sample_rows(scored)),
     )
+
+
+def _name_of(model: str | Model | None) -> str:
+    return model if isinstance(model, str) else model.name if model else ""
 
 
 def _refuse_nothing(found: Survey) -> None:

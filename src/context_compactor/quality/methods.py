@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.errors import BadSetting
+from context_compactor.protocols import Model
 from context_compactor.quality import baselines, lists
 from context_compactor.quality.baselines import Method
 from context_compactor.quality.cutting import summary_tokens
@@ -17,10 +19,13 @@ from context_compactor.quality.prepared import Sample
 from context_compactor.quality.reading import RawMessage, is_instruction
 from context_compactor.quality.search import Search, as_text
 from context_compactor.quality.sizes import PER_MESSAGE, count_messages
+from context_compactor.quality.told import Told, told_of
+from context_compactor.settings import load_settings
 
 REAL = "real"
 SUMMARY = "summary"
 COMPACTOR = "compactor"
+WITH_MODEL = "compactor+model"
 HANDOFF = "handoff"
 HANDOFF_BUDGET = "500t"
 
@@ -39,20 +44,27 @@ BASELINES: dict[str, Method] = {
 
 
 class Made(Struct, frozen=True):
-    """What a method made of a history: the context, its archive's search and recall if it has them, the seconds."""
+    """What a method made of a history: the context, its archive's search and recall if it has them, the seconds.
+
+    `told` is what a model had to do with it.
+    """
 
     messages: list[RawMessage]
     search: Search | None = None
     recall: Callable[[str], Any] | None = None
     seconds: float = 0.0
+    told: Told | None = None
 
 
-def compactor(messages: list[RawMessage], budget: int) -> Any:
-    """Our own engine, without a model."""
+def compactor(messages: list[RawMessage], budget: int, model: str | Model | None = None) -> Any:
+    """Our own engine, with a model only where one is given: that of the settings is never asked here."""
     import context_compactor
 
-    found = context_compactor.compact(messages, target_tokens=budget)
-    return Made(found.messages, as_text(found.search), found.recall)
+    alone = structs.replace(load_settings().settings, model=None)
+    found = context_compactor.compact(messages, target_tokens=budget, model=model, settings=alone)
+    return Made(
+        found.messages, as_text(found.search), found.recall, told=None if model is None else told_of(found.report)
+    )
 
 
 def handoff(messages: list[RawMessage], budget: int) -> list[RawMessage]:
@@ -89,16 +101,19 @@ def _guarded(name: str, method: Callable[[list[RawMessage], int], Any]) -> Calla
     return run
 
 
-def make(method: str, sample: Sample, budget: str) -> Made:
-    """Run a method on a sample's history."""
+def make(method: str, sample: Sample, budget: str, model: str | Model | None = None) -> Made:
+    """Run a method on a sample's history. `model` is the one that `compactor+model` asks."""
     if method == SUMMARY:
         return Made([{"role": "user", "content": sample.cut.summary}])
-    run, history = find_method(method), sample.history
+    run = partial(compactor, model=model) if method == WITH_MODEL else find_method(method)
+    history = sample.history
     start = time.perf_counter()
     result = run(history, budget_tokens(sample, budget))
     seconds = time.perf_counter() - start
     if isinstance(result, list):
         return Made(result, seconds=seconds)
+    if isinstance(result, Made):
+        return structs.replace(result, seconds=seconds)
     return Made(result.messages, getattr(result, "search", None), getattr(result, "recall", None), seconds)
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from context_compactor.quality.gather import Skipped
 from context_compactor.quality.losses import Loss
+from context_compactor.quality.told import ToldRow
 
 ALL = "all"
 
@@ -99,7 +100,10 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     budgets: tuple[str, ...]
     methods: tuple[str, ...]
     inputs: Inputs
+    model: str = ""
+    """The model that `compactor+model` asked; empty when none was."""
     rows: tuple[Row, ...] = ()
+    told: tuple[ToldRow, ...] = ()
     losses: tuple[Loss, ...] = ()
     costs: tuple[Cost, ...] = ()
     counts: tuple[CountError, ...] = ()

@@ -17,11 +17,13 @@ from context_compactor.quality.page_numbers import (
     retention_section,
     source_section,
 )
+from context_compactor.quality.page_told import told_section
 from context_compactor.quality.page_words import about_section, explanations, opening, tiles
 
 SECTIONS = (
     tiles,
     retention_section,
+    told_section,
     real_section,
     loss_section,
     cost_section,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from context_compactor.markup import Markup, element, folded, table
-from context_compactor.quality.methods import COMPACTOR, REAL
+from context_compactor.quality.methods import COMPACTOR, REAL, WITH_MODEL
 from context_compactor.quality.outcome import ALL, Evaluation
 from context_compactor.quality.tables import count, ordinal, percent
 from context_compactor.quality.words import MEASURE_WORDS, METHOD_WORDS, budget_words
@@ -29,10 +29,14 @@ def opening(found: Evaluation, made_on: str) -> Iterator[Markup]:
     date = f" on {made_on}" if made_on else ""
     yield element(
         "p",
-        f"Made{date} by compactor {found.version}, without a model and without a network. The page holds numbers and "
-        "the names of sources, no text of any conversation.",
+        f"Made{date} by compactor {found.version}, {_with_what(found)}. The page holds numbers and the names of "
+        "sources, no text of any conversation.",
         class_="quiet",
     )
+
+
+def _with_what(found: Evaluation) -> str:
+    return f"with the model {found.model}" if found.model else "without a model and without a network"
 
 
 def tiles(found: Evaluation) -> Iterator[Markup]:
@@ -61,7 +65,8 @@ def _tile(number: str, title: str, beside: str) -> Markup:
 
 def _best_other(found: Evaluation, name: str) -> str:
     method, budget = main_method(found), main_budget(found)
-    rows = [row for other in found.methods if other != method and (row := found.row(other, budget))]
+    others = [other for other in found.methods if other not in (method, WITH_MODEL)]
+    rows = [row for other in others if (row := found.row(other, budget))]
     best = max(rows, key=lambda row: row.shares[name] or 0.0, default=None)
     return f"best other: {percent(best.shares[name])}, {best.method}" if best else ""
 

@@ -10,22 +10,31 @@ from pathlib import Path
 
 import msgspec
 
+from context_compactor.protocols import Model
+from context_compactor.quality.choices import read_model
 from context_compactor.quality.corpus import AGENT_SOURCES, default_corpus
-from context_compactor.quality.methods import BASELINES, COMPACTOR, REAL, SUMMARY, suits
+from context_compactor.quality.methods import BASELINES, COMPACTOR, REAL, SUMMARY, WITH_MODEL, suits
 from context_compactor.quality.pool import spread
 from context_compactor.quality.prepared import Sample, samples
 from context_compactor.quality.scoring import COLUMNS, Asked, Score, score
 from context_compactor.quality.tables import mean, show
+from context_compactor.quality.told import told_lines, told_row
 
 __all__ = ["Asked", "Score", "evaluate", "main", "score", "table"]
 
 
 def evaluate(
-    method: str, chosen: list[Sample], budgets: Sequence[str], jobs: int = 1, *, search: bool = False
+    method: str,
+    chosen: list[Sample],
+    budgets: Sequence[str],
+    jobs: int = 1,
+    *,
+    search: bool = False,
+    model: str | Model | None = None,
 ) -> Iterator[Score]:
     """Score one method on samples at budgets: `real` takes the real compactions, the others the main samples."""
     tasks = [
-        Asked(method, index, budget, search)
+        Asked(method, index, budget, search, model)
         for index, sample in enumerate(chosen)
         for budget in budgets
         if suits(sample, budget) and (method != SUMMARY or budget == REAL)
@@ -59,14 +68,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     chosen = samples(options.corpus, options.sources.split(","), options.every, options.jobs)
     budgets, everything = options.budget.split(","), {}
-    for method in options.method.split(","):
+    model = read_model(options.model)
+    for method in (*options.method.split(","), *([WITH_MODEL] if model else [])):
         began = time.perf_counter()
-        scores = list(evaluate(method, chosen, budgets, options.jobs, search=options.search))
-        show(f"## {method}  ({time.perf_counter() - began:.0f} s)", *table(scores, budgets), *_wrong(scores))
+        scores = list(evaluate(method, chosen, budgets, options.jobs, search=options.search, model=model))
+        heading = f"## {method}  ({time.perf_counter() - began:.0f} s)"
+        show(heading, *table(scores, budgets), *_told(scores, budgets), *_wrong(scores))
         everything[method] = scores
     if options.json:
         options.json.write_bytes(msgspec.json.encode(everything))
     return 0
+
+
+def _told(scores: Sequence[Score], budgets: Sequence[str]) -> Iterator[str]:
+    for budget in budgets:
+        told = [item.told for item in scores if item.budget == budget and item.told]
+        yield from told_lines(told_row(budget, told)) if told else ()
 
 
 def _wrong(scores: Sequence[Score]) -> Iterator[str]:
@@ -89,6 +106,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sources", default=",".join(AGENT_SOURCES))
     parser.add_argument("--every", type=int, default=1, help="take each N-th conversation")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--model", help=f"measure {WITH_MODEL} too, with this model")
     parser.add_argument("--search", action="store_true", help="1Q and RESTORE too")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--corpus", type=Path, default=default_corpus())

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from context_compactor.protocols import Model
 from context_compactor.quality.legality import problems
 from context_compactor.quality.measures import MEASURES, Kept, kept, nothing_kept
 from context_compactor.quality.methods import Made, budget_tokens, make
@@ -15,12 +16,16 @@ from context_compactor.quality.reading import RawMessage
 from context_compactor.quality.restore import restored
 from context_compactor.quality.search import Search, plain_search
 from context_compactor.quality.sizes import count_message, count_messages
+from context_compactor.quality.told import Told
 
 COLUMNS = (*MEASURES, "1Q", "LEGAL", "RESTOR", "CACHE", "size")
 
 
 class Score(Struct, frozen=True):
-    """What one method did to one sample at one budget. `problems` says why a context is not legal."""
+    """What one method did to one sample at one budget.
+
+    `problems` says why a context is not legal, `told` what a model had to do with it.
+    """
 
     sample: str
     source: str
@@ -31,15 +36,17 @@ class Score(Struct, frozen=True):
     limit: int
     shares: dict[str, float | None]
     problems: tuple[str, ...] = ()
+    told: Told | None = None
 
 
 class Asked(Struct, frozen=True):
-    """What to run: a method on a sample at a budget, with or without searching and recalling."""
+    """What to run: a method on a sample at a budget, with or without searching and recalling, perhaps with a model."""
 
     method: str
     index: int
     budget: str
     search: bool
+    model: str | Model | None = None
 
 
 class Judged(Struct, frozen=True):
@@ -56,7 +63,7 @@ def score(sample: Sample, asked: Asked) -> Score:
 
 def judge(sample: Sample, asked: Asked, archive: Callable[[], Search] | None = None) -> Judged:
     """The score of a method with what it kept. `archive` gives the search for methods that have none of their own."""
-    made = make(asked.method, sample, asked.budget)
+    made = make(asked.method, sample, asked.budget, asked.model)
     limit, size = budget_tokens(sample, asked.budget), count_messages(made.messages)
     fits = size <= limit or asked.method == "everything"
     found = kept(sample.wanted, made.messages) if fits else nothing_kept(sample.wanted)
@@ -68,7 +75,7 @@ def judge(sample: Sample, asked: Asked, archive: Callable[[], Search] | None = N
     shares["CACHE"] = prefix_share(sample.history, made.messages)
     shares["size"] = size / limit if limit else 1.0
     source = sample.conversation.source
-    done = Score(sample.id, source, asked.budget, fits, made.seconds, size, limit, shares, tuple(wrong[:3]))
+    done = Score(sample.id, source, asked.budget, fits, made.seconds, size, limit, shares, tuple(wrong[:3]), made.told)
     return Judged(done, found)
 
 

@@ -12,6 +12,7 @@ from context_compactor.quality.outcome import ALL, Cost, CountError, Row, Sample
 from context_compactor.quality.replay import Replay
 from context_compactor.quality.scoring import COLUMNS, Score
 from context_compactor.quality.tables import mean
+from context_compactor.quality.told import ToldRow, told_row
 
 NAMES = {"RESTOR": "RESTORE", "size": "SIZE"}
 SHOWN = tuple(NAMES.get(name, name) for name in COLUMNS)
@@ -43,6 +44,14 @@ def score_rows(scored: Sequence[Scored], pairs: Iterable[tuple[str, str]]) -> It
     for method, budget in pairs:
         same = [item.score for item in scored if (item.method, item.score.budget) == (method, budget)]
         yield from (_row(method, budget, source, group) for source, group in _grouped(same))
+
+
+def told_rows(scored: Sequence[Scored], budgets: Iterable[str]) -> Iterator[ToldRow]:
+    """For each budget what a model had to do with the contexts, where there was one."""
+    for budget in budgets:
+        told = [item.score.told for item in scored if item.score.budget == budget and item.score.told]
+        if told:
+            yield told_row(budget, told)
 
 
 def _grouped(items: Sequence[Item]) -> Iterator[tuple[str, Sequence[Item]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from context_compactor.quality.methods import COMPACTOR, HANDOFF, REAL, SUMMARY
+from context_compactor.quality.methods import COMPACTOR, HANDOFF, REAL, SUMMARY, WITH_MODEL
 from context_compactor.quality.replay import EVERY_TURN
 
 
@@ -113,6 +113,7 @@ MEASURE_WORDS: dict[str, Words] = {
 
 METHOD_WORDS: dict[str, str] = {
     COMPACTOR: "Context Compactor, without a model",
+    WITH_MODEL: "the same, with a model that tells the story of what is folded",
     "keep-last": "keep the last messages that fit",
     "trim": "the system prompt and the last messages that fit, as LangChain's trim does",
     "head-and-tail": "the first and the last turns, the middle is dropped",

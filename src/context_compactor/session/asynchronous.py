@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from context_compactor.events.bus import Bus
+from context_compactor.session.memory import Ahead
 from context_compactor.session.session import Session
+
+_LOOK_SECONDS = 0.05
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -19,7 +23,7 @@ def _awaited(verb: Callable[Concatenate[Session, P], T]) -> Callable[Concatenate
     @wraps(verb)
     async def call(self: AsyncSession, /, *args: P.args, **kwargs: P.kwargs) -> T:
         async with self._turn:
-            return await asyncio.to_thread(verb, self._session, *args, **kwargs)
+            return await self._do(verb, *args, **kwargs)
 
     return call
 
@@ -43,6 +47,27 @@ class AsyncSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def _do(self, verb: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """A verb in a thread. When the task is cancelled, what can be ended is, and the thread is waited for."""
+        work = asyncio.ensure_future(asyncio.to_thread(verb, self._session, *args, **kwargs))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            while not work.done():
+                self._session.cancel()
+                with suppress(asyncio.CancelledError):  # to be cancelled twice is no reason to leave the thread behind
+                    await asyncio.wait([work], timeout=_LOOK_SECONDS)
+            work.exception()  # nobody waits for it any more
+            raise
+
+    async def work_ahead(self) -> Ahead:
+        """Prepare the next compaction, as `Session.work_ahead` does; other verbs go on meanwhile."""
+        return await asyncio.to_thread(self._session.work_ahead)
+
+    def cancel(self) -> bool:
+        """End what is under way, as `Session.cancel` does. A task that is cancelled does so by itself."""
+        return self._session.cancel()
 
     @property
     def id(self) -> str:
@@ -75,7 +100,6 @@ class AsyncSession:
     export = _awaited(Session.export)
     restore = _awaited(Session.restore)
     facts = _awaited(Session.facts)
-    work_ahead = _awaited(Session.work_ahead)
     checkpoint = _awaited(Session.checkpoint)
     resume = _awaited(Session.resume)
     fresh = _awaited(Session.fresh)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from context_compactor.ask import Ask
-from context_compactor.errors import CompactorError
+from context_compactor.errors import CompactorError, ModelStopped
 from context_compactor.levels import Level
 from context_compactor.measure.triggers import Trigger
 from context_compactor.plan.goal import level_target
@@ -24,6 +24,7 @@ from context_compactor.store.rows import SessionRow
 
 _BREAKER_SECONDS = 300.0
 _FRESH_TOKENS = 2_500
+_OPENED = "the session was opened again"
 
 
 def answer(core: Core, watched: Watched) -> Report | None:
@@ -45,7 +46,7 @@ def check(core: Core) -> None:
             return
         counter = core.counter(core.dialect(core.seen(row).raws))
         state = structs.replace(state, gauge=core.gauge(row, state, counter), share=0.0, fired="")
-        state, watched = watch(core, state, counter)
+        state, watched = watch(core, state, counter, boundary=_OPENED)
         core.save(state)
         watched = core.schedule(core, watched) if core.schedule else watched
     answer(core, watched)
@@ -67,14 +68,16 @@ def _answer(core: Core, watched: Watched) -> Report | None:
     if is_queued or not is_wanted(core, watched):
         return None
     level = watched.trigger.level if watched.trigger else Level.SOFT
-    report = compact_by_itself(core, core.ask(level=level, kind="threshold"))
+    why = f"at a boundary: {watched.boundary}" if watched.boundary else ""
+    report = compact_by_itself(core, core.ask(level=level, kind="threshold"), why)
     return fresh_window(core, report) if level is Level.EMERGENCY else report
 
 
 def is_wanted(core: Core, watched: Watched) -> bool:
     """Whether a look at the gauge leads to a compaction."""
     by_counter = bool(watched.suggestions) and core.settings.counters_compact
-    return core.settings.enabled and core.settings.automatic and (watched.trigger is not None or by_counter)
+    is_due = watched.trigger is not None and not watched.is_waiting
+    return core.settings.enabled and core.settings.automatic and (is_due or by_counter)
 
 
 def is_left_to_jobs(core: Core, watched: Watched) -> bool:
@@ -129,14 +132,22 @@ def _instructions(core: Core) -> int:
     return sum(core.counter(dialect).count_many(told))
 
 
-def compact_by_itself(core: Core, ask: Ask) -> Report:
-    """A compaction that nobody asked for: it is held back after failures, and never stops the agent."""
+def compact_by_itself(core: Core, ask: Ask, why: str = "") -> Report:
+    """A compaction that nobody asked for: it is held back after failures, and never stops the agent.
+
+    `why` it comes now is added to the reason in its report.
+    """
     row = core.store.session(core.id)
     held = held_back(core, ask, row)
     if held is not None:
         return held
     try:
-        return compact(core, ask)
+        return compact(core, ask, why=why)
+    except ModelStopped as error:  # only a cancel comes this far: nothing is wrong with what was tried
+        core.change(lambda known: structs.replace(known, failed_at=core.seconds()))
+        core.emit("compaction.refused", reason=str(error), level=ask.level)
+        tokens = read_state(row.state).gauge.tokens
+        return refused(core, ask, str(error), tokens, len(core.seen(row).shown))
     except Exception as error:  # noqa: BLE001  the agent goes on with the context it has; the event says what happened
         reason = str(error) if isinstance(error, CompactorError) else f"{type(error).__name__}: {error}"
         return note_failure(core, ask, row, reason)

@@ -3,73 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from context_compactor import app
 from context_compactor.ask import Ask
 from context_compactor.errors import BadSetting, CompactorError, MissingExtra, StaleBase
+from context_compactor.llm.model import Control
+from context_compactor.llm.retry import check
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
-from context_compactor.report import Report
+from context_compactor.price import Spent
+from context_compactor.report import ModelCall, Report
 from context_compactor.session import checkpoints, keep
 from context_compactor.session.after import export_new
 from context_compactor.session.core import Core, raws_of
 from context_compactor.session.lens import Seen
 from context_compactor.session.memory import keep_facts, promote
+from context_compactor.session.telling import Telling, drop
 from context_compactor.session.values import State, read_state
 from context_compactor.session.watch import settled
+from context_compactor.settle import Storyteller
 from context_compactor.tracing import traced
 
-if TYPE_CHECKING:
-    from context_compactor.story import Teller
+
+class Made(Struct, frozen=True):
+    """A compaction before it is committed: what came out, what it was made from, and what ends it."""
+
+    result: app.Compaction
+    seen: Seen
+    dialect: Dialect
+    counter: MessageCounter
+    control: Control
+    is_ahead: bool
+    """Whether it holds what a model told ahead."""
+    asked: tuple[ModelCall, ...] = ()
+    """The calls that it has made itself."""
+
+    @property
+    def report(self) -> Report:
+        """What it did."""
+        return self.result.report
 
 
 @traced("compact", app.told_of)
-def compact(core: Core, ask: Ask, *, dry_run: bool = False, with_model: bool = True) -> Report:
-    """Compact as asked. The report says what happened; when nothing did, the context is as it was.
+def compact(core: Core, ask: Ask, *, dry_run: bool = False, with_model: bool = True, why: str = "") -> Report:
+    """Compact as asked. The report says what happened, and `why` now; when nothing did, the context is as it was.
 
-    A dry run asks no model. When nobody asked for the compaction, a model that cannot be opened is done without.
+    A dry run asks no model: its report says what would be asked. When nobody asked for the compaction, a model that
+    cannot be opened is done without. One that is cancelled raises `ModelStopped` and leaves everything as it was.
     """
-    teller, missing = _teller(core, ask) if with_model and not dry_run else (None, "")
-    seen = core.seen()
+    with core.running.begin("compaction") as control:
+        if not dry_run:
+            core.running.cancel("ahead")  # what is told now would come too late
+        telling, missing = _telling(core, ask, control, dry_run) if with_model else (None, "")
+        seen = core.seen()
+        dialect = core.dialect(seen.raws)
+        result = run_engine(core, ask, seen, telling, dry_run=dry_run)
+        result = structs.replace(result, report=_with_reason(result.report, why, missing))
+        if dry_run:
+            return result.report
+        check(control)
+        if not result.report.changed:
+            _note_no_gain(core, result.report)
+            return result.report
+        checkpoint = checkpoints.write_if_possible(core, checkpoints.make(core, live=result.facts))
+        result = structs.replace(result, report=structs.replace(result.report, checkpoint=checkpoint))
+        told = (telling.is_ahead, telling.asked) if telling else (False, ())
+        return _commit(core, ask, Made(result, seen, dialect, core.counter(dialect), control, *told))
+
+
+def run_engine(
+    core: Core, ask: Ask, seen: Seen, teller: Storyteller | None, *, dry_run: bool = False
+) -> app.Compaction:
+    """What a compaction of a context would be. Nothing is written."""
     dialect = core.dialect(seen.raws)
-    counter = core.counter(dialect)
-    given = raws_of(seen)
-    result = app.run(
-        given,
-        _beside(core, ask, seen, counter),
+    return app.run(
+        raws_of(seen),
+        _beside(core, ask, seen, core.counter(dialect)),
         dialect=dialect.name,
         count_tokens=core.count_tokens,
         session_id=core.id,
         location=f"archive of {core.store.path}",
         teller=teller,
+        dry_run=dry_run,
     )
-    result = structs.replace(result, report=_with_reason(result.report, missing))
-    if dry_run:
-        return result.report
-    if not result.report.changed:
-        _note_no_gain(core, result.report)
-        return result.report
-    checkpoint = checkpoints.write_if_possible(core, checkpoints.make(core, live=result.facts))
-    result = structs.replace(result, report=structs.replace(result.report, checkpoint=checkpoint))
-    return _commit(core, ask, result, seen, dialect, counter)
 
 
-def _teller(core: Core, ask: Ask) -> tuple[Teller | None, str]:
+def _telling(core: Core, ask: Ask, control: Control, dry_run: bool) -> tuple[Telling | None, str]:
     """Who tells the story, or why nobody can."""
     try:
-        return core.teller(), ""
+        teller = core.expecting() if dry_run else core.teller()
     except (BadSetting, MissingExtra) as error:
-        if ask.kind == "manual":
+        if ask.is_wanted:
             raise
         core.emit("job.dropped", what="summary by a model", reason=str(error))
         return None, f"no model was asked: {error}"
+    return Telling(core, teller, control.cancel, is_wanted=ask.is_wanted) if teller else None, ""
 
 
-def _with_reason(report: Report, more: str) -> Report:
-    reason = "; ".join(text for text in (report.reason, more) if text)
+def _with_reason(report: Report, why: str, more: str) -> Report:
+    reason = "; ".join(text for text in (why, report.reason, more) if text)
     return structs.replace(report, reason=reason) if report.changed else report
 
 
@@ -80,7 +114,8 @@ def _beside(core: Core, ask: Ask, seen: Seen, counter: MessageCounter) -> Ask:
     state = read_state(core.store.session(core.id).state)
     hidden = max(0, round(state.calibration.offset)) if state.calibration.replies else 0
     overhead = beside + max(ask.settings.overhead_tokens, hidden)
-    return structs.replace(ask, settings=structs.replace(ask.settings, overhead_tokens=overhead))
+    settings = structs.replace(ask.settings, overhead_tokens=overhead)
+    return structs.replace(ask, settings=settings, sent=tuple(seen.raws))
 
 
 def _note_no_gain(core: Core, report: Report) -> None:
@@ -90,30 +125,40 @@ def _note_no_gain(core: Core, report: Report) -> None:
         core.change(lambda state: structs.replace(state, guard=state.guard.gained_nothing(report.tokens_before)))
 
 
-def _commit(
-    core: Core, ask: Ask, result: app.Compaction, seen: Seen, dialect: Dialect, counter: MessageCounter
-) -> Report:
-    originals = keep.as_logged(result.archive, result.spans, seen, core.store, core.id)
+def _commit(core: Core, ask: Ask, made: Made) -> Report:
+    originals = keep.as_logged(made.result.archive, made.result.spans, made.seen, core.store, core.id)
     attempts = keep.Attempts(core.settings.retry_attempts, core.settings.retry_delay_seconds, _retried(core))
     keep.archive(core.store, core.id, originals, core.now(), attempts)
-    report = result.report
-
-    def remember(state: State) -> State:
-        if core.settings.extract_facts:
-            state = keep_facts(core, state, result.facts)
-        messages = core.store.session(core.id).messages
-        state = structs.replace(state, guard=state.guard.succeeded(messages), held=False)
-        return settled(core, state, counter)
-
+    report, draft = made.report, keep.draft(made.result, made.seen, made.dialect)
     try:
-        keep.commit(core.store, core.id, keep.draft(result, seen, dialect), dialect, counter, core.now(), remember)
+        keep.commit(core.store, core.id, draft, made.dialect, made.counter, core.now(), _remember(core, made))
     except StaleBase as error:
         core.emit("compaction.refused", reason=str(error), level=report.level)
-        return refused(core, ask, str(error), report.tokens_before, report.messages_before)
-    if report.model_calls and not report.told_by:
-        core.emit("job.dropped", what="summary by a model", reason=report.reason)
+        left = refused(core, ask, str(error), report.tokens_before, report.messages_before)
+        return structs.replace(left, model_calls=made.asked)
+    drop(core, "a compaction came that did not use it")
+    for purpose, what, is_used in (
+        ("story", "summary by a model", report.told_by),
+        ("plan", "plan by a model", report.planned_by),
+    ):
+        if not is_used and any(call.purpose == purpose for call in made.asked):
+            core.emit("job.dropped", what=what, reason=report.reason)
     _afterwards(core, report)
     return report
+
+
+def _remember(core: Core, made: Made) -> Callable[[State], State]:
+    def remember(state: State) -> State:
+        if core.settings.extract_facts:
+            state = keep_facts(core, state, made.result.facts)
+        messages = core.store.session(core.id).messages
+        ahead = "" if made.is_ahead else state.ahead
+        state = structs.replace(state, guard=state.guard.succeeded(messages), held=False)
+        state = structs.replace(state, ahead=ahead, ahead_spent=Spent(), ahead_calls=())
+        check(made.control)  # the last moment: what is written in this transaction is taken back
+        return settled(core, state, made.counter)
+
+    return remember
 
 
 def _retried(core: Core) -> Callable[[int, str], None]:

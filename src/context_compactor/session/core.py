@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
-from context_compactor.app import counter_of, teller_for
+from context_compactor.app import counter_of, expecting_teller, teller_for
 from context_compactor.archive.redact import redact
 from context_compactor.ask import Ask, budget_of
 from context_compactor.events.bus import Bus
@@ -23,11 +23,13 @@ from context_compactor.protocols import Store
 from context_compactor.session import gauge as gauging
 from context_compactor.session.lens import Lens, Raw, Seen
 from context_compactor.session.project import Project
+from context_compactor.session.running import Running
 from context_compactor.session.values import Gauge, Profile, State, read_state
 from context_compactor.settings import Settings
 from context_compactor.store.rows import SessionRow
 
 if TYPE_CHECKING:
+    from context_compactor.llm.model import Step
     from context_compactor.session.watch import Watched
     from context_compactor.story import Teller
 
@@ -57,6 +59,7 @@ class Core:
         clock: Clock,
         count_tokens: Callable[[str], int] | None,
         schedule: Schedule | None = None,
+        origin: Core | None = None,
     ) -> None:
         self.store = store
         self.id = session_id
@@ -69,6 +72,8 @@ class Core:
         self.schedule = schedule
         """When set, what would be done at once or in a thread of this session is left to jobs, all but emergencies."""
         self.lens = Lens(store, session_id)
+        self.running: Running = origin.running if origin else Running()
+        self._origin = origin
         self._teller: Teller | None = None
         self.leave: Callable[[], None] = lambda: None
         """Ends what was subscribed for this session alone."""
@@ -85,6 +90,7 @@ class Core:
             clock=self.clock,
             count_tokens=self.count_tokens,
             schedule=self.schedule,
+            origin=self,
         )
 
     # Time and events
@@ -127,18 +133,29 @@ class Core:
 
     def teller(self) -> Teller | None:
         """Who tells stories with the model of the settings; opened once, when it is first needed."""
+        if self._origin is not None:
+            return self._origin.teller()
         if self._teller is None:
-            self._teller = teller_for(self.settings)
+            self.use_teller(teller_for(self.settings))
         return self._teller
+
+    def expecting(self) -> Teller | None:
+        """Who says what would be asked, without asking anybody."""
+        return self._teller or expecting_teller(self.settings)
 
     def use_teller(self, teller: Teller | None) -> None:
         """Have stories told by this one."""
         self._teller = teller
+        if teller is not None:
+            teller.watchers.append(self._heard)
+
+    def _heard(self, step: Step) -> None:
+        if step.kind == "retried":
+            self.emit("job.retried", what="summary by a model", attempt=step.number, reason=step.reason)
 
     def cancel(self) -> None:
         """End a model's call that is under way; what waits for it raises `ModelStopped`."""
-        if self._teller is not None:
-            self._teller.cancel.set()
+        self.running.cancel("compaction", "ahead")
 
     def seen(self, row: SessionRow | None = None) -> Seen:
         """The context as it is now."""

@@ -15,23 +15,43 @@ _THRASH_TIMES = 3
 _THRASH_MESSAGES = 8
 
 
-class Guard(Struct, frozen=True):
-    """What went wrong lately. Times are seconds of the wall clock; one that went backwards ends every wait."""
+class Breaker(Struct, frozen=True):
+    """Failures in a row. After three there is a rest. A clock that went backwards ends every wait."""
 
     failures: int = 0
     failed_input: str = ""
     failed_at: float = 0.0
+
+    def failed(self, what: str, now: float) -> Breaker:
+        """After work on this input failed."""
+        return Breaker(self.failures + 1, what, now)
+
+    def rest(self, now: float, seconds: float) -> float:
+        """How many seconds are left of the rest; 0 when there is none."""
+        gone = now - self.failed_at
+        return seconds - gone if self.failures >= _MOST_FAILURES and 0 <= gone < seconds else 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the last failure began a rest."""
+        return self.failures >= _MOST_FAILURES
+
+
+class Guard(Struct, frozen=True):
+    """What went wrong lately. Times are seconds of the wall clock."""
+
+    breaker: Breaker = Breaker()
     ineffective: int = 0
     ineffective_tokens: int = 0
     compacted_at: tuple[int, ...] = ()
 
     def failed(self, what: str, now: float) -> Guard:
         """After a compaction of this input failed."""
-        return replace(self, failures=self.failures + 1, failed_input=what, failed_at=now)
+        return replace(self, breaker=self.breaker.failed(what, now))
 
     def gained_nothing(self, tokens: int) -> Guard:
         """After a compaction that would not have been worth it, at so many tokens."""
-        return replace(self, failures=0, ineffective=self.ineffective + 1, ineffective_tokens=tokens)
+        return replace(self, breaker=Breaker(), ineffective=self.ineffective + 1, ineffective_tokens=tokens)
 
     def succeeded(self, messages: int) -> Guard:
         """After a compaction, when so many messages had been appended in all."""
@@ -42,10 +62,11 @@ class Guard(Struct, frozen=True):
 
         `wait` is how long the same input is left alone after a failure, `rest` how long everything is after three.
         """
-        gone = now - self.failed_at
-        if self.failures >= _MOST_FAILURES and 0 <= gone < rest:
-            return f"the last {self.failures} compactions failed; the next one is tried in {rest - gone:.0f} s"
-        if self.failures and what == self.failed_input and 0 <= gone < wait:
+        breaker, gone = self.breaker, now - self.breaker.failed_at
+        left = breaker.rest(now, rest)
+        if left:
+            return f"the last {breaker.failures} compactions failed; the next one is tried in {left:.0f} s"
+        if breaker.failures and what == breaker.failed_input and 0 <= gone < wait:
             return f"the same context could not be compacted {gone:.0f} s ago and has not changed since"
         if self.ineffective >= _MOST_INEFFECTIVE and tokens < 1.05 * self.ineffective_tokens:
             return f"the last {self.ineffective} compactions would have gained too little"

@@ -17,11 +17,16 @@ _BELIEVED_SECONDS = 24 * 60 * 60
 def hold(core: Core) -> str:
     """Note that this process has the session open; the name under which it is noted. The dead are struck out."""
     for holder, since in core.store.holders(core.id).items():
-        if not _is_alive(core, holder, since):
+        if not is_alive(holder, core.seconds() - datetime.fromisoformat(since).timestamp()):
             core.store.release(core.id, holder)
-    holder = f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}:{secrets.token_hex(4)}"
+    holder = new_name()
     core.store.hold(core.id, holder, core.now())
     return holder
+
+
+def new_name() -> str:
+    """A name of its own that tells which process bears it."""
+    return f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}:{secrets.token_hex(4)}"
 
 
 def release(core: Core, holder: str) -> None:
@@ -33,17 +38,19 @@ def release(core: Core, holder: str) -> None:
 def others(core: Core, own: str) -> list[tuple[str, str, str]]:
     """Other holders in this store that are alive as far as can be told from here: session, holder, since when."""
     known = core.store.open_sessions()
-    return [each for each in known if each[1] != own and _is_alive(core, each[1], each[2])]
+    ages = {since: core.seconds() - datetime.fromisoformat(since).timestamp() for _, _, since in known}
+    return [each for each in known if each[1] != own and is_alive(each[1], ages[each[2]])]
 
 
 def _pid(holder: str) -> int:
     return int(holder.rsplit(":", 3)[1])
 
 
-def _is_alive(core: Core, holder: str, since: str) -> bool:
+def is_alive(holder: str, age: float, believed: float = _BELIEVED_SECONDS) -> bool:
+    """Whether who bears this name is still there; on another machine that is believed for so many seconds."""
     host, pid, started, _ = holder.rsplit(":", 3)
     if host != socket.gethostname():
-        return core.seconds() - datetime.fromisoformat(since).timestamp() < _BELIEVED_SECONDS
+        return age < believed
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:

@@ -10,14 +10,19 @@ from time import monotonic
 from context_compactor.errors import CompactorError
 
 _log = logging.getLogger("context_compactor")
+_LAST_SECONDS = 0.5
 
 
 class Idle:
-    """Does some work once `seconds` have passed since the last `touch`. The thread is started by the first one."""
+    """Does some work once `seconds` have passed since the last `touch`. The thread is started by the first one.
 
-    def __init__(self, seconds: float, work: Callable[[], object]) -> None:
+    `end` cancels work that is under way, and waits for it.
+    """
+
+    def __init__(self, seconds: float, work: Callable[[], object], end: Callable[[], object] = lambda: None) -> None:
         self._seconds = seconds
         self._work = work
+        self._end = end
         self._due: float | None = None
         self._is_closed = False
         self._changed = threading.Condition()
@@ -35,19 +40,21 @@ class Idle:
             self._changed.notify()
 
     def close(self) -> None:
-        """Finish what is under way and stop."""
+        """End what is under way and stop."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
+        self._end()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(_LAST_SECONDS)
 
     def _run(self) -> None:
         while self._wait():
             try:
                 self._work()
             except CompactorError as error:  # it will be done at the next compaction
-                _log.warning("work while idle failed: %s", error)
+                if not self._is_closed:
+                    _log.warning("work while idle failed: %s", error)
 
     def _wait(self) -> bool:
         with self._changed:

@@ -64,18 +64,23 @@ def first_turn(facts: Iterable[Fact]) -> int:
 
 
 def _pattern(fact: Fact) -> str:
-    return clean(error_key(fact)) if fact.kind in ("failure", "error") else ""
+    return clean(error_key(fact)) if fact.kind in ("failure", "error") and not fact.told_by else ""
 
 
-def all_facts(core: Core, kind: str | None = None, live: Sequence[Fact] | None = None) -> list[Fact]:
-    """Everything that is known, by turn: what was kept, and what the context holds now, which may be given."""
+def all_facts(
+    core: Core, kind: str | None = None, live: Sequence[Fact] | None = None, *, told: bool = False
+) -> list[Fact]:
+    """Everything that is known, by turn: what was kept, and what the context holds now, which may be given.
+
+    With `told` also what only a model says, which nobody is to be briefed with as if it were exact.
+    """
     if kind is not None and kind not in KINDS:
         raise BadSetting(f"facts: unknown kind {kind!r:.40}; known kinds: {', '.join(KINDS)}")
     live = scene_of(core).facts if live is None else live
     first = min((turn for turn in (fact.turn for fact in live) if turn > 0), default=1 << 60)
     stored = stored_facts(core, kind or "")
     kept = [fact for fact in stored if fact.turn < first]
-    wanted = [fact for fact in (*kept, *live) if kind is None or fact.kind == kind]
+    wanted = [fact for fact in (*kept, *live) if kind in (None, fact.kind) and (told or not fact.told_by)]
     return merge(wanted)
 
 
@@ -136,6 +141,8 @@ class Ahead(Struct, frozen=True):
 
     turns: int
     facts: int
+    told: int = 0
+    """Turns that a model told."""
 
 
 def work_ahead(core: Core, fewest: int = 3) -> Ahead:

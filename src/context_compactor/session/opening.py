@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from context_compactor.app import teller_for
 from context_compactor.events.bus import Bus
 from context_compactor.events.event import EVENT_TYPES
 from context_compactor.events.jsonl import JsonlSink
-from context_compactor.protocols import Store
+from context_compactor.protocols import Model, Store
 from context_compactor.session.core import Clock, Core
 from context_compactor.session.holding import others
 from context_compactor.session.project import project_of
@@ -38,6 +39,7 @@ def open_core(
     bus: Bus | None,
     clock: Clock,
     schedule: Schedule | None = None,
+    summarizer: str | Model | None = None,
 ) -> Core:
     """The inside of a session, made when there is none."""
     check_id(session_id)
@@ -59,6 +61,8 @@ def open_core(
     )
     try:
         _begin(core, own, settings)
+        if summarizer is not None:
+            core.use_teller(teller_for(core.settings, summarizer))
     except BaseException:
         if address:
             kept.close()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from context_compactor.price import Spent
 from context_compactor.report import Report
 from context_compactor.session.core import Core
+from context_compactor.session.values import read_state
 from context_compactor.session.views import report_of
 
 
@@ -19,6 +21,8 @@ class Totals(Struct, frozen=True):
     messages_removed: int
     first_at: str
     last_at: str
+    spent: Spent = Spent()
+    """What models have taken in all, also for what came to nothing."""
 
 
 def compactions(core: Core) -> list[Report]:
@@ -27,7 +31,7 @@ def compactions(core: Core) -> list[Report]:
 
 
 def totals(core: Core) -> Totals:
-    """How often, when, and what it saved."""
+    """How often, when, what it saved, and what models have taken."""
     made = core.lens.sight().compactions
     counted = [each for each in made if each.is_active]
     return Totals(
@@ -38,4 +42,5 @@ def totals(core: Core) -> Totals:
         messages_removed=sum(each.note.messages_removed for each in counted),
         first_at=made[0].created_at if made else "",
         last_at=made[-1].created_at if made else "",
+        spent=read_state(core.store.session(core.id).state).spent,
     )

@@ -29,11 +29,12 @@ from context_compactor.handoff.points import Points
 from context_compactor.handoff.resume import Readiness
 from context_compactor.handoff.state import OrchestratorState
 from context_compactor.measure.usage import Usage
-from context_compactor.protocols import Store
+from context_compactor.protocols import Model, Store
 from context_compactor.report import Report
 from context_compactor.session import checkpoints, views
 from context_compactor.session import recall as recalling
 from context_compactor.session.after import export_all
+from context_compactor.session.ahead import tell_ahead
 from context_compactor.session.append import append
 from context_compactor.session.automatic import answer, check, fresh_window
 from context_compactor.session.compacting import compact, finish
@@ -66,7 +67,7 @@ class Session:
         self._holder = ""
         self._is_checked = False
         self._is_closed = False
-        self._idle = Idle(core.settings.idle_seconds, lambda: work_ahead(core.twin()))
+        self._idle = Idle(core.settings.idle_seconds, self.work_ahead, core.running.close)
 
     @classmethod
     def open(
@@ -82,11 +83,14 @@ class Session:
         bus: Bus | None = None,
         clock: Clock = wall_clock,
         schedule: Schedule | None = None,
+        summarizer: str | Model | None = None,
     ) -> Self:
         """Open a session; one that exists goes on where it stood, in another process too.
 
-        What is not given is as it was when the session was last opened, else as the settings say. With a `schedule`
-        compactions that nobody asked for are queued as jobs, all but emergencies; see `jobs`.
+        What is not given is as it was when the session was last opened, else as the settings say. `model` is the
+        agent's own; `summarizer`, by its name or as an object, tells the story of what is folded, else that of the
+        settings does. With a `schedule` compactions that nobody asked for are queued as jobs, all but emergencies; see
+        `jobs`.
         """
         core = open_core(
             session_id,
@@ -99,6 +103,7 @@ class Session:
             bus=bus,
             clock=clock,
             schedule=schedule,
+            summarizer=summarizer,
         )
         return cls(core, owns_store=store is None or isinstance(store, str))
 
@@ -235,6 +240,14 @@ class Session:
             ask = structs.replace(ask, settings=structs.replace(ask.settings, preserve_recent_turns=preserve))
         return compact(self._core, ask, dry_run=dry_run)
 
+    def cancel(self) -> bool:
+        """End what a model is asked for and any compaction under way, from another thread; whether there was one.
+
+        The compaction raises `ModelStopped`, or says that it was refused when nobody asked for it. Everything is as it
+        was before it. What has been committed already stands, and what comes next is not cancelled.
+        """
+        return self._core.running.cancel("compaction", "ahead")
+
     def undo(self) -> Report | None:
         """Take the last compaction back: the context is again what it was, with everything appended since.
 
@@ -257,7 +270,7 @@ class Session:
         return compactions(self._core)
 
     def totals(self) -> Totals:
-        """How often the session was compacted, when, and what that saved."""
+        """How often the session was compacted, when, what that saved, and what models have taken."""
         return totals(self._core)
 
     # Getting back
@@ -307,12 +320,17 @@ class Session:
     # Remembering
 
     def work_ahead(self) -> Ahead:
-        """Prepare the next compaction; a session does so by itself after `idle_seconds` without a message."""
-        return work_ahead(self._core)
+        """Prepare the next compaction: keep facts, and have the model tell older turns when there is one.
+
+        A session does so by itself after `idle_seconds` without a message. Nobody has to wait for it.
+        """
+        twin = self._core.twin()
+        with twin.running.begin("ahead") as control:
+            return structs.replace(work_ahead(twin), told=tell_ahead(twin, control))
 
     def facts(self, kind: str | None = None) -> list[Fact]:
         """What must outlive the text: decisions, errors, failures, file states and so on, by turn."""
-        return all_facts(self._core, kind)
+        return all_facts(self._core, kind, told=True)
 
     # Going on elsewhere
 

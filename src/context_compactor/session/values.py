@@ -11,7 +11,9 @@ from msgspec import Struct, field
 from context_compactor.errors import BadSetting
 from context_compactor.measure.calibrate import Calibration
 from context_compactor.measure.triggers import Counters, Plateau
-from context_compactor.session.guard import Guard
+from context_compactor.price import Spent
+from context_compactor.report import ModelCall
+from context_compactor.session.guard import Breaker, Guard
 from context_compactor.settings import Settings
 
 _LONGEST_ID = 300
@@ -48,8 +50,20 @@ class Gauge(Struct, frozen=True, kw_only=True):
     anchor: tuple[int, int] | None = None
 
 
+class Claim(Struct, frozen=True):
+    """Who has begun work that is done by one alone, and when in seconds."""
+
+    holder: str = ""
+    since: float = 0.0
+
+
 class State(Struct, frozen=True, kw_only=True):
-    """Everything small that changes: the gauge, which level has fired, what the guard and the counters know."""
+    """Everything small that changes: the gauge, which level has fired, what the guard and the counters know.
+
+    `ahead` is the hash of what a model has told ahead, `ahead_by` who is at it, `ahead_spent` and `ahead_calls`
+    what telling ahead has taken since the last compaction;
+    `teller` is what went wrong with models lately.
+    """
 
     gauge: Gauge = Gauge()
     share: float = 0.0
@@ -57,7 +71,14 @@ class State(Struct, frozen=True, kw_only=True):
     failed_at: float | None = None
     attempted: int = 0
     held: bool = False
+    is_waiting: bool = False
     guard: Guard = Guard()
+    spent: Spent = Spent()
+    teller: Breaker = Breaker()
+    ahead: str = ""
+    ahead_by: Claim = Claim()
+    ahead_spent: Spent = Spent()
+    ahead_calls: tuple[ModelCall, ...] = ()
     counters: Counters = Counters()
     plateau: Plateau = Plateau()
     calibration: Calibration = Calibration()
@@ -93,6 +114,6 @@ def check_id(session_id: object) -> str:
 
 
 def given_settings(settings: Settings) -> dict[str, Any]:
-    """The settings that differ from the defaults, as plain values; all but where the session is, which may be secret."""
+    """The settings that differ from the defaults, as plain values; all but the store, which may be secret."""
     plain, default = msgspec.to_builtins(settings), msgspec.to_builtins(Settings())
     return {name: value for name, value in plain.items() if value != default[name] and name != "store"}

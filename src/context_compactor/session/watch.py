@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from msgspec import Struct, structs
 
+from context_compactor.facts.task_boundary import find_boundary
 from context_compactor.levels import Level
 from context_compactor.measure.budget import Budget
 from context_compactor.measure.count import MessageCounter
 from context_compactor.measure.triggers import Counters, Suggestion, Trigger, Watch, with_token_limit
 from context_compactor.measure.usage import level_at
-from context_compactor.session.core import Core
+from context_compactor.messages.turn import split_turns
+from context_compactor.session.core import Core, raws_of
 from context_compactor.session.gauge import tokens_now
 from context_compactor.session.values import State
 from context_compactor.store.desk_rows import Job
@@ -17,17 +19,22 @@ from context_compactor.store.desk_rows import Job
 RETRY_SECONDS = 60.0
 # A level that could not be left fires again when the context has grown by so much.
 _GROWN = 1.05
+# How much fuller than its threshold the context may get while a soft compaction waits for a task boundary.
+_MOST_WAIT = 0.05
 
 
 class Watched(Struct, frozen=True):
     """What a look at the gauge has shown, and the jobs that were queued for it.
 
-    After an append `messages` is how many there are in all, `tokens` and `share` how full the context is, and `fired`
-    the level that was reached last and not left since.
+    `boundary` says at which task boundary a soft compaction comes; while it waits for one, `is_waiting`. After an
+    append `messages` is how many there are in all, `tokens` and `share` how full the context is, and `fired` the level
+    that was reached last and not left since.
     """
 
     trigger: Trigger | None = None
     is_crossing: bool = False
+    boundary: str = ""
+    is_waiting: bool = False
     suggestions: tuple[Suggestion, ...] = ()
     is_plateau: bool = False
     is_extraction_due: bool = False
@@ -44,8 +51,11 @@ class Watched(Struct, frozen=True):
         return self.trigger is None and not self.suggestions and not is_told
 
 
-def watch(core: Core, state: State, counter: MessageCounter) -> tuple[State, Watched]:
-    """The state after a look at its gauge, and what is to be done. While calls wait for results nothing is."""
+def watch(core: Core, state: State, counter: MessageCounter, boundary: str = "") -> tuple[State, Watched]:
+    """The state after a look at its gauge, and what is to be done. While calls wait for results nothing is.
+
+    A soft compaction waits for a task boundary, unless the caller knows that this is one.
+    """
     if state.gauge.open_calls:
         return state, Watched()
     budget = core.budget(counter)
@@ -55,6 +65,9 @@ def watch(core: Core, state: State, counter: MessageCounter) -> tuple[State, Wat
     level, is_crossing = level_at(seen.share, seen.levels), trigger is not None
     if trigger is None and level is not None and 0 < state.attempted * _GROWN <= tokens:
         trigger = Trigger("threshold", tokens, budget.tokens, level, size_share=size_share)
+    if trigger is None and state.is_waiting and seen.fired is Level.SOFT:
+        trigger = Trigger("threshold", tokens, budget.tokens, Level.SOFT, size_share=size_share)
+    boundary, is_waiting = _wait(core, trigger, seen, seen.share - state.share, boundary)
     counters, suggestions = _counters(core, state).observe(state.gauge.tool_results, len(state.gauge.files))
     plateau, is_plateau = state.plateau.observe(seen.share)
     state = structs.replace(
@@ -62,11 +75,30 @@ def watch(core: Core, state: State, counter: MessageCounter) -> tuple[State, Wat
         share=seen.share,
         fired=seen.fired or "",
         failed_at=seen.failed_at,
-        attempted=tokens if trigger else state.attempted,
+        attempted=tokens if trigger and not is_waiting else state.attempted,
+        is_waiting=is_waiting,
         counters=counters,
         plateau=plateau,
     )
-    return state, Watched(trigger, is_crossing, suggestions, is_plateau)
+    return state, Watched(trigger, is_crossing, boundary, is_waiting, suggestions, is_plateau)
+
+
+def _wait(core: Core, trigger: Trigger | None, seen: Watch, step: float, boundary: str) -> tuple[str, bool]:
+    """At which task boundary a soft compaction comes, and whether it waits for one.
+
+    It waits while another step like the last one would not reach the next level, which brings the context down further.
+    """
+    settings = core.settings
+    if trigger is None or trigger.level is not Level.SOFT or not (settings.wait_for_boundary and settings.automatic):
+        return "", False
+    found = boundary or _boundary(core)
+    first, *others = sorted(rule.threshold for rule in seen.levels)
+    return found, not found and seen.share + max(step, 0.0) < min(first + _MOST_WAIT, *others, 1.0)
+
+
+def _boundary(core: Core) -> str:
+    raws = raws_of(core.seen(core.store.session(core.id)))
+    return find_boundary(split_turns(core.dialect(raws).parse(raws)))
 
 
 def crossed(core: Core, state: State, counter: MessageCounter) -> Trigger | None:
@@ -113,6 +145,7 @@ def settled(core: Core, state: State, counter: MessageCounter) -> State:
         fired=seen.fired or "",
         failed_at=None,
         attempted=tokens if seen.fired else 0,
+        is_waiting=False,
         counters=counters,
         plateau=state.plateau.compacted(),
     )

@@ -15,7 +15,10 @@ from context_compactor.summary.quoting import escape, framed, mark_for
 from context_compactor.summary.shape import Prose, render_prose, template
 from context_compactor.summary.spans import Count
 
-_EARLIER = "The summary of the turns before these, which you bring up to date:"
+_EARLIER = (
+    "Here is a summary of the turns before these. Bring it up to date: keep its lines as they are while they hold, "
+    "change those that the turns have overtaken, and add what is new."
+)
 _ABOVE = "The turns are the conversation above this message, up to here."
 # What the headings take, and how much longer than asked an answer may get before it is cut off.
 _HEADING_TOKENS = 150
@@ -41,8 +44,12 @@ def build_request(
     previous: Prose | None = None,
     objections: Sequence[str] = (),
     prefix: tuple[dict[str, Any], ...] = (),
+    beside: dict[str, Any] | None = None,
 ) -> ModelRequest:
-    """The request to summarize a text that was quoted already. With a prefix the text is what the prefix shows."""
+    """The request to summarize a text that was quoted already. With a prefix the text is what the prefix shows.
+
+    `beside` is what the agent sends with these messages.
+    """
     told = render_prose(previous) if previous else ""
     mark = mark_for(f"{told}\n{text}")
     shown = _ABOVE if prefix else framed(text, mark, "conversation")
@@ -60,7 +67,8 @@ def build_request(
     said: tuple[ModelMessage, ...] = (ModelMessage("system", frame), ModelMessage("user", question))
     if prefix:  # the prefix has instructions of its own: a second system text is not taken everywhere
         said = (ModelMessage("user", f"{frame}\n{question}"),)
-    return ModelRequest(messages=said, max_tokens=answer_room(assignment, model), prefix=prefix)
+    room = answer_room(assignment, model)
+    return ModelRequest(messages=said, max_tokens=room, prefix=prefix, beside=beside or {})
 
 
 def focus_line(focus: str) -> str:

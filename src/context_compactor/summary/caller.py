@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from hashlib import sha256
 from threading import Lock
 
 import msgspec
 
-from context_compactor.errors import ModelDenied, ModelError, ModelOverflow, ModelStopped, ModelUnavailable
-from context_compactor.llm.model import Control, ModelAnswer, ModelRequest, ModelUsage
+from context_compactor.errors import (
+    LimitReached,
+    ModelDenied,
+    ModelError,
+    ModelOverflow,
+    ModelStopped,
+    ModelUnavailable,
+)
+from context_compactor.llm.model import Control, ModelAnswer, ModelRequest, ModelUsage, Step
 from context_compactor.llm.prices import cost
+from context_compactor.llm.retry import check
 from context_compactor.price import Price
 from context_compactor.protocols import Model
 from context_compactor.report import ModelCall
@@ -19,13 +26,16 @@ from context_compactor.summary.ask import request_tokens
 from context_compactor.summary.evidence import Objection
 from context_compactor.summary.spans import Count
 
+ACCEPTED = "accepted"
+_LIMIT = "limit"
+_FREE = ("denied", "overflow", _LIMIT)
 _CODES = {
     ModelDenied: "denied",
     ModelOverflow: "overflow",
     ModelUnavailable: "unavailable",
     ModelStopped: "stopped",
+    LimitReached: _LIMIT,
 }
-ACCEPTED = "accepted"
 
 
 class Caller:
@@ -46,7 +56,12 @@ class Caller:
         self.calls: list[ModelCall] = []
         self.objections: list[Objection] = []
         self.failed: set[str] = set(failed)
-        self._left = most_calls
+        """Requests that need not be sent again, in another compaction neither."""
+        self._tried: set[str] = set()
+        self.expected = 0
+        """How many calls it will take in all, for whoever looks; 0 when that is not known."""
+        self._left = self._most = most_calls
+        self._sent: dict[str, int] = {}
         self._prices = prices
         self._lock = Lock()
 
@@ -55,59 +70,96 @@ class Caller:
         """How many calls may still be made."""
         return self._left
 
-    def send(self, request: ModelRequest, attempt: int = 1, *, alone: bool = True) -> ModelAnswer | None:
+    def send(self, request: ModelRequest, *, alone: bool = True) -> ModelAnswer | None:
         """The answer, or None when the very same request failed before. What fails is in the account and raised.
 
         Only a call that runs alone shows its text while it is written.
         """
-        if fingerprint(request) in self.failed:
+        name = fingerprint(request)
+        if name in self.failed or name in self._tried:
+            self.object_to(Objection("failed_before", "the same request failed before and is not sent again"))
             return None
-        self._take()
+        number = self._begin()
         own = Control(self.control.deadline, self.control.cancel, self.control.on_text if alone else None)
+        own.on_step = lambda step: self._heard(name, step)
+        self.control.tell(Step("asked", self.model.name, number, max(self.expected, number)))
+        self._sent[name] = 1
         try:
-            return self.model.write(request, own)
+            answer = self.model.write(request, own)
         except ModelError as error:
-            self.note(request, None, attempt, [objection_to(error)])
+            self._sent[name] -= isinstance(error, LimitReached)  # the last attempt was not made
+            self.note(request, None, [objection_to(error)])
             raise
+        self.control.tell(Step("answered", self.model.name, number, max(self.expected, number)))
+        return answer
+
+    def _heard(self, name: str, step: Step) -> None:
+        if step.kind == "retried":
+            self._sent[name] = step.number
+        self.control.tell(step)
 
     def note(
         self,
         request: ModelRequest,
         answer: ModelAnswer | None,
-        attempt: int,
         objections: Collection[Objection],
         *,
         is_used: bool = False,
     ) -> None:
         """Write down what became of a request. An answer may be used in spite of objections, without some lines."""
-        used = answer.usage if answer else None
-        shown = used.input + used.cache_read + used.cache_write if used else 0
-        written = (used.output if used else 0) or (self.count(answer.text) if answer else 0)
         codes = ", ".join(dict.fromkeys(objection.code for objection in objections))
         outcome = f"{ACCEPTED} without lines: {codes}" if is_used and codes else codes or ACCEPTED
-        name = (answer.model if answer else "") or self.model.name
-        paid = cost(used, self.model.name, self._prices) if used and used != ModelUsage() else None
-        call = ModelCall(name, shown or request_tokens(request, self.count), written, attempt, outcome, paid)
+        call = self._account(request, answer, outcome)
         with self._lock:
             self.calls.append(call)
             self.objections.extend(objections)
-            if objections and not is_used:
-                self.failed.add(fingerprint(request))
+            if objections and not is_used and outcome != _LIMIT:  # what was not sent has not failed
+                # Only what was said of the request itself is true next time; a server may be back by then.
+                is_lasting = answer is not None or outcome == "overflow"
+                (self.failed if is_lasting else self._tried).add(fingerprint(request))
+
+    def _account(self, request: ModelRequest, answer: ModelAnswer | None, outcome: str) -> ModelCall:
+        used = answer.usage if answer else ModelUsage()
+        shown = used.input + used.cache_read + used.cache_write
+        # A request that was turned down is not billed; of one that broke off nobody knows.
+        unknown = 0.0 if outcome in _FREE else None
+        return ModelCall(
+            model=(answer.model if answer else "") or self.model.name,
+            tokens_shown=shown or request_tokens(request, self.count),
+            tokens_written=used.output or (self.count(answer.text) if answer else 0),
+            attempts=self._sent.get(fingerprint(request), 1),
+            outcome=outcome,
+            cost=unknown if used == ModelUsage() else cost(used, self.model.name, self._prices),
+            cache_read=used.cache_read,
+            cache_write=used.cache_write,
+        )
+
+    def give_up(self, objection: Objection) -> None:
+        """Write down that nothing is sent, and why."""
+        with self._lock:
+            self.calls.append(ModelCall(self.model.name, 0, 0, 0, objection.code, 0.0))
+        self.object_to(objection)
 
     def object_to(self, objection: Objection) -> None:
         """Write down what speaks against going on, beside what was said of a single call."""
         with self._lock:
             self.objections.append(objection)
 
-    def _take(self) -> None:
-        if self.control.cancel.is_set():
-            raise ModelStopped("cancelled")
-        if time.monotonic() >= self.control.deadline:
-            raise ModelStopped("the deadline has passed")
+    def _begin(self) -> int:
+        """The number of the next call. One that may not be made is in the account and raises `ModelStopped`."""
+        try:
+            check(self.control)
+            return self._take()
+        except ModelStopped as error:
+            self.give_up(objection_to(error))
+            raise
+
+    def _take(self) -> int:
         with self._lock:
             if self._left <= 0:
-                raise ModelStopped("the most calls that one summary may take have been made")
+                raise LimitReached("attempt_limit: the most calls that one compaction may take have been made")
             self._left -= 1
+            return self._most - self._left
 
 
 def objection_to(error: ModelError) -> Objection:

@@ -28,7 +28,7 @@ class Objection(Struct, frozen=True):
         return self.words.partition(": ")[0] if self.code in _QUOTING else self.words
 
 
-_QUOTING = ("tool_syntax", "role_mark", "frame", "continued", "refusal", "instruction")
+_QUOTING = ("tool_syntax", "role_mark", "frame", "continued", "refusal", "instruction", "unspoken")
 
 
 class Evidence(Struct, frozen=True):

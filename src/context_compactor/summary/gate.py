@@ -17,6 +17,10 @@ from context_compactor.summary.spans import Count
 _QUOTED = re.compile(
     r"[\"\u201c\u201e\u00ab\u300c]([^\"\u201c\u201d\u00bb\u300d\n]{3,600})[\"\u201d\u201c\u00bb\u300d]"
 )
+# What is called done must be something that can be looked up: a name, a number, a quote, or words in another script.
+_DONE = re.compile(r"done\s*[:\u2013\u2014\uff1a-]\s*(.+)", re.IGNORECASE)
+_UNDER_WAY = re.compile(r"(?:active|blocked)\b", re.IGNORECASE)
+_EXACT = re.compile(r"\d|[`\"'\u201c\u201e\u00ab\u300c]|\w[./_\\-]\w|[a-z][A-Z]|[^\x00-\u024f\u2000-\u206f]")
 _RUN = 5
 _ECHO_RUN = 12
 _ECHO_SHARE = 0.6
@@ -155,8 +159,9 @@ def _repeated(prose: Prose, evidence: Evidence) -> Iterator[Objection]:
 def _untrue(prose: Prose, evidence: Evidence) -> Iterator[Objection]:
     """Exact things that the source does not hold, unfinished things called done, another language."""
     origin = Origin(evidence.source)
-    for line in prose.lines():
-        yield from _untrue_line(line, origin, evidence)
+    for heading, lines in prose.sections.items():
+        for line in lines:
+            yield from _untrue_line(line, heading, origin, evidence)
     for fact in false_claims(prose, evidence.facts):
         yield Objection("false_claim", f"this is not done: {fact.content[:_SHOWN]!r}")
     if not is_in(prose.text, evidence.language):
@@ -164,20 +169,35 @@ def _untrue(prose: Prose, evidence: Evidence) -> Iterator[Objection]:
         yield Objection("wrong_language", f"the answer is not in {wanted}")
 
 
-def _untrue_line(line: str, origin: Origin, evidence: Evidence) -> Iterator[Objection]:
+def _untrue_line(line: str, heading: str, origin: Origin, evidence: Evidence) -> Iterator[Objection]:
     invented = [each[:_SHOWN] for each in origin.invented(line)]
     if invented:
         yield Objection("invented", f"the conversation does not hold {', '.join(map(repr, invented[:5]))}")
     unknown = references_in(line) - evidence.refs
     if unknown:
         yield Objection("unknown_reference", f"there is no {', '.join(sorted(unknown)[:5])}")
+    yield from _unspoken(line, heading, evidence)
+    done = _DONE.match(line)
+    if done and not _EXACT.search(done[1]):
+        yield Objection("vague_claim", f"say exactly what is done, by its turn, file or name: {line[:_SHOWN]!r}")
+
+
+def _unspoken(line: str, heading: str, evidence: Evidence) -> Iterator[Objection]:
+    """A permission that the user did not give, or a step to come that cannot be taken back and nobody has spoken of."""
+    read = hostile.as_read(_without_quotes(line, evidence.user))
+    if hostile.PERMISSIONS.search(read) and not hostile.PERMITTED.search(evidence.user):
+        yield Objection("unspoken", f"the user has not allowed this: {line[:_SHOWN]!r}")
+    risks = hostile.RISKS if heading == NEXT or _UNDER_WAY.match(line) else ()
+    risky = (found[0] for step, spoken in risks if (found := step.search(read)) and not spoken.search(evidence.spoken))
+    if (word := next(risky, None)) is not None:
+        yield Objection("unspoken", f"nobody in these turns has spoken of {word!r}: {line[:_SHOWN]!r}")
 
 
 def without_inventions(prose: Prose, evidence: Evidence) -> Prose | None:
     """The prose without the lines that hold something made up; None when these are more than a few."""
     origin = Origin(evidence.source)
     sections = {
-        heading: tuple(line for line in lines if not any(_untrue_line(line, origin, evidence)))
+        heading: tuple(line for line in lines if not any(_untrue_line(line, heading, origin, evidence)))
         for heading, lines in prose.sections.items()
     }
     kept = Prose(sections, prose.strays)

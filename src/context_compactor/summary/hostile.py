@@ -60,6 +60,22 @@ REFUSALS = re.compile(
     r"|(?:很)?抱歉|对不起|我无法|我不能|申し訳|すみません|죄송)"
 )
 
+# Steps that cannot be taken back, and the words one of which must have been spoken before such a step may come next.
+RISKS = tuple(
+    (re.compile(rf"\b(?:{step})\w*"), re.compile(rf"\b(?:{step}|{other})\w*"))
+    for step, other in (
+        ("delet|drop|wipe|wiping|eras|destroy|purg|truncat", "remov|clean|clear|rm|get rid"),
+        ("push|deploy|publish|releas", "ship|merg|commit|pull request|pr"),
+        ("force|forc|bypass|disabl|circumvent|overrid", "skip|ignor|no verify|turn off"),
+        ("send|upload|email|transfer", "post|mail|pay|attach"),
+        ("grant|revok|chmod|chown|sudo", "permission|access|admin|root"),
+    )
+)
+PERMISSIONS = re.compile(r"\buser\W+(?:\w+\W+){0,3}?(?:allow|permit|approv|authori[sz])\w*")
+PERMITTED = re.compile(r"\b(?:allow|permit|approv|authori[sz]|yes|yep|ok|okay|sure|fine|go|do|agree|accept|may|can)\w*")
+
+HOSTILE = (OVERRIDES, ROLE_MARKS, TOOL_SYNTAX, FRAMES, SPEAKERS)
+"""What no fact and no reason may say, whoever said it."""
 
 # Cyrillic and Greek letters that pass for Latin ones, in words that hold Latin ones as well.
 _LOOK_ALIKES = str.maketrans("авеікмнорстухѕјԁοαεινρτυχκ", "abeikmhopctyxsjdoaeivptuxk")

@@ -16,7 +16,7 @@ from context_compactor.summary.gate import judge, judge_prose, without_invention
 from context_compactor.summary.shape import Prose, parse_prose
 
 _TIGHTER = 0.6
-_BY_LINE = ("invented", "unknown_reference")
+_BY_LINE = ("invented", "unknown_reference", "vague_claim", "unspoken")
 
 
 class Question(Struct, frozen=True):
@@ -30,13 +30,14 @@ class Question(Struct, frozen=True):
     evidence: Evidence
     previous: Prose | None = None
     prefix: tuple[dict[str, Any], ...] = ()
+    beside: dict[str, Any] = {}
     alone: bool = True
 
 
 def climb(caller: Caller, question: Question) -> Prose | None:
     """Prose that nothing speaks against, or None when no rung gave any."""
     wrong: list[Objection] = []
-    for attempt, rung in enumerate(_rungs(question.assignment), 1):
+    for rung in _rungs(question.assignment):
         is_cut = any(objection.code == "cut_off" for objection in wrong)
         request = build_request(
             structs.replace(rung, is_roomy=True) if is_cut else rung,
@@ -45,13 +46,14 @@ def climb(caller: Caller, question: Question) -> Prose | None:
             previous=question.previous,
             objections=list(dict.fromkeys(objection.advice for objection in wrong)),
             prefix=question.prefix,
+            beside=question.beside,
         )
-        answer = caller.send(request, attempt, alone=question.alone)
-        if answer is None:
-            continue
+        answer = caller.send(request, alone=question.alone)
+        if answer is None:  # it failed before and nothing has changed: another rung would only be billed again
+            return None
         wrong = judge(answer, question.evidence, caller.count)
         prose = parse_prose(answer.text) if not wrong else _salvaged(answer, wrong, question.evidence)
-        caller.note(request, answer, attempt, wrong, is_used=prose is not None)
+        caller.note(request, answer, wrong, is_used=prose is not None)
         if prose is not None:
             return prose
     return None

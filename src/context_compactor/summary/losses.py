@@ -17,7 +17,8 @@ _OPEN = ("active", "blocked", "open")
 _START = 40
 _TOLD = 0.6
 _FAILURE_TOLD = 0.5
-_HOME = {"failure": ERRORS, "decision": DECISIONS, "file_state": FILES}
+HOME = {"failure": ERRORS, "decision": DECISIONS, "file_state": FILES, "todo": STATE, "blocker": STATE}
+"""Under which heading of prose a fact stands."""
 
 
 class Lost(Struct, frozen=True):
@@ -66,9 +67,10 @@ class Told:
         return start in self._flat or any(len(wanted & line) >= share * len(wanted) for line in self._lines if wanted)
 
     def failure(self, fact: Fact) -> bool:
-        """Whether one line tells what was tried and with which error it failed."""
+        """Whether one line tells what was tried and with which error it failed, or both stand here as they were."""
         tried, error = words_of(fact.content), words_of(fact.detail)
-        return any(
+        exact = (fact.content, *fact.detail.split(" … "))
+        return all(" ".join(words.split()).lower()[:_START] in self._flat for words in exact) or any(
             len(tried & line) >= _FAILURE_TOLD * len(tried) and len(error & line) >= _FAILURE_TOLD * len(error)
             for line in self._lines
             if line
@@ -105,5 +107,5 @@ def repair(prose: Prose, losses: Sequence[Lost], room: int, count: Callable[[str
             left.append(lost)
             continue
         room -= cost
-        sections.setdefault(_HOME.get(lost.fact.kind, STATE), []).append(line)
+        sections.setdefault(HOME.get(lost.fact.kind, STATE), []).append(line)
     return structs.replace(prose, sections={heading: tuple(lines) for heading, lines in sections.items()}), left

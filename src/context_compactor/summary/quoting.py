@@ -11,6 +11,7 @@ from hashlib import sha256
 
 from msgspec import Struct
 
+from context_compactor.classify.calls import describe
 from context_compactor.classify.failures import failure_of
 from context_compactor.messages.message import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from context_compactor.messages.references import reference_id
@@ -37,7 +38,9 @@ def tell_turns(turns: Sequence[Turn]) -> list[Telling]:
 
 def _tell(turn: Turn) -> Telling:
     failed = {each.result.call_id for each in turn.exchanges if each.result and failure_of(each, turn.number)}
-    names = {each.call.id: each.call.name for each in turn.exchanges if each.call}
+    # Several calls are answered in any order: then each answer says what it answers.
+    several = len(turn.exchanges) > 1
+    names = {each.call.id: describe(each.call) if several else each.call.name for each in turn.exchanges if each.call}
     lines: list[str] = []
     reasoning = 0
     for _, _, _, part in turn.parts():

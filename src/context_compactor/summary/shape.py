@@ -18,10 +18,10 @@ STATE, DECISIONS, FILES = "State", "Decisions", "Files and changes"
 ERRORS, NEXT, TALE = "Errors and failed approaches", "Next step", "Story"
 HEADINGS = {
     STATE: ("done: what is finished", "active: what is under way", "blocked: what waits, and for whom"),
-    DECISIONS: ("what was decided, and why; what was considered and rejected",),
-    FILES: ("which file was read, changed or made, and what is in it now",),
+    DECISIONS: ("what was decided or found out, and why; what was considered and rejected",),
+    FILES: ("which file was read, changed or made, and what of it the work needs to know",),
     ERRORS: ("what was tried, and with which error it failed",),
-    NEXT: ("what the agent was about to do",),
+    NEXT: ("what the agent was about to do; when it did not say, the first unfinished point, if any, with (inferred)",),
     TALE: ("how it came to this, in at most five lines",),
 }
 STATES = ("done", "active", "blocked")

@@ -19,8 +19,9 @@ Count = Callable[[str], int]
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
-# What a heading takes beside the text under it.
-_HEADING_TOKENS = 16
+# What a heading takes beside the text under it, and how many characters of it say what goes on.
+_HEADING_TOKENS = 32
+_LONGEST_WITHIN = 60
 # A turn is cut into parts of about one size that leave some room, so that its small neighbours need no chunk each.
 _FILLED = 0.9
 _EVEN = 1.05
@@ -88,9 +89,15 @@ def _pieces(tellings: Sequence[Telling], most: int, count: Count) -> Iterator[tu
         size = min(int(_EVEN * whole / ceil(whole / (_FILLED * most))) + 1, most) if whole > most else whole
         places = [(0, len(telling.body), whole)] if whole <= most else list(_cut(telling.body, size, count))
         for number, (start, end, cost) in enumerate(places, 1):
-            part = f", part {number} of {len(places)}" if len(places) > 1 else ""
+            part = f", part {number} of {len(places)}{_within(telling.body, start)}" if len(places) > 1 else ""
             body = telling.body[start:end]
             yield f"[{telling.heading}{part}]\n{body}", Piece(telling.turn, start, end), cost + _HEADING_TOKENS
+
+
+def _within(body: str, start: int) -> str:
+    """In what a part begins, by the line of ours that stands above it: what follows may be the middle of a file."""
+    above = [line for line in body[:start].splitlines() if line.startswith("[")]
+    return f", within {above[-1][1:-1][:_LONGEST_WITHIN]}" if above and above[-1].endswith("]") else ""
 
 
 def _cut(text: str, most: int, count: Count) -> Iterator[tuple[int, int, int]]:

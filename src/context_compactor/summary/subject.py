@@ -33,13 +33,16 @@ class Limits(Struct, frozen=True):
 
 USUAL = Limits()
 _STORY_SHARE = 0.08
-_LEAST_STORY = 120
+_LEAST_STORY = 400
+_LEAST_TARGET = 1_500
 
 
 def story_tokens(target: int) -> int:
-    """How many tokens of a target prose may take; 0 when so little is left that exact lines serve better."""
-    tokens = min(int(_STORY_SHARE * target), USUAL.tokens)
-    return tokens if tokens >= _LEAST_STORY else 0
+    """How many tokens of a target prose may take; 0 when so little is left that exact lines serve better.
+
+    Six headings with a line each need about 400, however small the target is.
+    """
+    return min(max(int(_STORY_SHARE * target), _LEAST_STORY), USUAL.tokens) if target >= _LEAST_TARGET else 0
 
 
 class Subject(Struct, frozen=True):
@@ -57,6 +60,8 @@ class Subject(Struct, frozen=True):
     untold: frozenset[Fact] = frozenset()
     prefix: tuple[dict[str, Any], ...] = ()
     """The conversation's own messages, when the model has them in its cache: they are sent instead of a copy."""
+    beside: dict[str, Any] = {}
+    """What the agent sends with them."""
 
 
 class SummaryOutcome(Struct, frozen=True):

@@ -7,28 +7,33 @@ make a context worse.
 from __future__ import annotations
 
 from collections.abc import Collection
+from textwrap import shorten
 
 from msgspec import structs
 
-from context_compactor.errors import ModelError, ModelOverflow, ModelStopped
+from context_compactor.errors import ModelDenied, ModelError, ModelOverflow, ModelStopped, ModelUnavailable
 from context_compactor.facts.fact import Fact
+from context_compactor.facts.speech import user_sayings
 from context_compactor.llm.model import Control
+from context_compactor.messages.references import reference_id
 from context_compactor.prompts.prompt import Prompt, built_in
 from context_compactor.protocols import Model
 from context_compactor.summary.ask import Assignment, room_for_text
 from context_compactor.summary.caller import Caller, objection_to
 from context_compactor.summary.evidence import Evidence, Objection, gather_evidence
+from context_compactor.summary.expect import LEAST_ROOM, expected_calls, part_tokens
 from context_compactor.summary.gate import judge_prose, loss_objections
 from context_compactor.summary.ladder import Question, climb
 from context_compactor.summary.losses import find_losses, repair
 from context_compactor.summary.merging import ledger_prose, merge_parts
-from context_compactor.summary.quoting import tell_turns
+from context_compactor.summary.quoting import escape, tell_turns
 from context_compactor.summary.shape import Prose, fit_prose, render_prose
 from context_compactor.summary.spans import Chunk, Count, cut_chunks, map_parallel, measure_coverage
 from context_compactor.summary.subject import USUAL, Limits, Subject, SummaryOutcome, language_for
 
-_LEAST_ROOM = 200
 _HALVINGS = 3
+# How many characters of an earlier request stand before turns that do not hold it.
+_BACKGROUND = 300
 # What is put back from the ledgers may take half as much again as the prose.
 REPAIR_SHARE = 0.5
 
@@ -96,9 +101,12 @@ class Writer:
             return None
         question = self._question(self._assignment, whole[0], self._subject.previous)
         try:
-            prose = climb(self._caller, structs.replace(question, prefix=self._subject.prefix))
-        except ModelOverflow:
-            return None
+            own = structs.replace(question, prefix=self._subject.prefix, beside=self._subject.beside)
+            prose = climb(self._caller, own)
+        except ModelError as error:
+            if isinstance(error, ModelDenied | ModelStopped | ModelUnavailable):
+                raise
+            return None  # too long, or not taken as it is: a copy in parts still may be
         self._chunks = whole if prose else []
         return prose
 
@@ -107,7 +115,7 @@ class Writer:
         caller, previous = self._caller, self._subject.previous
         room = min(self._limits.chunk_tokens, room_for_text(self._assignment, caller.model, caller.count, previous))
         for _ in range(_HALVINGS + 1):
-            if room < _LEAST_ROOM:
+            if room < LEAST_ROOM:
                 break
             chunks = cut_chunks(self._tellings, room, caller.count)
             try:
@@ -121,17 +129,19 @@ class Writer:
     def _mapped(self, chunks: list[Chunk], room: int) -> Prose | None:
         if not chunks:
             return None
-        if len(chunks) > self._caller.left:
-            words = f"{len(chunks):,} chunks need more calls than the {self._caller.left:,} that are left"
-            self._caller.object_to(Objection("too_many_calls", words))
+        needed = expected_calls(len(chunks), self._subject, self._limits, room)
+        if needed > self._caller.left:
+            words = f"{len(chunks):,} chunks need {needed:,} calls, more than the {self._caller.left:,} "
+            self._caller.give_up(Objection("too_many_calls", f"{words}that attempt_limit leaves"))
             return None
         self._chunks = chunks
+        self._caller.expected = needed
         if len(chunks) == 1:
             return climb(self._caller, self._question(self._assignment, chunks[0], self._subject.previous))
         return self._from_parts(chunks, room)
 
     def _from_parts(self, chunks: list[Chunk], room: int) -> Prose | None:
-        each = structs.replace(self._assignment, tokens=max(self._limits.tokens // 2, room // 10))
+        each = structs.replace(self._assignment, tokens=part_tokens(self._limits, room))
         questions = [structs.replace(self._question(each, chunk), alone=False) for chunk in chunks]
         told = map_parallel(
             lambda question: climb(self._caller, question),
@@ -140,18 +150,27 @@ class Writer:
             self._caller.control.cancel.set,
         )
         self._refused = told.count(None)
-        if self._refused == len(chunks):
+        if 2 * self._refused > len(chunks):  # a model that fails so often is not believed in the rest
             return None
         parts = [part or ledger_prose(self._facts_of(chunk)) for part, chunk in zip(told, chunks, strict=True)]
         known = [part for part in (self._subject.previous, *parts) if part]
-        return merge_parts(known, room, self._caller.count, self._merge)
+        return merge_parts(known, room, self._caller, self._merge)
 
     def _merge(self, text: str) -> Prose | None:
         assignment = structs.replace(self._assignment, prompt=built_in("merge"))
         return climb(self._caller, Question(assignment, text, self._evidence(self._source, assignment.tokens)))
 
     def _question(self, assignment: Assignment, chunk: Chunk, previous: Prose | None = None) -> Question:
-        return Question(assignment, chunk.text, self._evidence(chunk.text, assignment.tokens, chunk), previous)
+        text = self._background(chunk) + chunk.text
+        return Question(assignment, text, self._evidence(text, assignment.tokens, chunk), previous)
+
+    def _background(self, chunk: Chunk) -> str:
+        """What the turns of a chunk are about, when the request was made before them."""
+        asked = [saying for saying in user_sayings(self._subject.turns) if saying.turn < min(chunk.turns)]
+        if not asked:
+            return ""
+        words = escape(shorten(asked[-1].text, _BACKGROUND, placeholder=" …"))
+        return f"[said before these turns, {reference_id('turn', asked[-1].turn)} user]\n {words}\n"
 
     def _facts_of(self, chunk: Chunk) -> list[Fact]:
         return [fact for fact in self._subject.facts if fact.turn in chunk.turns]
