@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from context_compactor.errors import ModelDenied
+from context_compactor.errors import ModelDenied, ModelUnavailable
 from context_compactor.llm.model import ModelAnswer, ModelUsage
 from context_compactor.price import Price
 from context_compactor.session.asynchronous import AsyncSession
@@ -367,6 +367,13 @@ def test_a_failure_is_told_and_the_same_is_not_asked_again_not_even_after_a_rest
         session.work_ahead()
         assert len(model.requests) == asked
         assert session.compact().changed
+
+
+def test_a_server_that_was_away_is_asked_about_the_same_turns_when_it_is_back(tmp_path: Path):
+    with begun(ScriptedModel([ModelUnavailable("503")]), tmp_path) as session:
+        assert session.work_ahead().told == 0
+    with opened(ScriptedModel([GOOD]), tmp_path) as session:
+        assert session.work_ahead().told > 0
 
 
 class Clock:

@@ -73,6 +73,20 @@ def test_what_was_neither_done_nor_allowed_nor_planned_by_anybody_is_refused(lin
 
 
 @pytest.mark.parametrize(
+    ("said", "line", "heading"),
+    [
+        ("Document the candidates; okapi goods may fill the docs.", "the user allowed the new login", "Decisions"),
+        ("Print the process of the project.", "push to main", "Next step"),
+        ("Use arms and alarms for the terms.", "delete the table", "Next step"),
+    ],
+)
+def test_a_word_that_only_begins_like_one_allows_nothing(said, line, heading):
+    turns = turns_of(talk_in("openai-chat").user(said).answer("I look at it now, as it is.").messages)
+    text = re.sub(r"- .*", "- none", GOOD).replace(f"## {heading}\n- none", f"## {heading}\n- {line}")
+    assert "unspoken" in codes(text, evidence_of(turns))
+
+
+@pytest.mark.parametrize(
     ("line", "heading"),
     [
         ("done: token rotation in src/auth/jwt.ts", "State"),

@@ -10,6 +10,7 @@ from context_compactor.apply.fidelity import add_facts, weigh_fidelity
 from context_compactor.archive.archive import Archive
 from context_compactor.classify.failures import Failure
 from context_compactor.classify.pins import RECENT, last_words, pinned_turns
+from context_compactor.classify.telling import stands_in
 from context_compactor.classify.tier import Tier
 from context_compactor.facts.fact import Fact
 from context_compactor.measure.count import MessageCounter
@@ -79,13 +80,7 @@ def failures_share(failures: Sequence[Failure], text: str) -> float | None:
     if not failures:
         return None
     flat = " ".join(text.split())
-    return sum(_is_told(failure, flat) for failure in failures) / len(failures)
-
-
-def _is_told(failure: Failure, flat: str) -> bool:
-    """An error that was drawn from several lines is told where each of them is."""
-    told = (failure.command, *failure.error.split(" … "))
-    return all(" ".join(words.split())[:40] in flat for words in told)
+    return sum(stands_in(failure.command, failure.error, flat) for failure in failures) / len(failures)
 
 
 def recallable_share(written: Written, archive: Archive) -> float | None:

@@ -59,6 +59,12 @@ _SAID = "the user said:"
 
 # Between the first and the last telling line of an error.
 BETWEEN = " … "
+_START = 40
+
+
+def stands_in(tried: str, error: str, flat: str) -> bool:
+    """Whether what was tried and every telling line of its error begin somewhere in a text without line breaks."""
+    return all(" ".join(words.split())[:_START] in flat for words in (tried, *error.split(BETWEEN)))
 
 
 def telling_lines(text: str) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from context_compactor.classify.telling import BETWEEN
+
 _LONGEST = 2_000
 _LONGEST_PATTERN = 100
-_PIECES = " … "
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s'\"<>)]+")
 _PATH = re.compile(r"(?<![\w.@~+-])(?:[a-z]:)?[\w.@~+-]*(?:[/\\][\w.@~+-]+)+[/\\]?")
@@ -28,7 +29,7 @@ _BARE = re.compile(
 def error_pattern(command: str, error: str) -> str:
     """One line of small letters; an error that tells nothing by itself is joined with the command that brought it."""
     whole = _general(error)
-    first = _general(error.partition(_PIECES)[0])
+    first = _general(error.partition(BETWEEN)[0])
     told = first if first and not _BARE.fullmatch(first) else whole
     if not told or _BARE.fullmatch(told):
         told = f"{_general(command)} → {told}".strip(" →")

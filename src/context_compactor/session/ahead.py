@@ -26,7 +26,7 @@ from context_compactor.session.compacting import run_engine
 from context_compactor.session.core import Core
 from context_compactor.session.gauge import tokens_now
 from context_compactor.session.memory import scene_of
-from context_compactor.session.metering import metered
+from context_compactor.session.metering import meter
 from context_compactor.session.telling import AHEAD, drop, held_of, learn, resting, standing
 from context_compactor.session.values import State, read_state
 from context_compactor.settle import Request, Settled
@@ -184,7 +184,8 @@ def _ask(core: Core, teller: Teller, span: Span, control: Control) -> SummaryOut
     """What the model tells. What that took is written down whatever comes of it, and at the latest at the close."""
     fork = teller.fork(control.cancel, silent=True)
     fork.ahead = read_state(core.store.session(core.id).state).ahead_spent
-    with core.running.or_at_close(lambda: _write_down(core, fork, None)), metered(core, fork):
+    meter(core, fork)
+    with core.running.or_at_close(lambda: _write_down(core, fork, None)):
         calls: Sequence[ModelCall] | None = None
         try:
             outcome = fork.tell_ahead(span.job, span.turns, span.previous)
@@ -215,7 +216,8 @@ def _keep(core: Core, teller: Teller, span: Span, outcome: SummaryOutcome) -> in
 
     if outcome.prose is None:
         failure = f"what {teller.model.name} told ahead was refused: {objections_of(outcome)}"
-        learn(core, teller, failure, span.name)
+        is_answered = any(call.tokens_written for call in outcome.calls)  # a server that was away may be back
+        learn(core, teller, failure, span.name if is_answered else "")
         core.emit("job.dropped", what=AHEAD, reason=failure)
         return 0
     learn(core, teller, "")

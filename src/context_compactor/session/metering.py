@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,12 +15,9 @@ if TYPE_CHECKING:
     from context_compactor.story import Teller
 
 
-@contextmanager
-def metered(core: Core, teller: Teller | None) -> Iterator[None]:
-    """While a teller is at work it spends from the session's purse, beside all others who have the session open."""
-    if teller is not None:
-        teller.before, teller.spent = Purse(keep=partial(_keep, core)), Spent()
-    yield
+def meter(core: Core, teller: Teller) -> None:
+    """Have a teller spend from the session's purse, beside all others who have the session open."""
+    teller.before, teller.spent = Purse(keep=partial(_keep, core)), Spent()
 
 
 def _keep(core: Core, more: Spent, look: Look) -> None:

@@ -17,7 +17,7 @@ from context_compactor.plan.goal import Goal
 from context_compactor.report import ModelCall
 from context_compactor.session.core import Core
 from context_compactor.session.guard import Breaker
-from context_compactor.session.metering import metered
+from context_compactor.session.metering import meter
 from context_compactor.session.values import State, read_state
 from context_compactor.settle import Request, Settled
 from context_compactor.summary.held import Held, as_of_then, base_of, objection_to_swap
@@ -87,12 +87,11 @@ class Telling:
         fork = self._teller.fork(self._cancel)
         fork.ahead = read_state(self._core.store.session(self._core.id).state).ahead_spent
         try:
-            with metered(self._core, fork):
-                made = fork.tell(job.request, job.goal, job.scene, job.kit, job.digest)
-                attempts = fork.spent.attempts
+            meter(self._core, fork)
+            made = fork.tell(job.request, job.goal, job.scene, job.kit, job.digest)
         finally:
             self._teller.join(fork)
-        if attempts:
+        if fork.spent.attempts:
             learn(self._core, self._teller, "" if made.report.told_by else made.report.reason)
         return made
 

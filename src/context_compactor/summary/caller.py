@@ -121,13 +121,14 @@ class Caller:
     def _account(self, request: ModelRequest, answer: ModelAnswer | None, outcome: str) -> ModelCall:
         used = answer.usage if answer else ModelUsage()
         shown = used.input + used.cache_read + used.cache_write
-        # A request that was turned down is not billed; of one that broke off nobody knows.
-        unknown = 0.0 if outcome in _FREE else None
+        attempts = self._sent.get(fingerprint(request), 1)
+        # A request that was turned down is not billed; of one that broke off, or was tried before, nobody knows.
+        unknown = 0.0 if outcome in _FREE and attempts <= (outcome != _LIMIT) else None
         return ModelCall(
             model=(answer.model if answer else "") or self.model.name,
             tokens_shown=shown or request_tokens(request, self.count),
             tokens_written=used.output or (self.count(answer.text) if answer else 0),
-            attempts=self._sent.get(fingerprint(request), 1),
+            attempts=attempts,
             outcome=outcome,
             cost=unknown if used == ModelUsage() else cost(used, self.model.name, self._prices),
             cache_read=used.cache_read,

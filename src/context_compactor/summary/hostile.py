@@ -62,20 +62,27 @@ REFUSALS = re.compile(
 
 # Steps that cannot be taken back, and the words one of which must have been spoken before such a step may come next.
 RISKS = tuple(
-    (re.compile(rf"\b(?:{step})\w*"), re.compile(rf"\b(?:{step}|{other})\w*"))
+    (re.compile(rf"\b(?:{step})"), re.compile(rf"\b(?:{step}|{other})"))
     for step, other in (
-        ("delet|drop|wipe|wiping|eras|destroy|purg|truncat", "remov|clean|clear|rm|get rid"),
-        ("push|deploy|publish|releas", "ship|merg|commit|pull request|pr"),
-        ("force|forc|bypass|disabl|circumvent|overrid", "skip|ignor|no verify|turn off"),
-        ("send|upload|email|transfer", "post|mail|pay|attach"),
-        ("grant|revok|chmod|chown|sudo", "permission|access|admin|root"),
+        (
+            r"delet|drop\w*\b|wip(?:e|ing)|eras(?:e|ing)|destroy|purg(?:e|ing)|truncat",
+            r"remov|clean|clear|rm\b|get rid",
+        ),
+        (r"push|deploy|publish|releas", r"ship(?:s|ped|ping)?\b|merg(?:e|ing)|pull requests?\b|prs?\b"),
+        (r"forc(?:e|ing)|bypass|disabl|circumvent|overrid", r"skip|ignor|no verify|turn\w* off"),
+        (r"send|upload|e-?mail|transfer", r"post(?:s|ed|ing)?\b|attach"),
+        (r"grant|revok|chmod|chown|sudo", r"permission|access(?:es)?\b|admin|root\b"),
     )
 )
 PERMISSIONS = re.compile(r"\buser\W+(?:\w+\W+){0,3}?(?:allow|permit|approv|authori[sz])\w*")
-PERMITTED = re.compile(r"\b(?:allow|permit|approv|authori[sz]|yes|yep|ok|okay|sure|fine|go|do|agree|accept|may|can)\w*")
-
+PERMITTED = re.compile(
+    r"\b(?:allow|permit|approv|authori[sz]|agree)\w*"
+    r"|\b(?:yes|yep|yeah|ok|okay|sure|fine|accept(?:ed)?|go ahead|go for it|do it|do so|please do)\b"
+    r"|\b(?:you|it) (?:may|can)\b"
+)
 HOSTILE = (OVERRIDES, ROLE_MARKS, TOOL_SYNTAX, FRAMES, SPEAKERS)
 """What no fact and no reason may say, whoever said it."""
+
 
 # Cyrillic and Greek letters that pass for Latin ones, in words that hold Latin ones as well.
 _LOOK_ALIKES = str.maketrans("авеікмнорстухѕјԁοαεινρτυχκ", "abeikmhopctyxsjdoaeivptuxk")

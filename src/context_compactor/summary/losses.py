@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, structs
 
+from context_compactor.classify.telling import stands_in
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import fact_line
 from context_compactor.summary.exact import paths_in, urls_in
@@ -69,8 +70,7 @@ class Told:
     def failure(self, fact: Fact) -> bool:
         """Whether one line tells what was tried and with which error it failed, or both stand here as they were."""
         tried, error = words_of(fact.content), words_of(fact.detail)
-        exact = (fact.content, *fact.detail.split(" … "))
-        return all(" ".join(words.split()).lower()[:_START] in self._flat for words in exact) or any(
+        return stands_in(fact.content.lower(), fact.detail.lower(), self._flat) or any(
             len(tried & line) >= _FAILURE_TOLD * len(tried) and len(error & line) >= _FAILURE_TOLD * len(error)
             for line in self._lines
             if line
