@@ -94,9 +94,16 @@ class Server:
 
     def _do(self, program: str, *arguments: str) -> None:
         given = [str(self._bin / program), "-D", str(self._folder), *arguments]
-        who = {"user": self._user.pw_uid, "group": self._user.pw_gid} if self._user else {}
         done = subprocess.run(
-            given, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd="/", timeout=60, **who
+            given,
+            check=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            timeout=60,
+            user=self._user.pw_uid if self._user else None,
+            group=self._user.pw_gid if self._user else None,
         )
         log = self._folder / "log"
         assert done.returncode == 0, done.stderr + (log.read_text() if log.exists() else "")

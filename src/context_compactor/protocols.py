@@ -118,7 +118,10 @@ class Store(Protocol):
         ...
 
     def writing(self, session_id: str) -> AbstractContextManager[SessionRow]:
-        """The session as it is; until the end of the block nobody else writes to it, and all happens or nothing."""
+        """The session as it is; until the end of the block nobody else writes to it, and all happens or nothing.
+
+        A block within another belongs to it: when it raises, the other one cannot be kept either.
+        """
         ...
 
     def append(self, session_id: str, kind: str, bodies: Iterable[bytes], now: str) -> int:
@@ -232,7 +235,11 @@ class Desk(Protocol):
     attempts: Attempts
 
     def writing(self) -> AbstractContextManager[None]:
-        """A transaction over all of it; within one of the store it is a part of that."""
+        """A transaction over all of it; within one of the store it is that one."""
+        ...
+
+    def part(self) -> AbstractContextManager[None]:
+        """A part of the transaction under way, of which all or nothing happens, while the rest goes on."""
         ...
 
     def tell(self, event: Event) -> int:

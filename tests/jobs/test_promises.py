@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from context_compactor.events.event import Event as Told
+from context_compactor.jobs import work as work_module
 from context_compactor.levels import Level, LevelRule
-from context_compactor.store.desk_rows import Job
+from context_compactor.session.core import Core
+from context_compactor.store.desk_rows import Job, timestamp
 from context_compactor.story import Teller
 from context_compactor.testing import ScriptedModel
 from tests.jobs.place import PATIENCE, Place, Ticking, fill, turn, wait_for
@@ -408,7 +410,7 @@ def test_idle_work_is_a_job_that_every_message_puts_off(still: Place, clock: Tic
     assert still.heard == []
 
 
-def test_a_message_that_comes_during_idle_work_is_not_forgotten(still: Place, clock: Ticking):
+def test_a_message_that_comes_just_before_idle_work_puts_it_off(still: Place, clock: Ticking):
     begun, go_on = Event(), Event()
 
     def before(job: Job) -> None:
@@ -422,6 +424,25 @@ def test_a_message_that_comes_during_idle_work_is_not_forgotten(still: Place, cl
             wait_for(begun)
             session.append(turn(100, 30))
             go_on.set()
+            assert engine.wait_idle(PATIENCE)
+        (job,) = still.jobs()
+        assert (job.kind, job.state, job.attempts) == ("idle", "waiting", 0)
+        assert job.due_at == timestamp(clock(), 5.0)
+
+
+def test_a_message_that_comes_while_idle_work_is_done_gets_idle_work_of_its_own(
+    still: Place, clock: Ticking, monkeypatch: pytest.MonkeyPatch
+):
+    with still.session(idle_seconds=5.0) as session:
+
+        def interrupted(core: Core) -> None:
+            session.append(turn(100, 30))
+
+        monkeypatch.setattr(work_module, "work_ahead", interrupted)
+        fill(session, 0.3)
+        clock.go_on(5.0)
+        with still.engine() as engine:
+            wait_for(lambda: len(still.jobs()) > 1)
             assert engine.wait_idle(PATIENCE)
         assert [(job.kind, job.state) for job in still.jobs()] == [("idle", "done"), ("idle", "waiting")]
 

@@ -93,6 +93,7 @@ def test_all_that_is_kept_can_be_asked_for(server):
 
 def test_a_reader_that_breaks_before_its_first_event_misses_nothing(server):
     tell(server, 1)
+    _wait(lambda: server.service.feed.position == server.service.desk.events.last())
     with following(server) as stream:
         place = stream.frame()
         assert place is not None

@@ -244,7 +244,7 @@ class Meanwhile(SqliteStore):
 
     @contextmanager
     def writing(self, session_id: str) -> Iterator[SessionRow]:
-        if not self._database.is_writing:
+        if self._database.current is None:
             self.begun += 1
             self.at.pop(self.begun, lambda: None)()
         with super().writing(session_id) as row:

@@ -128,12 +128,6 @@ def test_a_job_is_not_given_out_before_its_time(desk: Desk):
     assert claimed(desk, now=LATER).kind == "idle"
 
 
-def test_every_message_puts_quiet_work_off(desk: Desk):
-    desk.jobs.queue("a", "idle", now=AT, due_at=AT, postpone=True)
-    assert desk.jobs.queue("a", "idle", now=AT, due_at=LATER, postpone=True) is None
-    assert [job.due_at for job in desk.jobs.open("a")] == [LATER]
-
-
 # Leases
 
 

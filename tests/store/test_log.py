@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from context_compactor.errors import UnknownSession
+from context_compactor.errors import StoreError, UnknownSession
 from context_compactor.protocols import Store
+from context_compactor.store.desk import desk_of
 from context_compactor.store.rows import FactRow, hash_of
 from tests.store.rows import AT, LATER, bodies, item, texts_of
 
@@ -202,14 +203,29 @@ def test_a_block_within_a_block_happens_with_it_or_not_at_all(store: Store):
     assert everything(store) == before
 
 
-def test_a_block_within_a_block_that_raises_leaves_nothing_even_when_the_outer_one_goes_on(store: Store):
-    with store.writing("a"):
+def test_a_block_within_a_block_that_raises_leaves_nothing_of_both_even_when_the_outer_one_goes_on(store: Store):
+    before = everything(store)
+    with pytest.raises(StoreError, match="a part of this transaction failed"), store.writing("a"):
         store.append("a", "message", bodies("outer"), AT)
         with pytest.raises(Interrupted):
             broken_off(store, "b", write_all_over)
         store.append("a", "message", bodies("outer again"), AT)
+    assert everything(store) == before
+    store.append("a", "message", bodies("after"), AT)
+    assert texts_of(store) == ["after"]
+
+
+def test_a_part_that_raises_leaves_nothing_and_the_rest_is_kept(store: Store):
+    desk = desk_of(store)
+    with store.writing("a"):
+        store.append("a", "message", bodies("outer"), AT)
+        with pytest.raises(Interrupted), desk.part():
+            broken_off(store, "b", write_all_over)
+        with desk.part():
+            store.append("b", "message", bodies("part"), AT)
+        store.append("a", "message", bodies("outer again"), AT)
     assert texts_of(store) == ["outer", "outer again"]
-    assert (texts_of(store, "b"), store.facts("a"), store.originals("a")) == ([], [], [])
+    assert (texts_of(store, "b"), store.facts("a"), store.originals("a")) == (["part"], [], [])
     assert list(store.verify()) == []
 
 

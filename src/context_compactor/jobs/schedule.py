@@ -35,9 +35,12 @@ class Schedule:
 
 
 def queue_idle(core: Core, desk: Desk) -> Job | None:
-    """Work for when the session has been quiet for as long as its settings say; every message puts it off."""
-    seconds = core.settings.idle_seconds
-    if seconds <= 0 or not core.settings.extract_facts or not core.settings.enabled:
+    """Work for when the session has been quiet for as long as its settings say.
+
+    While such a job is known to wait nothing is asked for: when it is due it sees whether it was quiet.
+    """
+    now, seconds = core.now(), core.settings.idle_seconds
+    if now < core.idle_due_at or seconds <= 0 or not core.settings.extract_facts or not core.settings.enabled:
         return None
-    due_at = timestamp(core.clock(), seconds)
-    return desk.jobs.queue(core.id, "idle", now=core.now(), due_at=due_at, postpone=True)
+    core.idle_due_at = timestamp(core.clock(), seconds)
+    return desk.jobs.queue(core.id, "idle", now=now, due_at=core.idle_due_at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from threading import Lock
 
 from context_compactor.ask import Ask
@@ -20,7 +21,7 @@ from context_compactor.session.core import Clock, Core
 from context_compactor.session.memory import work_ahead
 from context_compactor.session.opening import open_core
 from context_compactor.settings import Settings
-from context_compactor.store.desk_rows import Job
+from context_compactor.store.desk_rows import Job, timestamp
 from context_compactor.story import Teller
 
 
@@ -51,9 +52,11 @@ class SessionWork:
         with self._opened(job) as core:
             if job.kind == "compact":
                 self._compact(core, job)
+            elif job.kind == "extract":
+                work_ahead(core, fewest=1)
+                self._finish(core, job)
             else:
-                work_ahead(core, fewest=1 if job.kind == "extract" else 3)
-                self._finish_quietly(core, job)
+                self._work_in_quiet(core, job)
 
     def settings(self, job: Job) -> Settings:
         """The settings of the job's session."""
@@ -117,13 +120,22 @@ class SessionWork:
         ask = _ask(core, job)
         return held_back(core, ask, row) or compact(core, ask)
 
-    def _finish_quietly(self, core: Core, job: Job) -> None:
-        with core.writing():
-            done = self._desk.jobs.finish(job, core.now())
-            if done is None:
-                raise JobLost(f"job {job.id}: somebody else has it by now")
-            if done.is_asked_again and job.kind == "idle":
+    def _work_in_quiet(self, core: Core, job: Job) -> None:
+        """Work ahead, or wait again when the session was not quiet. What comes meanwhile gets a job of its own."""
+        before = self._store.session(core.id)
+        quiet_at = timestamp(datetime.fromisoformat(before.updated_at), core.settings.idle_seconds)
+        if core.now() < quiet_at:
+            self._desk.jobs.put_back(job, quiet_at, "", is_counted=False)
+            return
+        work_ahead(core)
+        with core.writing() as row:
+            self._finish(core, job)
+            if row.messages != before.messages:
                 queue_idle(core, self._desk)
+
+    def _finish(self, core: Core, job: Job) -> None:
+        if self._desk.jobs.finish(job, core.now()) is None:
+            raise JobLost(f"job {job.id}: somebody else has it by now")
 
 
 def _ask(core: Core, job: Job) -> Ask:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
 from typing import Any
+
+from context_compactor.protocols import Desk
 
 _MOST_AT_ONCE = 64
 
@@ -21,8 +22,8 @@ _Waiting = tuple[Work, "asyncio.Future[Any]"]
 class Appends:
     """Does pieces of work in the order they came, as many as wait, within one transaction."""
 
-    def __init__(self, together: Callable[[], AbstractContextManager[None]], executor: Executor) -> None:
-        self._together = together
+    def __init__(self, desk: Desk, executor: Executor) -> None:
+        self._desk = desk
         self._executor = executor
         self._waiting: list[_Waiting] = []
         self._runner: asyncio.Task[None] | None = None
@@ -51,22 +52,22 @@ class Appends:
         try:
             if len(works) == 1:
                 return [works[0]()]
-            with self._together():
-                return [_attempt(work) for work in works]
+            with self._desk.writing():
+                return [self._attempt(work) for work in works]
         except Exception as error:  # noqa: BLE001  whoever waits is told, whatever it was
             return [_Raised(error)] * len(works)
+
+    def _attempt(self, work: Work) -> Any:
+        try:
+            with self._desk.part():
+                return work()
+        except Exception as error:  # noqa: BLE001  one that fails must not take back what the others have written
+            return _Raised(error)
 
 
 class _Raised:
     def __init__(self, error: Exception) -> None:
         self.error = error
-
-
-def _attempt(work: Work) -> Any:
-    try:
-        return work()
-    except Exception as error:  # noqa: BLE001  one that fails must not take back what the others have written
-        return _Raised(error)
 
 
 def _settle(done: asyncio.Future[Any], outcome: Any) -> None:

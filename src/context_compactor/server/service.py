@@ -54,7 +54,7 @@ class Service:
         self._threads = ThreadPoolExecutor(config.threads, thread_name_prefix="context-compactor")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="context-compactor append")
         one_file = isinstance(self.store, SqliteStore)
-        self.appends = Appends(self.desk.writing, self._writer) if one_file else Alone(self.run)
+        self.appends = Appends(self.desk, self._writer) if one_file else Alone(self.run)
         self.readers = Readers(config.event_readers, self.store.path)
         self.sender = Sender(
             self.desk,

@@ -73,6 +73,8 @@ class Core:
         """When set, what would be done at once or in a thread of this session is left to jobs, all but emergencies."""
         self.lens = Lens(store, session_id)
         self.running: Running = origin.running if origin else Running()
+        self.idle_due_at = ""
+        """Until then work for quiet times is known to wait."""
         self._origin = origin
         self._teller: Teller | None = None
         self.leave: Callable[[], None] = lambda: None
@@ -169,6 +171,7 @@ class Core:
                 yield row
         except BaseException:
             self.lens.forget()
+            self.idle_due_at = ""
             raise
 
     # What is remembered

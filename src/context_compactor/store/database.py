@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Any, Protocol
+
+from context_compactor.errors import StoreError
 
 from context_compactor.store.migrate import Migrated
 from context_compactor.store.words import Words
@@ -12,6 +15,35 @@ from context_compactor.store.words import Words
 _IN_ONE_STATEMENT = 500
 NO_LIMIT = 1 << 62
 """More rows than there will ever be, for a `LIMIT` that is none."""
+
+
+class Writing:
+    """A transaction that is under way: the numbers of the sessions it has locked, and whether a block of it failed."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self.has_failed = False
+
+    def refuse_failed(self, path: str) -> None:
+        """Raise `StoreError` when it must not be kept, since a block of it failed and what it wrote is still there."""
+        if self.has_failed:
+            raise StoreError(f"{path}: a part of this transaction failed, so nothing of it was written.")
+
+
+class Joined:
+    """A block of a transaction that is under way. When it raises, the transaction cannot be kept."""
+
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._writing.has_failed = True
 
 
 class Database(Protocol):
@@ -36,12 +68,16 @@ class Database(Protocol):
         ...
 
     @property
-    def is_writing(self) -> bool:
-        """Whether a transaction is under way."""
+    def current(self) -> Writing | None:
+        """The transaction of this thread that is under way."""
         ...
 
     def writing(self) -> AbstractContextManager[None]:
-        """A transaction: all of it happens, or nothing of it. One within another is a part of it."""
+        """A transaction: all of it happens, or nothing of it. One within another is that one."""
+        ...
+
+    def part(self) -> AbstractContextManager[None]:
+        """A part of the transaction under way, of which all or nothing happens, while the rest goes on."""
         ...
 
     def alone(self) -> AbstractContextManager[None]:

@@ -33,8 +33,12 @@ class SqlDesk:
         self.attempts = Attempts(database)
 
     def writing(self) -> AbstractContextManager[None]:
-        """A transaction over all of it; within one of the store it is a part of that."""
+        """A transaction over all of it; within one of the store it is that one."""
         return self._database.writing()
+
+    def part(self) -> AbstractContextManager[None]:
+        """A part of the transaction under way, of which all or nothing happens, while the rest goes on."""
+        return self._database.part()
 
     def tell(self, event: Event) -> int:
         """Keep an event and note which webhooks are to be told; its number."""

@@ -33,13 +33,8 @@ class Jobs:
 
     # Asking for work
 
-    def queue(
-        self, session_id: str, kind: JobKind, *, level: str = "", now: str, due_at: str = "", postpone: bool = False
-    ) -> Job | None:
-        """A new job, or None when the same waits already or runs, which then knows that it was asked for again.
-
-        With `postpone` one that waits is put off until `due_at`.
-        """
+    def queue(self, session_id: str, kind: JobKind, *, level: str = "", now: str, due_at: str = "") -> Job | None:
+        """A new job, or None when the same waits already or runs, which then knows that it was asked for again."""
         with self._database.writing():
             values = [session_id, namespace_of(session_id), kind, level, due_at or now, now]
             made = self._database.rows(
@@ -50,14 +45,12 @@ class Jobs:
                 values,
             )
             if not made:
-                self._ask_again(session_id, kind, level, due_at if postpone else "")
+                self._ask_again(session_id, kind, level)
             return _job(made[0]) if made else None
 
-    def _ask_again(self, session_id: str, kind: str, level: str, due_at: str) -> None:
-        same, values = "session_id = ? AND kind = ? AND level = ?", [session_id, kind, level]
-        self._change(f"is_asked_again = 1 WHERE {same} AND state = 'running'", values)
-        if due_at:
-            self._change(f"due_at = ? WHERE {same} AND state = 'waiting' AND attempts = 0", [due_at, *values])
+    def _ask_again(self, session_id: str, kind: str, level: str) -> None:
+        same = "session_id = ? AND kind = ? AND level = ? AND state = 'running'"
+        self._change(f"is_asked_again = 1 WHERE {same}", [session_id, kind, level])
 
     def queue_level(self, session_id: str, level: str, now: str) -> Job | None:
         """A new compaction at a level; "" is one that no level asks for.
@@ -69,7 +62,7 @@ class Jobs:
             known = [job for job in self.open(session_id) if job.kind == "compact"]
             higher = [job for job in known if _rank(job.level) > _rank(level)]
             if higher:
-                self._ask_again(session_id, "compact", higher[-1].level, "")
+                self._ask_again(session_id, "compact", higher[-1].level)
                 return None
             for job in known:
                 if job.state == "waiting" and _rank(job.level) < _rank(level):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ import psycopg
 from psycopg import Connection, Cursor
 
 from context_compactor.errors import StoreError
+from context_compactor.store.database import Joined, Writing
 from context_compactor.store.forking import keep_for_ever, rest_at_fork
 from context_compactor.store.migrate import Migrated
 from context_compactor.store.postgres_address import Address
@@ -30,10 +31,11 @@ _PAUSE = 0.05
 Result = TypeVar("Result")
 
 
-class Transaction:
+class Transaction(Writing):
     """What a thread is writing: its connection, and the number by which the server knows it."""
 
     def __init__(self, connection: Connection, number: str) -> None:
+        super().__init__()
         self.connection = connection
         self.number = number
 
@@ -76,31 +78,36 @@ class PostgresDatabase:
         """Leave the parent its connections. A transaction that was under way is the parent's too."""
         keep_for_ever(self._pool)
         self._pool = Pool(self._address, self._busy_seconds)
-        if self._transaction is not None:
-            keep_for_ever(self._transaction)
+        if self.current is not None:
+            keep_for_ever(self.current)
             self._is_closed = True
         self._own = threading.local()
 
     # Transactions
 
     @property
-    def _transaction(self) -> Transaction | None:
+    def current(self) -> Transaction | None:
+        """The transaction of this thread that is under way."""
         return getattr(self._own, "transaction", None)
 
-    @property
-    def is_writing(self) -> bool:
-        """Whether a transaction of this thread is under way."""
-        return self._transaction is not None
-
     def writing(self) -> AbstractContextManager[None]:
-        """A transaction of this thread: all of it happens, or nothing of it. One within another is a part of it."""
-        current = self._transaction
-        return self._whole(LOCK_SHARED) if current is None else self._part(current, None)
+        """A transaction of this thread: all of it happens, or nothing of it. One within another is that one."""
+        current = self.current
+        return self._whole(LOCK_SHARED) if current is None else Joined(current)
 
-    def alone(self) -> AbstractContextManager[None]:
+    def part(self) -> AbstractContextManager[None]:
+        """A part of the transaction under way, of which all or nothing happens, while the rest goes on."""
+        current = self.current
+        return self._whole(LOCK_SHARED) if current is None else self._part(current)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
         """A transaction during which nobody else writes anything."""
-        current = self._transaction
-        return self._whole(LOCK_ALONE) if current is None else self._part(current, LOCK_ALONE)
+        current = self.current
+        with self._whole(LOCK_ALONE) if current is None else Joined(current):
+            if current is not None:
+                self.write(LOCK_ALONE.decode())
+            yield
 
     @contextmanager
     def _whole(self, lock: bytes) -> Iterator[None]:
@@ -109,14 +116,15 @@ class PostgresDatabase:
             self._own.transaction = current
             try:
                 yield
-                if self._transaction is current:  # else this is a forked process: it is the parent's
+                if self.current is current:  # else this is a forked process: it is the parent's
+                    current.refuse_failed(self.path)
                     self._commit(current)
             except BaseException:
-                if self._transaction is current and not current.connection.broken:
+                if self.current is current and not current.connection.broken:
                     current.connection.execute(b"ROLLBACK", prepare=False)
                 raise
             finally:
-                if self._transaction is current:
+                if self.current is current:
                     self._own.transaction = None
                     self._pool.give_back(current.connection)
 
@@ -160,19 +168,20 @@ class PostgresDatabase:
         return status
 
     @contextmanager
-    def _part(self, current: Transaction, lock: bytes | None) -> Iterator[None]:
-        """A part of a transaction, of which all or nothing happens when the rest goes on."""
+    def _part(self, current: Transaction) -> Iterator[None]:
         with self._errors():
-            current.connection.execute(b"SAVEPOINT inner_part", prepare=False)
+            current.refuse_failed(self.path)
+            current.connection.execute(b"SAVEPOINT part", prepare=False)
             try:
-                if lock is not None:
-                    current.connection.execute(lock)
                 yield
-                if self._transaction is current:
-                    current.connection.execute(b"RELEASE inner_part", prepare=False)
+                if self.current is current:
+                    current.refuse_failed(self.path)
+                    current.connection.execute(b"RELEASE part", prepare=False)
             except BaseException:
-                if self._transaction is current and not current.connection.broken:
-                    current.connection.execute(b"ROLLBACK TO inner_part; RELEASE inner_part", prepare=False)
+                if self.current is current and not current.connection.broken:
+                    current.connection.execute(b"ROLLBACK TO part; RELEASE part", prepare=False)
+                current.numbers.clear()
+                current.has_failed = False  # nothing of it is left
                 raise
 
     # Statements
@@ -195,8 +204,8 @@ class PostgresDatabase:
         if len(waiting) == 1:
             self.write(statement, waiting[0])  # in one step, which sending several together is not
             return
-        with self._errors(), nullcontext() if self._transaction else self.writing():
-            current = self._transaction
+        with self._errors(), self.writing():
+            current = self.current
             if current is not None:
                 current.connection.cursor().executemany(_translated(statement), waiting)
 
@@ -209,7 +218,7 @@ class PostgresDatabase:
             return fetch(connection.execute(_translated(statement), values, binary=True))
 
         with self._errors():
-            current = self._transaction
+            current = self.current
             if current is not None:
                 return run(current.connection)
             if statement.startswith("SELECT") and not statement.endswith(self.row_lock):

@@ -50,12 +50,17 @@ class Sessions:
     def locked(self, session_id: str) -> Iterator[int]:
         """A transaction on a session, by its number: until its end nobody else writes to the session."""
         with self._database.writing():
-            yield int(self._must_find("number", session_id, self._database.row_lock)[0])
+            current = self._database.current
+            number = current.numbers.get(session_id) if current else None
+            if number is None:
+                number = int(self._must_find("number", session_id, self._database.row_lock)[0])
+                if current is not None:
+                    current.numbers[session_id] = number
+            yield number
 
     def save(self, session_id: str, column: str, value: bytes) -> None:
         """Change what the session is or remembers."""
-        with self._database.writing():
-            number = self.number(session_id)
+        with self.locked(session_id) as number:
             self._database.write(f"UPDATE sessions SET {column} = ? WHERE number = ?", [value, number])
 
     def _find(self, columns: str, session_id: str, lock: str = "") -> Any:

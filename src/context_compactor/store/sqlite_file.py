@@ -13,6 +13,7 @@ from typing import Any
 
 from context_compactor.errors import CompactorError, StoreError
 from context_compactor.files import make_private_folder
+from context_compactor.store.database import Joined, Writing
 from context_compactor.store.forking import keep_for_ever, rest_at_fork
 from context_compactor.store.sqlite_errors import explain, is_locked
 from context_compactor.store.sqlite_migrate import migrate, refuse_foreign
@@ -20,9 +21,6 @@ from context_compactor.store.sqlite_words import SqliteWords
 
 MEMORY = ":memory:"
 _PAUSE = 0.01
-# How a transaction begins, is kept, and is taken back: on its own, and within another one.
-_OUTER = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
-_INNER = ("SAVEPOINT inner_part", "RELEASE inner_part", ("ROLLBACK TO inner_part", "RELEASE inner_part"))
 
 
 class SqliteFile:
@@ -38,7 +36,8 @@ class SqliteFile:
         self._file = path if path == MEMORY else os.path.abspath(path)  # noqa: PTH100  links are not to be followed
         self._busy_seconds = busy_seconds
         self._lock = threading.RLock()
-        self._depth = 0
+        self._current: Writing | None = None
+        self._writer = 0  # the thread whose transaction is under way
         self._is_closed = False
         self._is_resting = False
         self._connection: sqlite3.Connection | None = self._connect()
@@ -95,7 +94,7 @@ class SqliteFile:
         A thread that is in the middle of a transaction is waited for, though not for ever.
         """
         self._is_resting = self._lock.acquire(timeout=self._busy_seconds)
-        if self._is_resting and not self._depth and self._connection is not None and self.path != MEMORY:
+        if self._is_resting and self._current is None and self._connection is not None and self.path != MEMORY:
             self._connection.close()
             self._connection = None
 
@@ -106,41 +105,69 @@ class SqliteFile:
 
     def after_fork_in_child(self) -> None:
         """Go on in the new process. A transaction that was under way is the parent's, and so is its connection."""
-        if self._depth and (self.path != MEMORY or not self._is_resting):
+        if self._current is not None and (self.path != MEMORY or not self._is_resting):
             keep_for_ever(self._connection)  # closing it here would take back what the parent has written
-            self._connection, self._depth, self._is_closed = None, 0, True
+            self._connection, self._current, self._is_closed = None, None, True
         if self._is_resting:
             self._lock.release()
         else:
             self._lock = threading.RLock()
 
     @property
-    def is_writing(self) -> bool:
-        """Whether a transaction is under way."""
-        return self._depth > 0
+    def current(self) -> Writing | None:
+        """The transaction of this thread that is under way."""
+        return self._current if self._writer == threading.get_ident() else None
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> AbstractContextManager[None]:
         """A transaction that holds the only right to write: all of it happens, or nothing of it.
 
-        One within another is a part of it, of which all or nothing happens when the other one goes on.
+        One within another is that one; see `part`.
         """
+        current = self.current
+        return self._whole() if current is None else Joined(current)
+
+    def part(self) -> AbstractContextManager[None]:
+        """A part of the transaction under way, of which all or nothing happens, while the rest goes on."""
+        current = self.current
+        return self._whole() if current is None else self._part(current)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
         with self._lock, self._errors():
-            connection = self._unbroken()
-            begin, commit, undo = _INNER if self._depth else _OUTER
-            connection.execute(begin)
-            self._depth += 1
+            connection = self._live()
+            connection.execute("BEGIN IMMEDIATE")
+            current = self._current = Writing()
+            self._writer = threading.get_ident()
             try:
                 yield
                 if connection is self._connection:  # else this is a forked process: it is the parent's
-                    connection.execute(commit)
+                    current.refuse_failed(self.path)
+                    connection.execute("COMMIT")
             except BaseException:
                 if connection is self._connection and connection.in_transaction:
-                    for statement in undo:
-                        connection.execute(statement)
+                    connection.execute("ROLLBACK")
                 raise
             finally:
-                self._depth = max(self._depth - 1, 0)
+                self._current, self._writer = None, 0
+
+    @contextmanager
+    def _part(self, current: Writing) -> Iterator[None]:
+        with self._errors():
+            connection = self._unbroken()
+            current.refuse_failed(self.path)
+            connection.execute("SAVEPOINT part")
+            try:
+                yield
+                if connection is self._connection:
+                    current.refuse_failed(self.path)
+                    connection.execute("RELEASE part")
+            except BaseException:
+                if connection is self._connection and connection.in_transaction:
+                    connection.execute("ROLLBACK TO part")
+                    connection.execute("RELEASE part")
+                current.numbers.clear()
+                current.has_failed = False  # nothing of it is left
+                raise
 
     def alone(self) -> AbstractContextManager[None]:
         """The same: whoever writes is alone in any case."""
@@ -149,7 +176,7 @@ class SqliteFile:
     def _unbroken(self) -> sqlite3.Connection:
         """The connection. After some errors, such as a full disk, SQLite has ended the transaction already."""
         connection = self._live()
-        if self._depth and not connection.in_transaction:
+        if self._current is not None and not connection.in_transaction:
             raise StoreError(f"{self.path}: an earlier error has ended this transaction; nothing of it was written.")
         return connection
 
