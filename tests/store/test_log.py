@@ -204,12 +204,16 @@ def test_a_block_within_a_block_happens_with_it_or_not_at_all(store: Store):
 
 
 def test_a_block_within_a_block_that_raises_leaves_nothing_of_both_even_when_the_outer_one_goes_on(store: Store):
+    def go_on(store: Store) -> None:
+        with store.writing("a"):
+            store.append("a", "message", bodies("outer"), AT)
+            with pytest.raises(Interrupted):
+                broken_off(store, "b", write_all_over)
+            store.append("a", "message", bodies("outer again"), AT)
+
     before = everything(store)
-    with pytest.raises(StoreError, match="a part of this transaction failed"), store.writing("a"):
-        store.append("a", "message", bodies("outer"), AT)
-        with pytest.raises(Interrupted):
-            broken_off(store, "b", write_all_over)
-        store.append("a", "message", bodies("outer again"), AT)
+    with pytest.raises(StoreError, match="a part of this transaction failed"):
+        go_on(store)
     assert everything(store) == before
     store.append("a", "message", bodies("after"), AT)
     assert texts_of(store) == ["after"]

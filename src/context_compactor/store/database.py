@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from context_compactor.errors import StoreError
-
 from context_compactor.store.migrate import Migrated
 from context_compactor.store.words import Words
 
