@@ -8,7 +8,7 @@ from threading import Lock
 
 from context_compactor.jobs.retries import Retries
 from context_compactor.jobs.values import Pace
-from context_compactor.jobs.work import SessionWork
+from context_compactor.jobs.work import SessionWork, attempt_of
 from context_compactor.protocols import Desk
 from context_compactor.session.core import Clock
 from context_compactor.store.desk_rows import Job, timestamp
@@ -23,7 +23,7 @@ class Leases:
         self._retries = retries
         self._clock = clock
         self._pace = pace
-        self._held: dict[int, Job] = {}
+        self._held: dict[tuple[int, int], Job] = {}
         self._lock = Lock()
 
     def claim(self, worker: str) -> Job | None:
@@ -33,14 +33,17 @@ class Leases:
 
     @contextmanager
     def holding(self, job: Job) -> Iterator[None]:
-        """Until the end of the block the lease of a job is renewed."""
+        """Until the end of the block the lease of a job is renewed.
+
+        After a sleep of the machine the same job may be held here twice: by who lost it and by who was given it.
+        """
         with self._lock:
-            self._held[job.id] = job
+            self._held[attempt_of(job)] = job
         try:
             yield
         finally:
             with self._lock:
-                self._held.pop(job.id)
+                self._held.pop(attempt_of(job))
 
     def held(self) -> list[Job]:
         """The jobs that are done here now."""
@@ -49,10 +52,11 @@ class Leases:
 
     def renew(self) -> None:
         """Give a sign of life. A job that was given to somebody else meanwhile no longer waits for a model here."""
-        known = self.held()
+        known = sorted(self.held(), key=attempt_of)
         still = self._desk.jobs.extend(known, timestamp(self._clock(), self._pace.lease)) if known else set()
+        newest = {job.id: job for job in known}
         for job in known:
-            if job.id not in still:
+            if job.id not in still or newest[job.id] is not job:
                 self._work.cancel(job)
 
     def free_lapsed(self) -> bool:

@@ -44,7 +44,7 @@ class SessionWork:
         self._clock = clock
         self._count_tokens = count_tokens
         self._teller = teller
-        self._open: dict[int, Core] = {}
+        self._open: dict[tuple[int, int], Core] = {}
         self._lock = Lock()
 
     def do(self, job: Job) -> None:
@@ -77,7 +77,7 @@ class SessionWork:
     def cancel(self, job: Job) -> None:
         """End a model's call that a job waits for."""
         with self._lock:
-            core = self._open.get(job.id)
+            core = self._open.get(attempt_of(job))
         if core is not None:
             core.cancel()
 
@@ -99,12 +99,12 @@ class SessionWork:
         if self._teller is not None:
             core.use_teller(self._teller)
         with self._lock:
-            self._open[job.id] = core
+            self._open[attempt_of(job)] = core
         try:
             yield core
         finally:
             with self._lock:
-                self._open.pop(job.id, None)
+                self._open.pop(attempt_of(job), None)
 
     def _compact(self, core: Core, job: Job) -> None:
         before = self._store.session(core.id)
@@ -136,6 +136,11 @@ class SessionWork:
     def _finish(self, core: Core, job: Job) -> None:
         if self._desk.jobs.finish(job, core.now()) is None:
             raise JobLost(f"job {job.id}: somebody else has it by now")
+
+
+def attempt_of(job: Job) -> tuple[int, int]:
+    """What tells one attempt at a job from the next, which may begin before the first has noticed that it lost it."""
+    return job.id, job.attempts
 
 
 def _ask(core: Core, job: Job) -> Ask:

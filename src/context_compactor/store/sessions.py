@@ -53,10 +53,21 @@ class Sessions:
             current = self._database.current
             number = current.numbers.get(session_id) if current else None
             if number is None:
-                number = int(self._must_find("number", session_id, self._database.row_lock)[0])
-                if current is not None:
-                    current.numbers[session_id] = number
+                number = int(self._lock("number", session_id)[0])
             yield number
+
+    @contextmanager
+    def locked_row(self, session_id: str) -> Iterator[SessionRow]:
+        """The same, with the session as it is."""
+        with self._database.writing():
+            yield _session_row(self._lock(f"number, {_ROW}", session_id)[1:])
+
+    def _lock(self, columns: str, session_id: str) -> Any:
+        row = self._must_find(columns, session_id, self._database.row_lock)
+        current = self._database.current
+        if current is not None:
+            current.numbers[session_id] = row[0]
+        return row
 
     def save(self, session_id: str, column: str, value: bytes) -> None:
         """Change what the session is or remembers."""

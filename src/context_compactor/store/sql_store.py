@@ -62,8 +62,8 @@ class SqlStore:
     @contextmanager
     def writing(self, session_id: str) -> Iterator[SessionRow]:
         """The session as it is, and until the end of the block nobody else writes to it; all happens or nothing."""
-        with self._sessions.locked(session_id):
-            yield self.session(session_id)
+        with self._sessions.locked_row(session_id) as row:
+            yield row
 
     def append(self, session_id: str, kind: str, bodies: Iterable[bytes], now: str) -> int:
         """Add entries of a kind behind the last one; the position of the last of them."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from context_compactor.errors import CompactorError, StoreError
@@ -35,6 +36,7 @@ class SqliteFile:
         # The file stays the same one when the process goes to another folder and then forks.
         self._file = path if path == MEMORY else os.path.abspath(path)  # noqa: PTH100  links are not to be followed
         self._busy_seconds = busy_seconds
+        self._errors = _Explained(path, busy_seconds)
         self._lock = threading.RLock()
         self._current: Writing | None = None
         self._writer = 0  # the thread whose transaction is under way
@@ -44,7 +46,7 @@ class SqliteFile:
         rest_at_fork(self)
 
     def _connect(self) -> sqlite3.Connection:
-        with self._errors():
+        with self._errors:
             if self.path != MEMORY:
                 _make_file(Path(self._file))
             connection = sqlite3.connect(
@@ -133,7 +135,7 @@ class SqliteFile:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        with self._lock, self._errors():
+        with self._lock, self._errors:
             connection = self._live()
             connection.execute("BEGIN IMMEDIATE")
             current = self._current = Writing()
@@ -152,7 +154,7 @@ class SqliteFile:
 
     @contextmanager
     def _part(self, current: Writing) -> Iterator[None]:
-        with self._errors():
+        with self._errors:
             connection = self._unbroken()
             current.refuse_failed(self.path)
             connection.execute("SAVEPOINT part")
@@ -182,17 +184,17 @@ class SqliteFile:
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a statement."""
-        with self._lock, self._errors():
+        with self._lock, self._errors:
             return self._unbroken().execute(statement, values).fetchall()
 
     def row(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """The first row of a statement, or None."""
-        with self._lock, self._errors(), closing(self._unbroken().execute(statement, values)) as cursor:
+        with self._lock, self._errors, closing(self._unbroken().execute(statement, values)) as cursor:
             return cursor.fetchone()
 
     def write(self, statement: str, values: Sequence[Any] = ()) -> None:
         """Change something."""
-        with self._lock, self._errors():
+        with self._lock, self._errors:
             self._unbroken().execute(statement, values)
 
     def write_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -204,12 +206,22 @@ class SqliteFile:
         """What makes SQLite use an index of the table before it."""
         return f" INDEXED BY {name}"
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            raise explain(error, self.path, self._busy_seconds) from error
+
+class _Explained:
+    """Within it an error of SQLite becomes one that says what to do."""
+
+    def __init__(self, path: str, busy_seconds: float) -> None:
+        self._path = path
+        self._busy_seconds = busy_seconds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, sqlite3.DatabaseError):
+            raise explain(error, self._path, self._busy_seconds) from error
 
 
 def _make_file(path: Path) -> None:
