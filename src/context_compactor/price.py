@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-Rate = Annotated[float, Meta(ge=0)]
+Rate = Annotated[float, Meta(ge=0, le=10**9)]
 
 
 class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -21,7 +21,7 @@ class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     output: Rate
     cache_read: Rate | None = None
     cache_write: Rate | None = None
-    long_above: Annotated[int, Meta(ge=1)] | None = None
+    long_above: Annotated[int, Meta(ge=1, le=10**12)] | None = None
     long_input: Rate = 1.0
     long_output: Rate = 1.0
 

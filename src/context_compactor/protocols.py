@@ -159,9 +159,20 @@ class Store(Protocol):
         ...
 
     def originals(
-        self, session_id: str, *, kind: str = "", since: str = "", until: str = "", after: int = 0, newest: int = 0
+        self,
+        session_id: str,
+        *,
+        kind: str = "",
+        since: str = "",
+        until: str = "",
+        after: int = 0,
+        limit: int = 0,
+        newest: int = 0,
     ) -> list[Shelved]:
-        """The originals of a session in the order in which they were archived; only the `newest` of them, if given."""
+        """The originals of a session in the order in which they were archived.
+
+        Of those behind `after` only the first `limit`, or the `newest`, if given.
+        """
         ...
 
     def search(

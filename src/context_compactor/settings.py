@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -21,16 +22,22 @@ from context_compactor.price import Price
 
 CONFIG_FILE = Path(".compactor/config.toml")
 ENV_PREFIX = "COMPACTOR_"
+_LONGEST_SHOWN = 400
+_USERINFO = re.compile(r"//[^/?\s]*@")
 # The parts of a request that differ between the agent's and ours.
 _OURS = frozenset({"messages", "model", "max_tokens", "max_completion_tokens", "stream", "stream_options"})
 
-Tokens = Annotated[int, Meta(ge=1)]
-Bytes = Annotated[int, Meta(ge=1)]
-Count = Annotated[int, Meta(ge=0)]
-Seconds = Annotated[float, Meta(ge=0)]
+# What is more than that can be meant by nobody, and some of it could not be reckoned with.
+_MOST = 10**12
+_YEAR = 365 * 24 * 60 * 60
+
+Tokens = Annotated[int, Meta(ge=1, le=_MOST)]
+Bytes = Annotated[int, Meta(ge=1, le=_MOST)]
+Count = Annotated[int, Meta(ge=0, le=_MOST)]
+Seconds = Annotated[float, Meta(ge=0, le=_YEAR)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Percent = Annotated[float, Meta(ge=0, le=100)]
-Dollars = Annotated[float, Meta(ge=0)]
+Dollars = Annotated[float, Meta(ge=0, le=_MOST)]
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -135,7 +142,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     retry_attempts: Annotated[int, Meta(ge=1, le=20)] = 3
     """How often something that fails is tried: archiving, a model call, a job."""
 
-    retry_delay_seconds: Seconds = 2.0
+    retry_delay_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 2.0
     """The wait before the second try; it doubles with every further one."""
 
     idle_seconds: Seconds = 5.0
@@ -162,7 +169,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     redact_secrets: bool = False
     """Replace what looks like a secret before anything is written; history and recall return the replaced text."""
 
-    retention_days: Annotated[float, Meta(gt=0)] | None = None
+    retention_days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
     """Delete sessions that nobody has used for so many days. Without it nothing ever expires."""
 
     def output_reserve(self, window: int) -> int:
@@ -205,9 +212,11 @@ def read_value(name: str, raw: Any, origin: str) -> Any:
     """One value as its setting's type, or `BadSetting` with the value, the range and where it came from."""
     try:
         special = _READERS.get(name)
-        return special(raw) if special else _read_scalar(name, raw)
+        value = special(raw) if special else _read_scalar(name, raw)
+        msgspec.json.encode(value, enc_hook=str)  # half a character could be kept nowhere
     except (msgspec.ValidationError, ValueError) as error:
-        raise BadSetting(f"{name}: {raw!r} is not {expected(name)} (from {origin})") from error
+        raise BadSetting(f"{name}: {raw!r:.{_LONGEST_SHOWN}} is not {expected(name)} (from {origin})") from error
+    return value
 
 
 def expected(name: str) -> str:
@@ -320,7 +329,27 @@ def _read_request(raw: Any) -> dict[str, Any]:
     return given
 
 
+def _read_model(raw: Any) -> Any:
+    name = _read_scalar("model", raw)
+    if name is not None:
+        refuse_password("model", name)
+    return name
+
+
+def refuse_password(what: str, name: str) -> None:
+    """`BadSetting` for an address that holds a user or a password: settings and names of models are stored and shown.
+
+    The error does not repeat it.
+    """
+    if _USERINFO.search(name):
+        raise BadSetting(
+            f"{what}: an address with a user or a password in it would be stored and shown with every session. "
+            "Try: the address without them, and the key in the environment variable MODEL_API_KEY."
+        )
+
+
 _READERS: dict[str, Callable[[Any], Any]] = {
+    "model": _read_model,
     "levels": _read_levels,
     "prices": _read_prices,
     "agent_request": _read_request,
@@ -347,5 +376,5 @@ def _in_words(kind: msgspec.inspect.Type) -> str:
         return "text"
     noun = "a whole number" if isinstance(kind, msgspec.inspect.IntType) else "a number"
     if kind.ge is None:
-        return f"{noun} above {kind.gt}"
-    return f"{noun} of at least {kind.ge}" if kind.le is None else f"{noun} from {kind.ge} to {kind.le}"
+        return f"{noun} above {kind.gt:,}, at most {kind.le:,}"
+    return f"{noun} from {kind.ge:,} to {kind.le:,}"

@@ -1,11 +1,14 @@
 """Spans of OpenTelemetry along the stages of a compaction: `compact`, and within it `measure`, `classify` and so on.
 
+A job is a span too, within the trace of the message that queued it.
+
 Nothing is loaded for it. A program that wants spans has set OpenTelemetry up, and so has loaded it; where nobody has, a
 stage costs a look into a dictionary. Spans say how much and how long, never what was said.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -18,6 +21,7 @@ T = TypeVar("T")
 WHOLE = "compact"
 _NAME = "context_compactor"
 _within: ContextVar[bool] = ContextVar("within a compaction", default=False)
+_WRITTEN = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 
 def traced(
@@ -41,12 +45,41 @@ def traced(
     return decorate
 
 
-def _in_span(api: Any, stage: str, told: Callable[[Any], Mapping[str, Any]] | None, work: Callable[[], T]) -> T:
+def carried() -> str:
+    """The trace that this moment belongs to, as a `traceparent` for what is done later; "" where there is none."""
+    api = sys.modules.get("opentelemetry.trace")
+    here = api.get_current_span().get_span_context() if api else None
+    if here is None or not here.is_valid:
+        return ""
+    return f"00-{here.trace_id:032x}-{here.span_id:016x}-{int(here.trace_flags):02x}"
+
+
+def in_trace(name: str, written: str, told: Mapping[str, Any], work: Callable[[], T]) -> T:
+    """Do some work as a span of the trace that was carried here, or of a new one when that is none."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return work()
+    return _in_span(api, name, lambda _: told, work, _context_of(api, written))
+
+
+def _context_of(api: Any, written: str) -> Any:
+    """The context of a span elsewhere; one without a span when it cannot be read."""
+    found = _WRITTEN.fullmatch(written)
+    trace, span, flags = (int(part, 16) for part in found.groups()) if found else (0, 0, 0)
+    elsewhere = api.SpanContext(trace, span, is_remote=True, trace_flags=api.TraceFlags(flags))
+    return api.set_span_in_context(api.NonRecordingSpan(elsewhere))
+
+
+def _in_span(
+    api: Any, stage: str, told: Callable[[Any], Mapping[str, Any]] | None, work: Callable[[], T], context: Any = None
+) -> T:
     # What an error says may quote a message, so only its kind is told.
     tracer = api.get_tracer(_NAME)
     outer = _within.set(_within.get() or stage == WHOLE)
     try:
-        with tracer.start_as_current_span(stage, record_exception=False, set_status_on_exception=False) as span:
+        with tracer.start_as_current_span(
+            stage, context, record_exception=False, set_status_on_exception=False
+        ) as span:
             try:
                 result = work()
             except BaseException as error:

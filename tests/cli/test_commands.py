@@ -150,7 +150,7 @@ def test_wrong_usage_leaves_with_two_and_nothing_on_standard_output(run, transcr
 
 def test_a_wrong_value_is_named_with_its_range(run, transcript):
     assert run("compact", transcript, "--window", "-1").err == (
-        "error: window: '-1' is not a whole number of at least 1, or none (from argument)\n"
+        "error: window: '-1' is not a whole number from 1 to 1,000,000,000,000, or none (from argument)\n"
     )
 
 

@@ -6,12 +6,17 @@ import json
 import subprocess
 import sys
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from context_compactor.events.event import make_event
 from context_compactor.store.connect import connect
+from context_compactor.store.desk import desk_of
+from context_compactor.store.desk_rows import Webhook
 from tests.postgres import QUOTED, Server, new_schema
+from tests.store.rows import AT
 
 PROGRAM = "from context_compactor.cli.main import main; main()"
 
@@ -63,6 +68,21 @@ def test_a_store_is_copied_there_and_back_and_is_the_same(folder: Path, run, pos
         assert shown[0] == shown[1] == shown[2]
     again = run("copy", "--from", "sqlite:///.compactor/compactor.db", "--to", postgres_url, "--json")
     assert again.json["were_there"] == ["one", "two"]
+
+
+def test_a_copy_says_what_it_takes_along_and_what_stays_behind(tmp_path: Path, run, postgres_url: str):
+    store = f"sqlite:///{tmp_path}/sessions.db"
+    with closing(connect(store)) as kept:
+        desk = desk_of(kept)
+        desk.webhooks.add(Webhook("h1", "", "https://example.com/hook", "very secret", (), AT))
+        for _ in range(2):
+            desk.tell(make_event("job.queued", "one", {}, datetime(2026, 3, 1, tzinfo=UTC)))
+    told = run("copy", "--from", store, "--to", postgres_url)
+    assert "Webhooks copied, with their secrets: 1" in told.out
+    assert "Stays behind: events: 2, deliveries to webhooks: 2." in told.out
+    assert "very secret" not in told.out + told.err
+    again = run("copy", "--from", store, "--to", postgres_url, "--json").json
+    assert (again["webhooks"], again["left"]) == (0, {"events": 2, "deliveries": 2, "jobs": 0})
 
 
 def test_copying_onto_something_else_or_from_nowhere_is_wrong_usage(folder: Path, run, postgres_url: str):

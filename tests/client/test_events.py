@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
+from collections.abc import AsyncGenerator
 from itertools import islice
 
 import pytest
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 
 from context_compactor.client import AsyncClient, Client
 from context_compactor.client.sse import EventStream
-from context_compactor.errors import ServerDenied
+from context_compactor.errors import ServerDenied, ServerError
 from context_compactor.events.event import Event
 
 
@@ -66,6 +69,118 @@ def test_async_callers_read_the_same(script):
             return [await anext(events), await anext(events)]
 
     assert asyncio.run(read()) == [_event(1), _event(2)]
+
+
+def _followers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "context-compactor events"]
+
+
+async def _all_have_ended() -> None:
+    give_up = time.monotonic() + 20
+    while _followers():
+        assert time.monotonic() < give_up, "a stream that nobody reads goes on"
+        await asyncio.sleep(0.01)
+
+
+async def _read(events: AsyncGenerator[Event, None], count: int = 1_000_000) -> list[Event]:
+    read: list[Event] = []
+    async for event in events:
+        read.append(event)
+        if len(read) == count:
+            break
+    return read
+
+
+def test_a_cancelled_reader_ends_at_once_and_leaves_nothing_behind(shared):
+    async def read() -> None:
+        async with AsyncClient(shared.url) as client:
+            reader = asyncio.create_task(_read(client.events()))
+            while not _followers():
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.2)  # by now it waits for the first event
+            reader.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(reader, 20)
+            await _all_have_ended()
+
+    asyncio.run(read())
+
+
+def test_a_reader_who_has_enough_or_waits_for_a_server_that_is_gone_leaves_nothing_behind(script):
+    script.steps = [_streaming(1, 2)]
+
+    async def read() -> None:
+        async with AsyncClient(script.url) as client:
+            assert await _read(client.events(), 1) == [_event(1)]
+            await _all_have_ended()
+
+    asyncio.run(read())
+
+
+def test_closing_the_client_ends_its_streams(shared):
+    async def read() -> None:
+        client = AsyncClient(shared.url)
+        readers = [asyncio.create_task(_read(client.events())) for _ in range(3)]
+        while len(_followers()) < 3:
+            await asyncio.sleep(0.01)
+        await client.close()
+        assert await asyncio.wait_for(asyncio.gather(*readers), 20) == [[], [], []]
+        await _all_have_ended()
+
+    asyncio.run(read())
+
+
+def test_any_number_of_readers_keeps_nobody_else_waiting(shared):
+    async def read() -> None:
+        async with AsyncClient(shared.url) as client:
+            readers = [asyncio.create_task(_read(client.events())) for _ in range(40)]
+            while len(_followers()) < 40:
+                await asyncio.sleep(0.01)
+            assert (await asyncio.wait_for(client.health(), 20)).status == "ok"
+            for reader in readers:
+                reader.cancel()
+            await asyncio.wait(readers, timeout=20)
+            await _all_have_ended()
+
+    asyncio.run(read())
+
+
+def test_a_reader_who_is_slow_gets_all_the_same_events_in_order(script):
+    script.steps = [_streaming(*range(1, 10)), _refusing]
+
+    read: list[Event] = []
+
+    async def slowly() -> None:
+        async with AsyncClient(script.url) as client:
+            async for event in client.events():
+                await asyncio.sleep(0.001)
+                read.append(event)
+
+    with pytest.raises(ServerDenied):
+        asyncio.run(slowly())
+    assert read == [_event(number) for number in range(1, 10)]
+
+
+def test_types_that_only_a_newer_server_knows_are_passed_over():
+    newer = _frame(2).replace(b"job.queued", b"session.archived")
+    stream = EventStream()
+    lines = (_frame(1) + newer + _frame(3)).splitlines(keepends=True)
+    assert list(stream.read(lines)) == [_event(1), _event(3)]
+    assert stream.last_id == "e3"
+
+
+def test_what_a_newer_server_adds_to_a_gap_does_no_harm():
+    heard: list[str] = []
+    gap = b'event: gap\ndata: {"reason": "gone", "missing": 3}\n\n'
+    assert list(EventStream("", heard.append).read(gap.splitlines(keepends=True))) == []
+    assert heard == ["gone"]
+
+
+@pytest.mark.parametrize("told", [b"{", b"[]", b'{"id": 1}', b"\xff"])
+def test_events_that_are_none_are_an_error_of_ours(told):
+    lines = [b"event: job.queued\n", b"data: " + told + b"\n", b"\n"]
+    with pytest.raises(ServerError, match="none of ours"):
+        list(EventStream().read(lines))
 
 
 def test_a_reader_who_may_not_is_told_so(script):

@@ -14,7 +14,7 @@ from context_compactor.jobs.retries import Retries
 from context_compactor.jobs.values import Pace
 from context_compactor.llm.model import ModelRequest
 from context_compactor.store.desk import desk_of
-from context_compactor.store.desk_rows import Job
+from context_compactor.store.desk_rows import Job, timestamp
 from context_compactor.story import Teller
 from context_compactor.testing import ScriptedModel
 from tests.jobs.place import PATIENCE, QUICK, Place, Ticking, fill, wait_for
@@ -163,8 +163,8 @@ def test_a_job_that_is_under_way_for_long_keeps_its_lease(still: Place, clock: T
         wait_for(held.begun)
         for _ in range(5):
             clock.go_on(10.0)
-            until = clock().isoformat(timespec="milliseconds")
-            wait_for(lambda until=until: still.jobs()[0].lease_until > until)
+            renewed = timestamp(clock(), 15.0)
+            wait_for(lambda renewed=renewed: still.jobs()[0].lease_until == renewed)
         held.go_on.set()
         assert engine.wait_idle(PATIENCE)
     assert [(job.state, job.attempts) for job in still.jobs()] == [("done", 1)]

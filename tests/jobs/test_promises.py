@@ -6,6 +6,7 @@ from threading import Barrier, Event, Lock
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from context_compactor.events.event import Event as Told
 from context_compactor.jobs import work as work_module
@@ -14,7 +15,7 @@ from context_compactor.session.core import Core
 from context_compactor.store.desk_rows import Job, timestamp
 from context_compactor.story import Teller
 from context_compactor.testing import ScriptedModel
-from tests.jobs.place import PATIENCE, Place, Ticking, fill, turn, wait_for
+from tests.jobs.place import PATIENCE, QUICK, WINDOW, Place, Ticking, fill, turn, wait_for
 
 
 def levels(place: Place, session_id: str = "a") -> list[tuple[str, str]]:
@@ -365,6 +366,30 @@ def test_a_job_of_a_session_that_is_gone_is_dropped_at_once(still: Place, clock:
     assert [(job.state, job.attempts, job.reason) for job in still.jobs()] == [
         ("dropped", 1, "its session is no longer there")
     ]
+
+
+def test_a_session_that_stays_open_for_days_never_hits_the_limit(still: Place, clock: Ticking):
+    """Messages every few minutes, and jobs of which every fourth fails."""
+    began, number, jobs = clock(), 0, [0]
+
+    def before(job: Job) -> None:
+        jobs[0] += 1
+        if jobs[0] % 4 == 0:
+            raise TimeoutError("the model call times out")
+
+    patient = structs.replace(QUICK, lease=86_400.0)  # the clock goes on while jobs run
+    with still.session() as session, still.engine(before, pace=patient):
+        while (clock() - began).days < 3:
+            session.append(turn(number, 120))
+            number += 2
+            usage = session.usage()
+            assert usage.share < 1.0
+            assert usage.tokens < WINDOW
+            clock.go_on(30 * 60.0)
+            wait_for(lambda: not still.desk.jobs.newest(states=["running"]))
+        assert session.history() == [raw for at in range(0, number, 2) for raw in turn(at, 120)]
+        assert len(session.compactions()) >= 5
+    assert still.told("job.retried")
 
 
 # What gets published

@@ -60,6 +60,10 @@ UNKNOWN = [
     {"input_tokens": float("nan")},
     {"input_tokens": float("inf")},
     {"input_tokens": "10"},
+    {"input_tokens": 10**12 + 1},
+    {"input_tokens": 10**400},
+    {"input_tokens": 1e308},
+    {"input_tokens": 10, "output_tokens": 10**400},
     {"input_tokens": True},
     {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 20}},
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +18,22 @@ PATIENCE = 30.0
 
 def event(kind: EventType = "job.queued", session_id: str = "run", **payload: Any) -> Event:
     return make_event(kind, session_id, payload, wall_clock())
+
+
+def tell(server: Running, *numbers: int, kind: EventType = "job.queued", session_id: str = "run") -> list[str]:
+    """Have a server tell events with these numbers; their ids."""
+    events = [event(kind, session_id, number=number) for number in numbers]
+    for each in events:
+        server.service.bus.emit(each)
+    return [each.id for each in events]
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    """Wait until something is so, but not for ever."""
+    give_up = time.monotonic() + PATIENCE
+    while not what():
+        assert time.monotonic() < give_up, "it never came"
+        time.sleep(0.01)
 
 
 class Frame:

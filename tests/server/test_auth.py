@@ -238,6 +238,25 @@ def test_every_token_is_compared_in_full_whichever_it_is(tmp_path, monkeypatch):
         assert {len(text) for pair in compared for text in pair} == {64}
 
 
+def test_a_token_that_was_removed_while_the_file_could_not_be_read_counts_no_more_once_it_can(tmp_path, monkeypatch):
+    path, now = tmp_path / "tokens", [0.0]
+    monkeypatch.setattr(tokens, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])}))
+    gone, stays = (add_token(path, name, "", read_only=False) for name in ("gone", "stays"))
+    known = TokenFile(path)
+    remove_token(path, "gone")
+
+    def denied(_path):
+        raise BadSetting("it cannot be read")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(tokens, "read_tokens", denied)
+        now[0] += 5
+        assert known.find(stays)
+    now[0] += 5
+    assert known.find(gone) is None
+    assert known.find(stays)
+
+
 @pytest.mark.parametrize(
     "line",
     ["name", "a:b:c:d", "a:b:full:xyz", f"a b::full:{'0' * 64}", f"a:n/m:full:{'0' * 64}", f"a:b:root:{'0' * 64}"],

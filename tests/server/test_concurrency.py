@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager
 
 import pytest
 
 from context_compactor.errors import StoreError
+from context_compactor.protocols import Desk
+from context_compactor.session import compacting
+from context_compactor.session.session import Session
 from tests.cli.conftest import conversation
 from tests.server.running import Running, running
+from tests.server.streams import PATIENCE, wait_for
 
 
 def _say(text: str) -> dict:
@@ -68,28 +72,50 @@ def test_one_bad_append_takes_back_nothing_of_the_others(server):
     assert _contents(server, bad) == []
 
 
-def test_messages_can_be_appended_while_a_session_is_compacted(server):
+def test_messages_can_be_appended_while_a_session_is_compacted(server, monkeypatch):
     path = server.made(window=200_000)
     server.post(f"{path}/messages", {"messages": conversation()})
-    answers = []
+    commit, is_made, may_go_on = compacting._commit, threading.Event(), threading.Event()
 
-    def compact() -> None:
-        answers.append(server.post(f"{path}/compact", {"target_tokens": 9_000}))
+    def held(*made):
+        is_made.set()
+        assert may_go_on.wait(PATIENCE)
+        return commit(*made)
 
-    _all_at_once(compact, _appending(server, path, "meanwhile", 10))
-    assert answers[0].status == 200
+    monkeypatch.setattr(compacting, "_commit", held)
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(server.post, f"{path}/compact", {"target_tokens": 9_000})
+        assert is_made.wait(PATIENCE)
+        _appending(server, path, "meanwhile", 10)()
+        assert not answer.done()
+        may_go_on.set()
+        assert answer.result().json["compacted"]
     found = server.get(f"{path}/context").json["messages"]
     assert [message["content"] for message in found[-10:]] == [f"meanwhile {at}" for at in range(10)]
+    assert len(found) < len(conversation())
     assert len(_contents(server, path)) == len(conversation()) + 10
 
 
-def test_two_compactions_at_once_come_one_after_the_other(server):
-    path = server.made(window=200_000)
+def test_two_compactions_at_once_come_one_after_the_other(server, monkeypatch):
+    path = server.made("twice", window=200_000)
     server.post(f"{path}/messages", {"messages": conversation()})
+    compact, under_way, seen = Session.compact, [], []
+
+    def watched(session, *wanted, **more):
+        under_way.append(session)
+        seen.append(len(under_way))
+        wait_for(lambda: len(seen) > 1 or server.service.opened._known["twice"].users == 3)
+        try:
+            return compact(session, *wanted, **more)
+        finally:
+            under_way.remove(session)
+
+    monkeypatch.setattr(Session, "compact", watched)
     answers = []
     _all_at_once(*[lambda: answers.append(server.post(f"{path}/compact", {"target_tokens": 9_000}))] * 3)
     assert {got.status for got in answers} == {200}
-    assert sum(got.json["compacted"] for got in answers) >= 1
+    assert [got.json["compacted"] for got in answers].count(True) == 1
+    assert seen == [1, 1, 1]
     assert list(server.service.store.verify()) == []
 
 
@@ -102,7 +128,7 @@ def test_a_bounded_number_of_sessions_stays_open(tmp_path):
         assert {len(_contents(server, path)) for path in paths} == {2}
         held = server.service.store.open_sessions()
         assert len(held) <= 4
-    assert threading.active_count() < 20
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("context-compactor")]
 
 
 def test_a_session_that_is_not_there_is_not_kept_open(server):
@@ -129,46 +155,48 @@ def test_two_servers_on_one_file_are_one(tmp_path):
         assert list(one.service.store.verify()) == []
 
 
+class _Refusing:
+    """A desk on a disk that refuses: no transaction of it can be kept."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.part = desk.part
+        self._desk = desk
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        with self._desk.writing():
+            yield
+            raise StoreError("the disk is full")
+
+
 def test_a_disk_that_refuses_is_said_to_all_and_nothing_is_half_written(server, monkeypatch):
     paths = [server.made() for _ in range(4)]
     for path in paths:
         server.post(f"{path}/messages", _say("before"))
-    desk = server.service.desk
-    whole = desk.writing
+    first, appends = server.made("first"), server.service.appends
+    write, batches = appends._write, []
 
-    class Refusing:
-        """A transaction that cannot be kept."""
+    def held(works):
+        if not batches:
+            wait_for(lambda: len(appends._waiting) == 4)
+        batches.append(len(works))
+        return write(works)
 
-        def __init__(self) -> None:
-            self.inner = whole()
-
-        def __enter__(self) -> None:
-            self.inner.__enter__()
-
-        def __exit__(self, *_: object) -> None:
-            error = StoreError("the disk is full")
-            with suppress(StoreError):
-                self.inner.__exit__(StoreError, error, None)
-            raise error
-
-    monkeypatch.setattr(server.service.appends, "_together", Refusing)
-    statuses = []
-    _all_at_once(
-        *(
-            lambda path=path: statuses.append(server.post(f"{path}/messages", _say("during")).status)
-            for path in paths * 5
-        )
-    )
+    monkeypatch.setattr(appends, "_write", held)
+    monkeypatch.setattr(appends, "_desk", _Refusing(server.service.desk))
+    with ThreadPoolExecutor(5) as threads:
+        alone = threads.submit(server.post, f"{first}/messages", _say("alone"))
+        wait_for(lambda: appends._runner is not None and not appends._waiting)
+        refused = [threads.submit(server.post, f"{path}/messages", _say("during")) for path in paths]
+        assert alone.result().status == 200
+        assert [got.result().status for got in refused] == [503] * 4
     monkeypatch.undo()
-    assert set(statuses) <= {200, 503}
+    assert batches == [1, 4]
     for path in paths:
-        server.post(f"{path}/messages", _say("after"))
-    found = [text for path in paths for text in _contents(server, path)]
-    assert found.count("during") == statuses.count(200)
-    assert (found.count("before"), found.count("after")) == (4, 4)
-    for path in paths:
+        assert server.post(f"{path}/messages", _say("after")).status == 200
         shown = [message["content"] for message in server.get(f"{path}/context").json["messages"]]
-        assert shown == _contents(server, path)
+        assert shown == _contents(server, path) == ["before", "after"]
+    assert _contents(server, first) == ["alone"]
 
 
 @pytest.mark.parametrize("level", ["soft", "emergency"])

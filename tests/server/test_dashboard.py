@@ -153,6 +153,17 @@ def test_a_question_that_cannot_be_is_answered_in_words(shared, address):
     assert b"What was given cannot be used" in got.raw
 
 
+@pytest.mark.parametrize("path", ["/nothing", "/sessions/a/b/c", "/v1/nothing", "/%3Cscript%3E"])
+def test_a_browser_that_is_lost_is_shown_the_way_back_and_a_program_is_told_a_problem(shared, path):
+    page = shared.get(path, Accept="text/html,application/xhtml+xml,*/*;q=0.8")
+    assert (page.status, page.headers["content-type"].partition(";")[0]) == (404, "text/html")
+    assert b'href="/"' in page.raw
+    assert b"<script>" not in page.raw
+    assert page.headers["content-security-policy"]
+    for accepted in ("application/json", "*/*"):
+        assert shared.get(path, Accept=accepted).problem == "not-found"
+
+
 def test_a_failure_of_the_server_is_told_without_its_inside(shared, monkeypatch):
     def fail(*_: object) -> None:
         raise RuntimeError("secret place")

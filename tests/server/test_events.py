@@ -25,14 +25,7 @@ from context_compactor.store.desk import desk_of
 from context_compactor.store.desk_events import Events
 from tests.cli.conftest import conversation
 from tests.server.running import running
-from tests.server.streams import PATIENCE, event, following
-
-
-def tell(server, *numbers: int, kind="job.queued", session_id="run") -> list[str]:
-    events = [event(kind, session_id, number=number) for number in numbers]
-    for each in events:
-        server.service.bus.emit(each)
-    return [each.id for each in events]
+from tests.server.streams import PATIENCE, event, following, tell, wait_for
 
 
 def test_what_happens_is_told_as_it_happens(server):
@@ -79,7 +72,7 @@ def test_behind_the_last_event_known_the_missed_ones_come_first(server, where):
 
 def test_without_a_last_event_only_new_ones_come(server):
     tell(server, 1, 2)
-    _wait(lambda: server.service.feed.position == server.service.desk.events.last())
+    wait_for(lambda: server.service.feed.position == server.service.desk.events.last())
     with following(server) as stream:
         tell(server, 3)
         assert stream.numbers(1) == [3]
@@ -93,7 +86,7 @@ def test_all_that_is_kept_can_be_asked_for(server):
 
 def test_a_reader_that_breaks_before_its_first_event_misses_nothing(server):
     tell(server, 1)
-    _wait(lambda: server.service.feed.position == server.service.desk.events.last())
+    wait_for(lambda: server.service.feed.position == server.service.desk.events.last())
     with following(server) as stream:
         place = stream.frame()
         assert place is not None
@@ -198,7 +191,7 @@ def test_a_reader_that_never_reads_is_cut_off(server, monkeypatch):
     with socket.create_connection(("127.0.0.1", server.port)) as stuck:
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stuck.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        _wait(lambda: len(server.service.readers) == 1)
+        wait_for(lambda: len(server.service.readers) == 1)
         while len(server.service.readers):
             server.service.bus.emit(event(text="x" * 15_000))
     assert server.service.readers.dropped == 1
@@ -208,7 +201,7 @@ def test_readers_that_have_gone_are_forgotten(server):
     for _ in range(5):
         with following(server):
             assert len(server.service.readers) >= 1
-    _wait(lambda: len(server.service.readers) == 0)
+    wait_for(lambda: len(server.service.readers) == 0)
 
 
 def test_more_readers_than_the_server_takes_are_told_so(tmp_path):
@@ -272,7 +265,7 @@ def test_two_servers_on_one_postgresql_tell_each_others_events_in_the_same_order
     ):
         for server in (one, two):
             server.service.feed.told_seconds = 3600.0  # so that only a notice can have told it
-            _wait(lambda: server.service.notices.is_listening)  # noqa: B023
+            wait_for(lambda: server.service.notices.is_listening)  # noqa: B023
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(lambda at: tell((one, two)[at % 2], at), range(40)))
         order = first.numbers(40)
@@ -285,9 +278,9 @@ def test_notices_are_heard_again_after_postgresql_was_restarted(tmp_path, own_po
 
     url = own_postgres.url(schema=new_schema())
     with running(tmp_path, store=url) as server, following(server) as stream:
-        _wait(lambda: server.service.notices.is_listening)
+        wait_for(lambda: server.service.notices.is_listening)
         own_postgres.restart()
-        _wait(lambda: server.service.notices.is_listening)
+        wait_for(lambda: server.service.notices.is_listening)
         desk = desk_of(store := connect(url))
         desk.tell(event(number=1))
         store.close()
@@ -296,7 +289,7 @@ def test_notices_are_heard_again_after_postgresql_was_restarted(tmp_path, own_po
 
 def test_a_job_of_one_server_wakes_the_engine_of_another_at_once(tmp_path, postgres_url):
     with running(tmp_path, store=postgres_url) as one, running(tmp_path, store=postgres_url, workers=1) as two:
-        _wait(lambda: two.service.notices.is_listening)
+        wait_for(lambda: two.service.notices.is_listening)
         woken = threading.Event()
         two.service.engine.wake = woken.set
         tell(one, 1)
@@ -314,7 +307,7 @@ def test_the_client_follows_a_server_through_its_restarts_without_loss_or_double
         got: list[int] = []
         reader = threading.Thread(target=lambda: got.extend(each.payload["number"] for each in islice(events, 9)))
         reader.start()
-        _wait(lambda: len(server.service.readers) == 1)
+        wait_for(lambda: len(server.service.readers) == 1)
         tell(server, 1, 2, 3)
     with running(tmp_path, port=port) as server:
         tell(server, 4, 5, 6)
@@ -342,7 +335,7 @@ def test_a_client_is_told_of_a_gap(server):
         events = client.events(after="gone", on_gap=gaps.append)
         reader = threading.Thread(target=lambda: next(events))
         reader.start()
-        _wait(lambda: bool(gaps))
+        wait_for(lambda: bool(gaps))
         tell(server, 2)
         reader.join(PATIENCE)
         events.close()
@@ -394,13 +387,3 @@ def _serve(folder, port: int) -> subprocess.Popen:
     )
     assert "listening" in process.stderr.readline()
     return process
-
-
-def _wait(is_so) -> None:
-    """Until something is so, which must be soon."""
-    pause = threading.Event()
-    for _ in range(int(PATIENCE / 0.02)):
-        if is_so():
-            return
-        pause.wait(0.02)
-    raise AssertionError("it never was")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
+import socket
 import threading
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from context_compactor.server.tokens import add_token
 from context_compactor.store import survey as survey_module
 from context_compactor.store.survey import Survey
 from tests.cli.conftest import conversation
+from tests.server.filling import Talk
 from tests.server.running import running
 from tests.server.streams import PATIENCE, event, following
 
@@ -67,14 +70,14 @@ def test_a_compaction_is_counted_with_all_that_is_known_of_it(server):
 
 
 def test_sessions_are_counted_by_level_and_jobs_by_state(server):
-    path = server.made("full", window=30_000, settings={"overhead_tokens": 0})
+    Talk(server, "soft", wait_for_boundary=False).fill(0.83)
+    Talk(server, "aggressive", idle_seconds=60).fill(0.88)
     server.made("empty")
-    server.post(f"{path}/messages", {"messages": conversation()})
     found = numbers(server)
     levels = {level: found["compactor_sessions", level] for level in ("none", "soft", "aggressive", "emergency")}
-    assert sum(levels.values()) == 2
-    assert levels["none"] >= 1
+    assert levels == {"none": 1, "soft": 1, "aggressive": 1, "emergency": 0}
     waiting = {name: value for name, value in found.items() if name[0] == "compactor_jobs"}
+    assert waiting["compactor_jobs", "compact", "waiting"] == 2
     assert waiting["compactor_jobs", "idle", "waiting"] == 1
 
 
@@ -114,6 +117,21 @@ def test_requests_are_timed_by_route_and_status_and_readers_are_counted(server):
     assert found["compactor_http_request_seconds_count", "GET", "/v1/sessions/{id}", "404"] == 1
     assert found["compactor_http_request_seconds_count", "GET", "/v1/sessions", "200"] == 1
     assert not any("nobody" in label for name in found for label in name)
+
+
+def test_what_is_too_large_and_who_went_away_are_no_failures_of_the_server(tmp_path, caplog):
+    head = "POST /v1/sessions/run/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    counted = ("compactor_http_request_seconds_count", "POST", "/v1/sessions/{id}/messages")
+    with running(tmp_path, max_body_bytes=2_000) as server, caplog.at_level(logging.WARNING):
+        path = server.made("run")
+        assert server.post(f"{path}/messages", b" " * 3_000).status == 413
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall(f"{head}Content-Length: 1000\r\n\r\n".encode() + b'{"mess')
+        found = until(server, *counted, "499")
+        assert found[*counted, "413"] == 1
+        assert (*counted, "500") not in found
+    assert "Traceback" not in caplog.text
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_names_that_callers_choose_cannot_make_series_without_end(server):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.cli.conftest import conversation
+from tests.postgres import new_schema
 from tests.server.running import running
 
 
@@ -41,3 +42,29 @@ def test_where_the_store_is_stays_the_servers_business(tmp_path, postgres_url):
         got = server.post(f"{path}/compact", {"target_tokens": 9_000})
         assert got.json["compacted"]
         assert b"postgresql:" not in got.raw + server.get(f"{path}/compactions").raw
+
+
+def test_while_the_database_is_away_callers_are_told_when_to_come_again(tmp_path, own_postgres):
+    with running(tmp_path, store=own_postgres.url(schema=new_schema())) as server:
+        path = server.made()
+        say = {"messages": [{"role": "user", "content": "before"}]}
+        assert server.post(f"{path}/messages", say, Idempotency_Key="1").status == 200
+        server.service.store._database._pool._busy_seconds = 0.2  # so that nobody waits for it
+        own_postgres.stop("immediate")
+        try:
+            answers = [
+                server.post(f"{path}/messages", say, Idempotency_Key="2"),
+                server.post(f"{path}/messages", say),
+                server.get(f"{path}/context"),
+                server.get("/v1/sessions"),
+                server.post("/v1/sessions", {"id": "other", "window": 8_000}),
+                server.get("/healthz"),
+                server.get("/metrics"),
+            ]
+        finally:
+            own_postgres.start()
+        assert [(got.status, got.headers["retry-after"], got.problem) for got in answers] == [(503, "1", "store")] * 7
+        assert b"postgresql" not in b"".join(got.raw for got in answers)
+        server.service.store._database._pool._busy_seconds = 10.0
+        assert server.post(f"{path}/messages", say, Idempotency_Key="2").status == 200
+        assert server.get(f"{path}/history").json["total"] == 2

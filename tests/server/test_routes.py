@@ -6,8 +6,11 @@ import gzip
 
 import pytest
 
+from context_compactor.server import compacting
+from context_compactor.server.tokens import add_token
 from context_compactor.session.session import Session
 from tests.cli.conftest import conversation
+from tests.server.running import running
 
 ASK = {"role": "user", "content": "Why does the login test fail?"}
 REPLY = {"role": "assistant", "content": "The clock of the fixture stands still."}
@@ -42,18 +45,6 @@ def test_the_settings_of_a_session_are_its_own(server):
     assert server.get(path).json["settings"] == {"preserve_recent_turns": 2}
     server.made("loose")
     assert server.get("/v1/sessions/loose").json["settings"] == {}
-
-
-@pytest.mark.parametrize("name", ["store", "archive_dir", "compact_prompt_file", "retention_days"])
-def test_what_is_the_servers_own_cannot_be_set_from_outside(server, name):
-    got = server.post("/v1/sessions", {"window": 200_000, "settings": {name: "1"}})
-    assert (got.status, got.problem) == (422, "bad-setting")
-    assert name in got.json["detail"]
-
-
-def test_a_model_by_address_cannot_be_set_from_outside(server):
-    got = server.post("/v1/sessions", {"window": 200_000, "settings": {"model": "http://10.0.0.1/v1#m"}})
-    assert (got.status, got.problem) == (422, "bad-setting")
 
 
 def test_history_is_equal_to_what_went_in_and_context_is_what_to_send(server):
@@ -99,11 +90,58 @@ def test_a_context_that_has_not_changed_is_not_sent_again(server):
     assert changed.headers["etag"] != first.headers["etag"]
 
 
-def test_a_context_of_the_past_can_be_asked_for(server):
+@pytest.mark.parametrize("form", ["{}", "W/{}", '"other", W/{}', '"a,b",{}', " W/{} ", "*"])
+def test_a_tag_is_compared_weakly_and_among_others(server, form):
     path = server.made()
-    server.post(f"{path}/messages", {"messages": [ASK, REPLY]})
-    assert server.get(f"{path}/context?at=1").json["messages"] == [ASK]
+    server.post(f"{path}/messages", {"messages": [ASK]})
+    tag = server.get(f"{path}/context").headers["etag"].removeprefix("W/")
+    assert server.get(f"{path}/context", If_None_Match=form.format(tag)).status == 304
+    assert server.get(f"{path}/context", If_None_Match=form.format('"else"')).status == (304 if form == "*" else 200)
+
+
+def test_two_sessions_have_two_tags_whatever_they_hold(tmp_path):
+    tokens = tmp_path / "tokens"
+    callers = [
+        {"Authorization": f"Bearer {add_token(tokens, name, name, read_only=False)}"} for name in ("red", "blue")
+    ]
+    with running(tmp_path, token_file=tokens) as server:
+        tags = []
+        for number, caller in enumerate(callers):
+            server.post("/v1/sessions", {"id": "run", "window": 200_000}, **caller)
+            server.post("/v1/sessions/run/messages", {"messages": [ASK | {"content": f"I am {number}"}]}, **caller)
+            tags.append(server.get("/v1/sessions/run/context", **caller).headers["etag"])
+        assert tags[0] != tags[1]
+        crossed = server.get("/v1/sessions/run/context", If_None_Match=tags[0], **callers[1])
+        assert (crossed.status, crossed.json["messages"][0]["content"]) == (200, "I am 1")
+
+
+def test_a_context_of_the_past_can_be_asked_for_with_its_own_numbers(server):
+    path = server.made()
+    first = server.post(f"{path}/messages", {"messages": [ASK]}).json
+    last = server.post(f"{path}/messages", {"messages": [REPLY | {"content": "word " * 3_000}]}).json
+    told = [server.get(f"{path}/context?at={at}").json for at in range(3)]
+    assert [each["messages"][:1] for each in told] == [[], [ASK], [ASK]]
+    assert [each["history_messages"] for each in told] == [0, 1, 2]
+    assert [each["tokens"] for each in told] == [0, first["tokens"], last["tokens"]]
+    assert server.get(f"{path}/context").json == told[2]
     assert server.get(f"{path}/context?at=3").problem == "bad-setting"
+
+
+def test_a_usage_without_its_reply_is_refused(server):
+    path = server.made()
+    usage = {"prompt_tokens": 1_000_000, "completion_tokens": 5}
+    got = server.post(f"{path}/messages", {"messages": [], "usage": usage})
+    assert (got.status, got.problem) == (422, "bad-setting")
+    assert server.post(f"{path}/messages", {"messages": []}).json["appended"] == 0
+
+
+def test_a_usage_that_says_nothing_is_taken_as_the_library_takes_it(server, tmp_path):
+    path = server.made()
+    over_http = server.post(f"{path}/messages", {"messages": [ASK], "usage": {"zzz": 1}})
+    assert over_http.status == 200
+    with Session.open("library", store=f"sqlite:///{tmp_path}/compactor.db", window=200_000) as session:
+        session.append(ASK, usage={"zzz": 1})
+        assert session.usage().tokens == server.get(path).json["tokens"]
 
 
 def test_long_answers_are_packed_for_those_who_can_unpack_them(server, long_session):
@@ -191,6 +229,44 @@ def test_the_archive_is_listed_page_by_page(server, long_session):
         query = f"limit=7&after={page['next']}" if page["next"] else ""
     assert found == every
     assert len(every) > 7
+
+
+def test_a_page_of_the_archive_reads_no_more_originals_than_it_shows(server, long_session, monkeypatch):
+    server.post(f"{long_session}/compact", {"target_tokens": 9_000})
+    shown, store = [], server.service.store
+    originals = store.originals
+    monkeypatch.setattr(store, "originals", lambda *args, **more: shown.append(originals(*args, **more)) or shown[-1])
+    assert len(server.get(f"{long_session}/archive?limit=3").json["originals"]) == 3
+    assert [len(each) for each in shown] == [4]
+
+
+def test_compactions_are_listed_page_by_page_and_only_those_shown_are_read(server, long_session, monkeypatch):
+    for target in (15_000, 11_000, 8_000):
+        assert server.post(f"{long_session}/compact", {"target_tokens": target}).json["compacted"]
+    every = server.get(f"{long_session}/compactions").json
+    assert (len(every["compactions"]), every["next"]) == (3, None)
+    read, report_of = [], compacting.report_of
+    monkeypatch.setattr(compacting, "report_of", lambda core, each: read.append(each) or report_of(core, each))
+    first = server.get(f"{long_session}/compactions?limit=2").json
+    assert len(read) == 2
+    rest = server.get(f"{long_session}/compactions?limit=2&after={first['next']}").json
+    assert first["compactions"] + rest["compactions"] == every["compactions"]
+    assert first["totals"] == rest["totals"] == every["totals"]
+    assert rest["next"] is None
+
+
+def test_facts_come_whole_or_page_by_page(server, long_session):
+    every = server.get(f"{long_session}/facts").json
+    assert every["next"] is None
+    assert len(every["facts"]) > 3
+    found, query = [], "limit=2"
+    while query:
+        page = server.get(f"{long_session}/facts?{query}").json
+        assert len(page["facts"]) <= 2
+        found += page["facts"]
+        query = f"limit=2&after={page['next']}" if page["next"] else ""
+    assert found == every["facts"]
+    assert server.get(f"{long_session}/facts?after=x").problem == "bad-setting"
 
 
 def test_an_original_can_be_put_back_into_the_context(server, long_session):

@@ -43,14 +43,20 @@ def _post(port: int, path: str, body: bytes) -> int:
     return status
 
 
+def _begin(connection: socket.socket) -> None:
+    """Send the head of a request and some of its body, once the server says that it has begun with it."""
+    head = "POST /v1/sessions/run/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    connection.sendall(f"{head}Content-Length: {len(BODY)}\r\nExpect: 100-continue\r\n\r\n".encode())
+    assert connection.recv(65_536).startswith(b"HTTP/1.1 100")
+    connection.sendall(BODY[:10])
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_request_in_the_middle_is_finished_and_nobody_new_is_taken(tmp_path, number):
     with _serving(tmp_path) as (process, port):
         assert _post(port, "/v1/sessions", b'{"id": "run", "window": 200000}') == 201
         with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-            head = "POST /v1/sessions/run/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            connection.sendall(f"{head}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY[:10])
-            time.sleep(0.2)
+            _begin(connection)
             process.send_signal(number)
             _wait_until_closed(port)
             connection.sendall(BODY[10:])
@@ -77,9 +83,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path):
     with _serving(tmp_path) as (process, port):
         assert _post(port, "/v1/sessions", b'{"id": "run", "window": 200000}') == 201
         with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-            head = "POST /v1/sessions/run/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            connection.sendall(f"{head}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY[:10])
-            time.sleep(0.2)
+            _begin(connection)
             process.send_signal(signal.SIGINT)
             _wait_until_closed(port)
             process.send_signal(signal.SIGINT)

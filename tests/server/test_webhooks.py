@@ -8,7 +8,6 @@ import hmac
 import json
 import re
 import ssl
-import threading
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from context_compactor.server.tokens import add_token
 from tests.server import receivers
 from tests.server.receivers import receiving, status
 from tests.server.running import running
-from tests.server.streams import PATIENCE, event
+from tests.server.streams import tell, wait_for
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -53,13 +52,6 @@ def add(server, url: str, *types: str, **headers: str):
     return got.json
 
 
-def tell(server, *numbers: int, kind="job.queued", session_id="run") -> list[str]:
-    events = [event(kind, session_id, number=number) for number in numbers]
-    for each in events:
-        server.service.bus.emit(each)
-    return [each.id for each in events]
-
-
 def standing(server, webhook_id: str):
     return server.get(f"/v1/webhooks/{webhook_id}").json
 
@@ -72,7 +64,7 @@ def test_a_webhook_is_told_each_event_in_order_with_its_id_and_a_signature(insid
     with receiving() as receiver:
         made = add(inside, receiver.url)
         ids = tell(inside, *range(5))
-        _wait(lambda: len(receiver.requests) == 5)
+        wait_for(lambda: len(receiver.requests) == 5)
         bodies = [json.loads(request.body) for request in receiver.requests]
         assert [body["payload"]["number"] for body in bodies] == list(range(5))
         assert [request.headers["webhook-id"] for request in receiver.requests] == ids
@@ -82,7 +74,7 @@ def test_a_webhook_is_told_each_event_in_order_with_its_id_and_a_signature(insid
         assert first.headers["content-type"] == "application/json"
         assert first.headers["host"] == f"127.0.0.1:{receiver.port}"
         assert first.headers["webhook-signature"] == _signature(made["secret"], first)
-        _wait(lambda: len(attempts(inside, made["id"])) == 5)
+        wait_for(lambda: len(attempts(inside, made["id"])) == 5)
         assert {(each["attempt"], each["status"], each["reason"]) for each in attempts(inside, made["id"])} == {
             (1, 204, "")
         }
@@ -98,7 +90,7 @@ def test_the_example_of_the_documentation_verifies_what_is_sent_and_nothing_else
     with receiving() as receiver:
         secret = add(inside, receiver.url)["secret"]
         tell(inside, 1)
-        _wait(lambda: bool(receiver.requests))
+        wait_for(lambda: bool(receiver.requests))
         request = receiver.requests[0]
     is_genuine = names["is_genuine"]
     assert is_genuine(secret, request.headers, request.body)
@@ -117,7 +109,7 @@ def test_only_the_wanted_types_of_the_own_namespace_are_told(tmp_path):
         tell(server, 1, kind="job.dropped", session_id="theirs/run")
         tell(server, 2, session_id="mine/run")
         tell(server, 3, kind="job.dropped", session_id="mine/run")
-        _wait(lambda: bool(receiver.requests))
+        wait_for(lambda: bool(receiver.requests))
         body = json.loads(receiver.requests[0].body)
         assert (body["payload"], body["session_id"]) == ({"number": 3}, "run")
         path = f"/v1/webhooks/{made['id']}"
@@ -159,7 +151,7 @@ def test_a_removed_webhook_is_told_nothing_more(inside):
         tell(inside, 1)
         other = add(inside, receiver.url)
         tell(inside, 2)
-        _wait(lambda: len(receiver.requests) == 1)
+        wait_for(lambda: len(receiver.requests) == 1)
         assert json.loads(receiver.requests[0].body)["payload"] == {"number": 2}
         assert standing(inside, other["id"])["is_enabled"]
         assert inside.get(f"/v1/webhooks/{made['id']}").status == 404
@@ -170,10 +162,10 @@ def test_the_client_has_a_verb_for_each_route(inside):
         made = client.add_webhook(receiver.url, ["job.queued"])
         assert [each.id for each in client.webhooks()] == [made.id]
         ids = tell(inside, 1)
-        _wait(lambda: len(client.deliveries(made.id).attempts) == 1)
+        wait_for(lambda: len(client.deliveries(made.id).attempts) == 1)
         assert client.deliveries(made.id).attempts[0].event_id == ids[0]
         assert client.replay(made.id) == 1
-        _wait(lambda: len(receiver.requests) == 2)
+        wait_for(lambda: len(receiver.requests) == 2)
         client.remove_webhook(made.id)
         assert client.webhooks() == []
 
@@ -185,9 +177,9 @@ def test_what_failed_is_sent_again_until_it_arrives_and_the_order_stays(inside):
     with receiving(status(500), receivers.hung_up, status(503), status(200)) as receiver:
         made = add(inside, receiver.url)
         ids = tell(inside, 1, 2)
-        _wait(lambda: len(receiver.requests) == 5)
+        wait_for(lambda: len(receiver.requests) == 5)
         assert [request.headers["webhook-id"] for request in receiver.requests] == [ids[0]] * 4 + [ids[1]]
-        _wait(lambda: len(attempts(inside, made["id"])) == 5)
+        wait_for(lambda: len(attempts(inside, made["id"])) == 5)
         told = [(each["attempt"], each["status"]) for each in attempts(inside, made["id"])[::-1]]
         assert told == [(1, 500), (2, 0), (3, 503), (4, 200), (1, 200)]
         assert standing(inside, made["id"])["failures"] == 0
@@ -205,7 +197,7 @@ def test_after_too_many_failures_a_webhook_is_disabled_with_an_event_and_can_be_
     with receiving(*[status(500)] * MOST_FAILURES, status(204)) as receiver:
         made = add(inside, receiver.url, "job.queued")
         first = tell(inside, 1)
-        _wait(lambda: not standing(inside, made["id"])["is_enabled"])
+        wait_for(lambda: not standing(inside, made["id"])["is_enabled"])
         found = standing(inside, made["id"])
         assert (found["failures"], found["reason"]) == (MOST_FAILURES, "it answered 500")
         told = [kept.event for kept in inside.service.desk.events.after(0, types=["job.dropped"])]
@@ -213,7 +205,7 @@ def test_after_too_many_failures_a_webhook_is_disabled_with_an_event_and_can_be_
         missed = tell(inside, 2)
         got = inside.post(f"/v1/webhooks/{made['id']}/replay")
         assert got.json["owed"] >= 1
-        _wait(lambda: len(receiver.requests) == MOST_FAILURES + 2)
+        wait_for(lambda: len(receiver.requests) == MOST_FAILURES + 2)
         assert [request.headers["webhook-id"] for request in receiver.requests[-2:]] == [*first, *missed]
         assert standing(inside, made["id"])["is_enabled"]
 
@@ -222,9 +214,9 @@ def test_what_was_told_can_be_told_again_from_any_event_on(inside):
     with receiving() as receiver:
         made = add(inside, receiver.url)
         ids = tell(inside, 1, 2, 3)
-        _wait(lambda: len(attempts(inside, made["id"])) == 3)
+        wait_for(lambda: len(attempts(inside, made["id"])) == 3)
         assert inside.post(f"/v1/webhooks/{made['id']}/replay", {"after": ids[0]}).json == {"owed": 2}
-        _wait(lambda: len(receiver.requests) == 5)
+        wait_for(lambda: len(receiver.requests) == 5)
         assert [request.headers["webhook-id"] for request in receiver.requests[3:]] == ids[1:]
 
 
@@ -232,7 +224,7 @@ def test_one_that_is_gone_is_disabled_at_once(inside):
     with receiving(status(410)) as receiver:
         made = add(inside, receiver.url)
         tell(inside, 1)
-        _wait(lambda: not standing(inside, made["id"])["is_enabled"])
+        wait_for(lambda: not standing(inside, made["id"])["is_enabled"])
         assert len(receiver.requests) == 1
 
 
@@ -241,7 +233,7 @@ def test_a_webhook_that_fails_does_not_keep_others_waiting(inside):
         add(inside, bad.url)
         add(inside, good.url)
         tell(inside, 1, 2, 3)
-        _wait(lambda: len(good.requests) == 3)
+        wait_for(lambda: len(good.requests) == 3)
 
 
 def test_what_was_not_told_before_a_server_stopped_is_told_by_the_next_one(tmp_path):
@@ -254,7 +246,7 @@ def test_what_was_not_told_before_a_server_stopped_is_told_by_the_next_one(tmp_p
         assert receiver.requests == []
         with running(tmp_path, allow_private_webhooks=True) as server:
             hurry(server)
-            _wait(lambda: len(receiver.requests) == 3)
+            wait_for(lambda: len(receiver.requests) == 3)
             assert [request.headers["webhook-id"] for request in receiver.requests] == [ids[0], *ids]
 
 
@@ -266,7 +258,7 @@ def test_two_servers_tell_each_event_once_while_nobody_dies(tmp_path):
     ):
         made = add(one, receiver.url)
         ids = tell(one, *range(10)) + tell(two, *range(10, 20))
-        _wait(lambda: len(attempts(two, made["id"])) == 20)
+        wait_for(lambda: len(attempts(two, made["id"])) == 20)
         assert [request.headers["webhook-id"] for request in receiver.requests] == ids
 
 
@@ -290,7 +282,7 @@ def test_a_hostile_receiver_gets_nothing_but_a_failure(inside, answer, reason):
     with receiving(answer, status(204)) as receiver:
         made = add(inside, receiver.url)
         tell(inside, 1)
-        _wait(lambda: len(attempts(inside, made["id"])) >= 2)
+        wait_for(lambda: len(attempts(inside, made["id"])) >= 2)
         assert reason in attempts(inside, made["id"])[-1]["reason"]
         assert len(receiver.requests) == 2
 
@@ -299,7 +291,7 @@ def test_a_body_without_end_is_not_read_to_its_end(inside):
     with receiving(receivers.endless_body) as receiver:
         made = add(inside, receiver.url)
         tell(inside, 1, 2)
-        _wait(lambda: len(attempts(inside, made["id"])) == 2)
+        wait_for(lambda: len(attempts(inside, made["id"])) == 2)
         assert {each["status"] for each in attempts(inside, made["id"])} == {200}
 
 
@@ -307,7 +299,7 @@ PRIVATE = """
     127.0.0.1 127.8.8.8 0.0.0.0 10.0.0.1 172.16.3.4 192.168.1.1 169.254.169.254 100.64.0.1 224.0.0.1 255.255.255.255
     198.18.0.1 192.0.2.1 ::1 :: fe80::1 fe80::1%eth0 fc00::1 fd12::1 ff02::1 ::ffff:127.0.0.1 ::ffff:10.0.0.1
     64:ff9b::7f00:1 64:ff9b::a9fe:a9fe 2002:7f00:1:: 2002:a9fe:a9fe:: ::7f00:1 2001:db8::1
-    2001:0:53aa:64c:0:0:80ff:fffe""".split()
+    2001:0:53aa:64c:0:0:80ff:fffe fec0::1 feff::1""".split()
 
 
 @pytest.mark.parametrize("address", PRIVATE)
@@ -366,10 +358,9 @@ def test_a_name_that_leads_inside_later_is_not_followed(server):
     server.service.sender.lookup = lookup
     made = add(server, "https://rebinding.example/hook")
     tell(server, 1)
-    _wait(lambda: len(attempts(server, made["id"])) >= 2)
+    wait_for(lambda: len(attempts(server, made["id"])) >= 2)
     reasons = [each["reason"] for each in attempts(server, made["id"])[::-1]][:2]
-    assert "leads to 127.0.0.1" in reasons[0]
-    assert "leads to 169.254.169.254" in reasons[1]
+    assert all("leads to no public address" in reason for reason in reasons)
     assert set(asked) == {"rebinding.example"}
 
 
@@ -384,7 +375,7 @@ def test_the_connection_goes_to_the_address_that_was_looked_at(inside):
     with receiving() as receiver:
         add(inside, f"http://pinned.invalid:{receiver.port}/")
         tell(inside, 1)
-        _wait(lambda: bool(receiver.requests))
+        wait_for(lambda: bool(receiver.requests))
         assert receiver.requests[0].headers["host"] == f"pinned.invalid:{receiver.port}"
 
 
@@ -396,12 +387,12 @@ def test_only_who_can_prove_its_name_is_told(inside, monkeypatch):
     with receiving(certificate=CERTIFICATE) as receiver:
         made = add(inside, f"https://hooks.invalid:{receiver.port}/")
         tell(inside, 1)
-        _wait(lambda: bool(attempts(inside, made["id"])))
+        wait_for(lambda: bool(attempts(inside, made["id"])))
         assert "certificate" in attempts(inside, made["id"])[-1]["reason"].lower()
         assert receiver.requests == []
         trusting = ssl.create_default_context(cafile=CERTIFICATE)
         monkeypatch.setattr(posting, "_trust", lambda: trusting)
-        _wait(lambda: bool(receiver.requests))
+        wait_for(lambda: bool(receiver.requests))
 
 
 def test_a_name_that_nobody_knows_yet_may_be_registered(server):
@@ -411,7 +402,7 @@ def test_a_name_that_nobody_knows_yet_may_be_registered(server):
     server.service.sender.lookup = lookup
     made = add(server, "https://not-yet.example/hook")
     tell(server, 1)
-    _wait(lambda: bool(attempts(server, made["id"])))
+    wait_for(lambda: bool(attempts(server, made["id"])))
     assert attempts(server, made["id"])[-1]["reason"] == "no such name"
 
 
@@ -440,12 +431,3 @@ def _signature(secret: str, request) -> str:
 def _signed_at(secret: str, request, seconds: int) -> dict[str, str]:
     headers = {**request.headers, "webhook-timestamp": str(seconds)}
     return {**headers, "webhook-signature": _signature(secret, type(request)(request.line, headers, request.body))}
-
-
-def _wait(is_so) -> None:
-    pause = threading.Event()
-    for _ in range(int(PATIENCE / 0.02)):
-        if is_so():
-            return
-        pause.wait(0.02)
-    raise AssertionError("it never was")

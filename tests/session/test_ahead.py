@@ -60,6 +60,13 @@ def fill(session: Session, first: int = 34):
 # Told, held, swapped in
 
 
+def test_a_twin_that_is_closed_ends_nothing_of_the_others():
+    with begun(ScriptedModel([GOOD])) as session:
+        session.twin().close()
+        assert session.work_ahead().told > 20
+        assert "told 34 of the" in fill(session).reason
+
+
 def test_what_was_told_ahead_is_swapped_in_at_the_threshold_without_asking_anybody():
     model, ears = ScriptedModel([GOOD]), Ears()
     with begun(model, ears=ears) as session:

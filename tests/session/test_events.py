@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from context_compactor.errors import CompactorError, StoreError
+from context_compactor.errors import BadInput, CompactorError, StoreError
 from context_compactor.events.bus import Bus
 from context_compactor.events.event import Event
 from context_compactor.session.session import Session
@@ -150,6 +150,23 @@ def test_undo_redo_recall_and_restore_are_told(store: SqliteStore, kept: Kept):
         ("item.recalled", None, ref),
         ("item.restored", None, ref),
     ]
+
+
+def test_a_recall_that_fails_is_not_told(store: SqliteStore, kept: Kept):
+    with opened(store, bus=kept.bus, automatic=False) as session:
+        session.append(messages(0, 28))
+        report = session.compact()
+        kept.events.clear()
+        ref = report.archived[0].id
+        for ask in (
+            lambda: session.recall(ref, (5, 1)),
+            lambda: session.recall(ref, (10**8, 10**8)),
+            lambda: session.page(ref, 10**8),
+            lambda: session.recall("tool_999"),
+        ):
+            with pytest.raises(BadInput):
+                ask()
+    assert kept.types == []
 
 
 def test_ids_of_events_only_rise(store: SqliteStore, kept: Kept):

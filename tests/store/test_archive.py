@@ -91,6 +91,9 @@ def test_originals_are_listed_in_order_and_by_kind_time_and_place(store: Store):
     assert refs(store, after=second, newest=1) == ["turn_002"]
     last = store.originals("a")[-1].number
     assert refs(store, after=last, newest=3) == []
+    assert refs(store, limit=3) == ["tool_002", "turn_001", "tool_001"]
+    assert refs(store, after=second, limit=1) == ["tool_001"]
+    assert refs(store, kind="turn", limit=1) == ["turn_001"]
 
 
 # Search

@@ -6,12 +6,17 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 
 import pytest
 
 from context_compactor.archive.shelve import terms_of
 from context_compactor.errors import BadInput, DamagedContent
-from context_compactor.store.copying import copy_sessions
+from context_compactor.events.event import make_event
+from context_compactor.store.copying import copy_sessions, count_messages
+from context_compactor.store.copying_desk import Left, copy_webhooks, left_behind
+from context_compactor.store.desk import SqlDesk
+from context_compactor.store.desk_rows import Webhook
 from context_compactor.store.postgres import PostgresStore
 from context_compactor.store.rows import FactRow, Item, Run
 from context_compactor.store.sql_store import SqlStore
@@ -155,6 +160,70 @@ def test_what_was_changed_behind_the_stores_back_is_not_copied(make: Callable[[s
         copy(source, target)
     assert [row.id for row in target.sessions()] == ["a"]
     assert list(target.verify()) == []
+
+
+# What a service keeps beside sessions
+
+
+@pytest.mark.parametrize(("kind", "other"), DIRECTIONS)
+def test_work_that_waits_or_runs_waits_in_the_copy(make: Callable[[str], SqlStore], kind: str, other: str):
+    source, target = make(kind), make(other)
+    fill(source, "a")
+    ours, theirs = SqlDesk(source._database).jobs, SqlDesk(target._database).jobs
+    ours.queue_level("a", "soft", AT)
+    assert ours.claim("w1", AT, LATEST) is not None
+    ours.queue("a", "extract", now=AT, due_at=LATER)
+    copy(source, target)
+    known = [(job.kind, job.level, job.state, job.attempts, job.due_at, job.created_at) for job in theirs.open("a")]
+    assert known == [("compact", "soft", "waiting", 0, AT, AT), ("extract", "", "waiting", 0, LATER, AT)]
+    assert [job.state for job in ours.open("a")] == ["running", "waiting"]
+    copy(source, target)
+    assert len(theirs.newest()) == 2
+
+
+@pytest.mark.parametrize(("kind", "other"), DIRECTIONS[1:3])
+def test_a_request_that_was_answered_is_answered_alike_after_the_copy(
+    make: Callable[[str], SqlStore], kind: str, other: str
+):
+    source, target = make(kind), make(other)
+    fill(source, "a")
+    ours, theirs = SqlDesk(source._database).answers, SqlDesk(target._database).answers
+    for key in ("done", "only written"):
+        ours.take("a", key, "hash", LATER)
+    ours.keep("a", "done", '{"appended":1}')
+    copy(source, target)
+    for key in ("done", "only written"):
+        assert theirs.find("a", key, "hash") == ours.find("a", key, "hash") is not None
+
+
+def test_webhooks_are_copied_once_with_their_secrets(make: Callable[[str], SqlStore]):
+    source, target = make("sqlite"), make("postgres")
+    ours, theirs = SqlDesk(source._database).webhooks, SqlDesk(target._database).webhooks
+    ours.add(Webhook("h1", "team", "https://example.com/hook", "secret", ("job.dropped",), AT, 2, LATER, "410"))
+    assert copy_webhooks(source, target) == 1
+    assert theirs.all() == ours.all()
+    assert copy_webhooks(source, target) == 0
+
+
+def test_what_stays_behind_is_counted(make: Callable[[str], SqlStore]):
+    for kind in ("sqlite", "postgres"):
+        source = make(kind)
+        assert left_behind(source) == Left(0, 0, 0)
+        desk = SqlDesk(source._database)
+        desk.webhooks.add(Webhook("h1", "", "https://example.com/hook", "secret", (), AT))
+        desk.tell(make_event("job.queued", "a", {}, datetime(2026, 3, 1, tzinfo=UTC)))
+        for level in ("soft", "aggressive"):
+            desk.jobs.queue_level("a", level, AT)
+        assert left_behind(source) == Left(events=1, deliveries=1, jobs=1)  # what waits is copied
+
+
+def test_messages_are_counted_without_reading_them(make: Callable[[str], SqlStore]):
+    for kind in ("sqlite", "postgres"):
+        source = make(kind)
+        assert count_messages(source) == 0
+        fill(source, "a")
+        fill(source, "b")
+        assert count_messages(source) == sum(row.messages for row in source.sessions()) == 10
 
 
 @contextmanager

@@ -19,6 +19,8 @@ from context_compactor.store.sqlite import SqliteStore
 from tests.store.children import Child, started
 from tests.store.rows import AT, bodies, item, texts_of
 
+PATIENCE = 30.0
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -360,3 +362,29 @@ def test_a_store_that_must_be_there_is_not_made(tmp_path: Path):
     with pytest.raises(BadSetting, match="there is no store"):
         connect(f"sqlite:///{tmp_path}/sessions.db", create=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_was_deleted_or_replaced_is_not_written_to_any_more(tmp_path: Path):
+    """What is written to it would be gone with the process."""
+    file = tmp_path / "kept.db"
+    with closing(SqliteStore(str(file))) as store:
+        store.open_session("a", b"{}", AT)
+        aside = file.rename(tmp_path / "aside.db")
+        for use in (lambda: store.append("a", "message", [b"{}"], AT), lambda: store.session("a")):
+            with pytest.raises(StoreError, match="was deleted or replaced while it was open"):
+                use()
+        file.write_bytes(b"")
+        with pytest.raises(StoreError, match="was deleted or replaced while it was open"):
+            store.append("a", "message", [b"{}"], AT)
+        aside.replace(file)
+        assert store.append("a", "message", [b"{}"], AT) == 1
+
+
+def test_who_reads_does_not_wait_for_who_writes_and_sees_what_is_committed(tmp_path: Path):
+    with closing(SqliteStore(str(tmp_path / "kept.db"))) as store, ThreadPoolExecutor(1) as other:
+        store.open_session("a", b"{}", AT)
+        with store.writing("a"):
+            store.append("a", "message", [b"{}"], AT)
+            assert store.session("a").messages == 1
+            assert other.submit(store.session, "a").result(PATIENCE).messages == 0
+        assert other.submit(store.session, "a").result(PATIENCE).messages == 1

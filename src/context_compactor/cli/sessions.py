@@ -53,9 +53,9 @@ def moment(time: str) -> str:
 
 def described(row: SessionRow) -> dict[str, Any]:
     """What the store knows of a session."""
-    from context_compactor.session.values import Profile, read_state
+    from context_compactor.session.values import read_profile, read_state
 
-    profile = msgspec.json.decode(row.profile, type=Profile)
+    profile = read_profile(row.profile)
     return {
         "id": row.id,
         "created_at": row.created_at,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import asdict
 
 from context_compactor.cli.eval_bar import Bar
 from context_compactor.cli.opening import store_url
 from context_compactor.cli.options import AsJson, StoreUrl
 from context_compactor.cli.output import paper, print_json
 from context_compactor.errors import BadSetting
+
+if TYPE_CHECKING:
+    from context_compactor.store.copying_desk import Left
 
 _EXAMPLE = "such as sqlite:///.compactor/compactor.db or postgresql://user@host/database"
 Source = Annotated[str, typer.Option("--from", metavar="URL", help=f"The store to copy, {_EXAMPLE}.")]
@@ -40,33 +44,47 @@ def migrate(store: StoreUrl = None, as_json: AsJson = False) -> None:
 def copy(source: Source, target: Target, as_json: AsJson = False) -> None:
     """Copy all sessions of a store into another one, with every hash checked on the way.
 
-    Each session arrives whole or not at all. A copy that was interrupted is begun again: sessions that are there and
-    the same are passed over. When one is there that differs, nothing is copied.
+    Each session arrives whole or not at all, with the jobs that wait for it. Webhooks are copied too, events are not.
+    A copy that was interrupted is begun again: sessions that are there and the same are passed over. When one is there
+    that differs, nothing is copied.
 
     Example: `compactor copy --from sqlite:///.compactor/compactor.db --to postgresql://user@host/database`
     """
     from context_compactor.archive.shelve import terms_of
     from context_compactor.store.connect import connect
-    from context_compactor.store.copying import copy_sessions
+    from context_compactor.store.copying import copy_sessions, count_messages
+    from context_compactor.store.copying_desk import copy_webhooks, left_behind
 
     with closing(connect(source, create=False)) as old, closing(connect(target)) as new:
         if old.path == new.path:
             raise BadSetting(f"--from and --to are the same store, {old.path}. Try: another one.")
         bar, done = Bar(), []
-        bar.start("copying", sum(row.messages for row in old.sessions()))
+        bar.start("copying", count_messages(old))
         try:
             for copied in copy_sessions(old, new, terms_of):
                 done.append(copied)
                 bar.step(copied.messages)
         finally:
             bar.clear()
+        webhooks, left = copy_webhooks(old, new), left_behind(old)
     fresh = [copied for copied in done if not copied.was_there]
     if as_json:
         kept = [copied.session_id for copied in done if copied.was_there]
-        print_json(
-            {"from": old.path, "to": new.path, "copied": [copied.session_id for copied in fresh], "were_there": kept}
-        )
+        names = [copied.session_id for copied in fresh]
+        places = {"from": old.path, "to": new.path}
+        print_json({**places, "copied": names, "were_there": kept, "webhooks": webhooks, "left": asdict(left)})
         return
     out = paper(beside_output=False)
     out.print(f"Sessions copied to {new.path}: {len(fresh):,}, and every hash is right.", style="bold green")
     out.print(f"{sum(copied.messages for copied in fresh):,} messages; there already: {len(done) - len(fresh):,}")
+    if webhooks:
+        out.print(f"Webhooks copied, with their secrets: {webhooks:,}")
+    if stays := _stays(left):
+        out.print(stays, style="yellow")
+
+
+def _stays(left: Left) -> str:
+    """What stays behind, in words; nothing when nothing does."""
+    counts = {"events": left.events, "deliveries to webhooks": left.deliveries, "jobs that are over": left.jobs}
+    told = ", ".join(f"{name}: {count:,}" for name, count in counts.items() if count)
+    return f"Stays behind: {told}." if told else ""

@@ -6,7 +6,8 @@
         reply = ask_the_model(client.context("run-42").messages)
 
 `AsyncClient` has the same verbs to await; the two are one implementation. Nothing is needed beyond the core package.
-Read `client.py` (the verbs), `transport.py` (connections and retries), `reading.py` (answers and errors), `sse.py`.
+Read `client.py` (the verbs), `transport.py` (connections and retries), `reading.py` (answers and errors), `sse.py` and
+`ending.py` (streams of events), `feeding.py` (those for async callers).
 """
 
 from __future__ import annotations

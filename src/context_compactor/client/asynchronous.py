@@ -1,25 +1,31 @@
-"""The same client for async callers: every verb of `Client`, done in a thread."""
+"""The same client for async callers: every verb of `Client`, done in a thread of the client's own."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import wraps
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from weakref import WeakSet
 
 from context_compactor.client.client import Client
+from context_compactor.client.ending import Ending
+from context_compactor.client.feeding import fed
+from context_compactor.events.event import Event
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _END = object()
+_AT_ONCE = 32
 
 
 def _awaited(verb: Callable[Concatenate[Client, P], T]) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
     @wraps(verb)
     async def call(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.to_thread(verb, self._client, *args, **kwargs)
+        return await self._run(partial(verb, self._client, *args, **kwargs))
 
     return call
 
@@ -30,17 +36,25 @@ def _iterated(
     @wraps(verb)
     async def call(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
         values = verb(self._client, *args, **kwargs)
-        while (value := await asyncio.to_thread(next, values, _END)) is not _END:
+        while (value := await self._run(lambda: next(values, _END))) is not _END:
             yield value  # type: ignore[misc]
 
     return call
 
 
 class AsyncClient:
-    """A `Client` whose verbs are awaited, and whose lists without end are read with `async for`."""
+    """A `Client` whose verbs are awaited, and whose lists without end are read with `async for`.
+
+    Up to 32 verbs go on at once. Each stream of events has a thread of its own, which ends with it.
+    """
 
     def __init__(self, url: str, token: str | None = None, **options: Any) -> None:
         self._client = Client(url, token, **options)
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="context-compactor client")
+        self._streams: WeakSet[Ending] = WeakSet()
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def __aenter__(self) -> Self:
         return self
@@ -70,10 +84,30 @@ class AsyncClient:
     checkpoint = _awaited(Client.checkpoint)
     handoff = _awaited(Client.handoff)
     health = _awaited(Client.health)
-    events = _iterated(Client.events)
     add_webhook = _awaited(Client.add_webhook)
     webhooks = _awaited(Client.webhooks)
     remove_webhook = _awaited(Client.remove_webhook)
     deliveries = _awaited(Client.deliveries)
     replay = _awaited(Client.replay)
-    close = _awaited(Client.close)
+
+    def events(
+        self,
+        session_id: str | None = None,
+        after: str = "",
+        types: Iterable[str] = (),
+        on_gap: Callable[[str], None] | None = None,
+    ) -> AsyncGenerator[Event, None]:
+        """Events as they happen; see `Client.events`. `on_gap` is called in the thread that reads.
+
+        It ends when whoever reads is cancelled or has enough, and when the client is closed.
+        """
+        ending = Ending()
+        self._streams.add(ending)
+        return fed(self._client._follow(ending, session_id, after, types, on_gap), ending)
+
+    async def close(self) -> None:
+        """End the streams and close the connections. Verbs that are under way come to their end by themselves."""
+        for ending in self._streams:
+            ending.end()
+        self._client.close()
+        self._threads.shutdown(wait=False)

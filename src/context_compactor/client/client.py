@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from http.client import HTTPException
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from context_compactor import api
+from context_compactor.client.ending import Ending
 from context_compactor.client.reading import answer_of, error_of
 from context_compactor.client.sse import EventStream
 from context_compactor.client.transport import Request, Transport
@@ -211,21 +211,32 @@ class Client:
         After a break it goes on behind the last event it has seen; when the server no longer keeps that one, some may
         be missing, and `on_gap` is called with a sentence that says so. Without it a warning is logged.
         """
+        return self._follow(Ending(), session_id, after, types, on_gap)
+
+    def _follow(
+        self,
+        ending: Ending,
+        session_id: str | None,
+        after: str,
+        types: Iterable[str],
+        on_gap: Callable[[str], None] | None,
+    ) -> Generator[Event, None, None]:
+        """The same, until it is ended from another thread."""
         stream = EventStream(after, on_gap)
         query = _given({"session_id": session_id, "types": ",".join(types) or None})
-        while True:
+        while not ending.is_over:
             known = {"Last-Event-ID": stream.last_id} if stream.last_id else {}
             request = Request(
                 method="GET", path="/v1/events", query=query, headers={"Accept": "text/event-stream", **known}
             )
             try:
-                with self._transport.stream(request, _QUIET_SECONDS) as (reply, lines):
+                with self._transport.stream(request, _QUIET_SECONDS, ending) as (reply, lines):
                     if reply.status != 200:
                         raise error_of(reply)
                     yield from stream.read(lines)
             except (OSError, HTTPException, ServerUnavailable):
                 pass  # it is down or has gone quiet: it is asked again
-            time.sleep(stream.pause)
+            ending.wait(stream.pause)
 
     def add_webhook(self, url: str, types: Iterable[str] = ()) -> api.WebhookMade:
         """Have an address told of events; the answer has the secret of its signatures, which is shown only now."""

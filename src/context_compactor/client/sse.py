@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import msgspec
 
-from context_compactor.events.event import Event
+from context_compactor.errors import ServerError
+from context_compactor.events.event import EVENT_TYPES, Event
 
-GAP, END = "gap", "end"
-"""What a server says about the stream itself."""
+T = TypeVar("T")
 
+_GAP = "gap"
 _log = logging.getLogger("context_compactor")
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
@@ -29,7 +31,10 @@ class EventStream:
         self.pause = _FIRST_PAUSE
 
     def read(self, lines: Iterable[bytes]) -> Iterator[Event]:
-        """The events in some lines. What is cut off at the end was never sent."""
+        """The events in some lines, all but those of types that only a newer server knows.
+
+        What is cut off at the end was never sent.
+        """
         values: list[str] = []
         kind, new_id = "", self.last_id
         for line in lines:
@@ -37,10 +42,10 @@ class EventStream:
             value = value.removeprefix(" ")
             if not name and not value and line.strip(b"\r\n") == b"":
                 self.last_id = new_id
-                if values and kind not in (GAP, END):
-                    yield msgspec.json.decode("\n".join(values), type=Event)
-                elif kind == GAP:
-                    self._on_gap(_reason("\n".join(values)))
+                if values and kind in EVENT_TYPES:
+                    yield _read("\n".join(values), Event)
+                elif kind == _GAP:
+                    self._on_gap(str(_read("\n".join(values), dict[str, Any]).get("reason", "")))
                 kind, values = "", []
             elif name == "event":
                 kind = value
@@ -52,8 +57,11 @@ class EventStream:
                 self.pause = min(int(value) / 1000, _LONGEST_PAUSE)
 
 
-def _reason(text: str) -> str:
-    return str(msgspec.json.decode(text, type=dict[str, str]).get("reason", ""))
+def _read(text: str, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError as error:
+        raise ServerError(f"what is told is none of ours: {error}. Try: does the address lead there?") from error
 
 
 def _warn(reason: str) -> None:

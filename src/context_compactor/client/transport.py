@@ -12,6 +12,7 @@ from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct, field
 
+from context_compactor.client.ending import Ending
 from context_compactor.errors import BadSetting, ServerUnavailable
 
 # A server closes a connection that was quiet for five seconds; one that is nearly so old is not used again.
@@ -95,9 +96,12 @@ class Transport:
         raise problem
 
     @contextmanager
-    def stream(self, request: Request, quiet_seconds: float) -> Iterator[tuple[Reply, Iterator[bytes]]]:
-        """A reply that has no end: what is known of it, and its lines. A silence that is too long is an `OSError`."""
-        with closing(self._connect(quiet_seconds)) as connection:
+    def stream(self, request: Request, quiet_seconds: float, ending: Ending) -> Iterator[tuple[Reply, Iterator[bytes]]]:
+        """A reply that has no end but this one: what is known of it, and its lines.
+
+        A silence that is too long is an `OSError`.
+        """
+        with closing(self._connect(quiet_seconds)) as connection, ending.reading(connection.sock):
             response = self._ask(connection, request)
             is_good = response.status == http.client.OK
             reply = Reply(response.status, _headers(response), b"" if is_good else response.read())

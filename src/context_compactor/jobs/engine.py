@@ -6,7 +6,8 @@
     engine.stop(finish=True)
 
 Any number of engines, in any number of processes, may share one store. A job is held under a lease that is renewed
-while it is done; when its process dies, another engine finds the lease lapsed and the job waits again.
+while it is done; when its process dies, another engine finds the lease lapsed and the job waits again. Where the
+database is a server, leases go by its clock, since those of several machines may differ.
 """
 
 from __future__ import annotations
@@ -19,15 +20,19 @@ import time
 from collections.abc import Callable
 from threading import Condition, Thread
 
-from context_compactor.errors import BadSetting, CompactorError, JobLost, StoreError
+from context_compactor.errors import BadSetting, JobLost, StoreError
 from context_compactor.events.bus import Bus
+from context_compactor.jobs.keeping import Keeper
 from context_compactor.jobs.leases import Leases
+from context_compactor.jobs.outage import Outage
 from context_compactor.jobs.retries import Retries
+from context_compactor.jobs.tidying import Tidier
 from context_compactor.jobs.values import EngineStatus, Pace, Stage
 from context_compactor.jobs.work import SessionWork
 from context_compactor.protocols import Desk, Store
 from context_compactor.session.core import Clock, wall_clock
 from context_compactor.store.desk import desk_of
+from context_compactor.store.desk_clock import clock_of
 from context_compactor.store.desk_rows import Job, timestamp
 
 WAKING = ("", "job.queued", "job.retried")
@@ -35,7 +40,6 @@ WAKING = ("", "job.queued", "job.retried")
 
 _log = logging.getLogger("context_compactor")
 _MOST_WORKERS = 256
-_TIDY_SECONDS = 600.0
 _PAUSE = 0.005
 # How long jobs that were broken off may take to say so.
 _LET_GO_SECONDS = 2.0
@@ -51,7 +55,7 @@ class Engine:
         *,
         workers: int = 2,
         bus: Bus | None = None,
-        clock: Clock = wall_clock,
+        clock: Clock | None = None,
         pace: Pace = Pace(),  # noqa: B008  it is frozen
         work: SessionWork | None = None,
     ) -> None:
@@ -60,16 +64,18 @@ class Engine:
         self.desk = desk_of(store) if desk is None else desk
         self.bus = bus or Bus()
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        self._work = work or SessionWork(store, self.desk, bus=self.bus, clock=clock)
+        self._work = work or SessionWork(store, self.desk, bus=self.bus, clock=clock or wall_clock)
+        self._clock = clock = clock or clock_of(store) or wall_clock
         self._retries = Retries(self.desk, self._work, self.bus, clock)
-        self._clock = clock
         self._pace = pace
         self._changed = Condition()
         self._wakes = self._at_work = 0
         self._stage = Stage.WORKING
+        self._outage = Outage()
         self._leases = Leases(self.desk, self._work, self._retries, clock, pace)
         self._hands = [Thread(target=self._serve, args=(at,), name=f"job {at}", daemon=True) for at in range(workers)]
-        self._keeper = Thread(target=self._keep, name="job leases", daemon=True)
+        self._tidier = Tidier(store, self.desk, clock)
+        self._keeper = Keeper(self._leases, self._outage, pace, self.wake)
         self._leave: Callable[[], None] = lambda: None
 
     # From outside
@@ -78,8 +84,10 @@ class Engine:
         """Begin. Jobs that wait in the store from before are picked up too."""
         self._leave = self.bus.subscribe(lambda _: self.wake(), types=("job.queued",))
         self._at_work = len(self._hands)
-        for thread in (*self._hands, self._keeper):
-            thread.start()
+        for hand in self._hands:
+            hand.start()
+        self._keeper.start()
+        self._tidier.start()
 
     def wake(self) -> None:
         """Look for jobs now, not at the next poll."""
@@ -100,8 +108,8 @@ class Engine:
         for job in self._leases.held():
             self._note(job, None)
         self._go_on_to(Stage.OVER)
-        if self._keeper.is_alive():
-            self._keeper.join()
+        self._keeper.stop()
+        self._tidier.stop()
         self._leave()
 
     def hurry(self) -> None:
@@ -140,12 +148,14 @@ class Engine:
     # Hands
 
     def _serve(self, at: int) -> None:
-        while (job := self._next(f"{self.name}:{at}")) is not None:
-            with self._leases.holding(job):
-                self._do(job)
-        with self._changed:
-            self._at_work -= 1
-            self._changed.notify_all()
+        try:
+            while (job := self._next(f"{self.name}:{at}")) is not None:
+                with self._leases.holding(job):
+                    self._do(job)
+        finally:
+            with self._changed:
+                self._at_work -= 1
+                self._changed.notify_all()
 
     def _next(self, worker: str) -> Job | None:
         while self._stage is Stage.WORKING:
@@ -153,19 +163,22 @@ class Engine:
             job = self._claim(worker)
             if job is not None:
                 return job
-            self._rest(self._pace.poll, wakes)
+            self._rest(wakes)
         return None
 
-    def _rest(self, seconds: float, wakes: int) -> None:
+    def _rest(self, wakes: int) -> None:
+        seconds = max(self._pace.poll, self._outage.wait)
         with self._changed:
             self._changed.wait_for(lambda: self._stage > Stage.WORKING or self._wakes != wakes, seconds)
 
     def _claim(self, worker: str) -> Job | None:
         try:
-            return self._leases.claim(worker)
+            job = self._leases.claim(worker)
         except StoreError as error:  # what is there now will be there at the next look
-            _log.warning("jobs cannot be looked for: %s", error)
+            self._outage.begin(error)
             return None
+        self._outage.end()
+        return job
 
     def _do(self, job: Job) -> None:
         try:
@@ -176,30 +189,23 @@ class Engine:
             self._note(job, error)
 
     def _note(self, job: Job, error: Exception | None) -> None:
-        """After an attempt that failed, or that is broken off because the engine stops."""
+        """After an attempt that failed, or that is broken off because the engine stops.
+
+        A store that is away is waited for: until then the job is held, and nobody else has to miss it first.
+        """
+        while not self._noted(job, error):
+            self._rest(self._wakes)
+
+    def _noted(self, job: Job, error: Exception | None) -> bool:
+        """Whether that is done, or cannot be, so that the job's lease will lapse."""
         try:
             if error is None or self._stage >= Stage.RETURNING:
                 self._retries.returned(job)
             else:
                 self._retries.failed(job, error)
-        except CompactorError as second:  # its lease will lapse
-            _log.warning("job %s ended (%s), and this could not be noted: %s", job.id, error or "stopped", second)
-
-    # Leases
-
-    def _keep(self) -> None:
-        beat = tidy = time.monotonic()
-        while self._stage < Stage.OVER:
-            try:
-                if time.monotonic() >= beat:
-                    beat = time.monotonic() + self._pace.beat
-                    self._leases.renew()
-                if self._leases.free_lapsed():
-                    self.wake()
-                if time.monotonic() >= tidy:
-                    tidy = time.monotonic() + _TIDY_SECONDS
-                    self.desk.tidy(self._clock())
-            except StoreError as error:
-                _log.warning("leases of jobs cannot be looked after: %s", error)
-            with self._changed:
-                self._changed.wait_for(lambda: self._stage is Stage.OVER, min(self._pace.watch, self._pace.beat))
+        except Exception as second:  # noqa: BLE001  a hand must live on
+            if isinstance(second, StoreError) and self._stage is Stage.WORKING:
+                self._outage.begin(second)
+                return False
+            _log.warning("job %s ended (%s), and this could not be noted: %r", job.id, error or "stopped", second)
+        return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from context_compactor.errors import BadInput, CompactorError, UnknownSession
+from context_compactor.errors import CompactorError, UnknownSession
 from context_compactor.events.bus import Bus
 from context_compactor.events.event import EventType, make_event
 from context_compactor.jobs.work import SessionWork
@@ -51,7 +51,7 @@ class Retries:
     def _drop(self, job: Job, reason: str) -> None:
         try:
             dropped = self._work.give_up(job, reason)
-        except BadInput:  # its session is gone, or can no longer be opened as it is
+        except CompactorError:  # its session is gone, or can no longer be opened as it is
             dropped = self._desk.jobs.drop(job, timestamp(self._clock()), reason)
         if dropped is not None:
             self._tell("job.dropped", dropped, attempt=dropped.attempts)
@@ -59,7 +59,7 @@ class Retries:
     def _settings(self, job: Job) -> Settings:
         try:
             return self._work.settings(job)
-        except BadInput:
+        except CompactorError:  # how often to try is no reason not to try
             return Settings()
 
     def _tell(self, kind: EventType, job: Job, **more: Any) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from msgspec import structs
 
 from context_compactor.protocols import Desk
-from context_compactor.session.automatic import is_left_to_jobs
 from context_compactor.session.core import Core
-from context_compactor.session.watch import Watched
+from context_compactor.session.watch import Watched, is_left_to_jobs
 from context_compactor.store.desk_rows import Job, timestamp
 
 
@@ -39,8 +38,9 @@ def queue_idle(core: Core, desk: Desk) -> Job | None:
 
     While such a job is known to wait nothing is asked for: when it is due it sees whether it was quiet.
     """
-    now, seconds = core.now(), core.settings.idle_seconds
-    if now < core.idle_due_at or seconds <= 0 or not core.settings.extract_facts or not core.settings.enabled:
+    now, settings = core.now(), core.settings
+    has_work = settings.extract_facts or (settings.model and settings.summarize_ahead)
+    if now < core.idle_due_at or settings.idle_seconds <= 0 or not has_work or not settings.enabled:
         return None
-    core.idle_due_at = timestamp(core.clock(), seconds)
+    core.idle_due_at = timestamp(core.clock(), settings.idle_seconds)
     return desk.jobs.queue(core.id, "idle", now=now, due_at=core.idle_due_at)

@@ -13,16 +13,20 @@ from context_compactor.events.bus import Bus
 from context_compactor.jobs.again import gauged, look_again
 from context_compactor.jobs.schedule import queue_idle
 from context_compactor.levels import Level
+from context_compactor.llm.retry import check
 from context_compactor.protocols import Desk, Store
 from context_compactor.report import Report
+from context_compactor.session.ahead import tell_ahead
 from context_compactor.session.automatic import held_back, remember_failure
 from context_compactor.session.compacting import compact
 from context_compactor.session.core import Clock, Core
 from context_compactor.session.memory import work_ahead
 from context_compactor.session.opening import open_core
-from context_compactor.settings import Settings
+from context_compactor.session.values import read_profile
+from context_compactor.settings import Settings, load_settings
 from context_compactor.store.desk_rows import Job, timestamp
 from context_compactor.story import Teller
+from context_compactor.tracing import in_trace
 
 
 class SessionWork:
@@ -49,6 +53,10 @@ class SessionWork:
 
     def do(self, job: Job) -> None:
         """Do a job and mark it done, or raise. `JobLost` says that somebody else has it by now."""
+        told = {"session_id": job.session_id, "kind": job.kind, "level": job.level, "attempt": job.attempts}
+        in_trace("job", job.trace, told, lambda: self._do(job))
+
+    def _do(self, job: Job) -> None:
         with self._opened(job) as core:
             if job.kind == "compact":
                 self._compact(core, job)
@@ -60,8 +68,7 @@ class SessionWork:
 
     def settings(self, job: Job) -> Settings:
         """The settings of the job's session."""
-        with self._opened(job) as core:
-            return core.settings
+        return load_settings(read_profile(self._store.session(job.session_id).profile).settings).settings
 
     def give_up(self, job: Job, reason: str) -> Job | None:
         """Drop a job that failed too often; None when somebody else has it. A new one is made after a wait."""
@@ -80,6 +87,10 @@ class SessionWork:
             core = self._open.get(attempt_of(job))
         if core is not None:
             core.cancel()
+
+    def is_in_the_way(self, job: Job) -> bool:
+        """Whether a job waits for a model whose words come too late: a compaction of its session waits for its end."""
+        return job.kind == "idle" and any(each.kind == "compact" for each in self._desk.jobs.open(job.session_id))
 
     @contextmanager
     def _opened(self, job: Job) -> Iterator[Core]:
@@ -128,10 +139,18 @@ class SessionWork:
             self._desk.jobs.put_back(job, quiet_at, "", is_counted=False)
             return
         work_ahead(core)
+        self._tell_ahead(core, job)
         with core.writing() as row:
             self._finish(core, job)
             if row.messages != before.messages:
                 queue_idle(core, self._desk)
+
+    def _tell_ahead(self, core: Core, job: Job) -> None:
+        """Have older turns told by the session's model, if it has one. What is ended by a stop is begun anew later."""
+        with core.running.begin("ahead") as control:
+            tell_ahead(core, control)
+            if not self.is_in_the_way(job):
+                check(control)
 
     def _finish(self, core: Core, job: Job) -> None:
         if self._desk.jobs.finish(job, core.now()) is None:

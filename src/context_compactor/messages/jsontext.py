@@ -19,9 +19,14 @@ def json_text(value: Any) -> str:
 
 def _odd_json_text(value: Any) -> str:
     try:
-        return json.dumps(value, separators=(",", ":"), default=str, skipkeys=True)
+        return json.dumps(value, separators=(",", ":"), default=_builtins, skipkeys=True)
     except (TypeError, ValueError, RecursionError):
         return json.dumps(f"<{type(value).__name__} that is not JSON>")
+
+
+def _builtins(value: Any) -> Any:
+    """What Python's own writer does not know, as it would have been written without half a character beside it."""
+    return msgspec.to_builtins(value, enc_hook=str)
 
 
 def json_bytes(value: Any) -> bytes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
+_MOST = 10**12
 _CACHED_OF_PROMPT = ("cached_tokens", "cached_input_tokens", "prompt_cache_hit_tokens")
 
 
@@ -65,7 +65,7 @@ class _Reader:
 
     def _count(self, record: Mapping[str, Any], names: tuple[str, ...]) -> int:
         value = next((record[name] for name in names if record.get(name) is not None), 0)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST:
             self.is_sound = False
             return 0
         return int(value)

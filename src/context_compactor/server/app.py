@@ -15,10 +15,11 @@ from typing import Any
 from litestar import Litestar, Request
 from litestar.config.compression import CompressionConfig
 from litestar.config.cors import CORSConfig
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, InternalServerException, NotFoundException
 from litestar.handlers import HTTPRouteHandler
 from litestar.response.base import ASGIResponse
-from litestar.types import ASGIApp, ControllerRouterHandler
+from litestar.types import ASGIApp, ControllerRouterHandler, ExceptionHandler
+from msgspec import Struct
 
 from context_compactor.errors import CompactorError, UnknownSession
 from context_compactor.server.asked import Asked, decode, read_query
@@ -35,15 +36,17 @@ from context_compactor.server.problems import (
 )
 from context_compactor.server.routes import ROUTES, Route
 from context_compactor.server.scope import Scope
-from context_compactor.server.sending import response_of
+from context_compactor.server.sending import LARGE, PACKED_FROM, PACKING_LEVEL, response_of
 from context_compactor.server.service import Service
 
-_GZIP_FROM = 1_000
-_GZIP_LEVEL = 4
+# Of a route whose answers the framework must not pack: it would do so in the event loop.
+_PACKED_HERE = "packed_here"
 
 
-def make_app(service: Service, routers: Sequence[ControllerRouterHandler] = ()) -> ASGIApp:
-    """The ASGI app of a service. The service is closed when the app stops."""
+def make_app(
+    service: Service, routers: Sequence[ControllerRouterHandler] = (), on_lost: ExceptionHandler[Any] = on_http
+) -> ASGIApp:
+    """The ASGI app of a service, which is closed when the app stops. `on_lost` answers for paths that are not there."""
 
     @asynccontextmanager
     async def life(_: Litestar) -> AsyncIterator[None]:
@@ -59,12 +62,13 @@ def make_app(service: Service, routers: Sequence[ControllerRouterHandler] = ()) 
         logging_config=None,
         cors_config=CORSConfig(allow_origins=list(origins), expose_headers=["ETag"]) if origins else None,
         compression_config=CompressionConfig(
-            "gzip", minimum_size=_GZIP_FROM, gzip_compress_level=_GZIP_LEVEL, exclude_opt_key="never_packed"
+            "gzip", minimum_size=PACKED_FROM, gzip_compress_level=PACKING_LEVEL, exclude_opt_key=_PACKED_HERE
         ),
         request_max_body_size=service.config.max_body_bytes,
         exception_handlers={
             Refused: on_refused,
             CompactorError: on_error,
+            NotFoundException: on_lost,
             HTTPException: on_http,
             Exception: on_failure,
         },
@@ -84,6 +88,9 @@ def _endpoint(route: Route, service: Service) -> HTTPRouteHandler:
         except Refused as refused:
             status = refused.status
             raise
+        except HTTPException as refused:
+            status = refused.status_code
+            raise
         finally:
             service.metrics.time(route.path, route.method, status, time.perf_counter() - began)
         return response
@@ -91,14 +98,15 @@ def _endpoint(route: Route, service: Service) -> HTTPRouteHandler:
     async def answered(request: Request[Any, Any, Any]) -> ASGIResponse:
         asked = await _read(route, service, _admission(route, service, request), request)
         try:
-            return response_of(await route.verb(asked))
+            answer = await route.verb(asked)
+            return await response_of(answer, request.headers.get("accept-encoding", ""), service.run)
         except CompactorError as error:
             return problem_response(problem_of(error, _told(asked.scope, asked.id, error)))
 
     path = route.path.replace("{id}", "{id:str}").replace("{ref}", "{ref:str}")
-    method: Any = route.method
-    opt = {"never_packed": route.is_endless}
-    return HTTPRouteHandler(path, http_method=method, name=route.name, status_code=200, opt=opt)(answer)
+    methods: Any = route.methods
+    opt = {_PACKED_HERE: route.is_endless or route.answer is not None}
+    return HTTPRouteHandler(path, http_method=methods, name=route.name, status_code=200, opt=opt)(answer)
 
 
 def _admission(route: Route, service: Service, request: Request[Any, Any, Any]) -> Callable[[], Scope]:
@@ -112,13 +120,13 @@ async def _read(
     route: Route, service: Service, admitted: Callable[[], Scope], request: Request[Any, Any, Any]
 ) -> Asked[Any, Any]:
     scope = admitted()
-    raw = await request.body() if route.body else b""
+    raw, body = await _body(route.body, service, request) if route.body else (b"", None)
     names = request.path_params
     return Asked(
         service=service,
         scope=scope,
         raw=raw,
-        body=decode(raw, route.body, request.headers.get("content-type", "")) if route.body else None,
+        body=body,
         query=read_query(request.query_params, route.query),
         headers=request.headers,
         id=names.get("id", ""),
@@ -127,9 +135,18 @@ async def _read(
     )
 
 
+async def _body(kind: type[Struct], service: Service, request: Request[Any, Any, Any]) -> tuple[bytes, Struct]:
+    try:
+        raw = await request.body()
+    except InternalServerException as error:  # all that it can mean here
+        raise Refused(499, "The client went away before its request was complete.") from error
+    read = partial(decode, raw, kind, request.headers.get("content-type", ""))
+    return raw, await service.run(read) if len(raw) > LARGE else read()
+
+
 def _told(scope: Scope, session_id: str, error: CompactorError) -> str:
     """An error's text as its caller may read it: with the session's own name, and nothing of other sessions."""
-    if isinstance(error, UnknownSession):
+    if isinstance(error, UnknownSession) and session_id:
         return f"There is no session {session_id[:80]!r}. Try: GET /v1/sessions."
     return scope.told(str(error), scope.prefix + session_id) if session_id else str(error)
 
@@ -140,4 +157,4 @@ def _openapi() -> HTTPRouteHandler:
     async def openapi() -> ASGIResponse:
         return ASGIResponse(body=content, media_type="application/json")
 
-    return HTTPRouteHandler("/openapi.json", http_method="GET", name="openapi")(openapi)
+    return HTTPRouteHandler("/openapi.json", http_method=["GET", "HEAD"], name="openapi")(openapi)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from context_compactor.protocols import Desk
@@ -31,7 +33,7 @@ class Appends:
     async def submit(self, work: Work) -> Any:
         """What the work returns, once it is on the disk, or what it raises, and then nothing of it was written."""
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append((work, done))
+        self._waiting.append((partial(copy_context().run, work), done))  # what belongs to a request goes with it
         if self._runner is None:
             self._runner = asyncio.create_task(self._run())
         return await done

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from context_compactor.api import IDEMPOTENCY_KEY
 from context_compactor.server.open_sessions import Opened
@@ -23,6 +24,11 @@ S = TypeVar("S", bound=Struct)
 
 _LONGEST_KEY = 200
 _DEEPEST = 200
+_MOST_WITHIN = 250_000
+_BRACKETS = b"[]{}"
+_DOWN, _UP = b"\x01", b"\xff"
+_STEPS = bytes.maketrans(_BRACKETS, (_DOWN + _UP) * 2)
+_NEITHER = bytes(set(range(256)) - {*_BRACKETS, *b'"'})
 
 
 class Asked(Struct, Generic[B, Q], frozen=True, kw_only=True):
@@ -76,31 +82,29 @@ def decode(raw: bytes, kind: type[S], content_type: str) -> S:
         raw = b"{}"
     elif content_type.partition(";")[0].strip().lower() != "application/json":
         raise Refused(415, f"The body is {content_type[:80] or 'of no type'!r}. Try: Content-Type: application/json.")
+    if raw.count(b"[") + raw.count(b"{") > _DEEPEST:
+        _refuse_costly(raw)
     try:
-        body = msgspec.json.decode(raw, type=kind)
+        return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:
         raise Refused(422, f"{error}. Try: /openapi.json says what is taken.") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        body = _convert(_odd_json(raw), kind)
-    if raw.count(b"[") + raw.count(b"{") > _DEEPEST:
-        _refuse_depth(body)
-    return body
+        return _convert(_odd_json(raw), kind)
 
 
-def _refuse_depth(body: Struct) -> None:
-    """What is nested deeper than any provider takes could not be read again by everybody who has to."""
-    level: list[Any] = list(structs.astuple(body))
-    for _ in range(_DEEPEST):
-        level = [inner for value in level for inner in _inside(value) if isinstance(inner, list | dict)]
-        if not level:
-            return
-    raise Refused(400, f"The body is nested more than {_DEEPEST} deep.")
+def _refuse_costly(raw: bytes) -> None:
+    """A list takes two bytes of a body and many more to read: how many there are is seen before any is read."""
+    steps = _steps(raw)
+    if steps.count(_DOWN) > _MOST_WITHIN:
+        raise Refused(413, f"The body has more than {_MOST_WITHIN:,} lists and objects. Try: several requests.")
+    if max(accumulate(memoryview(steps).cast("b")), default=0) > _DEEPEST:
+        raise Refused(400, f"The body is nested more than {_DEEPEST} deep.")
 
 
-def _inside(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+def _steps(raw: bytes) -> bytes:
+    """One byte, 1 or -1, for each list or object that begins or ends: the brackets of a JSON text outside quotes."""
+    quoted = raw.replace(b"\\\\", b"").replace(b'\\"', b"").translate(_STEPS, _NEITHER)
+    return b"".join(quoted.replace(b'""', b"").split(b'"')[::2])
 
 
 def _odd_json(raw: bytes) -> Any:

@@ -21,43 +21,51 @@ from context_compactor.server.asked import Asked
 from context_compactor.server.open_sessions import Opened
 from context_compactor.server.paging import page_of
 from context_compactor.server.reports import outside
+from context_compactor.server.sending import Sent, sent
 from context_compactor.session import checkpoints
 from context_compactor.session.session import Session
+from context_compactor.session.views import report_of
 
 
-async def compact(asked: Asked[CompactBody, NoQuery]) -> CompactAnswer:
+async def compact(asked: Asked[CompactBody, NoQuery]) -> Sent[CompactAnswer]:
     """Compact now, at any fill. "Not enough to compact" is an answer, with `compacted: false` and the reason.
 
     Messages can be appended meanwhile; they stay behind what was compacted.
     """
     body = asked.body
-    report = await asked.beside(
-        lambda session: session.compact(
+
+    def work(session: Session) -> Sent[CompactAnswer]:
+        report = session.compact(
             body.focus, body.level, body.dry_run, target_tokens=body.target_tokens, preserve=body.preserve
         )
-    )
+        return sent(_compacted(report, asked.id, dry_run=body.dry_run))
+
+    return await asked.beside(work)
+
+
+def _compacted(report: Report, session_id: str, *, dry_run: bool) -> CompactAnswer:
     return CompactAnswer(
-        compacted=report.changed and not body.dry_run,
+        compacted=report.changed and not dry_run,
         reason=report.reason,
         messages_removed=report.messages_removed,
         tokens_before=report.tokens_before,
         tokens_after=report.tokens_after,
         tokens_saved=report.tokens_saved,
-        dry_run=body.dry_run,
-        report=outside(report, asked.id),
+        dry_run=dry_run,
+        report=outside(report, session_id),
     )
 
 
-async def compactions(asked: Asked[None, PageQuery]) -> CompactionPage:
-    """List the reports of all compactions, in order, and what they saved together."""
+async def compactions(asked: Asked[None, PageQuery]) -> Sent[CompactionPage]:
+    """List the reports of all compactions, in order, page by page, and what all of them saved together."""
 
-    def look(session: Session) -> CompactionPage:
-        found, following = page_of(session.compactions(), asked.query)
-        return CompactionPage(
-            compactions=[outside(report, asked.id) for report in found], totals=session.totals(), next=following
-        )
+    def look(opened: Opened) -> Sent[CompactionPage]:
+        core = opened.core
+        found, following = page_of(core.lens.sight().compactions, asked.query.after, asked.query.limit)
+        reports = [outside(report_of(core, each), asked.id) for each in found]
+        return sent(CompactionPage(compactions=reports, totals=opened.session().totals(), next=following))
 
-    return await asked.session(look)
+    return await asked.opened(look)
 
 
 async def undo(asked: Asked[None, NoQuery]) -> UndoAnswer:
@@ -76,20 +84,21 @@ def _turned(asked: Asked[None, NoQuery], report: Report | None, why_not: str) ->
     return UndoAnswer(changed=True, report=outside(report, asked.id))
 
 
-async def checkpoint(asked: Asked[None, NoQuery]) -> CheckpointAnswer:
+async def checkpoint(asked: Asked[None, NoQuery]) -> Sent[CheckpointAnswer]:
     """Tell where the work stands, for whoever goes on with it in a fresh window."""
 
-    def look(opened: Opened) -> CheckpointAnswer:
+    def look(opened: Opened) -> Sent[CheckpointAnswer]:
         made = structs.replace(checkpoints.make(opened.core), session_id=asked.id)
         told = tuple(asked.scope.told(line, opened.id) for line in made.recovery)
         made = structs.replace(made, recovery=told)
-        return CheckpointAnswer(checkpoint=made, markdown=render_checkpoint(made))
+        return sent(CheckpointAnswer(checkpoint=made, markdown=render_checkpoint(made)))
 
     return await asked.opened(look)
 
 
 async def handoff(asked: Asked[HandoffBody, NoQuery]) -> HandoffAnswer:
     """Write what a sub-agent or the next phase is given, with a summary of at most 500 tokens. Compacts first."""
-    body, store_id = asked.body, asked.store_id
+    body = asked.body
     request = await asked.beside(lambda session: session.handoff(body.phase, body.task, body.task_id))
-    return HandoffAnswer(request=structs.replace(request, task_id=asked.scope.told(request.task_id, store_id)))
+    task_id = body.task_id or asked.scope.outside(request.task_id)
+    return HandoffAnswer(request=structs.replace(request, task_id=task_id))

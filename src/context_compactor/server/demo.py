@@ -24,7 +24,7 @@ from context_compactor.messages.transcripts import Transcript, read_transcript
 from context_compactor.settings import ENV_PREFIX
 
 _SESSION = "demo_session.jsonl.gz"
-_DONE_ALREADY, _DONE_WINDOW, _AT_ONCE = "demo-finished", 32_000, 6
+_DONE_ALREADY, _DONE_WINDOW, _AT_ONCE = "demo-finished", 32_000, 2
 
 
 class Pace(Struct, frozen=True):

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import Any
+
 from msgspec import structs
 
 from context_compactor.api import SessionAnswer, SessionDetail, UsageAnswer
 from context_compactor.levels import Level
+from context_compactor.llm.secrets import without_userinfo
 from context_compactor.measure.usage import Usage
+from context_compactor.server.fill import Rules
 from context_compactor.server.scope import Scope
 from context_compactor.session.session import Session
-from context_compactor.session.values import Profile, read_state
+from context_compactor.session.values import read_state
 from context_compactor.store.rows import SessionRow
 
 
-def describe(row: SessionRow, scope: Scope) -> SessionAnswer:
-    """What the store knows of a session, without opening it."""
-    profile = msgspec.json.decode(row.profile, type=Profile)
-    state = read_state(row.state)
+def describe(row: SessionRow, scope: Scope, rules: Rules | None = None) -> SessionAnswer:
+    """What the store knows of a session, without opening it. `rules` are for who asks about many."""
+    state, rule = read_state(row.state), (rules or Rules()).of(row.profile)
+    profile = rule.profile
     return SessionAnswer(
         id=scope.outside(row.id),
         created_at=row.created_at,
         updated_at=row.updated_at,
         messages=row.messages,
         tokens=state.gauge.tokens if row.messages else 0,
-        share=state.share,
+        share=rule.fill(row, state).share,
         level=level_named(state.fired),
         window=profile.window,
         dialect=profile.dialect,
-        model=profile.model,
-        settings=profile.settings,
+        model=without_userinfo(profile.model) if profile.model else None,
+        settings={name: _shown(value) for name, value in profile.settings.items()},
     )
+
+
+def _shown(value: Any) -> Any:
+    return without_userinfo(value) if isinstance(value, str) else value
 
 
 def level_named(name: str) -> Level | None:

@@ -97,4 +97,7 @@ class Feed:
     def _give(self, batch: Sequence[KeptEvent]) -> None:
         self.position, self.last_id = batch[-1].number, batch[-1].event.id
         for follower in self._followers:
-            follower(batch)
+            try:
+                follower(batch)
+            except Exception:  # noqa: BLE001  one that fails must not keep the events from the others
+                _log.exception("events %d to %d could not be taken", batch[0].number, batch[-1].number)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any
-
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Send
 from litestar.types import Scope as Connection
@@ -20,6 +18,7 @@ from context_compactor.server.feed import BEGINNING
 from context_compactor.server.frames import ALIVE, OPENING, end_frame, gap_frame, place_frame
 from context_compactor.server.problems import Refused
 from context_compactor.server.readers import NO_LONGER_ALLOWED, Reader
+from context_compactor.server.scope import Scope
 from context_compactor.server.service import Service
 from context_compactor.store.desk_rows import KeptEvent
 
@@ -59,7 +58,7 @@ class Following(ASGIResponse):
 
     _should_set_content_length = False
 
-    def __init__(self, service: Service, reader: Reader, last_id: str, admitted: Callable[[], Any]) -> None:
+    def __init__(self, service: Service, reader: Reader, last_id: str, admitted: Callable[[], Scope]) -> None:
         super().__init__(media_type=MEDIA_TYPE, headers=_HEADERS)
         self._service = service
         self._reader = reader
@@ -72,7 +71,7 @@ class Following(ASGIResponse):
         gone = asyncio.create_task(_until_gone(receive, self._reader))
         try:
             await self.start_response(send)
-            async for piece in self._pieces():
+            async for piece in self._allowed():
                 async with asyncio.timeout(_STUCK_SECONDS):
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": end_frame(self._reader.ended), "more_body": False})
@@ -81,6 +80,14 @@ class Following(ASGIResponse):
         finally:
             gone.cancel()
             self._service.readers.leave(self._reader)
+
+    async def _allowed(self) -> AsyncIterator[bytes]:
+        """What there is to send for as long as it may be: a token that was taken away, or changed, ends it."""
+        async for piece in self._pieces():
+            if not self._is_admitted():
+                self._reader.end(NO_LONGER_ALLOWED)
+                return
+            yield piece
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         yield OPENING
@@ -91,7 +98,6 @@ class Following(ASGIResponse):
                 yield piece
         while not self._reader.ended:
             yield await self._reader.take(_ALIVE_SECONDS) or ALIVE
-            self._end_if_refused()
         while piece := await self._reader.take(0):
             yield piece
 
@@ -121,12 +127,11 @@ class Following(ASGIResponse):
             number, session_id=reader.session_id, namespace=reader.scope.namespace, types=reader.types, limit=_PAGE
         )
 
-    def _end_if_refused(self) -> None:
-        """A token that was taken away counts for those who came before, too."""
+    def _is_admitted(self) -> bool:
         try:
-            self._admitted()
+            return self._admitted() == self._reader.scope
         except Refused:
-            self._reader.end(NO_LONGER_ALLOWED)
+            return False
 
 
 async def _until_gone(receive: Receive, reader: Reader) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 from msgspec import structs
 
@@ -11,14 +13,25 @@ from context_compactor.server.scope import Scope
 RETRY_MILLISECONDS = 1_000
 OPENING = f"retry: {RETRY_MILLISECONDS}\n: hello\n\n".encode()
 ALIVE = b": alive\n\n"
+# Of what events tell, the only text of ours that may name a session or the store.
+_REASON = "reason"
 
 
 def outside(event: Event, scope: Scope, store_path: str) -> bytes:
     """An event as JSON for those who know its session by the name it has in their namespace."""
-    told = msgspec.json.encode(structs.replace(event, session_id=scope.outside(event.session_id))).decode()
-    if store_path in told and store_path != ":memory:":
-        told = told.replace(store_path, "the store")
-    return scope.told(told, event.session_id).encode() if event.session_id != scope.prefix else told.encode()
+    payload = event.payload
+    reason = payload.get(_REASON)
+    if isinstance(reason, str):
+        told = scope.told(_without_place(reason, store_path), event.session_id)
+        payload = {**payload, _REASON: told}
+    shown = structs.replace(event, session_id=scope.outside(event.session_id), payload=payload)
+    return msgspec.json.encode(shown)
+
+
+def _without_place(text: str, store_path: str) -> str:
+    """A name such as `job` could be any word; only what leads to a place from anywhere is left out."""
+    is_place = Path(store_path).is_absolute() or "://" in store_path
+    return text.replace(store_path, "the store") if is_place else text
 
 
 def frame_of(event: Event, scope: Scope, store_path: str) -> bytes:

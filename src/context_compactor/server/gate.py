@@ -7,7 +7,7 @@ from typing import Any
 
 from litestar import Request
 from litestar.enums import ScopeType
-from litestar.types import ASGIApp, Receive, Send
+from litestar.types import ASGIApp, Message, Receive, Send
 from litestar.types import Scope as Connection
 
 from context_compactor.server.problems import Refused, problem_of, problem_response
@@ -72,15 +72,19 @@ def _from_cookie(request: Request[Any, Any, Any]) -> str:
 def house_rules(app: ASGIApp, hosts: Iterable[str] | None, origins: Iterable[str]) -> ASGIApp:
     """The same app for those who call it by its name, from a page of its own or from no page at all.
 
-    A web page that had its own name led to this machine would come with that name; any other page says whose it is.
+    A web page that had its own name led to this machine would come with that name; any other page says whose it is, or
+    its browser that it is another's. Every answer says that it is what it is called, and for nobody else to keep.
     """
     known = None if hosts is None else frozenset(hosts)
     allowed = frozenset(origins)
 
     async def guarded(connection: Connection, receive: Receive, send: Send) -> None:
         if connection["type"] == ScopeType.HTTP:
+            send = _guarded(send)
             found = {name: value.decode("latin-1") for name, value in connection["headers"] if name in _LOOKED_AT}
-            reason = _objection(found.get(b"host", ""), found.get(b"origin"), known, allowed)
+            host, origin = found.get(b"host", ""), found.get(b"origin")
+            is_elsewhere = connection["method"] not in _LOOKING and found.get(b"sec-fetch-site") == "cross-site"
+            reason = _objection(host, origin, known, allowed, is_elsewhere=is_elsewhere)
             if reason:
                 await problem_response(problem_of(Refused(403, reason)))(connection, receive, send)
                 return
@@ -89,14 +93,38 @@ def house_rules(app: ASGIApp, hosts: Iterable[str] | None, origins: Iterable[str
     return guarded
 
 
-_LOOKED_AT: frozenset[bytes] = frozenset({b"host", b"origin"})
+_LOOKED_AT: frozenset[bytes] = frozenset({b"host", b"origin", b"sec-fetch-site"})
+_LOOKING = frozenset({"GET", "HEAD", "OPTIONS"})
+_SAID = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+_NOT_CHANGED = 304
 
 
-def _objection(host: str, origin: str | None, known: frozenset[str] | None, allowed: frozenset[str]) -> str:
+def _guarded(send: Send) -> Send:
+    """The same with the headers that every answer has, unless it says otherwise itself."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] != _NOT_CHANGED:
+            there = [(name.lower(), value) for name, value in message["headers"]]
+            names = {name for name, _ in there}
+            message["headers"] = [*there, *(each for each in _SAID if each[0] not in names)]
+        await send(message)
+
+    return sending
+
+
+def _objection(
+    host: str, origin: str | None, known: frozenset[str] | None, allowed: frozenset[str], *, is_elsewhere: bool
+) -> str:
     if known is not None and host_name(host) not in known:
         return f"The server is not called {host[:80]!r}. Try: http://127.0.0.1, or a token file to be called otherwise."
-    if origin is not None and origin not in allowed and origin.partition("://")[2] != host:
+    if origin is not None and origin not in allowed and origin not in (f"http://{host}", f"https://{host}"):
         return f"Pages of {origin[:80]!r} may not call this server. Try: --allow-origin."
+    if is_elsewhere and origin not in allowed:
+        return "Pages of other sites may not write to this server. Try: --allow-origin."
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import Any
 
@@ -23,9 +24,10 @@ from context_compactor.api import (
 from context_compactor.errors import BadSetting
 from context_compactor.server.asked import Asked
 from context_compactor.server.problems import Refused
+from context_compactor.server.scope import Scope
 from context_compactor.server.sending import Sent, sent
 from context_compactor.server.signing import new_secret
-from context_compactor.server.targets import find_address, read_target
+from context_compactor.server.targets import find_address, read_target, without_path
 from context_compactor.session.core import wall_clock
 from context_compactor.store.desk_rows import Attempt, Delivery, Webhook, timestamp
 
@@ -51,7 +53,7 @@ async def add_webhook(asked: Asked[WebhookBody, NoQuery]) -> Sent[WebhookMade]:
             service.desk.webhooks.add(webhook)
 
     await service.run(add)
-    return sent(WebhookMade(**structs.asdict(_shown(webhook)), secret=secret), status=201)
+    return sent(WebhookMade(**structs.asdict(_shown(webhook, asked.scope)), secret=secret), status=201)
 
 
 async def _check_target(asked: Asked[WebhookBody, NoQuery]) -> None:
@@ -59,21 +61,25 @@ async def _check_target(asked: Asked[WebhookBody, NoQuery]) -> None:
     allow_private = asked.service.config.allow_private_webhooks
     target = read_target(asked.body.url, allow_private=allow_private)
     try:
-        await find_address(target, asked.service.sender.lookup, allow_private=allow_private)
+        async with asyncio.timeout(asked.service.sender.answer_seconds):
+            await find_address(target, asked.service.sender.lookup, allow_private=allow_private)
     except OSError:
         return
 
 
 async def webhooks(asked: Asked[None, NoQuery]) -> WebhooksAnswer:
-    """List the webhooks of the token's namespace, oldest first, without their secrets."""
+    """List the webhooks of the token's namespace, oldest first, without their secrets.
+
+    A token that may only read sees of each address no more than the machine's name.
+    """
     desk, namespace = asked.service.desk, asked.scope.namespace
     found = await asked.service.run(lambda: desk.webhooks.all(namespace))
-    return WebhooksAnswer(webhooks=[_shown(each) for each in found])
+    return WebhooksAnswer(webhooks=[_shown(each, asked.scope) for each in found])
 
 
 async def webhook(asked: Asked[None, NoQuery]) -> WebhookAnswer:
     """Tell what a webhook is, and how it stands."""
-    return _shown(await asked.service.run(lambda: _find(asked)))
+    return _shown(await asked.service.run(lambda: _find(asked)), asked.scope)
 
 
 async def remove_webhook(asked: Asked[None, NoQuery]) -> RemovedAnswer:
@@ -128,10 +134,10 @@ def _find(asked: Asked[Any, NoQuery]) -> Webhook:
     return found
 
 
-def _shown(webhook: Webhook) -> WebhookAnswer:
+def _shown(webhook: Webhook, scope: Scope) -> WebhookAnswer:
     return WebhookAnswer(
         id=webhook.id,
-        url=webhook.url,
+        url=webhook.url if scope.may_write else without_path(webhook.url),
         types=list(webhook.types),
         created_at=webhook.created_at,
         is_enabled=not webhook.disabled_at,

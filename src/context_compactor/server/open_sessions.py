@@ -7,15 +7,13 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-import msgspec
-
 from context_compactor.events.bus import Bus
 from context_compactor.jobs.schedule import Schedule
 from context_compactor.protocols import Store
 from context_compactor.session.core import Core, wall_clock
 from context_compactor.session.opening import open_core
 from context_compactor.session.session import Session
-from context_compactor.session.values import Profile
+from context_compactor.session.values import read_profile
 from context_compactor.store.rows import SessionRow
 
 
@@ -41,7 +39,7 @@ class Opened:
 
     def notice(self, row: SessionRow) -> None:
         """See whether somebody else has changed what the session is; then the next use opens it anew."""
-        if self._core is not None and msgspec.json.decode(row.profile, type=Profile) != self._core.profile:
+        if self._core is not None and read_profile(row.profile) != self._core.profile:
             self._is_stale = True
 
     def as_known(self) -> Session:
@@ -64,6 +62,11 @@ class Opened:
             )
             self._session = Session(self._core, owns_store=False)
         return self._session
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is anything to close."""
+        return self._session is not None
 
     @property
     def core(self) -> Core:
@@ -103,12 +106,8 @@ class OpenSessions:
             yield opened
         finally:
             opened.users -= 1
-
-    def forget(self, store_id: str) -> None:
-        """Do not keep a session that turned out not to be there."""
-        opened = self._known.get(store_id)
-        if opened is not None and not opened.users:
-            del self._known[store_id]
+            if not opened.users and not opened.is_open:  # it turned out not to be there, or was closed
+                del self._known[store_id]
 
     def surplus(self) -> list[Opened]:
         """Those that are to be closed now. They are no longer known here."""

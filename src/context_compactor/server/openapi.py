@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from context_compactor import __version__, api
-from context_compactor.server.examples import EXAMPLES
+from context_compactor.events.event import Event
+from context_compactor.server.examples import EXAMPLES, PROBLEMS
 from context_compactor.server.problems import MEDIA_TYPE
 from context_compactor.server.routes import ROUTES, Route
 
@@ -18,12 +19,14 @@ _PROBLEMS = {
     400: "The body is not JSON",
     401: "No token, or one that is not known",
     403: "The token may only read, or the page may not call",
-    404: "No such session, original or path",
+    404: "No such session, original, webhook or path",
+    405: "The path is there, but not for this method; `Allow` says for which",
     409: "The context has changed meanwhile",
-    413: "The body is too large",
+    413: "The body is too large, or has too many lists and objects",
     415: "The body is not called JSON",
     422: "Something given cannot be used; `detail` says what and what to try",
     500: "The server failed; its log says why under `ref`",
+    502: "The model did not answer, or was stopped",
     503: "The store is busy or cannot be used; try again",
 }
 
@@ -33,12 +36,24 @@ _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
     "events": ("Last-Event-ID", {"type": "string", "maxLength": 100, "pattern": "^[!-~]+$"}),
 }
 
-_OTHERS = {"events": "Events as they happen, each with its `id`", "metrics": "Numbers, as Prometheus reads them"}
+_OTHERS = {
+    "events": "Events as they happen, each with its `id`; the `data` of each is an `Event`",
+    "metrics": "Numbers, as Prometheus reads them",
+}
+# The problems that only some routes can have.
+_MORE = {"compact": (502,), "handoff": (502,), "restore": (409,)}
+# Of what a webhook is sent.
+_SIGNED = {
+    "webhook-id": "The id of the event: the same when it is sent again",
+    "webhook-timestamp": "When it was signed, in seconds since 1970",
+    "webhook-signature": "`v1,` and the signature, made with the secret of the webhook",
+}
 
 
 def document() -> bytes:
     """The whole document as JSON."""
-    kinds = {kind for route in ROUTES for kind in (route.answer, route.body, route.query) if kind} | {api.Problem}
+    kinds = {kind for route in ROUTES for kind in (route.answer, route.body, route.query) if kind}
+    kinds |= {api.Problem, Event}
     _, schemas = msgspec.json.schema_components(sorted(kinds, key=lambda kind: kind.__name__), ref_template=_REF)
     _complete_report(schemas)
     whole = {
@@ -47,11 +62,13 @@ def document() -> bytes:
             "title": "Context Compactor",
             "version": __version__,
             "summary": "Keeps agents inside their context windows, and loses nothing.",
-            "description": "Errors are `application/problem+json`; the last part of their `type` names them.",
+            "description": "Errors are `application/problem+json`; the last part of their `type` names them. "
+            "A path that is not here is answered with 404, another method than those here with 405.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "security": [{"bearer": []}, {}],
         "paths": _paths(schemas),
+        "webhooks": {"event": {"post": _webhook()}},
         "components": {
             "schemas": schemas,
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
@@ -132,14 +149,17 @@ def _responses(route: Route) -> dict[str, Any]:
 
 def _success(route: Route) -> dict[str, Any]:
     if route.answer is None:
-        return {"description": _OTHERS[route.name], "content": {route.media_type: {"schema": {"type": "string"}}}}
+        content = {"schema": {"type": "string"}, **_examples(route.name)}
+        return {"description": _OTHERS[route.name], "content": {route.media_type: content}}
     return {"description": (route.answer.__doc__ or "").split("\n")[0], "content": _content(route.answer)}
 
 
 def _content(kind: type[Struct]) -> dict[str, Any]:
-    example = EXAMPLES.get(kind.__name__)
-    more = {"examples": {"typical": {"value": example}}} if example is not None else {}
-    return {"application/json": {"schema": {"$ref": _REF.format(name=kind.__name__)}, **more}}
+    return {"application/json": {"schema": {"$ref": _REF.format(name=kind.__name__)}, **_examples(kind.__name__)}}
+
+
+def _examples(name: str) -> dict[str, Any]:
+    return {"examples": {"typical": {"value": EXAMPLES[name]}}}
 
 
 def _statuses(route: Route) -> list[int]:
@@ -149,12 +169,29 @@ def _statuses(route: Route) -> list[int]:
     found = [401, 403, 422, 500, 503]
     found += [404] if "{id}" in route.path else []
     found += [400, 413, 415] if route.body else []
-    found += [409] if route.writes else []
-    return sorted(found)
+    return sorted([*found, *_MORE.get(route.name, ())])
 
 
 def _problem(status: int) -> dict[str, Any]:
     return {
         "description": _PROBLEMS[status],
-        "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}},
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {"$ref": _REF.format(name="Problem")},
+                "examples": {"typical": {"value": PROBLEMS[status]}},
+            }
+        },
+    }
+
+
+def _webhook() -> dict[str, Any]:
+    return {
+        "summary": "Tell a webhook of an event.",
+        "description": "What the server sends to an address that was given to `POST /v1/webhooks`, at least once.",
+        "parameters": [
+            {**_parameter(name, "header", {"type": "string"}, required=True), "description": told}
+            for name, told in _SIGNED.items()
+        ],
+        "requestBody": {"required": True, "content": _content(Event)},
+        "responses": {"2XX": {"description": "It was taken; anything else is tried again later"}},
     }

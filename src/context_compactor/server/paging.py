@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from context_compactor.api import PageQuery
 from context_compactor.errors import BadSetting
 
 T = TypeVar("T")
 _LONGEST = 15
 
 
-def page_of(every: Sequence[T], query: PageQuery) -> tuple[list[T], str | None]:
-    """The page that is asked for, and the cursor of the next one."""
-    first = cursor(query.after)
-    found = list(every[first : first + query.limit])
+def page_of(every: Sequence[T], after: str | None, limit: int | None) -> tuple[list[T], str | None]:
+    """The page that is asked for, or all that is behind the cursor, and the cursor of the next one."""
+    first = cursor(after)
+    found = list(every[first:] if limit is None else every[first : first + limit])
     return found, str(first + len(found)) if first + len(found) < len(every) else None
 
 

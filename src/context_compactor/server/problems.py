@@ -21,6 +21,7 @@ from context_compactor.errors import (
     KeyReused,
     MissingExtra,
     ModelError,
+    ModelStopped,
     StaleBase,
     StoreError,
     StoreLocked,
@@ -43,6 +44,7 @@ _KINDS: tuple[tuple[type[CompactorError], int, str, str], ...] = (
     (StoreLocked, 503, "store-locked", "The store is busy"),
     (DamagedContent, 500, "damaged-content", "A content of the store is damaged"),
     (StoreError, 503, "store", "The store cannot be read or written"),
+    (ModelStopped, 503, "stopped", "It was broken off"),
     (ModelError, 502, "model", "The model did not answer"),
     (MissingExtra, 501, "missing-extra", "The server lacks an optional part"),
     (CompactorError, 500, "failed", "It could not be done"),
@@ -57,6 +59,7 @@ _STATUSES = {
     413: ("too-large", "The request is too large"),
     415: ("media-type", "The body is not JSON"),
     422: ("bad-input", "What was given cannot be used"),
+    499: ("client-gone", "The client went away"),
     503: ("busy", "The server cannot take more"),
 }
 
@@ -86,7 +89,8 @@ def problem_of(error: CompactorError | Refused, told: str = "") -> Problem:
 def _noted(problem: Problem, error: Exception) -> Problem:
     """A failure of the server itself: the log has what happened, the caller the name under which it stands there."""
     ref = secrets.token_hex(6)
-    _log.error("%s: %s", ref, error, exc_info=error)
+    is_foreseen = isinstance(error, CompactorError)  # then its words say what is wrong, and nobody has to look further
+    _log.error("%s: %s", ref, error, exc_info=None if is_foreseen else error)
     return msgspec.structs.replace(problem, detail=f"The server's log says why under {ref}.", ref=ref)
 
 

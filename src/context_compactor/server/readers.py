@@ -20,7 +20,7 @@ _SENT_AT_ONCE = 32 * 1024
 
 TOO_SLOW = "this reader is too slow; connect again with the header Last-Event-ID to go on where it stood"
 STOPPING = "the server stops; connect again with the header Last-Event-ID to go on where it stood"
-NO_LONGER_ALLOWED = "the token is no longer known"
+NO_LONGER_ALLOWED = "the token is no longer known, or counts for something else now"
 
 
 class Reader:

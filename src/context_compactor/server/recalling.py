@@ -20,19 +20,20 @@ from context_compactor.archive.search.hits import render_hits
 from context_compactor.errors import BadSetting
 from context_compactor.server.asked import Asked
 from context_compactor.server.open_sessions import Opened
-from context_compactor.server.paging import cursor
+from context_compactor.server.paging import cursor, page_of
+from context_compactor.server.sending import Sent, sent
 from context_compactor.session.session import Session
 from context_compactor.store.rows import Shelved
 
 
-async def archive(asked: Asked[None, PageQuery]) -> ArchivePage:
+async def archive(asked: Asked[None, PageQuery]) -> Sent[ArchivePage]:
     """List the originals of a session in the order in which they were archived, page by page."""
     limit = asked.query.limit
 
-    def look(opened: Opened) -> ArchivePage:
-        found = opened.core.store.originals(opened.id, after=cursor(asked.query.after))
+    def look(opened: Opened) -> Sent[ArchivePage]:
+        found = opened.core.store.originals(opened.id, after=cursor(asked.query.after), limit=limit + 1)
         following = str(found[limit - 1].number) if len(found) > limit else None
-        return ArchivePage(originals=[_original(each) for each in found[:limit]], next=following)
+        return sent(ArchivePage(originals=[_original(each) for each in found[:limit]], next=following))
 
     return await asked.opened(look)
 
@@ -42,7 +43,7 @@ def _original(shelved: Shelved) -> OriginalAnswer:
     return OriginalAnswer(id=shelved.ref, **known)
 
 
-async def recall(asked: Asked[None, RecallQuery]) -> RecallAnswer:
+async def recall(asked: Asked[None, RecallQuery]) -> Sent[RecallAnswer]:
     """Give an original back, byte for byte, or some lines or one page of it."""
     query = asked.query
     if query.lines and query.page:
@@ -63,7 +64,7 @@ async def recall(asked: Asked[None, RecallQuery]) -> RecallAnswer:
         first, last = lines or (None, None)
         return RecallAnswer(id=asked.ref, text=session.recall(asked.ref, lines), first_line=first, last_line=last)
 
-    return await asked.session(look)
+    return await asked.session(lambda session: sent(look(session)))
 
 
 def _lines(text: str | None) -> tuple[int, int] | None:
@@ -79,17 +80,28 @@ async def restore(asked: Asked[RestoreBody, NoQuery]) -> RestoreAnswer:
     return RestoreAnswer(**{name: getattr(restored, name) for name in RestoreAnswer.__struct_fields__})
 
 
-async def search(asked: Asked[None, SearchQuery]) -> SearchAnswer:
+async def search(asked: Asked[None, SearchQuery]) -> Sent[SearchAnswer]:
     """Search all originals of a session: lines that answer a question, best first."""
     query = asked.query
-    hits = await asked.session(
-        lambda session: session.search(
+
+    def look(session: Session) -> Sent[SearchAnswer]:
+        hits = session.search(
             query.q, limit=query.limit, tokens=query.tokens, kind=query.kind, since=query.since, until=query.until
         )
-    )
-    return SearchAnswer(hits=hits, text=render_hits(hits))
+        return sent(SearchAnswer(hits=hits, text=render_hits(hits)))
+
+    return await asked.session(look)
 
 
-async def facts(asked: Asked[None, FactsQuery]) -> FactsAnswer:
-    """List what must outlive the text: decisions, errors, failures, file states and so on, by turn."""
-    return FactsAnswer(facts=await asked.session(lambda session: session.facts(asked.query.kind)))
+async def facts(asked: Asked[None, FactsQuery]) -> Sent[FactsAnswer]:
+    """List what must outlive the text: decisions, errors, failures, file states and so on, by turn.
+
+    With `limit`, page by page.
+    """
+    query = asked.query
+
+    def look(session: Session) -> Sent[FactsAnswer]:
+        found, following = page_of(session.facts(query.kind), query.after, query.limit)
+        return sent(FactsAnswer(facts=found, next=following))
+
+    return await asked.session(look)

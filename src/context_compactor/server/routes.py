@@ -37,6 +37,11 @@ class Route(Struct, frozen=True, kw_only=True):
         return self.media_type == following.MEDIA_TYPE
 
     @property
+    def methods(self) -> list[str]:
+        """The methods that it answers: whoever may look may ask for the head alone, where there is an end to wait for."""
+        return ["GET", "HEAD"] if self.method == "GET" and not self.is_endless else [self.method]
+
+    @property
     def name(self) -> str:
         """What the route is called in the OpenAPI document."""
         return self.verb.__name__

@@ -14,6 +14,7 @@ from context_compactor.errors import BadSetting
 from context_compactor.server.app import make_app
 from context_compactor.server.config import Config
 from context_compactor.server.connection import connection_for
+from context_compactor.server.dashboard.lost import on_lost
 from context_compactor.server.dashboard.routes import dashboard_routes
 from context_compactor.server.service import Service
 
@@ -67,7 +68,7 @@ def listener_of(service: Service) -> Listener:
     """What listens for a service, set up but not running."""
     return Listener(
         uvicorn.Config(
-            make_app(service, dashboard_routes(service)),
+            make_app(service, dashboard_routes(service), on_lost),
             http=connection_for(service.config.body_seconds),
             ws="none",
             lifespan="on",
@@ -77,7 +78,7 @@ def listener_of(service: Service) -> Listener:
             proxy_headers=False,
             timeout_graceful_shutdown=service.config.stop_seconds,
         ),
-        service.let_readers_go,
+        service.begin_to_stop,
     )
 
 

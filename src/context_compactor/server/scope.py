@@ -6,6 +6,7 @@ comes over HTTP holds a `/`, so nothing that goes by a session's id can cross.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from msgspec import Struct
 from context_compactor.errors import BadSetting, UnknownSession
 from context_compactor.protocols import Store
 from context_compactor.session.values import check_id
+from context_compactor.store.desk_rows import prefix_of
 from context_compactor.store.rows import SessionRow
 
 _SEPARATOR = "/"
@@ -31,7 +33,7 @@ class Scope(Struct, frozen=True):
     @property
     def prefix(self) -> str:
         """What the ids of this namespace begin with in the store."""
-        return f"{self.namespace}{_SEPARATOR}" if self.namespace else ""
+        return prefix_of(self.namespace)
 
     def inside(self, session_id: str) -> str:
         """The id in the store of a session that is asked for, or `UnknownSession` when it cannot be one."""
@@ -52,8 +54,11 @@ class Scope(Struct, frozen=True):
         return store_id.removeprefix(self.prefix)
 
     def told(self, text: str, store_id: str) -> str:
-        """A text about a session, with its id as its caller knows it."""
-        return text.replace(store_id, self.outside(store_id)) if self.namespace else text
+        """A text about a session, with its id as its caller knows it. A path that begins like the id is none."""
+        known = self.outside(store_id)
+        if known in ("", store_id) or store_id not in text:
+            return text
+        return re.sub(rf"(?<![\w./-]){re.escape(store_id)}(?!\.?[\w/-])", lambda _: known, text)
 
     def sees(self, store_id: str) -> bool:
         """Whether a session of the store is in this namespace."""

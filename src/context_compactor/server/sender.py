@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from context_compactor import __version__
-from context_compactor.errors import BadSetting, StoreError
+from context_compactor.errors import BadSetting
 from context_compactor.events.bus import Bus
 from context_compactor.events.event import make_event
 from context_compactor.protocols import Desk
@@ -37,7 +37,7 @@ _ANSWER_SECONDS = 10.0
 _LEASE_SECONDS = 30.0
 _FIRST_WAIT, _LONGEST_WAIT = 5.0, 3600.0
 MOST_FAILURES = 12
-"""So many in a row, within about four hours, and a webhook is told nothing more."""
+"""So many in a row, within about two and a half hours, and a webhook is told nothing more."""
 _GONE = 410
 _STOP_SECONDS = 3.0
 
@@ -87,12 +87,16 @@ class Sender:
                 await asyncio.wait(late)
 
     async def _serve(self) -> None:
+        is_ill = False
         while True:
             self._nudged.clear()
             try:
                 await self._begin()
-            except StoreError as error:
-                _log.warning("deliveries cannot be looked for: %s", error)
+                is_ill = False
+            except Exception as error:  # noqa: BLE001  what is owed now is owed at the next look
+                if not is_ill:
+                    _log.warning("deliveries cannot be looked for, which is tried until it works: %r", error)
+                is_ill = True
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.poll_seconds):
                     await self._nudged.wait()

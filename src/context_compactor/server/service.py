@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from typing import TypeVar
 
-from context_compactor.errors import StoreError, UnknownSession
+from context_compactor.errors import CompactorError
 from context_compactor.events.bus import Bus
 from context_compactor.events.kept import DeskSink
 from context_compactor.jobs.engine import WAKING, Engine
@@ -19,6 +20,7 @@ from context_compactor.server.appending import Alone, Appends
 from context_compactor.server.config import Config
 from context_compactor.server.feed import Feed
 from context_compactor.server.gate import Doorman
+from context_compactor.server.long_work import LongWork
 from context_compactor.server.looking import looking
 from context_compactor.server.metrics import Metrics
 from context_compactor.server.open_sessions import Opened, OpenSessions
@@ -28,10 +30,14 @@ from context_compactor.server.tokens import TokenFile
 from context_compactor.session.session import Session
 from context_compactor.store.connect import connect
 from context_compactor.store.desk import desk_of
+from context_compactor.store.desk_rows import namespace_of
 from context_compactor.store.notices import notices_of
 from context_compactor.store.sqlite import SqliteStore
 from context_compactor.store.survey import Survey
 
+_log = logging.getLogger("context_compactor")
+# So long before the time is up what waits for a model is broken off, so that whoever asked can still be told.
+_LAST_SECONDS = 5.0
 T = TypeVar("T")
 
 
@@ -51,6 +57,7 @@ class Service:
         self.schedule = Schedule(self.desk)
         self.engine = Engine(self.store, self.desk, workers=config.workers, bus=self.bus) if config.workers else None
         self.opened = OpenSessions(self.store, self.bus, config.open_sessions, self.schedule)
+        self.long_work = LongWork(config.threads)
         self._threads = ThreadPoolExecutor(config.threads, thread_name_prefix="context-compactor")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="context-compactor append")
         one_file = isinstance(self.store, SqliteStore)
@@ -63,6 +70,7 @@ class Service:
             store_path=self.store.path,
             allow_private=config.allow_private_webhooks,
         )
+        self._stopping: asyncio.Future[None] | None = None
         survey = Survey(self.store)
         self.metrics = Metrics(looking(survey, self.desk, self.opened, self.readers, self.sender))
         for follower in (self.readers.give, self.metrics.count, lambda _: self.sender.nudge()):
@@ -80,26 +88,24 @@ class Service:
         """The same for an append: it may share its transaction with those of other sessions."""
         try:
             return await self._use(store_id, lambda opened: self.appends.submit(partial(work, opened)))
-        except StoreError:
-            await self.in_session(store_id, Opened.close)  # what it has seen may never have been written
+        except CompactorError:
+            await self.in_session(store_id, Opened.close)  # what it has seen or noted was perhaps never written
             raise
 
     async def beside(self, store_id: str, work: Callable[[Session], T]) -> T:
         """Do something long with a session, while messages can still be appended to it; one such thing at a time."""
-        async with self.opened.use(store_id) as opened, opened.compaction:
+        room = self.long_work.room(namespace_of(store_id))
+        async with self.opened.use(store_id) as opened, opened.compaction, room:
             session = await self.in_session(store_id, lambda opened: opened.session().twin())
-            return await self.run(partial(_closing, session, work))
+            return await self.long_work.run(session, work)
 
     async def _use(self, store_id: str, work: Callable[[Opened], Awaitable[T]]) -> T:
         try:
             async with self.opened.use(store_id) as opened, opened.turn:
                 return await work(opened)
-        except UnknownSession:
-            self.opened.forget(store_id)
-            raise
         finally:
             for opened in self.opened.surplus():
-                await self.run(opened.close)
+                await self.run(partial(_let_go, opened))
 
     def start(self) -> None:
         """Begin with jobs, events and webhooks, with what waits from before too. Call it in the event loop."""
@@ -116,28 +122,41 @@ class Service:
         if self.engine is not None and kind in WAKING:
             self.engine.wake()
 
-    def let_readers_go(self) -> None:
-        """Tell those who follow events to come again: the server stops."""
+    def begin_to_stop(self) -> None:
+        """Take no more jobs, tell those who follow events to come again, and let what waits for a model have an end.
+
+        Call it in the event loop, `stop` when all requests are answered.
+        """
         self.readers.end()
+        loop, seconds = asyncio.get_running_loop(), self.config.stop_seconds
+        loop.call_later(max(0.0, seconds - _LAST_SECONDS), self.long_work.cancel)
+        if self.engine is not None:
+            self._stopping = loop.run_in_executor(None, partial(self.engine.stop, finish=True, timeout=seconds))
 
     async def stop(self) -> None:
         """Close without keeping the event loop from what it still has to send."""
+        if self._stopping is not None:
+            await self._stopping
         await self.sender.stop()
         await self.feed.stop()
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Finish what is under way, give back the jobs that take longer, and let go of everything."""
+        """Finish what is under way, give back the jobs that take longer, and let go of everything. Blocks."""
         if self.engine is not None:
             self.engine.stop(finish=True, timeout=self.config.stop_seconds)
         if self.notices is not None:
             self.notices.stop()
+        self.long_work.close()
         self._writer.shutdown()
         self._threads.shutdown()
         self.opened.close()
         self.store.close()
 
 
-def _closing(session: Session, work: Callable[[Session], T]) -> T:
-    with session:
-        return work(session)
+def _let_go(opened: Opened) -> None:
+    """Close a session that is one too many. When that fails, it is no failure of who happened to come now."""
+    try:
+        opened.close()
+    except CompactorError as error:
+        _log.warning("session %r could not be closed: %s", opened.id, error)

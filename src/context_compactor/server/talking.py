@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
-from typing import Any
 
-import msgspec
 from msgspec import structs
 
 from context_compactor import __version__
@@ -26,28 +25,30 @@ from context_compactor.api import (
     SessionPage,
     encode,
 )
-from context_compactor.errors import BadSetting, UnknownSession
+from context_compactor.errors import BadSetting, StoreError, UnknownSession
 from context_compactor.protocols import Store
 from context_compactor.server.asked import Asked
 from context_compactor.server.describing import describe, detail, level_named
+from context_compactor.server.fill import Rules
 from context_compactor.server.open_sessions import Opened
 from context_compactor.server.reports import outside
 from context_compactor.server.sending import Sent, sent
+from context_compactor.server.session_settings import allowed_settings
+from context_compactor.server.tags import is_known, tag_of
 from context_compactor.session import views
 from context_compactor.session.session import Session
 from context_compactor.session.values import read_state
-from context_compactor.session.watch import Watched
-from context_compactor.settings import Settings, load_settings, read_value
+from context_compactor.session.watch import Watched, share_now
 
-# They name places of the server, or are about more than one session.
-_SERVERS_OWN = ("store", "archive_dir", "compact_prompt_file", "retention_days")
+_log = logging.getLogger("context_compactor")
 
 
 async def create(asked: Asked[CreateBody, NoQuery]) -> Sent[SessionAnswer]:
     """Open a session; it is made when there is none. One that exists goes on where it stood."""
     body = asked.body
     store_id = asked.scope.made(body.id or f"s-{secrets.token_hex(8)}")
-    settings = _settings(body.settings)
+    given = body.settings
+    settings = None if given is None else await asked.service.run(lambda: allowed_settings(given))
 
     def make(opened: Opened) -> tuple[SessionAnswer, bool]:
         opened.close()
@@ -80,24 +81,12 @@ def _is_there(store: Store, store_id: str) -> bool:
     return True
 
 
-def _settings(given: dict[str, Any] | None) -> Settings | None:
-    """The settings that were given, and none besides: what the server is set to may change later."""
-    if given is None:
-        return None
-    own = next((name for name in _SERVERS_OWN if name in given), None)
-    if own is not None:
-        raise BadSetting(f"settings: {own} is the server's own and cannot be set from outside. Try: without it.")
-    if "://" in str(given.get("model", "")):
-        raise BadSetting("settings: a model by address is the server's own choice. Try: a name such as openai/NAME.")
-    load_settings(given)
-    return Settings(**{name: read_value(name, value, "settings") for name, value in given.items() if value is not None})
-
-
 async def sessions(asked: Asked[None, PageQuery]) -> SessionPage:
     """List the sessions of the token's namespace by their ids, page by page."""
     limit = asked.query.limit
     rows = await asked.service.run(lambda: asked.scope.sessions(asked.service.store, asked.query.after, limit + 1))
-    found = [describe(row, asked.scope) for row in rows[:limit]]
+    rules = Rules()
+    found = await asked.service.run(lambda: [describe(row, asked.scope, rules) for row in rows[:limit]])
     return SessionPage(sessions=found, next=found[-1].id if len(rows) > limit else None)
 
 
@@ -130,13 +119,20 @@ async def append(asked: Asked[AppendBody, NoQuery]) -> Sent[AppendAnswer]:
         return content, watched
 
     if not asked.body.messages:
+        if asked.body.usage is not None:
+            raise BadSetting("usage: it is of a reply, and no message came with it. Try: both together, or neither.")
         return sent(await asked.opened(lambda opened: _as_it_is(asked, opened)))
     content, watched = await asked.service.append(asked.store_id, write)
     if watched is None:
         return sent(content, headers={"Idempotency-Replayed": "true"})
     if watched.is_quiet:
         return sent(content)
-    return sent(await asked.opened(lambda opened: _answered(asked, opened, watched)))
+    try:
+        return sent(await asked.opened(lambda opened: _answered(asked, opened, watched)))
+    except StoreError as error:  # the messages are written, and what follows from them is seen again at the next look
+        _log.warning("what follows an append to %r is put off: %s", asked.store_id, error)
+        await asked.service.in_session(asked.store_id, Opened.close)
+        return sent(content)
 
 
 def _appended(asked: Asked[AppendBody, NoQuery], watched: Watched) -> AppendAnswer:
@@ -158,16 +154,19 @@ def _as_it_is(asked: Asked[AppendBody, NoQuery], opened: Opened) -> AppendAnswer
         appended=len(asked.body.messages),
         messages=row.messages,
         tokens=state.gauge.tokens if row.messages else 0,
-        share=state.share,
+        share=share_now(opened.core, state) if row.messages else 0.0,
         level=level_named(state.fired),
     )
 
 
-def _answered(asked: Asked[AppendBody, NoQuery], opened: Opened, watched: Watched) -> AppendAnswer:
+def _answered(asked: Asked[AppendBody, NoQuery], opened: Opened, watched: Watched) -> bytes:
     """What follows from messages that are written: events, and a compaction when it is to come at once."""
     report = opened.session().answer(watched)
-    answer = _as_it_is(asked, opened)
-    return structs.replace(answer, report=outside(report, asked.id) if report else None)
+    answer = structs.replace(_as_it_is(asked, opened), report=outside(report, asked.id) if report else None)
+    content = encode(answer)
+    if asked.key:
+        asked.service.desk.answers.keep(opened.id, asked.key, content.decode())
+    return content
 
 
 async def context(asked: Asked[None, ContextQuery]) -> Sent[ContextAnswer]:
@@ -175,39 +174,40 @@ async def context(asked: Asked[None, ContextQuery]) -> Sent[ContextAnswer]:
     known = asked.headers.get("if-none-match", "")
 
     def look(opened: Opened) -> Sent[ContextAnswer]:
-        core, at = opened.core, asked.query.at
+        at = asked.query.at
+        if at is None:
+            opened.session().check()
+        core = opened.core
         row = core.store.session(opened.id)
-        tag = _tag(row.head, row.view, core.profile, core.settings.enabled, at, asked.query.sealed)
-        if tag in [each.strip() for each in known.split(",")]:
+        is_asked_for = core.profile, core.settings.enabled, at, asked.query.sealed
+        tag = tag_of(row.id, row.created_at, row.head, row.view, *is_asked_for)
+        if is_known(tag, known):
             return sent(b"", status=304, headers={"ETag": tag})
         seen = core.seen(row) if at is None else views.seen_at(core, at)
+        now = read_state(row.state).gauge.tokens if row.messages else 0
         answer = ContextAnswer(
             session_id=asked.id,
             messages=views.context(core, seen, sealed=asked.query.sealed),
-            tokens=read_state(row.state).gauge.tokens if row.messages else 0,
-            history_messages=row.messages,
+            tokens=now if at is None else views.tokens_of(core, seen),
+            history_messages=row.messages if at is None else at,
         )
         return sent(answer, headers={"ETag": tag, "Cache-Control": "private, no-cache"})
 
     return await asked.opened(look)
 
 
-def _tag(*parts: Any) -> str:
-    """What names a context, without computing it. It is a weak one: the same context may come packed or not."""
-    digest = hashlib.sha256(msgspec.json.encode([__version__, *parts])).hexdigest()[:32]
-    return f'W/"{digest}"'
-
-
-async def history(asked: Asked[None, HistoryQuery]) -> HistoryAnswer:
+async def history(asked: Asked[None, HistoryQuery]) -> Sent[HistoryAnswer]:
     """Give everything that was appended, in order and equal to what went in; with `limit`, page by page."""
     after, limit = asked.query.after, asked.query.limit
 
-    def look(opened: Opened) -> HistoryAnswer:
+    def look(opened: Opened) -> Sent[HistoryAnswer]:
         total = opened.core.store.session(opened.id).messages
         messages = views.history(opened.core, after, limit)
         behind = after + len(messages)
-        return HistoryAnswer(
-            session_id=asked.id, messages=messages, total=total, next=str(behind) if behind < total else None
+        return sent(
+            HistoryAnswer(
+                session_id=asked.id, messages=messages, total=total, next=str(behind) if behind < total else None
+            )
         )
 
     return await asked.opened(look)

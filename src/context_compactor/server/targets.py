@@ -19,6 +19,22 @@ from context_compactor.errors import BadSetting
 _LONGEST_URL = 2_000
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# Addresses with a meaning inside of some networks only, which the standard library takes for public ones or has taken.
+_INSIDE = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "192.0.0.0/24",  # for protocols; some clouds have their machines' own facts there
+            "192.88.99.0/24",
+            "168.63.129.16/32",  # the host of a machine in Azure
+            "64:ff9b:1::/48",
+            "2001:20::/28",
+            "3fff::/20",
+            "5f00::/16",
+            "fec0::/10",
+        ),
+    )
+)
 _TRY = "Try: an https address that the public internet can reach, or `compactor serve --allow-private-webhooks`."
 
 Lookup = Callable[[str, int], Awaitable[list[str]]]
@@ -58,19 +74,25 @@ def read_target(url: str, *, allow_private: bool) -> Target:
     return Target(parts.hostname, port or _DEFAULT_PORTS[parts.scheme], path, parts.scheme == "https")
 
 
+def without_path(url: str) -> str:
+    """An address as those may see it who may not use it: what stands behind the machine's name may be a key."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}" + ("/…" if parts.path.strip("/") or parts.query else "")
+
+
 async def find_address(target: Target, lookup: Lookup, *, allow_private: bool) -> str:
     """The address to connect to, or `BadSetting` when any address behind the name is one inside."""
     found = await lookup(target.host, target.port)
-    inside = next((each for each in found if not is_public(each)), None)
-    if inside is not None and not allow_private:
-        raise BadSetting(f"url: {target.host[:80]!r} leads to {inside}, which is no public address. {_TRY}")
+    if not allow_private and not all(map(is_public, found)):  # where it leads is nothing that a stranger may learn
+        raise BadSetting(f"url: {target.host[:80]!r} leads to no public address. {_TRY}")
     return found[0]
 
 
 def is_public(text: str) -> bool:
     """Whether an address is one that anybody may reach: not loopback, private, link-local, shared or multicast."""
     address = _unwrapped(ipaddress.ip_address(text.partition("%")[0]))
-    return address.is_global and not address.is_multicast and not address.is_reserved
+    is_odd = address.is_multicast or address.is_reserved or any(address in network for network in _INSIDE)
+    return address.is_global and not is_odd
 
 
 def _unwrapped(address: Address) -> Address:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hmac
 import logging
+import os
 import re
 import secrets
+import stat
 import time
 from hashlib import sha256
 from pathlib import Path
@@ -55,6 +57,7 @@ class TokenFile:
         self._tokens = read_tokens(path)
         if not self._tokens:
             raise BadSetting(f"token file: no token is in {path}. Try: `compactor token add NAME --file {path}`.")
+        _warn_if_open(path)
         self._seen = _stamp(path)
         self._look_at = time.monotonic() + _LOOK_AGAIN_SECONDS
 
@@ -75,11 +78,12 @@ class TokenFile:
         stamp = _stamp(self.path)
         if stamp == self._seen:
             return
-        self._seen = stamp
         try:
             self._tokens = read_tokens(self.path)  # a file that was taken away lets nobody in
         except BadSetting as error:
             _log.error("the tokens are as they were: %s", error)
+        else:
+            self._seen = stamp
 
 
 def hash_of(secret: str) -> str:
@@ -155,6 +159,12 @@ def _named(tokens: list[Token], name: str, path: Path) -> Token:
 def _write(path: Path, tokens: list[Token]) -> None:
     lines = ["# name:namespace:kind:sha256, written by `compactor token`", *(token.line() for token in tokens)]
     write_atomically(path, ("\n".join(lines) + "\n").encode(), private=True)
+
+
+def _warn_if_open(path: Path) -> None:
+    """Hashes let nobody in, but who can write the file can; and who may call is nobody else's business."""
+    if os.name == "posix" and path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
+        _log.warning("everybody on this machine can read or write the token file %s. Try: chmod 600.", path)
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

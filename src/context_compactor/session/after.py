@@ -6,7 +6,8 @@ from pathlib import Path
 
 from context_compactor.apply.digests import digest
 from context_compactor.archive.archive import Original
-from context_compactor.archive.export import Exported, export_folder
+from context_compactor.archive.export import Exported, export_folder, session_folder
+from context_compactor.archive.export_read import MANIFEST, read_file
 from context_compactor.archive.shelve import read_originals
 from context_compactor.classify.kinds import Kind
 from context_compactor.errors import BadSetting
@@ -14,7 +15,9 @@ from context_compactor.session.core import Core
 from context_compactor.session.project import keep_out_of_commits
 from context_compactor.session.values import read_state
 
-EXPORTED = "exported"
+EXPORTED = "exported_up_to"
+"""A note: the id of the last original in the readable archive, and how many there are."""
+
 _LARGE, _SHARE = 2_000, 20
 
 
@@ -26,14 +29,25 @@ def export_new(core: Core, *, all_of_it: bool = False) -> None:
     """
     if core.project is None or core.settings.archive_dir is None:
         return
-    done, count = read_state(core.store.session(core.id).state).notes.get(EXPORTED, (0, 0))
+    folder = core.project.root / core.settings.archive_dir
+    done, count = _exported(core, folder)
     new = core.store.originals(core.id, after=done)
     if not new or (count > _LARGE and len(new) * _SHARE < count and not all_of_it):
         return
-    folder = core.project.root / core.settings.archive_dir
     export_folder(folder, core.id, read_originals(new, core.store), core.now(), summarize=summarize)
     keep_out_of_commits(folder)
-    core.note(EXPORTED, (new[-1].number, count + len(new)))
+    core.note(EXPORTED, (new[-1].ref, count + len(new)))
+
+
+def _exported(core: Core, folder: Path) -> tuple[int, int]:
+    """The number of the last original in the readable archive, and how many there are.
+
+    A store may have been copied away from the archive, which then begins anew.
+    """
+    ref, count = read_state(core.store.session(core.id).state).notes.get(EXPORTED, ("", 0))
+    is_there = read_file(session_folder(folder, core.id) / MANIFEST) is not None
+    last = core.store.original(core.id, ref) if is_there and ref else None
+    return (last.number, count) if last else (0, 0)
 
 
 def export_all(core: Core, folder: Path | None) -> Exported:
@@ -48,7 +62,7 @@ def export_all(core: Core, folder: Path | None) -> Exported:
     originals = read_originals(shelved, core.store) if shelved else []
     exported = export_folder(folder or place or Path(), core.id, originals, core.now(), summarize=summarize)
     if folder is None and shelved:
-        core.note(EXPORTED, (shelved[-1].number, len(shelved)))
+        core.note(EXPORTED, (shelved[-1].ref, len(shelved)))
     return exported
 
 

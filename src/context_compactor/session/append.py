@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from context_compactor.archive.shelve import make_items
 from context_compactor.errors import BadMessage, BadSetting
 from context_compactor.measure.count import MessageCounter, message_bytes
+from context_compactor.messages.depth import refuse_depth
 from context_compactor.messages.detect import find_dialect, telling_dialect
 from context_compactor.messages.dialect import Dialect, dicts_of
 from context_compactor.messages.jsontext import json_bytes
@@ -23,8 +24,8 @@ from context_compactor.session.lens import Raw
 from context_compactor.session.log import REVISION, Revision
 from context_compactor.session.memory import learned
 from context_compactor.session.shorten import cut_outputs, is_too_long
-from context_compactor.session.values import Gauge, Profile, State, read_state
-from context_compactor.session.watch import Watched, watch
+from context_compactor.session.values import Gauge, State, read_profile, read_state
+from context_compactor.session.watch import Watched, is_urgent, share_now, unanswered, watch
 from context_compactor.store.rows import MESSAGE, SessionRow
 
 # A session that long has facts worth keeping even if nothing was compacted.
@@ -56,11 +57,11 @@ def append(
         given = _in_its_dialect(core, given, row)
         counter = core.counter(given.dialect)
         state = read_state(row.state)
-        before = core.gauge(row, state, counter)
+        gauge = core.gauge(row, state, counter)
         head = core.store.append(core.id, MESSAGE, given.bodies, core.now())
-        after = gauging.add(before, given.messages, counter)
-        answered = _answered(before, given, counter) if reported else 0
-        state = _learn(state, before, after, answered, reported)
+        after = gauging.add(gauge, given.messages, counter)
+        answered = _answered(gauge, given, counter) if reported else 0
+        state = _learn(state, gauge, after, answered, reported)
         state = structs.replace(state, gauge=structs.replace(state.gauge, head=head, view=row.view))
         state = _remind(core, given, state, counter, head - len(given.raws))
         state = _shorten(core, given, state, counter)
@@ -69,15 +70,16 @@ def append(
             tool_calls=state.tool_calls + sum(len(message.calls) for message in given.messages),
             appended_tokens=state.appended_tokens + sum(counter.count_many(given.messages)),
         )
-        state, watched = watch(core, state, counter)
-        core.save(state)
+        is_at_rest = gauging.comes_to_rest(gauge, given.messages)
+        before, (state, watched) = state, watch(core, state, counter, is_at_rest=is_at_rest)
+        core.save(unanswered(before, state) if is_urgent(core, watched) else state)
         is_due = core.settings.extract_facts and _age(core, state.extracted_at or row.created_at) >= _EXTRACT_SECONDS
         watched = structs.replace(
             watched,
             is_extraction_due=is_due,
             messages=row.messages + len(given.raws),
             tokens=state.gauge.tokens,
-            share=state.share,
+            share=share_now(core, state) if state.gauge.open_calls else state.share,
             fired=state.fired,
         )
         return core.schedule(core, watched) if core.schedule else watched
@@ -105,7 +107,9 @@ def _remind(core: Core, given: Given, state: State, counter: MessageCounter, bef
 
 
 def _plain(core: Core, message: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Raw]:
-    raws: list[Raw] = core.without_secrets(dicts_of([message] if isinstance(message, Mapping) else message))
+    given = dicts_of([message] if isinstance(message, Mapping) else message)
+    refuse_depth(given)
+    raws: list[Raw] = core.without_secrets(given)
     return raws
 
 
@@ -119,7 +123,7 @@ def _read(core: Core, raws: list[Raw]) -> Given:
 
 def _in_its_dialect(core: Core, given: Given, row: SessionRow) -> Given:
     """The messages as the session speaks. The first that tell settle it, perhaps those of another process."""
-    stored = msgspec.json.decode(row.profile, type=Profile)
+    stored = read_profile(row.profile)
     if stored.dialect == "auto":
         told = telling_dialect(given.raws)
         if told:

@@ -18,7 +18,16 @@ from context_compactor.session.compacting import compact, refused
 from context_compactor.session.core import Core
 from context_compactor.session.memory import work_ahead
 from context_compactor.session.values import read_state
-from context_compactor.session.watch import RETRY_SECONDS, Watched, watch
+from context_compactor.session.watch import (
+    RETRY_SECONDS,
+    Watched,
+    answered,
+    is_left_to_jobs,
+    is_urgent,
+    is_wanted,
+    unanswered,
+    watch,
+)
 from context_compactor.store.desk_rows import Job
 from context_compactor.store.rows import SessionRow
 
@@ -46,8 +55,8 @@ def check(core: Core) -> None:
             return
         counter = core.counter(core.dialect(core.seen(row).raws))
         state = structs.replace(state, gauge=core.gauge(row, state, counter), share=0.0, fired="")
-        state, watched = watch(core, state, counter, boundary=_OPENED)
-        core.save(state)
+        before, (state, watched) = state, watch(core, state, counter, boundary=_OPENED)
+        core.save(unanswered(before, state) if is_urgent(core, watched) else state)
         watched = core.schedule(core, watched) if core.schedule else watched
     answer(core, watched)
 
@@ -70,20 +79,12 @@ def _answer(core: Core, watched: Watched) -> Report | None:
     level = watched.trigger.level if watched.trigger else Level.SOFT
     why = f"at a boundary: {watched.boundary}" if watched.boundary else ""
     report = compact_by_itself(core, core.ask(level=level, kind="threshold"), why)
-    return fresh_window(core, report) if level is Level.EMERGENCY else report
-
-
-def is_wanted(core: Core, watched: Watched) -> bool:
-    """Whether a look at the gauge leads to a compaction."""
-    by_counter = bool(watched.suggestions) and core.settings.counters_compact
-    is_due = watched.trigger is not None and not watched.is_waiting
-    return core.settings.enabled and core.settings.automatic and (is_due or by_counter)
-
-
-def is_left_to_jobs(core: Core, watched: Watched) -> bool:
-    """Whether that compaction is a job's business. An emergency waits for nobody."""
-    is_urgent = watched.trigger is not None and watched.trigger.level is Level.EMERGENCY
-    return core.schedule is not None and not is_urgent and is_wanted(core, watched)
+    if level is not Level.EMERGENCY:
+        return report
+    report = fresh_window(core, report)
+    if not report.changed:
+        core.change(lambda state: answered(state, watched))
+    return report
 
 
 def tell_crossing(core: Core, trigger: Trigger) -> None:

@@ -26,6 +26,7 @@ from context_compactor.session.project import Project
 from context_compactor.session.running import Running
 from context_compactor.session.values import Gauge, Profile, State, read_state
 from context_compactor.settings import Settings
+from context_compactor.store.desk_rows import timestamp
 from context_compactor.store.rows import SessionRow
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Core:
 
     def now(self) -> str:
         """The time, as it is stored."""
-        return self.clock().astimezone(UTC).isoformat(timespec="milliseconds")
+        return timestamp(self.clock())
 
     def seconds(self) -> float:
         """The time in seconds."""
@@ -158,6 +159,11 @@ class Core:
     def cancel(self) -> None:
         """End a model's call that is under way; what waits for it raises `ModelStopped`."""
         self.running.cancel("compaction", "ahead")
+
+    def end(self) -> None:
+        """End what is under way, since the session closes. A twin leaves that to the one it was made from."""
+        if self._origin is None:
+            self.running.close()
 
     def seen(self, row: SessionRow | None = None) -> Seen:
         """The context as it is now."""

@@ -30,14 +30,8 @@ def add(gauge: Gauge, messages: Sequence[Message], counter: MessageCounter) -> G
         size += message_bytes(message)
         if counter.overhead.drops_thinking:
             tokens, thinking = _drop_thinking(message, tokens, thinking, counter)
-        for call in message.calls:
-            calls[call.id] = None
-            if is_read(call):
-                files.update(dict.fromkeys(file_paths_of(call)))
-        for result in message.results:
-            calls.pop(result.call_id, None)
-        if is_question(message):
-            calls.clear()  # whoever speaks now does not wait for them
+        _follow(calls, message)
+        files.update(dict.fromkeys(path for call in message.calls if is_read(call) for path in file_paths_of(call)))
     return replace(
         gauge,
         tokens=tokens,
@@ -47,6 +41,25 @@ def add(gauge: Gauge, messages: Sequence[Message], counter: MessageCounter) -> G
         open_calls=tuple(calls),
         files=tuple(files)[-_MOST_FILES:],
     )
+
+
+def comes_to_rest(gauge: Gauge, messages: Sequence[Message]) -> bool:
+    """Whether behind one of these messages no call waits for its result, so that a request could be sent there."""
+    calls = dict.fromkeys(gauge.open_calls)
+    for message in messages:
+        _follow(calls, message)
+        if not calls:
+            return True
+    return False
+
+
+def _follow(calls: dict[str, None], message: Message) -> None:
+    """Note which calls wait for their results behind a message."""
+    calls.update(dict.fromkeys(call.id for call in message.calls))
+    for result in message.results:
+        calls.pop(result.call_id, None)
+    if is_question(message):
+        calls.clear()  # whoever speaks now does not wait for them
 
 
 def _drop_thinking(message: Message, tokens: int, thinking: int, counter: MessageCounter) -> tuple[int, int]:

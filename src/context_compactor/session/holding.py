@@ -8,6 +8,7 @@ import socket
 from datetime import datetime
 from pathlib import Path
 
+from context_compactor.protocols import Store
 from context_compactor.session.core import Core
 
 # What another machine has noted cannot be checked from here; after a day it is no longer believed.
@@ -35,10 +36,10 @@ def release(core: Core, holder: str) -> None:
         core.store.release(core.id, holder)
 
 
-def others(core: Core, own: str) -> list[tuple[str, str, str]]:
+def others(store: Store, now: datetime, own: str = "") -> list[tuple[str, str, str]]:
     """Other holders in this store that are alive as far as can be told from here: session, holder, since when."""
-    known = core.store.open_sessions()
-    ages = {since: core.seconds() - datetime.fromisoformat(since).timestamp() for _, _, since in known}
+    known = store.open_sessions()
+    ages = {since: (now - datetime.fromisoformat(since)).total_seconds() for _, _, since in known}
     return [each for each in known if each[1] != own and is_alive(each[1], ages[each[2]])]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,13 +15,15 @@ from context_compactor.protocols import Model, Store
 from context_compactor.session.core import Clock, Core
 from context_compactor.session.holding import others
 from context_compactor.session.project import project_of
-from context_compactor.session.values import Profile, check_id, given_settings
-from context_compactor.settings import Settings, load_settings
+from context_compactor.session.values import Profile, check_id, check_model, given_settings, read_profile
+from context_compactor.settings import Settings, load_settings, refuse_password
 from context_compactor.store.connect import connect
+from context_compactor.store.desk_rows import timestamp
 
 if TYPE_CHECKING:
     from context_compactor.session.core import Schedule
 
+_DAY = 24 * 60 * 60
 # Recalls are many and would push the compactions out of the log.
 _LOGGED = tuple(kind for kind in EVENT_TYPES if not kind.startswith("item."))
 
@@ -43,6 +44,8 @@ def open_core(
 ) -> Core:
     """The inside of a session, made when there is none."""
     check_id(session_id)
+    refuse_password("model", model or "")
+    check_model(model)
     loaded = settings or load_settings().settings
     address = store if isinstance(store, str) else loaded.store if store is None else ""
     kept = connect(address) if store is None or isinstance(store, str) else store
@@ -75,18 +78,18 @@ def _begin(core: Core, own: Profile, settings: Settings | None) -> None:
     if core.project is not None:
         core.project.prepare()
     row = core.store.open_session(core.id, msgspec.json.encode(own), core.now())
-    _continue(core, msgspec.json.decode(row.profile, type=Profile), own, settings)
+    _continue(core, read_profile(row.profile), own, settings)
     core.budget(core.counter(core.dialect()))
     if core.project is not None:
         core.leave = core.bus.subscribe(JsonlSink(core.project.log_file), types=_LOGGED, session_id=core.id)
 
 
-def expire_old(core: Core) -> None:
-    """Delete what nobody has used for as long as the settings say."""
-    if core.settings.retention_days is not None:
-        before = core.clock() - timedelta(days=core.settings.retention_days)
-        spare = {core.id, *(session_id for session_id, _, _ in others(core, ""))}
-        core.store.expire(before.astimezone(UTC).isoformat(timespec="milliseconds"), spare)
+def expire_old(store: Store, settings: Settings, clock: Clock, spare: str = "") -> None:
+    """Delete the sessions that nobody has used for as long as the settings say; never one that is open, or `spare`."""
+    if settings.retention_days is not None:
+        now = clock()
+        spared = {spare, *(session_id for session_id, _, _ in others(store, now))}
+        store.expire(timestamp(now, -settings.retention_days * _DAY), spared)
 
 
 def _continue(core: Core, stored: Profile, own: Profile, settings: Settings | None) -> None:

@@ -88,8 +88,9 @@ def _unknown(core: Core, ref: str) -> str:
 def recall(core: Core, ref: str, lines: tuple[int, int] | None = None) -> str:
     """An original as text, or some lines of it, counted from 1."""
     text = find(core, ref).text
+    found = text if lines is None else _lines(text, ref, lines)
     core.emit("item.recalled", ref=ref, lines=list(lines) if lines else None)
-    return text if lines is None else _lines(text, ref, lines)
+    return found
 
 
 def _lines(text: str, ref: str, lines: tuple[int, int]) -> str:

@@ -18,7 +18,8 @@ def resume(core: Core, holder: str, tokens: int) -> Readiness:
     """Whether work can go on from the checkpoint, why not, and what to begin with in at most so many tokens."""
     checkpoint, problem, is_edited = _checkpoint(core)
     project = core.project
-    held = [OpenSession(session, f"{name}, since {since}") for session, name, since in others(core, holder)]
+    open_now = others(core.store, core.clock(), holder)
+    held = [OpenSession(session, f"{name}, since {since}") for session, name, since in open_now]
     return check_readiness(
         checkpoint,
         session_id=core.id,

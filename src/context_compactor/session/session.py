@@ -67,7 +67,7 @@ class Session:
         self._holder = ""
         self._is_checked = False
         self._is_closed = False
-        self._idle = Idle(core.settings.idle_seconds, self.work_ahead, core.running.close)
+        self._idle = Idle(core.settings.idle_seconds, self.work_ahead, core.end)
 
     @classmethod
     def open(
@@ -189,8 +189,10 @@ class Session:
     def _begin(self) -> None:
         """Before the first change: say who has the session open, and let go what is too old."""
         if not self._holder:
-            self._holder = hold(self._core)
-            expire_old(self._core)
+            core = self._core
+            self._holder = hold(core)
+            if core.schedule is None:  # else jobs see to it
+                expire_old(core.store, core.settings, core.clock, core.id)
 
     def context(self, at: int | None = None, *, sealed: bool = True) -> list[Raw]:
         """What to send next; with `at`, what was sent when so many messages had been appended.
@@ -200,10 +202,14 @@ class Session:
         """
         if at is not None:
             return views.context(self._core, views.seen_at(self._core, at), sealed=sealed)
+        self.check()
+        return views.context(self._core, self._core.seen(), sealed=sealed)
+
+    def check(self) -> None:
+        """See whether a level is reached, unless that was seen since the session was opened; `context` does so too."""
         if not self._is_checked:
             self._is_checked = True
             check(self._core)
-        return views.context(self._core, self._core.seen(), sealed=sealed)
 
     def history(self, after: int = 0, limit: int | None = None) -> list[Raw]:
         """Everything that was appended, in order, equal to what went in; or `limit` messages behind the first ones."""

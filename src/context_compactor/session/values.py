@@ -8,7 +8,7 @@ from unicodedata import category
 import msgspec
 from msgspec import Struct, field
 
-from context_compactor.errors import BadSetting
+from context_compactor.errors import BadSetting, StoreError
 from context_compactor.measure.calibrate import Calibration
 from context_compactor.measure.triggers import Counters, Plateau
 from context_compactor.price import Spent
@@ -91,6 +91,16 @@ class State(Struct, frozen=True, kw_only=True):
     notes: dict[str, Any] = field(default_factory=dict)
 
 
+def read_profile(stored: bytes) -> Profile:
+    """The profile as it was stored; `StoreError` when it cannot be read."""
+    try:
+        return msgspec.json.decode(stored, type=Profile)
+    except msgspec.MsgspecError as error:
+        raise StoreError(
+            f"what this session was opened with cannot be read ({error}). Try: the version that wrote it."
+        ) from error
+
+
 def read_state(stored: bytes) -> State:
     """The state as it was stored; one of another version of this program begins anew where it does not fit."""
     try:
@@ -107,10 +117,19 @@ def check_id(session_id: object) -> str:
         raise BadSetting(
             f"session id: {session_id[:40]!r}… has {len(session_id):,} characters; {_LONGEST_ID} are the most."
         )
-    odd = next((char for char in session_id if category(char) in _UNSEEN), "")
-    if odd:
-        raise BadSetting(f"session id: {session_id[:40]!r} holds {odd!r}, which cannot be seen. Try: without it.")
+    _refuse_unseen("session id", session_id)
     return session_id
+
+
+def check_model(model: str | None) -> None:
+    """The name of an agent's model when it can be one; it need not be known."""
+    _refuse_unseen("model", model or "")
+
+
+def _refuse_unseen(what: str, text: str) -> None:
+    odd = next((char for char in text if category(char) in _UNSEEN), "")
+    if odd:
+        raise BadSetting(f"{what}: {text[:40]!r} holds {odd!r}, which cannot be seen. Try: without it.")
 
 
 def given_settings(settings: Settings) -> dict[str, Any]:

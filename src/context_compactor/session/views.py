@@ -60,6 +60,12 @@ def seen_at(core: Core, message: int) -> Seen:
     return core.lens.at(row.head if following is None else following - 1)
 
 
+def tokens_of(core: Core, seen: Seen) -> int:
+    """The tokens of a context of any moment, counted anew; one in which nothing was said yet has none."""
+    messages = core.dialect(seen.raws).parse(seen.raws)
+    return gauging.weigh(messages, core.counter(core.dialect(seen.raws))).tokens if messages else 0
+
+
 def history(core: Core, after: int = 0, limit: int | None = None) -> list[Raw]:
     """Everything that was appended, in order, or so many messages behind the first ones."""
     first = core.store.message_position(core.id, after) if after else 0

@@ -51,12 +51,15 @@ class Watched(Struct, frozen=True):
         return self.trigger is None and not self.suggestions and not is_told
 
 
-def watch(core: Core, state: State, counter: MessageCounter, boundary: str = "") -> tuple[State, Watched]:
+def watch(
+    core: Core, state: State, counter: MessageCounter, boundary: str = "", *, is_at_rest: bool = False
+) -> tuple[State, Watched]:
     """The state after a look at its gauge, and what is to be done. While calls wait for results nothing is.
 
-    A soft compaction waits for a task boundary, unless the caller knows that this is one.
+    Unless the caller knows of a moment at which none waited: whoever appends results together with the next calls
+    leaves no other. A soft compaction waits for a task boundary, unless the caller knows that this is one.
     """
-    if state.gauge.open_calls:
+    if state.gauge.open_calls and not is_at_rest:
         return state, Watched()
     budget = core.budget(counter)
     tokens = tokens_now(state.gauge, state.calibration, core.settings.overhead_tokens)
@@ -81,6 +84,45 @@ def watch(core: Core, state: State, counter: MessageCounter, boundary: str = "")
         plateau=plateau,
     )
     return state, Watched(trigger, is_crossing, boundary, is_waiting, suggestions, is_plateau)
+
+
+def is_wanted(core: Core, watched: Watched) -> bool:
+    """Whether a look at the gauge leads to a compaction."""
+    by_counter = bool(watched.suggestions) and core.settings.counters_compact
+    is_due = watched.trigger is not None and not watched.is_waiting
+    return core.settings.enabled and core.settings.automatic and (is_due or by_counter)
+
+
+def is_urgent(core: Core, watched: Watched) -> bool:
+    """Whether that compaction waits for nobody."""
+    is_emergency = watched.trigger is not None and watched.trigger.level is Level.EMERGENCY
+    return is_emergency and is_wanted(core, watched)
+
+
+def is_left_to_jobs(core: Core, watched: Watched) -> bool:
+    """Whether that compaction is a job's business."""
+    return core.schedule is not None and not is_urgent(core, watched) and is_wanted(core, watched)
+
+
+def share_now(core: Core, state: State) -> float:
+    """How full the context is. What the watch remembers may be older: while calls wait for results it does not look."""
+    budget = core.budget(core.counter(core.dialect()))
+    return budget.share(tokens_now(state.gauge, state.calibration, core.settings.overhead_tokens))
+
+
+def unanswered(before: State, state: State) -> State:
+    """The state until an emergency is answered: when that never happens, the next look sees it again."""
+    return structs.replace(
+        state, share=before.share, fired=before.fired, failed_at=before.failed_at, attempted=before.attempted
+    )
+
+
+def answered(state: State, watched: Watched) -> State:
+    """The state after an emergency that was answered, though nothing came of it."""
+    if watched.trigger is None:
+        return state
+    trigger = watched.trigger
+    return structs.replace(state, share=trigger.share, fired=trigger.level, attempted=trigger.current_tokens)
 
 
 def _wait(core: Core, trigger: Trigger | None, seen: Watch, step: float, boundary: str) -> tuple[str, bool]:

@@ -8,7 +8,7 @@ from context_compactor.errors import BadSetting, MissingExtra
 from context_compactor.store.address import is_postgres, without_password
 from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.sqlite import SqliteStore
-from context_compactor.store.sqlite_file import MEMORY
+from context_compactor.store.sqlite_open import MEMORY
 
 _PREFIX = "sqlite:///"
 _EXAMPLE = "sqlite:///.compactor/compactor.db"

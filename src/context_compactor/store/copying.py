@@ -1,6 +1,7 @@
 """Copying sessions from one store to another, every hash checked on the way.
 
-A session arrives in one transaction, whole or not at all, and all others stay as they are. So a copy that was killed is
+A session arrives in one transaction, with the work that waits for it, whole or not at all, and all others stay as
+they are. So a copy that was killed is
 begun again: sessions that are there and the same are passed over. Before the first one is written it is made sure that
 none is there which differs.
 """
@@ -13,6 +14,7 @@ from itertools import groupby
 from msgspec import Struct, structs
 
 from context_compactor.errors import BadInput, DamagedContent
+from context_compactor.store.copying_desk import copy_work
 from context_compactor.store.named import named
 from context_compactor.store.rows import MESSAGE, FactRow, Item, Run, SessionRow, Shelved
 from context_compactor.store.sql_store import SqlStore
@@ -51,6 +53,11 @@ def copy_sessions(source: SqlStore, target: SqlStore, terms_of: TermsOf) -> Iter
             yield Copied(row.id, _copy(source, target, row.id, terms_of), was_there=False)
 
 
+def count_messages(store: SqlStore) -> int:
+    """How many messages all sessions have together."""
+    return int(store._database.row("SELECT coalesce(sum(messages), 0) FROM sessions")[0])
+
+
 def _same_in_both(source: SqlStore, target: SqlStore) -> set[str]:
     there = {row.id for row in _all(target)}
     both = [row.id for row in _all(source) if row.id in there]
@@ -83,6 +90,7 @@ def _copy(source: SqlStore, target: SqlStore, session_id: str, terms_of: TermsOf
             target.put_facts(session_id, facts, now)
         target.save_state(session_id, row.state)
         _prove(source, target, session_id)
+        copy_work(source, target, session_id)
         return row.messages
 
 

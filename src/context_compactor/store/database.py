@@ -45,6 +45,12 @@ class Joined:
             self._writing.has_failed = True
 
 
+def refuse_within(current: Writing | None, path: str) -> None:
+    """Raise `StoreError` within a transaction, for what would wait for whoever waits for it."""
+    if current is not None:
+        raise StoreError(f"{path}: this needs a transaction of its own, and cannot be done within another one.")
+
+
 class Database(Protocol):
     """Tables that any thread may read and write. In a statement `?` stands for a value.
 
@@ -80,7 +86,7 @@ class Database(Protocol):
         ...
 
     def alone(self) -> AbstractContextManager[None]:
-        """A transaction during which nobody else writes anything."""
+        """A transaction during which nobody else writes anything. It cannot be within another one."""
         ...
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:

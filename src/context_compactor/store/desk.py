@@ -6,15 +6,15 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 
 from context_compactor.errors import BadSetting
-from context_compactor.events.event import Event
+from context_compactor.events.event import Event, make_event
 from context_compactor.protocols import Desk, Store
 from context_compactor.store.database import Database
 from context_compactor.store.desk_answers import Answers
 from context_compactor.store.desk_attempts import Attempts
 from context_compactor.store.desk_events import Events
 from context_compactor.store.desk_jobs import Jobs
-from context_compactor.store.desk_rows import KeptEvent, timestamp
-from context_compactor.store.desk_webhooks import Webhooks
+from context_compactor.store.desk_rows import KeptEvent, prefix_of, timestamp
+from context_compactor.store.desk_webhooks import Forgotten, Webhooks
 from context_compactor.store.sql_store import SqlStore
 
 _DAY = 24 * 60 * 60
@@ -48,13 +48,24 @@ class SqlDesk:
             return number
 
     def tidy(self, now: datetime) -> None:
-        """Delete what is too old to be asked for: answers of a day, the rest of a week."""
+        """Delete what is too old to be asked for: answers of a day, the rest of a week.
+
+        When a webhook has not been told of something by then, it never will be, and that is an event.
+        """
         before = timestamp(now, -_KEPT_SECONDS)
         with self.writing():
             self.jobs.forget(before)
             self.events.forget(before)
             self.answers.forget(timestamp(now, -_DAY))
-            self.webhooks.forget()
+        with self.writing():  # apart from the deletions, for which somebody may wait whose turn it is to tell an event
+            for forgotten in self.webhooks.forget():
+                self.tell(_given_up(forgotten, now))
+
+
+def _given_up(forgotten: Forgotten, now: datetime) -> Event:
+    reason = f"events that it was not told of in time, which are too old and no longer kept: {forgotten.events:,}"
+    payload = {"what": "webhook", "webhook": forgotten.webhook, "events": forgotten.events, "reason": reason}
+    return make_event("job.dropped", prefix_of(forgotten.namespace), payload, now)
 
 
 def desk_of(store: Store) -> Desk:

@@ -41,6 +41,14 @@ class Answers:
         statement = "UPDATE answers SET answer = ? WHERE session_id = ? AND key = ?"
         self._database.write(statement, [answer, session_id, key])
 
+    def of(self, session_id: str) -> list[tuple[str, KeptAnswer]]:
+        """The keys of a session and what is kept for each, oldest first."""
+        rows = self._database.rows(
+            "SELECT key, body_hash, answer, created_at FROM answers WHERE session_id = ? ORDER BY created_at, key",
+            [session_id],
+        )
+        return [(key, KeptAnswer(*kept)) for key, *kept in rows]
+
     def forget(self, before: str) -> None:
         """Delete what was kept before a time; its keys may be used again."""
         self._database.write("DELETE FROM answers WHERE created_at < ?", [before])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from context_compactor.store.database import Database
-from context_compactor.store.desk_rows import Attempt, plain_reason
+from context_compactor.store.desk_rows import Attempt, plain_reason, take_webhook
 
 _COLUMNS = "webhook, event_id, type, attempt, created_at, status, reason"
 _KEPT = 200
@@ -17,8 +17,10 @@ class Attempts:
         self._keep = keep
 
     def add(self, attempt: Attempt) -> None:
-        """Keep one, and no longer the oldest."""
+        """Keep one, and no longer the oldest. Of a webhook that is gone none is kept."""
         with self._database.writing():
+            if take_webhook(self._database, attempt.webhook) is None:
+                return
             self._database.write(
                 f"INSERT INTO attempts ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [

@@ -16,8 +16,18 @@ _MOST = 10_000
 _TRIM_EVERY = 250
 
 
+# What is owed to a webhook that is disabled is not waited for.
+_OLDEST_OWED = """
+SELECT min(oldest) FROM (SELECT (SELECT min(d.event) FROM deliveries d WHERE d.webhook = w.id) AS oldest
+FROM webhooks w WHERE w.disabled_at = '') AS owed"""
+
+
 class Events:
-    """The newest `most` events, and up to 250 more."""
+    """The newest `most` events of all namespaces together, and up to 250 more.
+
+    One that a webhook is yet to be told is kept for longer, with all that came behind it: so nothing is missing behind
+    any event that is kept.
+    """
 
     def __init__(self, database: Database, most: int = _MOST) -> None:
         self._database = database
@@ -41,8 +51,13 @@ class Events:
             )
             number = int(made[0][0]) if made else self.number(event.id)
             if made and number % _TRIM_EVERY == 0:
-                self._forget("number <= ?", number - self._most)
+                self._forget("number < ?", self._first_kept(number))
             return number
+
+    def _first_kept(self, number: int) -> int:
+        newest = number - self._most + 1
+        oldest_owed = self._database.row(_OLDEST_OWED)[0]
+        return newest if oldest_owed is None else min(newest, int(oldest_owed))
 
     def number(self, event_id: str) -> int:
         """The number of an event; of one that is no longer kept, that of the last one before it."""

@@ -8,10 +8,11 @@ from typing import Any
 from context_compactor.levels import Level
 from context_compactor.store.database import Database
 from context_compactor.store.desk_rows import KINDS, Job, JobKind, JobState, namespace_of, plain_reason, take_turn
+from context_compactor.tracing import carried
 
 _COLUMNS = (
     "id, session_id, kind, level, state, attempts, due_at, lease_until, worker, reason, is_asked_again, created_at, "
-    "finished_at"
+    "finished_at, trace"
 )
 _OPEN = "state IN ('waiting', 'running')"
 _HELD = "id = ? AND state = 'running' AND worker = ? AND attempts = ?"
@@ -36,11 +37,11 @@ class Jobs:
     def queue(self, session_id: str, kind: JobKind, *, level: str = "", now: str, due_at: str = "") -> Job | None:
         """A new job, or None when the same waits already or runs, which then knows that it was asked for again."""
         with self._database.writing():
-            values = [session_id, namespace_of(session_id), kind, level, due_at or now, now]
+            values = [session_id, namespace_of(session_id), kind, level, due_at or now, now, carried()]
             made = self._database.rows(
                 "INSERT INTO jobs (session_id, namespace, kind, level, state, attempts, due_at, lease_until, worker, "
-                "reason, is_asked_again, created_at, finished_at) "
-                "VALUES (?, ?, ?, ?, 'waiting', 0, ?, '', '', '', 0, ?, '') "
+                "reason, is_asked_again, created_at, finished_at, trace) "
+                "VALUES (?, ?, ?, ?, 'waiting', 0, ?, '', '', '', 0, ?, '', ?) "
                 f"ON CONFLICT (session_id, kind, level) WHERE {_OPEN} DO NOTHING RETURNING {_COLUMNS}",
                 values,
             )

@@ -26,7 +26,8 @@ class Job(Struct, frozen=True):
     """A piece of work on one session. `id` only rises; of two jobs of a session the one with the lower id goes first.
 
     `attempts` counts how often it was begun, `worker` is who has it until `lease_until`. `reason` says what went wrong
-    last, or why it ended. `is_asked_again` says that somebody asked for the same while it was running.
+    last, or why it ended. `is_asked_again` says that somebody asked for the same while it was running. `trace` is the one
+    that the message which queued it belonged to.
     """
 
     id: int
@@ -42,6 +43,7 @@ class Job(Struct, frozen=True):
     is_asked_again: bool
     created_at: str
     finished_at: str
+    trace: str
 
     @property
     def is_over(self) -> bool:
@@ -107,6 +109,15 @@ def take_turn(database: Database, name: str) -> None:
     database.row(f"SELECT name FROM turns WHERE name = ?{database.row_lock}", [name])
 
 
+def take_webhook(database: Database, webhook_id: str) -> str | None:
+    """The namespace of a webhook that nobody else changes until this transaction ends; None when there is none.
+
+    Whoever changes what a webhook is owed, or how it was told, takes it first: so nobody waits in a circle.
+    """
+    row = database.row(f"SELECT namespace FROM webhooks WHERE id = ?{database.row_lock}", [webhook_id])
+    return row[0] if row else None
+
+
 def plain_reason(reason: str) -> str:
     """A reason as any database can keep it, and no longer than anybody reads."""
     return plain_text(reason).replace("\0", "")[:_LONGEST_REASON]
@@ -120,3 +131,8 @@ def timestamp(moment: datetime, plus_seconds: float = 0.0) -> str:
 def namespace_of(session_id: str) -> str:
     """The namespace of a session: what stands before the first slash of its id."""
     return session_id.partition("/")[0] if "/" in session_id else ""
+
+
+def prefix_of(namespace: str) -> str:
+    """What the ids of a namespace begin with."""
+    return f"{namespace}/" if namespace else ""

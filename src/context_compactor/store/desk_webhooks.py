@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from context_compactor.store.database import Database
 from context_compactor.store.desk_events import kept_event
-from context_compactor.store.desk_rows import Delivery, KeptEvent, Webhook, namespace_of, plain_reason, take_turn
+from context_compactor.store.desk_rows import (
+    Delivery,
+    KeptEvent,
+    Webhook,
+    namespace_of,
+    plain_reason,
+    take_turn,
+    take_webhook,
+)
 
 _COLUMNS = "id, namespace, url, secret, types, created_at, failures, disabled_at, reason"
 _DELIVERY = (
@@ -15,6 +25,22 @@ _DELIVERY = (
     "e.number, e.id, e.type, e.session_id, e.created_at, e.payload"
 )
 _JOIN = "FROM deliveries d JOIN events e ON e.number = d.event"
+# Of each webhook the oldest event that is still kept, if it is due and nothing else is on its way to the webhook.
+_READY = f"""
+SELECT d.id FROM webhooks w JOIN deliveries d
+ON d.id = (SELECT d.id {_JOIN} WHERE d.webhook = w.id ORDER BY d.event LIMIT 1)
+WHERE w.disabled_at = '' AND d.due_at <= ? AND NOT EXISTS (
+  SELECT 1 FROM deliveries b WHERE b.webhook = w.id AND b.lease_until <> '' AND b.lease_until >= ?)
+ORDER BY d.due_at, d.id LIMIT 1"""
+_GONE = "NOT EXISTS (SELECT 1 FROM events e WHERE e.number = deliveries.event)"
+
+
+class Forgotten(Struct, frozen=True):
+    """A webhook that will never be told of some events."""
+
+    webhook: str
+    namespace: str
+    events: int
 
 
 class Webhooks:
@@ -78,11 +104,14 @@ class Webhooks:
     def owe(self, kept: KeptEvent, now: str) -> int:
         """Note that everybody who wants this event is yet to be told; how many that are."""
         with self._database.writing():
-            return sum(self._owe(webhook.id, kept.number, now) for webhook in self.all() if _wants(webhook, kept))
+            near = self.all(namespace_of(kept.event.session_id))
+            return sum(self._owe(webhook.id, kept.number, now) for webhook in near if _wants(webhook, kept))
 
     def replay(self, webhook: Webhook, events: Sequence[KeptEvent], now: str) -> int:
         """Owe a webhook these events once more, those that it wants; how many that are."""
         with self._database.writing():
+            if take_webhook(self._database, webhook.id) is None:
+                return 0
             return sum(self._owe(webhook.id, kept.number, now) for kept in events if _wants(webhook, kept))
 
     def _owe(self, webhook_id: str, number: int, now: str) -> bool:
@@ -96,42 +125,38 @@ class Webhooks:
 
     def claim(self, worker: str, now: str, until: str) -> Delivery | None:
         """The next delivery that is due, held by this worker until then. One webhook's go out one at a time."""
-        ready = (
-            f"SELECT d.id {_JOIN} JOIN webhooks w ON w.id = d.webhook WHERE w.disabled_at = '' AND d.due_at <= ? "
-            "AND d.lease_until < ? AND NOT EXISTS (SELECT 1 FROM deliveries b WHERE b.webhook = d.webhook "
-            "AND (b.event < d.event OR b.lease_until >= ?)) ORDER BY d.due_at, d.id LIMIT 1"
-        )
-        if self._database.row(ready, [now, now, now]) is None:
+        if self._database.row(_READY, [now, now]) is None:
             return None
         with self._database.writing():
             take_turn(self._database, "delivery")
-            found = self._database.row(ready, [now, now, now])
+            found = self._database.row(_READY, [now, now])
             if found is None:
                 return None
             change = "attempts = attempts + 1, worker = ?, lease_until = ? WHERE id = ?"
             self._database.write(f"UPDATE deliveries SET {change}", [worker, until, found[0]])
-            return _delivery(self._database.row(f"SELECT {_DELIVERY} {_JOIN} WHERE d.id = ?", [found[0]]))
+            claimed = self._database.row(f"SELECT {_DELIVERY} {_JOIN} WHERE d.id = ?", [found[0]])
+            return _delivery(claimed) if claimed else None  # its webhook may have been removed meanwhile
 
     def delivered(self, delivery: Delivery) -> bool:
         """The webhook was told; False when another worker has the delivery by now."""
         with self._database.writing():
+            self._database.write("UPDATE webhooks SET failures = 0 WHERE id = ?", [delivery.webhook])
             gone = self._database.rows(
                 "DELETE FROM deliveries WHERE id = ? AND worker = ? AND attempts = ? RETURNING id", _holder(delivery)
             )
-            self._database.write("UPDATE webhooks SET failures = 0 WHERE id = ?", [delivery.webhook])
             return bool(gone)
 
     def failed(self, delivery: Delivery, due_at: str, reason: str) -> int:
         """The webhook could not be told and is to be tried again then; how often it has failed in a row."""
         with self._database.writing():
+            failures = self._database.rows(
+                "UPDATE webhooks SET failures = failures + 1, reason = ? WHERE id = ? RETURNING failures",
+                [plain_reason(reason), delivery.webhook],
+            )
             self._database.write(
                 "UPDATE deliveries SET due_at = ?, reason = ?, lease_until = '' "
                 "WHERE id = ? AND worker = ? AND attempts = ?",
                 [due_at, plain_reason(reason), *_holder(delivery)],
-            )
-            failures = self._database.rows(
-                "UPDATE webhooks SET failures = failures + 1, reason = ? WHERE id = ? RETURNING failures",
-                [plain_reason(reason), delivery.webhook],
             )
             return int(failures[0][0]) if failures else 0
 
@@ -140,9 +165,17 @@ class Webhooks:
         statement = f"SELECT {_DELIVERY} {_JOIN} WHERE d.webhook = ? ORDER BY d.event LIMIT ?"
         return [_delivery(row) for row in self._database.rows(statement, [webhook_id, limit])]
 
-    def forget(self) -> None:
-        """Delete the deliveries of events that are no longer kept."""
-        self._database.write("DELETE FROM deliveries WHERE event NOT IN (SELECT number FROM events)")
+    def forget(self) -> list[Forgotten]:
+        """Delete the deliveries of events that are no longer kept; whom they were for."""
+        with self._database.writing():
+            late = self._database.rows(f"SELECT DISTINCT webhook FROM deliveries WHERE {_GONE} ORDER BY webhook")
+            found = [self._forget(webhook_id) for (webhook_id,) in late]
+        return [each for each in found if each is not None]
+
+    def _forget(self, webhook_id: str) -> Forgotten | None:
+        namespace = take_webhook(self._database, webhook_id)
+        gone = self._database.rows(f"DELETE FROM deliveries WHERE webhook = ? AND {_GONE} RETURNING id", [webhook_id])
+        return Forgotten(webhook_id, namespace, len(gone)) if gone and namespace is not None else None
 
 
 def _wants(webhook: Webhook, kept: KeptEvent) -> bool:

@@ -19,7 +19,14 @@ _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _PORTS = re.compile(r"\d+(,\d+)*")
 _MOST_CONNECTIONS = 1000
 _ALWAYS = {"client_encoding": "utf8", "fallback_application_name": "context-compactor"}
-_CONNECT_SECONDS = "10"
+# How soon a server is given up that does not answer at all.
+_PATIENCE = {
+    "connect_timeout": "10",
+    "keepalives_idle": "15",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
 
 
 class Address:
@@ -44,7 +51,7 @@ def read_address(url: str) -> Address:
     known = _read(f"{plain}?{rest}" if rest else plain, url)
     return Address(
         _name(known, own["schema"]),
-        make_conninfo("", **{"connect_timeout": _CONNECT_SECONDS, **known, **_ALWAYS}),
+        make_conninfo("", **{**_PATIENCE, **known, **_ALWAYS}),
         _schema(own["schema"], url),
         _connections(own["connections"], url),
     )

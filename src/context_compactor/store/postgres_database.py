@@ -17,7 +17,7 @@ import psycopg
 from psycopg import Connection, Cursor
 
 from context_compactor.errors import StoreError
-from context_compactor.store.database import Joined, Writing
+from context_compactor.store.database import Joined, Writing, refuse_within
 from context_compactor.store.forking import keep_for_ever, rest_at_fork
 from context_compactor.store.migrate import Migrated
 from context_compactor.store.postgres_address import Address
@@ -100,14 +100,10 @@ class PostgresDatabase:
         current = self.current
         return self._whole(LOCK_SHARED) if current is None else self._part(current)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """A transaction during which nobody else writes anything."""
-        current = self.current
-        with self._whole(LOCK_ALONE) if current is None else Joined(current):
-            if current is not None:
-                self.write(LOCK_ALONE.decode())
-            yield
+    def alone(self) -> AbstractContextManager[None]:
+        """A transaction during which nobody else writes anything. It cannot be within another one."""
+        refuse_within(self.current, self.path)
+        return self._whole(LOCK_ALONE)
 
     @contextmanager
     def _whole(self, lock: bytes) -> Iterator[None]:

@@ -19,6 +19,10 @@ from context_compactor.store.postgres_text import keep_every_text
 
 _PAUSE = 0.1
 _IDLE_SECONDS = 300.0
+# How long a transaction may do nothing: longer than any of ours takes to think.
+_SILENCE = "60s"
+# After how many seconds without a word from its machine a connection is asked for a sign of life, and how often.
+_ALIVE = {"tcp_keepalives_idle": "15", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
 
 
 @contextmanager
@@ -39,12 +43,21 @@ def opened(address: Address, busy_seconds: float) -> Iterator[Connection]:
 
 
 def prepare(connection: Connection, address: Address, busy_seconds: float) -> None:
-    """Make a new connection look at its schema, wait no longer than it should, and be sure of what it commits."""
+    """Make a new connection look at its schema, wait no longer than it should, and be sure of what it commits.
+
+    When its machine vanishes, or stops in the middle of a transaction, the server lets others have what was locked.
+    """
     keep_every_text(connection)
+    settings = {
+        "search_path": address.schema,
+        "lock_timeout": f"{max(1, round(busy_seconds * 1000))}ms",
+        "idle_in_transaction_session_timeout": _SILENCE,
+        **_ALIVE,
+    }
     connection.execute(
-        "SELECT set_config('search_path', %s, false), set_config('lock_timeout', %s, false), "
+        f"SELECT {'set_config(%s, %s, false), ' * len(settings)}"
         "set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), false)",
-        [address.schema, f"{max(1, round(busy_seconds * 1000))}ms"],
+        [text for setting in settings.items() for text in setting],
     )
 
 

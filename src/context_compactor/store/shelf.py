@@ -80,15 +80,15 @@ class Shelf:
         return _shelved(row) if row else None
 
     def all(
-        self, session: int, kind: str = "", since: str = "", until: str = "", after: int = 0, newest: int = 0
+        self, session: int, wanted: Filter = Filter(), after: int = 0, limit: int = 0, newest: int = 0
     ) -> list[Shelved]:
-        """The originals of a session in the order in which they were archived; only the `newest` of them, if given."""
-        where, values = Filter(kind, since, until).clauses()
-        order, limit = ("DESC", newest) if newest else ("ASC", NO_LIMIT)
+        """The originals of a session in the order in which they were archived; the first or the `newest`, if given."""
+        where, values = wanted.clauses()
+        order, most = ("DESC", newest) if newest else ("ASC", limit or NO_LIMIT)
         rows = self._database.rows(
             f"SELECT {_COLUMNS} FROM originals o WHERE o.session = ? AND o.number > ?{where} "
             f"ORDER BY o.number {order} LIMIT ?",
-            [session, after, *values, limit],
+            [session, after, *values, most],
         )
         return [_shelved(row) for row in (reversed(rows) if newest else rows)]
 

@@ -106,10 +106,21 @@ class SqlStore:
         return self._shelf.find(self._sessions.number(session_id), ref)
 
     def originals(
-        self, session_id: str, *, kind: str = "", since: str = "", until: str = "", after: int = 0, newest: int = 0
+        self,
+        session_id: str,
+        *,
+        kind: str = "",
+        since: str = "",
+        until: str = "",
+        after: int = 0,
+        limit: int = 0,
+        newest: int = 0,
     ) -> list[Shelved]:
-        """The originals of a session in the order in which they were archived; only the `newest` of them, if given."""
-        return self._shelf.all(self._sessions.number(session_id), kind, since, until, after, newest)
+        """The originals of a session in the order in which they were archived.
+
+        Of those behind `after` only the first `limit`, or the `newest`, if given.
+        """
+        return self._shelf.all(self._sessions.number(session_id), Filter(kind, since, until), after, limit, newest)
 
     def search(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from context_compactor.store.sql_store import SqlStore
-from context_compactor.store.sqlite_file import MEMORY, SqliteFile
+from context_compactor.store.sqlite_file import SqliteFile
+from context_compactor.store.sqlite_open import MEMORY
 
 
 class SqliteStore(SqlStore):

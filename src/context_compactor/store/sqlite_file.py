@@ -1,31 +1,27 @@
-"""One SQLite file, safely opened: owner-only, write-ahead log, every commit on the disk, readable errors."""
+"""One SQLite file: transactions of one thread at a time, and reading beside them."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from context_compactor.errors import CompactorError, StoreError
-from context_compactor.files import make_private_folder
-from context_compactor.store.database import Joined, Writing
+from context_compactor.errors import StoreError
+from context_compactor.store.database import Joined, Writing, refuse_within
 from context_compactor.store.forking import keep_for_ever, rest_at_fork
-from context_compactor.store.sqlite_errors import explain, is_locked
-from context_compactor.store.sqlite_migrate import migrate, refuse_foreign
+from context_compactor.store.sqlite_open import MEMORY, Explained, file_id, open_file
+from context_compactor.store.sqlite_reader import SqliteReader
 from context_compactor.store.sqlite_words import SqliteWords
-
-MEMORY = ":memory:"
-_PAUSE = 0.01
 
 
 class SqliteFile:
-    """A connection that any thread may use, one at a time; a forked process makes one of its own."""
+    """One connection to write and one to read, each for one thread at a time; a forked process makes its own.
+
+    Whoever reads outside of a transaction sees what is committed, and does not wait for who writes.
+    """
 
     row_lock = ""  # whoever writes is the only one
     passages_per_session = 1 << 40
@@ -36,47 +32,26 @@ class SqliteFile:
         # The file stays the same one when the process goes to another folder and then forks.
         self._file = path if path == MEMORY else os.path.abspath(path)  # noqa: PTH100  links are not to be followed
         self._busy_seconds = busy_seconds
-        self._errors = _Explained(path, busy_seconds)
+        self._errors = Explained(path, busy_seconds)
         self._lock = threading.RLock()
         self._current: Writing | None = None
         self._writer = 0  # the thread whose transaction is under way
         self._is_closed = False
         self._is_resting = False
+        self._file_id = (0, 0)
         self._connection: sqlite3.Connection | None = self._connect()
+        self._reader = SqliteReader(self._file, busy_seconds)
         rest_at_fork(self)
 
     def _connect(self) -> sqlite3.Connection:
         with self._errors:
-            if self.path != MEMORY:
-                _make_file(Path(self._file))
-            connection = sqlite3.connect(
-                self._file, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
-            )
-            try:
-                refuse_foreign(connection, self.path)
-                self._use_write_ahead_log(connection)
-                # A message that was accepted is on the disk, whatever happens to the machine.
-                connection.execute("PRAGMA synchronous = FULL")
-                self.schema = migrate(connection, self.path)
-            except BaseException:
-                connection.close()
-                raise
+            connection, self.schema = open_file(self.path, self._file, self._busy_seconds)
+            self._file_id = file_id(self._file)
             return connection
-
-    def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
-        """Of two processes that do this to a new file at once, SQLite refuses one without waiting."""
-        give_up = time.monotonic() + self._busy_seconds
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if not is_locked(error) or time.monotonic() > give_up:
-                    raise
-            time.sleep(_PAUSE)
 
     def close(self) -> None:
         """Close the connection; a second time does nothing."""
+        self._reader.close()
         with self._lock:
             self._is_closed = True
             if self._connection is not None:
@@ -95,6 +70,7 @@ class SqliteFile:
 
         A thread that is in the middle of a transaction is waited for, though not for ever.
         """
+        self._reader.before_fork()
         self._is_resting = self._lock.acquire(timeout=self._busy_seconds)
         if self._is_resting and self._current is None and self._connection is not None and self.path != MEMORY:
             self._connection.close()
@@ -102,11 +78,13 @@ class SqliteFile:
 
     def after_fork(self) -> None:
         """Go on."""
+        self._reader.after_fork()
         if self._is_resting:
             self._lock.release()
 
     def after_fork_in_child(self) -> None:
         """Go on in the new process. A transaction that was under way is the parent's, and so is its connection."""
+        self._reader.after_fork_in_child()
         if self._current is not None and (self.path != MEMORY or not self._is_resting):
             keep_for_ever(self._connection)  # closing it here would take back what the parent has written
             self._connection, self._current, self._is_closed = None, None, True
@@ -137,6 +115,7 @@ class SqliteFile:
     def _whole(self) -> Iterator[None]:
         with self._lock, self._errors:
             connection = self._live()
+            self._refuse_replaced()
             connection.execute("BEGIN IMMEDIATE")
             current = self._current = Writing()
             self._writer = threading.get_ident()
@@ -172,8 +151,9 @@ class SqliteFile:
                 raise
 
     def alone(self) -> AbstractContextManager[None]:
-        """The same: whoever writes is alone in any case."""
-        return self.writing()
+        """The same, though never within another one: whoever writes is alone in any case."""
+        refuse_within(self.current, self.path)
+        return self._whole()
 
     def _unbroken(self) -> sqlite3.Connection:
         """The connection. After some errors, such as a full disk, SQLite has ended the transaction already."""
@@ -182,15 +162,37 @@ class SqliteFile:
             raise StoreError(f"{self.path}: an earlier error has ended this transaction; nothing of it was written.")
         return connection
 
+    def _refuse_replaced(self) -> None:
+        """What is written to a file that was deleted would be gone with the process."""
+        if file_id(self._file) != self._file_id:
+            raise StoreError(
+                f"{self.path} was deleted or replaced while it was open. Try: put it back, or open the session again."
+            )
+
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a statement."""
-        with self._lock, self._errors:
-            return self._unbroken().execute(statement, values).fetchall()
+        with self._errors, self._using(statement) as connection:
+            return connection.execute(statement, values).fetchall()
 
     def row(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """The first row of a statement, or None."""
-        with self._lock, self._errors, closing(self._unbroken().execute(statement, values)) as cursor:
+        with (
+            self._errors,
+            self._using(statement) as connection,
+            closing(connection.execute(statement, values)) as cursor,
+        ):
             return cursor.fetchone()
+
+    @contextmanager
+    def _using(self, statement: str) -> Iterator[sqlite3.Connection]:
+        if self.current is None and self._file != MEMORY and statement.startswith("SELECT"):
+            self._live()
+            self._refuse_replaced()
+            with self._reader.using() as connection:
+                yield connection
+        else:
+            with self._lock:
+                yield self._unbroken()
 
     def write(self, statement: str, values: Sequence[Any] = ()) -> None:
         """Change something."""
@@ -205,33 +207,3 @@ class SqliteFile:
     def by_index(self, name: str) -> str:
         """What makes SQLite use an index of the table before it."""
         return f" INDEXED BY {name}"
-
-
-class _Explained:
-    """Within it an error of SQLite becomes one that says what to do."""
-
-    def __init__(self, path: str, busy_seconds: float) -> None:
-        self._path = path
-        self._busy_seconds = busy_seconds
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, sqlite3.DatabaseError):
-            raise explain(error, self._path, self._busy_seconds) from error
-
-
-def _make_file(path: Path) -> None:
-    """The file and its folder, for its owner only. A file that is there keeps the mode it has."""
-    try:
-        make_private_folder(path.parent)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except CompactorError as error:
-        raise StoreError(f"{path} cannot be opened: {error}. Try: another folder with `store`.") from error
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be opened: {error.strerror}. Try: another folder with `store`, or its permissions."
-        ) from error

@@ -5,20 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import Struct
 
-from context_compactor.app import counter_of
-from context_compactor.ask import Ask, budget_of
 from context_compactor.levels import Level, LevelRule
-from context_compactor.measure.budget import Budget
-from context_compactor.measure.usage import level_at
-from context_compactor.messages.detect import find_dialect
 from context_compactor.protocols import Store
+from context_compactor.server.fill import Rules
 from context_compactor.server.scope import Scope
-from context_compactor.session.gauge import tokens_now
-from context_compactor.session.values import Profile, read_state
-from context_compactor.settings import load_settings
+from context_compactor.session.values import read_state
 from context_compactor.store.rows import SessionRow
 
 MOST = 20_000
@@ -26,15 +19,6 @@ MOST = 20_000
 _FRESH_SECONDS = 0.5
 _REST = 20
 """A list is as good as new for so many times as long as it took to read."""
-
-
-class Rule(Struct, frozen=True):
-    """What sessions that were opened alike have in common."""
-
-    profile: Profile
-    budget: Budget
-    levels: tuple[LevelRule, ...]
-    overhead: int
 
 
 class Listed(Struct, frozen=True):
@@ -66,42 +50,30 @@ class Listing:
         began = time.monotonic()
         if began < until:
             return found
-        rules: dict[bytes, Rule] = {}
+        rules = Rules()
         found = [_listed(row, scope, rules) for row in scope.sessions(store, None, MOST)]
         took = time.monotonic() - began
         self._kept[scope.namespace] = (time.monotonic() + max(_FRESH_SECONDS, _REST * took), found)
         return found
 
 
-def _listed(row: SessionRow, scope: Scope, rules: dict[bytes, Rule]) -> Listed:
-    """How full a session is now: what it remembers of that may be older, while calls wait for results."""
-    rule = rules.get(row.profile) or rules.setdefault(row.profile, _rule(row.profile))
-    state = read_state(row.state)
-    tokens = tokens_now(state.gauge, state.calibration, rule.overhead) if row.messages else 0
-    share = rule.budget.share(tokens)
+def _listed(row: SessionRow, scope: Scope, rules: Rules) -> Listed:
+    rule = rules.of(row.profile)
+    fill = rule.fill(row, read_state(row.state))
     return Listed(
         id=scope.outside(row.id),
         store_id=row.id,
         updated_at=row.updated_at,
         messages=row.messages,
-        tokens=tokens,
-        share=share,
-        level=level_at(max(tokens / rule.budget.tokens, state.gauge.bytes / rule.budget.bytes), rule.levels),
+        tokens=fill.tokens,
+        share=fill.share,
+        level=fill.level,
         levels=rule.levels,
         window=rule.profile.window,
         model=rule.profile.model or rule.profile.dialect,
         head=row.head,
         view=row.view,
     )
-
-
-def _rule(stored: bytes) -> Rule:
-    profile = msgspec.json.decode(stored, type=Profile)
-    settings = load_settings(profile.settings or None).settings
-    ask = Ask(window=profile.window, settings=settings, model=profile.model)
-    counter = counter_of(ask, find_dialect(profile.dialect, ()).name, None)
-    budget = budget_of(ask, counter.dialect_name, counter.margin)
-    return Rule(profile, budget, settings.levels, settings.overhead_tokens)
 
 
 def chosen(sessions: Sequence[Listed], words: str, level: str, sort: str) -> list[Listed]:

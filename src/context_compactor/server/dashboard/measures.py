@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from context_compactor.messages.jsontext import read_json
 from context_compactor.protocols import Store
 from context_compactor.server.dashboard.listing import Listed
 from context_compactor.session.lens import Lens
@@ -96,7 +97,7 @@ class Measures:
     def _gist(self, content: str, store: Store) -> _Gist:
         gist = self._known.get(content)
         if gist is None:
-            gist = self._known[content] = msgspec.json.decode(store.get([content])[content], type=_Gist)
+            gist = self._known[content] = msgspec.convert(read_json(store.get([content])[content]), _Gist)
             if len(self._known) > _MOST_KEPT:
                 self._known.popitem(last=False)
         return gist

@@ -31,7 +31,7 @@ from context_compactor.server.dashboard.frame import framed
 from context_compactor.server.dashboard.pieces import problem
 from context_compactor.server.dashboard.sending import HEADERS, NEVER_KEPT, Page, html_response, redirect, visible
 from context_compactor.server.dashboard.static_files import file_response
-from context_compactor.server.dashboard.visit import Kept, NoForm, Visit, part_of, read_form
+from context_compactor.server.dashboard.visit import LONGEST_FORM, Kept, NoForm, Visit, form_of, part_of, read_form
 from context_compactor.server.dashboard.words import path as path_of
 from context_compactor.server.problems import Refused, on_failure, problem_of
 from context_compactor.server.scope import Scope
@@ -90,11 +90,15 @@ def _view(view: View, service: Service, kept: Kept) -> HTTPRouteHandler:
         except CompactorError as error:
             return _failed(request, problem_of(error, _told(service, request, error)), service)
 
-    method: Literal["GET", "POST"] = "POST" if view.form else "GET"
-    name = f"dashboard {method} {view.path}"
-    return HTTPRouteHandler(view.path, http_method=method, name=name, exception_handlers={Exception: _on_failure})(
-        answer
-    )
+    methods: list[Literal["GET", "HEAD", "POST"]] = ["POST"] if view.form else ["GET", "HEAD"]
+    name = f"dashboard {methods[0]} {view.path}"
+    return HTTPRouteHandler(
+        view.path,
+        http_method=methods,
+        name=name,
+        exception_handlers={Exception: _on_failure},
+        request_max_body_size=LONGEST_FORM,
+    )(answer)
 
 
 def _admit(view: View, service: Service, request: _Request) -> Scope:
@@ -111,7 +115,7 @@ def refuse_other_sites(request: _Request) -> None:
 
 async def _shown(view: View, service: Service, kept: Kept, scope: Scope, request: _Request) -> ASGIResponse:
     names = request.path_params
-    raw = await request.body() if view.form else b""
+    raw = await form_of(request) if view.form else b""
     visit: Visit[Any, Any] = Visit(
         service=service,
         scope=scope,
@@ -190,7 +194,7 @@ def _entries(service: Service) -> list[HTTPRouteHandler]:
 
     async def enter(request: _Request) -> ASGIResponse:
         refuse_other_sites(request)
-        form = read_form(await request.body(), LoginForm)
+        form = read_form(await form_of(request), LoginForm)
         token = form.token.strip()
         if not _SENDABLE.fullmatch(token) or not doorman.knows(token):
             return shown(login_page(form.to, "This token is not known. Try: copy it whole, or make another one."))
@@ -201,7 +205,9 @@ def _entries(service: Service) -> list[HTTPRouteHandler]:
         return let_out(request.headers)
 
     def route(method: Literal["GET", "POST"], path: str, verb: Any) -> HTTPRouteHandler:
-        return HTTPRouteHandler(path, http_method=method, name=f"dashboard {method} {path}")(verb)
+        return HTTPRouteHandler(
+            path, http_method=method, name=f"dashboard {method} {path}", request_max_body_size=LONGEST_FORM
+        )(verb)
 
     return [route("GET", "/login", ask), route("POST", "/login", enter), route("POST", "/logout", leave)]
 

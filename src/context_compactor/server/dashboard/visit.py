@@ -7,6 +7,8 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
+from litestar import Request
+from litestar.exceptions.http_exceptions import InternalServerException, RequestEntityTooLarge
 from msgspec import Struct
 
 from context_compactor.server.asked import Asked
@@ -14,6 +16,9 @@ from context_compactor.server.dashboard.listing import Listing
 from context_compactor.server.dashboard.measures import Measures
 from context_compactor.server.dashboard.saw import Saws
 from context_compactor.server.problems import Refused
+
+LONGEST_FORM = 64 * 1024
+"""Bytes; a handler of forms is set up with it, so that what is longer is not read."""
 
 F = TypeVar("F")
 Q = TypeVar("Q")
@@ -54,6 +59,16 @@ def part_of(headers: Any) -> str:
     """The id of the element that is to be replaced, as htmx tells it."""
     target: str = headers.get("hx-target", "")
     return target.partition("#")[2]
+
+
+async def form_of(request: Request[Any, Any, Any]) -> bytes:
+    """The form that was sent, or `Refused` when it is too long or not whole."""
+    try:
+        return await request.body()
+    except RequestEntityTooLarge as error:
+        raise Refused(413, f"A form has at most {LONGEST_FORM // 1024} KB. Try: a shorter text.") from error
+    except InternalServerException as error:  # all that it can mean here
+        raise Refused(499, "The browser went away before its form was complete.") from error
 
 
 def read_form(raw: bytes, kind: type[T]) -> T:

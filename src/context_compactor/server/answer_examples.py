@@ -1,0 +1,196 @@
+"""Answers as the OpenAPI document shows them: values of the very types that are sent, of one short story."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from context_compactor import __version__, api
+from context_compactor.archive.search.hits import Hit, render_hits
+from context_compactor.facts.fact import Fact
+from context_compactor.handoff.checkpoint import ArchiveLine, Checkpoint, Span
+from context_compactor.handoff.checkpoint_lists import Items
+from context_compactor.handoff.checkpoint_text import render_checkpoint
+from context_compactor.handoff.messages import HandoffRequest
+from context_compactor.levels import Level
+from context_compactor.measure.usage import Sections
+from context_compactor.report import Archived, Cache, Fidelity, Metrics, Preserved, Report, Summarized
+from context_compactor.session.record import Totals
+
+SESSION_ID, REF = "run-42", "tool_017"
+EVENT_ID, WEBHOOK_ID = "019b8dd2-6a3c-7000-8f3e-5a1c0e9d7b42", "wh_5f0c2a9d1b7e4c38"
+_BEGAN, _COMPACTED = "2026-01-05T09:00:00.000+00:00", "2026-01-05T09:12:30.120+00:00"
+_SUMMARY, _RECOVERY = "Read src/auth/jwt.ts", f'recall("{REF}")'
+_QUESTION = {"role": "user", "content": "Why does the login test fail?"}
+_BEFORE, _AFTER, _BUDGET = 161_204, 38_870, 191_808
+
+_REPORT = Report(
+    status="success",
+    level="soft",
+    session_id=SESSION_ID,
+    compaction_id="cmp_64f790770469",
+    created_at="2026-01-05T09:12:30+00:00",
+    duration_ms=266.2,
+    tokens_before=_BEFORE,
+    tokens_after=_AFTER,
+    target_tokens=76_723,
+    messages_before=118,
+    messages_after=42,
+    messages_removed=76,
+    preserved=(Preserved("user: Why does the login test fail?", 9, 41, "talk", "among the last 5 turns"),),
+    summarized=(Summarized("tool_031", "test run", "pytest tests/test_login.py", 843, 112, "its failures and totals"),),
+    archived=(Archived(REF, "code file", _SUMMARY, 2_310, f"/v1/sessions/{SESSION_ID}/archive/{REF}", _RECOVERY),),
+    recovery_instructions=(f"{_RECOVERY} returns the original of {_SUMMARY}",),
+    facts_added=12,
+    fidelity=Fidelity(retained=450, reachable=1_821),
+    cache=Cache(prefix_tokens_kept=1_204, prefix_tokens_rewritten=37_666),
+    metrics=Metrics(shrink_factor=4.15, retained_share=0.198, failures_share=1.0, recallable_share=1.0, pins_share=1.0),
+)
+_TOTALS = Totals(
+    compactions=1,
+    undone=0,
+    undone_ids=(),
+    tokens_saved=_REPORT.tokens_saved,
+    messages_removed=_REPORT.messages_removed,
+    first_at=_COMPACTED,
+    last_at=_COMPACTED,
+)
+_SESSION = api.SessionAnswer(
+    id=SESSION_ID,
+    created_at=_BEGAN,
+    updated_at=_COMPACTED,
+    messages=118,
+    tokens=_AFTER,
+    share=round(_AFTER / _BUDGET, 4),
+    level=None,
+    window=200_000,
+    dialect="anthropic",
+    model=None,
+    settings={},
+)
+_USAGE = api.UsageAnswer(
+    tokens=_AFTER,
+    budget_tokens=_BUDGET,
+    bytes=149_204,
+    budget_bytes=33_554_432,
+    share=_SESSION.share,
+    level=None,
+    margin=0.1,
+    tool_results=14,
+    files_loaded=6,
+    turns_left=43,
+    source="counted",
+    sections=Sections(system=1_204, user=2_410, assistant=9_846, tool_results=20_112, summaries=4_866, references=432),
+)
+_CHECKPOINT = Checkpoint(
+    session_id=SESSION_ID,
+    updated=_COMPACTED,
+    span=Span(messages=118, tokens=_BEFORE, turns=41, calls=38),
+    summary=("Task: Why does the login test fail? (turn_041)",),
+    recovery=(f"Run `compactor resume --session {SESSION_ID}`: it checks git, files and other sessions.",),
+    task="Why does the login test fail? (turn_041)",
+    task_status="active",
+    must_read=Items(('rule: "Never touch legacy/." (turn_001)',)),
+    archive=(ArchiveLine(REF, _SUMMARY, 2_310),),
+)
+_HIT = Hit(REF, "code file", 12, 13, "if (claims.exp < clock.now()) {\n  throw new TokenExpired()", 1.1892, 437)
+_WEBHOOK = api.WebhookAnswer(
+    id=WEBHOOK_ID,
+    url="https://example.org/compactions",
+    types=["session.compacted"],
+    created_at=_BEGAN,
+    is_enabled=True,
+    failures=0,
+    disabled_at=None,
+    reason="",
+)
+_ANSWERS: tuple[Struct, ...] = (
+    _SESSION,
+    api.SessionPage(sessions=[_SESSION]),
+    api.SessionDetail(**structs.asdict(_SESSION), usage=_USAGE, totals=_TOTALS),
+    api.AppendAnswer(session_id=SESSION_ID, appended=2, messages=116, tokens=157_300, share=0.8201, level=Level.SOFT),
+    api.ContextAnswer(session_id=SESSION_ID, messages=[_QUESTION], tokens=_AFTER, history_messages=118),
+    api.HistoryAnswer(session_id=SESSION_ID, messages=[_QUESTION], total=118, next="1"),
+    api.CompactAnswer(
+        compacted=True,
+        reason="",
+        messages_removed=_REPORT.messages_removed,
+        tokens_before=_BEFORE,
+        tokens_after=_AFTER,
+        tokens_saved=_REPORT.tokens_saved,
+        dry_run=False,
+        report=_REPORT,
+    ),
+    api.CompactionPage(compactions=[_REPORT], totals=_TOTALS),
+    api.UndoAnswer(changed=True, report=_REPORT),
+    api.ArchivePage(
+        originals=[
+            api.OriginalAnswer(
+                id=REF,
+                kind="code file",
+                summary=_SUMMARY,
+                tokens=2_310,
+                recovery=_RECOVERY,
+                same_as="",
+                created_at=_COMPACTED,
+            )
+        ],
+        next="17",
+    ),
+    api.RecallAnswer(id=REF, text=_HIT.text, first_line=_HIT.first_line, last_line=_HIT.last_line),
+    api.RestoreAnswer(ref=REF, tokens=2_310, in_place=False, compacted=False, tokens_after=_AFTER + 2_310),
+    api.SearchAnswer(hits=[_HIT], text=render_hits([_HIT])),
+    api.FactsAnswer(
+        facts=[
+            Fact(
+                kind="failure",
+                content="pytest tests/test_login.py",
+                turn=17,
+                role="tool",
+                detail="AssertionError: token expired",
+                status="open",
+                count=2,
+                last_turn=21,
+                ref=REF,
+            )
+        ]
+    ),
+    api.CheckpointAnswer(checkpoint=_CHECKPOINT, markdown=render_checkpoint(_CHECKPOINT)),
+    api.HandoffAnswer(
+        request=HandoffRequest(
+            task_id=f"{SESSION_ID}-write-1",
+            phase="write",
+            task="Fix the fixture's clock",
+            context_summary="# Handoff: write\nTask: the login test fails, since the clock of its fixture stands still.",
+            constraints=("Never touch legacy/.",),
+            files=("src/auth/jwt.ts",),
+            references=(REF,),
+        )
+    ),
+    api.WebhookMade(**structs.asdict(_WEBHOOK), secret="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="),
+    _WEBHOOK,
+    api.WebhooksAnswer(webhooks=[_WEBHOOK]),
+    api.RemovedAnswer(id=WEBHOOK_ID),
+    api.DeliveriesAnswer(
+        waiting=[
+            api.DeliveryAnswer(event_id=EVENT_ID, type="session.compacted", attempts=0, due_at=_COMPACTED, reason="")
+        ],
+        attempts=[
+            api.AttemptAnswer(
+                event_id=EVENT_ID,
+                type="session.compacted",
+                attempt=1,
+                created_at=_COMPACTED,
+                status=204,
+                reason="",
+            )
+        ],
+    ),
+    api.ReplayAnswer(owed=12),
+    api.HealthAnswer(status="ok", version=__version__),
+)
+
+ANSWERS: dict[str, Any] = {type(answer).__name__: msgspec.json.decode(api.encode(answer)) for answer in _ANSWERS}
+"""One of each type, by its name, as it is sent."""

@@ -1,0 +1,86 @@
+"""Opening a SQLite file: owner-only, write-ahead log, every commit on the disk, readable errors."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+from types import TracebackType
+
+from context_compactor.errors import CompactorError, StoreError
+from context_compactor.files import make_private_folder
+from context_compactor.store.migrate import Migrated
+from context_compactor.store.sqlite_errors import explain, is_locked
+from context_compactor.store.sqlite_migrate import migrate, refuse_foreign
+
+MEMORY = ":memory:"
+_PAUSE = 0.01
+
+
+class Explained:
+    """Within it an error of SQLite becomes one that says what to do."""
+
+    def __init__(self, path: str, busy_seconds: float) -> None:
+        self._path = path
+        self._busy_seconds = busy_seconds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, sqlite3.DatabaseError):
+            raise explain(error, self._path, self._busy_seconds) from error
+
+
+def open_file(path: str, file: str, busy_seconds: float) -> tuple[sqlite3.Connection, Migrated]:
+    """A connection to write to a file, which messages call `path`, and what opening it did to its tables."""
+    if path != MEMORY:
+        _make_file(Path(file))
+    connection = sqlite3.connect(file, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+    try:
+        refuse_foreign(connection, path)
+        _use_write_ahead_log(connection, busy_seconds)
+        # A message that was accepted is on the disk, whatever happens to the machine.
+        connection.execute("PRAGMA synchronous = FULL")
+        return connection, migrate(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
+    """Of two processes that do this to a new file at once, SQLite refuses one without waiting."""
+    give_up = time.monotonic() + busy_seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if not is_locked(error) or time.monotonic() > give_up:
+                raise
+        time.sleep(_PAUSE)
+
+
+def file_id(file: str) -> tuple[int, int]:
+    """What tells a file from another one of the same name; of one that is not there, nothing."""
+    try:
+        found = os.stat(file)  # noqa: PTH116  a path object for each transaction is not worth it
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
+
+
+def _make_file(path: Path) -> None:
+    """The file and its folder, for its owner only. A file that is there keeps the mode it has."""
+    try:
+        make_private_folder(path.parent)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except CompactorError as error:
+        raise StoreError(f"{path} cannot be opened: {error}. Try: another folder with `store`.") from error
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be opened: {error.strerror}. Try: another folder with `store`, or its permissions."
+        ) from error
