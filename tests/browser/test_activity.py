@@ -18,14 +18,14 @@ def busy(tmp_path_factory):
         path = site.made("crossing", window=60_000, dialect="anthropic")
         for message in demo_messages():
             site.post(f"{path}/messages", {"messages": [message]})
-        assert site.service.engine.wait_idle(30)
+            assert site.service.engine.wait_idle(30)
         yield site
 
 
 def test_jobs_and_events_are_listed_with_the_newest_first(busy, open_window):
     page = open_window(f"{busy.url}/activity").page
     jobs = page.get_by_role("table", name="Jobs")
-    expect(jobs.get_by_role("row", name=re.compile("done compact soft crossing"))).to_have_count(1)
+    expect(jobs.get_by_role("row", name=re.compile("done compact (soft|aggressive) crossing"))).to_have_count(1)
     events = page.get_by_role("table", name="Events")
     for name in ("threshold.crossed", "job.queued", "session.compacted"):
         expect(events.get_by_text(name, exact=True).first).to_be_visible()
@@ -49,6 +49,25 @@ def test_failures_stand_apart_and_say_why(busy, open_window):
     table = page.get_by_role("table", name="Failures")
     expect(table).to_contain_text("job.dropped")
     expect(table).to_contain_text("the disk is <full>")
+
+
+def test_all_failures_can_be_chosen_among_the_events(busy, open_window):
+    with busy.service.store.writing("crossing"):
+        busy.service.bus.emit(_failure())
+    page = open_window(f"{busy.url}/activity").page
+    page.get_by_role("combobox", name="Events").select_option("failures")
+    events = page.get_by_role("table", name="Events")
+    expect(events).not_to_contain_text("session.compacted")
+    assert all(each.startswith("✕ ") for each in events.locator("tbody .tag").all_inner_texts())
+
+
+def test_whoever_goes_back_among_the_events_sees_only_those(busy, open_window):
+    newest = busy.service.desk.events.newest(namespace="", types=(), limit=1)[0].number
+    page = open_window(f"{busy.url}/activity?before={newest}").page
+    expect(page.get_by_role("table", name="Events")).to_be_visible()
+    expect(page.get_by_role("heading", name="Jobs")).to_have_count(0)
+    page.get_by_role("link", name="Newest").click()
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
 
 
 def _failure():

@@ -129,3 +129,16 @@ def test_a_form_of_another_site_changes_nothing(guarded, open_window, tmp_path):
         assert guarded.get("/v1/sessions/plans", **headers).json["totals"]["undone"] == 0
         window.complaints = [each for each in window.complaints if "403" not in each and "404" not in each]
         window.requests.clear()
+
+
+def test_the_way_to_begin_has_a_place_for_the_token_and_is_not_shown_to_whoever_may_only_read(tmp_path, open_window):
+    path = tmp_path / "tokens"
+    writer, reader = (add_token(path, name, "new", read_only=name == "reader") for name in ("writer", "reader"))
+    with running(tmp_path, token_file=path) as site:
+        page = open_window(site.url).page
+        log_in(page, writer)
+        expect(page.locator("pre")).to_contain_text(f'Client("{site.url}", token="cct_…")')
+        other = open_window(site.url).page
+        log_in(other, reader)
+        expect(other.get_by_text("No session yet.")).to_be_visible()
+        expect(other.locator("pre")).to_have_count(0)

@@ -115,6 +115,44 @@ def test_the_context_before_and_after_a_compaction_stands_side_by_side(site, com
     expect(page.locator(".is-added, .is-changed").first).to_contain_text("Context record")
 
 
+def test_what_went_stands_beside_what_came_in_its_place(site, open_window):
+    name = talk(site, upto=80)
+    report = site.post(f"/v1/sessions/{name}/compact", {}).json["report"]
+    page = open_window(f"{site.url}/sessions/{name}/compactions/{report['compaction_id']}/changes").page
+    went, came = page.locator(".went").first, page.locator(".came .is-added").first
+    assert went.bounding_box()["y"] == pytest.approx(came.bounding_box()["y"], abs=2)
+    (record,) = [
+        message["content"] if isinstance(message["content"], str) else message["content"][0]["text"]
+        for message in site.get(f"/v1/sessions/{name}/context").json["messages"]
+        if "[Context record." in str(message["content"])
+    ]
+    assert came.locator("pre").inner_text().split()[:1_000] == record.split()[:1_000]
+    expect(went.locator(".is-removed").last).to_be_hidden()
+    went.get_by_text("more messages").click()
+    expect(went.locator(".is-removed").last).to_be_visible()
+
+
+def test_only_the_first_page_of_a_session_tells_everything_above_its_tabs(site, compacted, open_window):
+    page = open_window(f"{site.url}/sessions/{compacted}").page
+    expect(page.get_by_text("What the context is made of")).to_be_visible()
+    page.get_by_role("link", name="Archive").click()
+    expect(page.locator("#now")).to_contain_text("Saved so far")
+    with page.expect_response(lambda answer: "/now" in answer.url):
+        page.evaluate("document.body.dispatchEvent(new CustomEvent('told'))")
+    expect(page.get_by_text("What the context is made of")).to_have_count(0)
+
+
+def test_the_page_of_a_session_speaks_of_no_other_session(site, compacted, open_window):
+    page = open_window(f"{site.url}/sessions/{compacted}").page
+    expect(page.locator("#pulse")).to_have_text("live")
+    other, own = talk(site, upto=60), compacted
+    site.post(f"/v1/sessions/{other}/compact", {})
+    site.post(f"/v1/sessions/{own}/compact", {"level": "emergency"})
+    expect(page.locator("#said")).to_contain_text(f"{own}: compacted")
+    site.post(f"/v1/sessions/{other}/compact", {"level": "emergency"})
+    expect(page.locator("#said")).not_to_contain_text(other)
+
+
 def test_the_plan_shows_what_would_be_done_at_each_level(site, open_window):
     name = talk(site, upto=80)
     page = open_window(f"{site.url}/sessions/{name}").page
@@ -168,6 +206,8 @@ def test_a_session_that_is_not_there_is_told_in_words(site, open_window):
     assert response.status == 404
     window.page.goto(f"{site.url}/sessions/nobody")
     expect(window.page.get_by_role("alert").filter(has_text="No such session")).to_be_visible()
+    window.page.get_by_role("link", name="← Sessions").click()
+    expect(window.page.get_by_role("heading", name="Sessions")).to_be_visible()
     window.complaints = [each for each in window.complaints if "404" not in each]
 
 

@@ -7,7 +7,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import talk
+from context_compactor.server.dashboard.words import short_count
+from tests.browser.conftest import PHONE, talk
 from tests.server.running import running
 
 
@@ -80,3 +81,55 @@ def test_a_long_list_has_pages(crowd, open_window):
     page.get_by_role("link", name="Next").click()
     expect(page.get_by_text("Page 2 of 2")).to_be_visible()
     expect(page.get_by_role("row").nth(1)).to_contain_text("agent-25")
+
+
+def test_a_stranger_is_told_in_a_sentence_what_the_bars_are(crowd, open_window):
+    page = open_window(crowd.url).page
+    expect(page.get_by_text("Each bar is the context of one agent.")).to_be_visible()
+
+
+def test_bars_are_equally_long_so_that_they_can_be_compared(crowd, open_window):
+    page = open_window(f"{crowd.url}/?sort=-fill").page
+    places = page.locator(".sessions .gauge").evaluate_all(
+        "gauges => gauges.map(each => [each.getBoundingClientRect().x, each.getBoundingClientRect().width])"
+    )
+    assert len(places) == 25
+    assert len({tuple(each) for each in places}) == 1
+
+
+def test_a_page_behind_the_last_one_is_the_last_one(crowd, open_window):
+    page = open_window(f"{crowd.url}/?sort=name&page=9").page
+    expect(page.get_by_text("Page 2 of 2")).to_be_visible()
+    expect(page.get_by_role("link", name="very-full")).to_be_visible()
+
+
+def test_a_telephone_has_a_list_of_orders_instead_of_headings(crowd, open_window):
+    page = open_window(crowd.url, viewport=PHONE).page
+    page.get_by_role("combobox", name="Order").select_option("-fill")
+    expect(page.locator(".sessions .name").first).to_have_text("very-full")
+    assert "sort=-fill" in page.url
+
+
+def test_rows_of_a_short_list_stay_where_they_are_while_their_sessions_change(tmp_path, open_window):
+    with running(tmp_path) as site:
+        paths = [site.made(f"busy-{at}") for at in range(3)]
+        page = open_window(site.url).page
+        expect(page.get_by_role("row")).to_have_count(4)
+        site.post(f"{paths[2]}/messages", {"messages": [{"role": "user", "content": "Hello"}]})
+        expect(page.get_by_role("row", name="busy-2").get_by_role("cell").nth(3)).to_have_text("1")
+        assert page.locator(".sessions .name").all_inner_texts() == ["busy-0", "busy-1", "busy-2"]
+
+
+def test_what_was_saved_is_told_as_a_sum_and_nothing_is_drawn_before_the_first_compaction(crowd, open_window):
+    name = talk(crowd, "thrifty", upto=80)
+    saved = [
+        crowd.post(f"/v1/sessions/{name}/compact", {"level": level}).json["tokens_saved"]
+        for level in ("soft", "aggressive")
+    ]
+    page = open_window(f"{crowd.url}/?q=thrifty").page
+    row = page.get_by_role("row", name="thrifty")
+    expect(row).to_contain_text(f"{short_count(sum(saved))} tokens")
+    expect(row.get_by_role("img", name="2 compactions so far")).to_be_visible()
+    page.goto(f"{crowd.url}/?q=agent-03")
+    expect(page.get_by_role("row", name="agent-03")).to_contain_text("nothing yet")
+    expect(page.locator(".spark")).to_have_count(0)

@@ -138,6 +138,38 @@ def test_who_wants_no_motion_gets_none(site, shown, open_window):
     assert set(page.evaluate(names)) == {"none"}
 
 
+def test_what_can_be_pressed_on_a_telephone_is_large_enough_for_a_finger(site, shown, open_window):
+    page = open_window(viewport=PHONE).page
+    for address in shown:
+        page.goto(f"{site.url}{address}")
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        assert page.evaluate(_TOO_SMALL) == [], address
+
+
+_TOO_SMALL = """() => [...document.querySelectorAll("a:not(.skip), button, input:not([type=hidden]), select, summary")]
+  .filter(each => each.offsetParent && each.getBoundingClientRect().height < 24).map(each => each.outerHTML)"""
+
+
+def test_a_button_that_nobody_answers_says_so_where_it_was_pressed(tmp_path, open_window):
+    window = open_window()
+    page = window.page
+    with running(tmp_path) as site:
+        talk(site, "alone", upto=10)
+        page.goto(f"{site.url}/sessions/alone")
+        page.get_by_role("button", name="Compact now").click()
+    page.get_by_role("dialog").get_by_role("button", name="Preview").click()
+    expect(page.locator("#outcome")).to_contain_text("The server did not answer")
+    expect(page.get_by_role("dialog").get_by_role("button", name="Preview")).to_be_enabled()
+    window.complaints = []
+
+
+def test_times_are_told_by_the_clock_of_whoever_looks(site, shown, open_window):
+    page = open_window(f"{site.url}/sessions/shown", timezone_id="Asia/Kathmandu").page
+    moment = page.locator("#now time")
+    moment.hover()
+    expect(moment).to_have_attribute("title", re.compile(r"GMT\+5:45$"))
+
+
 def test_a_server_that_goes_away_is_told_and_the_page_goes_on_when_it_is_back(tmp_path, open_window):
     window = open_window()
     page = window.page

@@ -249,7 +249,7 @@ def test_numbers_and_times_are_short_and_never_say_more_than_is_known():
         "0",
         "950",
         "12.3k",
-        "1.0M",
+        "1M",
         "1.2M",
     ]
     assert [percent(each) for each in (None, 0.0, 0.001, 0.5, 0.9999, 1.0)] == [

@@ -191,6 +191,7 @@ def test_waits_grow_and_have_an_end():
     waits = [sender._wait(attempts) for attempts in range(1, 20)]
     assert all(0.9 * 5 * 2**at <= waits[at] <= 1.1 * 5 * 2**at for at in range(9))
     assert max(waits) <= 1.1 * 3600
+    assert 0.9 * 2.42 <= sum(waits[: MOST_FAILURES - 1]) / 3600 <= 1.1 * 2.42  # hours until it is disabled
 
 
 def test_after_too_many_failures_a_webhook_is_disabled_with_an_event_and_can_be_replayed(inside):

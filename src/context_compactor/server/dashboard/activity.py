@@ -16,15 +16,16 @@ from context_compactor.store.desk_rows import Job, JobState, KeptEvent
 
 _JOBS, _FAILURES, _EVENTS = 12, 5, 40
 _FAILED = ("job.dropped", "compaction.failed", "compaction.refused", "job.retried")
+_ALL_FAILURES = "failures"
 _STATES: tuple[JobState, ...] = ("waiting", "running")
 _SIGNS = {"waiting": "◷", "running": "▶", "done": "✓", "dropped": "✕"}
 _PAYLOAD = 300
 
 
 class ActivityQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Events of one type only, and those before a number."""
+    """Events of one type only, or all failures, and those before a number."""
 
-    type: Literal[("", *EVENT_TYPES)] = ""  # type: ignore[valid-type]
+    type: Literal[("", _ALL_FAILURES, *EVENT_TYPES)] = ""  # type: ignore[valid-type]
     before: Annotated[int, Meta(ge=1, le=2**53)] | None = None
 
 
@@ -38,26 +39,27 @@ class Seen(Struct, frozen=True):
 
 
 async def activity(visit: Visit[NoForm, ActivityQuery]) -> Page:
-    """What happens, what waits, and what went wrong."""
+    """What went wrong, what waits, and what happened. Whoever goes back among the events sees only those."""
     seen = await visit.service.run(lambda: _look(visit))
-    here = path("activity", type=visit.query.type, before=visit.query.before)
-    body = element(
-        "div",
-        _failures(visit, seen),
-        _jobs(visit, seen),
-        _events(visit, seen),
-        class_="stack",
-        **live("activity", here),
-    )
+    query = visit.query
+    events = element("div", _events(visit, seen), **live("events", _here(query, query.before)))
+    if visit.part == "events":
+        return Page(body=events)
+    work = element("div", _failures(visit, seen), _jobs(visit, seen), class_="stack", **live("activity", "/activity"))
     if visit.part == "activity":
-        return Page(body=body)
-    heading = element("div", element("h1", "Activity"), _filter(visit.query), class_="title-row")
-    return Page(title="Activity", place="Activity", body=join((heading, body)))
+        return Page(body=work)
+    title = element("div", element("h1", "Activity"), class_="title-row")
+    body = join((title, "" if query.before else work, _events_head(query), events))
+    return Page(title="Activity", place="Activity", body=body)
+
+
+def _here(query: ActivityQuery, before: int | None) -> str:
+    return path("activity", type=query.type, before=before)
 
 
 def _look(visit: Visit[NoForm, ActivityQuery]) -> Seen:
     desk, namespace, query = visit.service.desk, visit.scope.namespace, visit.query
-    types = (query.type,) if query.type else ()
+    types = _FAILED if query.type == _ALL_FAILURES else (query.type,) if query.type else ()
     return Seen(
         open=desk.jobs.newest(namespace=namespace, states=_STATES, limit=_JOBS),
         over=desk.jobs.newest(namespace=namespace, states=("done", "dropped"), limit=_JOBS),
@@ -66,28 +68,33 @@ def _look(visit: Visit[NoForm, ActivityQuery]) -> Seen:
     )
 
 
-def _filter(query: ActivityQuery) -> Markup:
-    types = [("", "all events"), *((each, each) for each in EVENT_TYPES)]
-    return element(
+def _events_head(query: ActivityQuery) -> Markup:
+    """The choice stands beside what it changes."""
+    types = [("", "all events"), (_ALL_FAILURES, "all failures"), *((each, each) for each in EVENT_TYPES)]
+    form = element(
         "form",
         choice("type", "Events", types, query.type),
         element("button", "Show", class_="quiet"),
         method="get",
         action="/activity",
-        class_="filter",
+        class_="filter by-itself",
         hx_get="/activity",
         hx_trigger="submit, change",
-        hx_target="#activity",
+        hx_target="#events",
         hx_swap="outerMorph",
         data_address="/activity",
     )
+    newest = element("a", "← Newest", href=_here(query, None)) if query.before else ""
+    return element("div", element("h2", "Events"), newest, form, class_="title-row part")
 
 
 def _failures(visit: Visit[NoForm, ActivityQuery], seen: Seen) -> Markup:
     if not seen.failures:
         return card("Failures", empty("Nothing went wrong lately."))
     rows = [_event_row(visit, each) for each in seen.failures]
-    return card("Failures", grid("Failures, the newest first", ("When", "What", "Session", "Why"), rows, "events"))
+    table = grid("Failures, the newest first", ("When", "What", "Session", "Why"), rows, "events")
+    every = element("a", "All failures", href=path("activity", type=_ALL_FAILURES))
+    return card("Failures", table, more=every if len(rows) == _FAILURES else "")
 
 
 def _jobs(visit: Visit[NoForm, ActivityQuery], seen: Seen) -> Markup:
@@ -115,13 +122,12 @@ def _job_row(visit: Visit[NoForm, ActivityQuery], job: Job) -> tuple[str, ...]:
 
 def _events(visit: Visit[NoForm, ActivityQuery], seen: Seen) -> Markup:
     if not seen.events:
-        return card("Events", empty("No events.", "Crossed levels, compactions, undos and recalls are told here."))
+        return empty("No events.", "Crossed levels, compactions, undos and recalls are told here.")
     rows = [_event_row(visit, each) for each in seen.events]
-    older = path("activity", type=visit.query.type, before=seen.events[-1].number)
-    more = element("nav", element("a", "Older →", href=older), class_="pager") if len(rows) == _EVENTS else ""
-    return card(
-        "Events", grid("Events, the newest first", ("When", "What", "Session", "Details"), rows, "events"), more
-    )
+    table = grid("Events, the newest first", ("When", "What", "Session", "Details"), rows, "events")
+    older = element("a", "Older →", href=_here(visit.query, seen.events[-1].number))
+    more = element("nav", older, class_="pager", aria_label="Older events") if len(rows) == _EVENTS else ""
+    return join((element("div", table, class_="card flush"), more))
 
 
 def _event_row(visit: Visit[NoForm, ActivityQuery], kept: KeptEvent) -> tuple[str, ...]:

@@ -16,13 +16,10 @@ from context_compactor.server.dashboard.sending import Page
 from context_compactor.server.dashboard.visit import NoForm, Visit
 from context_compactor.server.dashboard.words import count, path, percent, when
 from context_compactor.server.open_sessions import Opened
-from context_compactor.session.diff import ContextDiff, DiffRow, Side, diff
 from context_compactor.session.log import Compacted
 from context_compactor.session.views import report_of
 
 _ON_A_PAGE = 20
-_MOST_ROWS = 300
-_MARKS = {"same": "=", "removed": "−", "added": "+", "changed": "~"}
 
 
 class PageNumber(Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,7 +38,8 @@ async def compactions(visit: Visit[NoForm, PageNumber]) -> Page:
     )
     if visit.part == "compactions":
         return Page(body=content)
-    return await session_page.around(visit, "compactions", join((session_page.chart(visit), content)))
+    chart = session_page.chart(visit)
+    return await session_page.around(visit, "compactions", join((chart, content)), brief=False)
 
 
 def _some(opened: Opened, page: int) -> tuple[tuple[Compacted, ...], list[tuple[Compacted, Report]]]:
@@ -115,56 +113,14 @@ def _told_by(report: Report) -> Markup:
 
 
 def _one(opened: Opened, compaction_id: str) -> tuple[Compacted, Report]:
-    compacted = _find(opened, compaction_id)
+    compacted = find(opened, compaction_id)
     return compacted, report_of(opened.core, compacted)
 
 
-def _find(opened: Opened, compaction_id: str) -> Compacted:
+def find(opened: Opened, compaction_id: str) -> Compacted:
+    """The compaction with this id."""
     made = opened.core.lens.sight().compactions
     found = next((each for each in made if each.note.id == compaction_id), None)
     if found is None:
         raise UnknownReference(f"this session has no compaction {compaction_id[:60]!r}")
     return found
-
-
-async def changes(visit: Visit[NoForm, NoForm]) -> Page:
-    """The context before and after one compaction, side by side."""
-    shown = await visit.opened(lambda opened: _changes(visit, opened))
-    counts = ", ".join(f"{number:,} {name}" for name, number in shown.counts().items() if number)
-    back = element("a", "Report", href=path("sessions", visit.id, "compactions", visit.ref))
-    head = element(
-        "div",
-        *(
-            element("div", element("b", title), element("span", f"{tokens:,} tokens", class_="faint"))
-            for title, tokens in zip(shown.title, shown.tokens, strict=True)
-        ),
-        class_="sides heads",
-    )
-    rows = [_diff_row(row) for row in shown.rows[:_MOST_ROWS]]
-    rest = len(shown.rows) - len(rows)
-    more = element("p", f"and {rest:,} more messages", class_="faint") if rest > 0 else ""
-    content = card("Before and after", element("p", counts, class_="faint"), head, *rows, more, more=back)
-    return await session_page.around(visit, "compactions", content)
-
-
-def _changes(visit: Visit[NoForm, NoForm], opened: Opened) -> ContextDiff:
-    """Exactly around the compaction that counts; around another one from one message to the next."""
-    compacted, last = _find(opened, visit.ref), opened.core.lens.sight().last
-    if last is not None and last.note.id == compacted.note.id:
-        return diff(opened.core, None, None)
-    at = visit.kept.saws.weighed(opened.core).messages_at(compacted.position)
-    return diff(opened.core, max(at - 1, 0), at)
-
-
-def _diff_row(row: DiffRow) -> Markup:
-    return element(
-        "div",
-        _side(row.before),
-        element("span", _MARKS[row.change], class_="sign", title=row.change),
-        _side(row.after),
-        class_=f"sides is-{row.change}",
-    )
-
-
-def _side(side: Side | None) -> Markup:
-    return element("div", text(side.words, 500) if side else "", class_="side")

@@ -12,7 +12,7 @@ from context_compactor.server.dashboard.words import path, percent
 
 def compact_dialog(session_id: str, rules: Sequence[LevelRule]) -> Markup:
     """Asks how to compact, and has a place for what came of it."""
-    levels = [("", "as the fill says"), *((level.value, _level_words(level, rules)) for level in Level)]
+    levels = [("", "chosen by how full it is"), *((level.value, _level_words(level, rules)) for level in Level)]
     fields = element(
         "div",
         choice("level", "Level", levels, ""),

@@ -18,6 +18,8 @@ from context_compactor.server.dashboard.pieces import problem
 from context_compactor.server.dashboard.sending import Page, redirect
 from context_compactor.server.gate import cookie_name
 
+_LEAD = "Watch how full the contexts of your agents are, and what was done about it."
+
 
 class LoginForm(Struct, frozen=True):
     """A token, and the page to go to."""
@@ -55,7 +57,7 @@ def login_page(to: str, error: str = "") -> Page:
         action="/login",
     )
     told = problem("That did not work", error) if error else ""
-    body = element("div", element("h1", "Log in"), told, form, class_="card entry")
+    body = element("div", element("h1", "Log in"), element("p", _LEAD, class_="faint"), told, form, class_="card entry")
     return Page(title="Log in", body=join((body,)), status=401 if error else 200)
 
 

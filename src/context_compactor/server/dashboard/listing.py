@@ -17,6 +17,8 @@ from context_compactor.store.rows import SessionRow
 MOST = 20_000
 """Sessions that are looked at; of more, those with the first names."""
 _FRESH_SECONDS = 0.5
+_SHORT = 25
+_MINUTE = len("2026-01-31T23:59")
 _REST = 20
 """A list is as good as new for so many times as long as it took to read."""
 
@@ -77,7 +79,10 @@ def _listed(row: SessionRow, scope: Scope, rules: Rules) -> Listed:
 
 
 def chosen(sessions: Sequence[Listed], words: str, level: str, sort: str) -> list[Listed]:
-    """Those whose id or model holds the words and which are at the level, in the order that is asked for."""
+    """Those whose id or model holds the words and which are at the level, in the order that is asked for.
+
+    In a short list changes count by the minute: rows that change places every second cannot be clicked on.
+    """
     wanted = words.casefold().strip()
     found = [
         each
@@ -88,5 +93,8 @@ def chosen(sessions: Sequence[Listed], words: str, level: str, sort: str) -> lis
     name = sort.lstrip("-")
     if name == "name":
         return sorted(found, key=lambda each: each.id, reverse=sort.startswith("-"))
+    found.sort(key=lambda each: each.id)
+    if name == "updated" and len(found) <= _SHORT:
+        return sorted(found, key=lambda each: each.updated_at[:_MINUTE], reverse=sort.startswith("-"))
     attribute = {"fill": "share", "tokens": "tokens", "messages": "messages"}.get(name, "updated_at")
     return sorted(found, key=lambda each: getattr(each, attribute), reverse=sort.startswith("-"))

@@ -14,11 +14,13 @@ from msgspec import Struct
 
 from context_compactor.api import CompactBody, Problem
 from context_compactor.errors import CompactorError, UnknownSession
+from context_compactor.markup import element, join
 from context_compactor.server.asked import read_query
 from context_compactor.server.dashboard import (
     actions,
     activity,
     archive,
+    changes,
     compactions,
     facts,
     plan,
@@ -55,11 +57,11 @@ class View(Struct, frozen=True, kw_only=True):
 VIEWS = (
     View(path="/", verb=sessions.sessions, query=sessions.ListQuery),
     View(path=_SESSION, verb=compactions.compactions, query=compactions.PageNumber),
-    View(path=f"{_SESSION}/now", verb=session.now),
+    View(path=f"{_SESSION}/now", verb=session.now, query=session.NowQuery),
     View(path=f"{_SESSION}/series.json", verb=session.series),
     View(path=f"{_SESSION}/compactions", verb=compactions.compactions, query=compactions.PageNumber),
     View(path=f"{_SESSION}/compactions/{{ref:str}}", verb=compactions.compaction),
-    View(path=f"{_SESSION}/compactions/{{ref:str}}/changes", verb=compactions.changes),
+    View(path=f"{_SESSION}/compactions/{{ref:str}}/changes", verb=changes.changes),
     View(path=f"{_SESSION}/plan", verb=plan.plan, query=plan.PlanQuery),
     View(path=f"{_SESSION}/archive", verb=archive.archive, query=archive.ArchiveQuery),
     View(path=f"{_SESSION}/archive/{{ref:str}}", verb=archive.recall, query=archive.RecallQuery),
@@ -156,13 +158,14 @@ def _turned_away(request: _Request, refused: Refused, service: Service) -> ASGIR
 def _failed(request: _Request, found: Problem, service: Service) -> ASGIResponse:
     """What went wrong: in the place of what was asked for, or as a page of its own."""
     told = problem(found.title, found.detail)
+    way = element("p", element("a", "← Sessions", href="/"), class_="way")
     if request.headers.get("hx-request"):
         return html_response(told, found.status)
     try:
         scope = service.doorman.admit(request, writes=False, from_page=True)
     except Refused:
         scope = None
-    page = Page(title=found.title, body=told, status=found.status)
+    page = Page(title=found.title, body=join((way, told)), status=found.status)
     return html_response(framed(page, scope, has_tokens=service.doorman.needs_token), found.status)
 
 

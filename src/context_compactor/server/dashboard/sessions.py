@@ -10,13 +10,13 @@ from msgspec import Meta, Struct
 
 from context_compactor.levels import Level
 from context_compactor.markup import Markup, element, join
-from context_compactor.server.dashboard.drawings import SIGNS, badge, gauge, level_class, spark
+from context_compactor.server.dashboard.drawings import SIGNS, level_class
 from context_compactor.server.dashboard.listing import MOST, Listed, chosen
-from context_compactor.server.dashboard.pieces import choice, empty, live, pager, text
-from context_compactor.server.dashboard.saw import skeleton
+from context_compactor.server.dashboard.pieces import choice, empty, live, pager
 from context_compactor.server.dashboard.sending import Page
+from context_compactor.server.dashboard.session_row import nothing_yet, session_row
 from context_compactor.server.dashboard.visit import NoForm, Visit
-from context_compactor.server.dashboard.words import count, path, percent, plural, short_count, when
+from context_compactor.server.dashboard.words import count, path, plural
 from context_compactor.session.lens import Lens
 from context_compactor.session.log import Sight
 
@@ -26,13 +26,24 @@ _COLUMNS = (
     ("Fill", "-fill"),
     ("Tokens", "-tokens"),
     ("Messages", "-messages"),
-    ("Last compaction", ""),
+    ("Saved", ""),
     ("Course", ""),
     ("Last change", "-updated"),
 )
 _Sort = Literal["name", "-name", "fill", "-fill", "tokens", "-tokens", "messages", "-messages", "updated", "-updated"]
 
 _USUAL: _Sort = "-updated"
+_ORDERS = (
+    (_USUAL, "changed last"),
+    ("-fill", "fullest first"),
+    ("-tokens", "most tokens"),
+    ("-messages", "most messages"),
+    ("name", "by name"),
+)
+_LEAD = (
+    "Each bar is the context of one agent. When it reaches a mark, older turns are shortened and their originals go "
+    "to the archive: the agent never runs out of room, and nothing is lost."
+)
 
 
 class ListQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,29 +60,44 @@ class ListQuery(Struct, frozen=True, forbid_unknown_fields=True):
         return path("", **{name: value for name, value in asked.items() if value not in ("", _USUAL, 1)})
 
 
+class Found(Struct, frozen=True):
+    """All sessions, those that were chosen, and those on the page that is shown."""
+
+    every: list[Listed]
+    shown: list[Listed]
+    on_page: list[Listed]
+    sights: dict[str, Sight]
+    page: int
+    pages: int
+
+
 async def sessions(visit: Visit[NoForm, ListQuery]) -> Page:
     """All sessions of the namespace."""
-    every, shown, sights = await visit.service.run(lambda: _look(visit))
+    found = await visit.service.run(lambda: _look(visit))
     body = element(
         "div",
-        _summary(every),
-        _list(visit, every, shown, sights),
+        _summary(found.every),
+        _list(visit, found),
         class_="stack",
         **live("sessions", visit.query.address()),
     )
     if visit.part == "sessions":
         return Page(body=body)
     heading = element("div", element("h1", "Sessions"), _filter(visit.query), class_="title-row")
-    return Page(title="Sessions", place="Sessions", body=join((heading, body)))
+    lead = element("p", _LEAD, class_="lead")
+    return Page(title="Sessions", place="Sessions", body=join((heading, lead, body)))
 
 
-def _look(visit: Visit[NoForm, ListQuery]) -> tuple[list[Listed], list[Listed], dict[str, Sight]]:
+def _look(visit: Visit[NoForm, ListQuery]) -> Found:
+    """What is asked for; of a list that has become shorter, the last page there is."""
     store, query = visit.service.store, visit.query
     every = visit.kept.listing.sessions(visit.scope, store)
     shown = chosen(every, query.q, query.level, query.sort)
-    first = (query.page - 1) * _ON_A_PAGE
-    on_page = shown[first : first + _ON_A_PAGE]
-    return every, shown, {each.id: Lens(store, each.store_id).sight() for each in on_page if each.view}
+    pages = max(-(-len(shown) // _ON_A_PAGE), 1)
+    page = min(query.page, pages)
+    on_page = shown[(page - 1) * _ON_A_PAGE : page * _ON_A_PAGE]
+    sights = {each.id: Lens(store, each.store_id).sight() for each in on_page if each.view}
+    return Found(every, shown, on_page, sights, page, pages)
 
 
 def _summary(every: Sequence[Listed]) -> Markup:
@@ -103,9 +129,9 @@ def _filter(query: ListQuery) -> Markup:
         "form",
         words,
         choice("level", "Level", levels, query.level),
-        element("input", type="hidden", name="sort", value=query.sort),
+        element("div", choice("sort", "Order", _orders(query.sort), query.sort), class_="narrow"),
         element("button", "Show", class_="quiet"),
-        class_="filter",
+        class_="filter by-itself",
         role="search",
         method="get",
         action="/",
@@ -118,48 +144,32 @@ def _filter(query: ListQuery) -> Markup:
     )
 
 
-def _list(
-    visit: Visit[NoForm, ListQuery], every: Sequence[Listed], shown: Sequence[Listed], sights: dict[str, Sight]
-) -> Markup:
+def _orders(now: str) -> list[tuple[str, str]]:
+    """Where there are no headings to click on; the order of now is among them, whichever it is."""
+    known = dict(_ORDERS)
+    return [*known.items(), *(() if now in known else ((now, "as it is"),))]
+
+
+def _list(visit: Visit[NoForm, ListQuery], found: Found) -> Markup:
     query = visit.query
-    if not every:
-        return _nothing_yet(visit)
-    if not shown:
+    if not found.every:
+        return nothing_yet(visit)
+    if not found.shown:
         return empty("No session fits.", "Try fewer letters, or all levels.")
-    first = (query.page - 1) * _ON_A_PAGE
-    rows = [_row(visit, each, sights.get(each.id)) for each in shown[first : first + _ON_A_PAGE]]
-    pages = -(-len(shown) // _ON_A_PAGE)
     table = element(
         "table",
-        element("caption", f"{plural(len(shown), 'session')}", class_="unseen"),
+        element("caption", f"{plural(len(found.shown), 'session')}", class_="unseen"),
         element("thead", element("tr", *(_heading(query, *column) for column in _COLUMNS))),
-        element("tbody", *rows),
+        element("tbody", *(session_row(visit, each, found.sights.get(each.id)) for each in found.on_page)),
         class_="grid sessions",
     )
     known = {"q": query.q, "level": query.level, "sort": query.sort if query.sort != _USUAL else ""}
     more = (
         element("p", f"Only the first {MOST:,} sessions by name are looked at.", class_="faint")
-        if len(every) >= MOST
+        if len(found.every) >= MOST
         else ""
     )
-    return join((element("div", table, class_="card flush"), pager([""], query.page, pages, **known), more))
-
-
-def _nothing_yet(visit: Visit[NoForm, ListQuery]) -> Markup:
-    host = visit.headers.get("host", "127.0.0.1:8377")
-    code = (
-        "from context_compactor.client import Client\n\n"
-        f'with Client("http://{host}") as client:\n'
-        '    client.create("run-42", window=200_000)\n'
-        '    client.append("run-42", {"role": "user", "content": "Hello"})'
-    )
-    return element(
-        "div",
-        element("p", "No session yet.", class_="title"),
-        element("p", "The first one appears here by itself, as soon as an agent appends a message:"),
-        element("pre", code, tabindex=0),
-        class_="empty",
-    )
+    return join((element("div", table, class_="card flush"), pager([""], found.page, found.pages, **known), more))
 
 
 def _heading(query: ListQuery, name: str, sort: str) -> Markup:
@@ -172,43 +182,3 @@ def _heading(query: ListQuery, name: str, sort: str) -> Markup:
     link = element("a", name, mark, href=query.address(sort=following if is_this else sort, page=1))
     order = ("descending" if is_down else "ascending") if is_this else None
     return element("th", link, scope="col", aria_sort=order)
-
-
-def _row(visit: Visit[NoForm, ListQuery], listed: Listed, sight: Sight | None) -> Markup:
-    made = sight.compactions if sight else ()
-    name = element("a", text(listed.id, 120), href=path("sessions", listed.id), class_="name")
-    window = f" · {short_count(listed.window)} window" if listed.window else ""
-    cells = {
-        "Session": join((name, element("span", text(listed.model, 60), window, class_="faint under"))),
-        "Fill": element(
-            "div",
-            gauge(listed.share, listed.levels),
-            element("span", percent(listed.share), class_="share"),
-            badge(listed.level),
-            class_="fill-cell",
-        ),
-        "Tokens": count(listed.tokens),
-        "Messages": count(listed.messages),
-        "Last compaction": _last(visit, sight),
-        "Course": spark(
-            skeleton([(each.position, each.note) for each in made if each.is_active], listed.head, listed.tokens),
-            f"{plural(len(made), 'compaction')} so far",
-        ),
-        "Last change": when(listed.updated_at, visit.now),
-    }
-    return element(
-        "tr", *(element("td", cell, data_name=name) for name, cell in cells.items()), class_=level_class(listed.level)
-    )
-
-
-def _last(visit: Visit[NoForm, ListQuery], sight: Sight | None) -> Markup:
-    if sight is None or not sight.compactions:
-        return element("span", "none yet", class_="faint")
-    last = sight.compactions[-1]
-    saved = last.note.tokens_before - last.note.tokens_after
-    told = f"−{short_count(saved)}" if last.is_active else "undone"
-    return element(
-        "span",
-        when(last.created_at, visit.now),
-        element("span", f"{told} · {plural(len(sight.compactions), 'compaction')}", class_="faint under"),
-    )

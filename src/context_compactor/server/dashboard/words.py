@@ -20,7 +20,7 @@ def short_count(number: float) -> str:
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= 0.9995 * size:
             scaled = number / size
-            return f"{scaled:.0f}{unit}" if abs(scaled) >= 100 else f"{scaled:.1f}{unit}"
+            return f"{scaled:.0f}{unit}" if abs(scaled) >= 100 else f"{scaled:.1f}".removesuffix(".0") + unit
     return f"{number:.0f}"
 
 

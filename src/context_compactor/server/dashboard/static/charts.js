@@ -52,16 +52,21 @@ const charts = (() => {
     ctx.lineWidth = pixels();
     ctx.font = `${11 * pixels()}px system-ui, sans-serif`;
     ctx.textAlign = "left";
-    for (const [at, rule] of chart.found.levels.entries()) {
-      const y = Math.round(plot.valToPos(rule.threshold * chart.found.budget, "y", true)) + 0.5;
+    ctx.textBaseline = "bottom";
+    const height = (rule) => Math.round(plot.valToPos(rule.threshold * chart.found.budget, "y", true)) + 0.5;
+    const top = Math.min(...chart.found.levels.map(height));
+    let left = bbox.left + 6 * pixels(); // side by side above the highest: two may be closer than a line of text
+    for (const rule of chart.found.levels) {
+      const y = height(rule);
       ctx.strokeStyle = ctx.fillStyle = colour(rule.level);
       ctx.setLineDash([4 * pixels(), 4 * pixels()]);
       ctx.beginPath();
       ctx.moveTo(bbox.left, y);
       ctx.lineTo(bbox.left + bbox.width, y);
       ctx.stroke();
-      ctx.textBaseline = at === 0 ? "top" : "bottom";
-      ctx.fillText(`${rule.level} ${Math.round(rule.threshold * 100)} %`, bbox.left + 6 * pixels(), y + (at === 0 ? 2 : -1) * pixels());
+      const words = `${rule.level} ${Math.round(rule.threshold * 100)} %`;
+      ctx.fillText(words, left, top - 2 * pixels());
+      left += ctx.measureText(words).width + 14 * pixels();
     }
     ctx.restore();
   }
@@ -147,9 +152,14 @@ const charts = (() => {
     saved: { unit: " tokens", lines: [["saved", "saved", "summaries"]], bars: true },
   };
 
-  function moment(stamp) {
-    const at = new Date(stamp);
-    return Number.isNaN(at.getTime()) ? "" : at.toISOString().slice(5, 16).replace("T", " ");
+  const day = new Intl.DateTimeFormat("en", { day: "numeric", month: "short" });
+  const hour = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+
+  // In the reader's own time; the day only where there are several.
+  function moments(stamps) {
+    const times = stamps.map((stamp) => new Date(stamp));
+    const days = new Set(times.map((at) => at.toDateString()));
+    return times.map((at) => (Number.isNaN(at.getTime()) ? "" : days.size > 1 ? `${day.format(at)} ${hour.format(at)}` : hour.format(at)));
   }
 
   function quality(place, chart) {
@@ -157,6 +167,7 @@ const charts = (() => {
     const { found } = chart;
     const at = found.at.map((_, index) => index + 1);
     const isShare = kind.unit === " %";
+    const times = moments(found.at);
     const points = { show: at.length < 80, size: 5 };
     return new uPlot(
       options(place, {
@@ -166,7 +177,7 @@ const charts = (() => {
           y: { range: isShare ? [0, 104] : (_, low, high) => [Math.min(0, low), Math.max(high, 1) * 1.08] },
         },
         axes: [
-          axis({ size: 24, space: 90, incrs: [1, 2, 5, 10, 20, 50, 100], values: (_, ticks) => ticks.map((tick) => moment(found.at[tick - 1] ?? "")) }),
+          axis({ size: 24, space: 90, incrs: [1, 2, 5, 10, 20, 50, 100], values: (_, ticks) => ticks.map((tick) => times[tick - 1] ?? "") }),
           axis({ size: 44, values: (_, ticks) => ticks.map((tick) => short.format(tick) + (isShare ? " %" : "")) }),
         ],
         series: [
@@ -224,13 +235,14 @@ const charts = (() => {
     place.replaceChildren();
     const chart = { found, line: reading(place) };
     if (!(found.messages ?? found.at).length) {
-      chart.line.textContent = "Nothing to draw yet.";
+      chart.line.textContent = "No messages yet: the line begins with the first one.";
     } else {
       chart.plot = place.dataset.chart === "saw" ? saw(place, chart) : quality(place, chart);
       const isSaw = place.dataset.chart === "saw";
       chart.line.textContent = isSaw ? told(chart, null) : toldOf(kinds[place.dataset.chart], found, null);
       if (!isSaw) keys(place);
     }
+    place.classList.toggle("is-empty", !chart.plot);
     drawn.set(place, chart);
   }
 

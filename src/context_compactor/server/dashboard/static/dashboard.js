@@ -16,6 +16,8 @@
   const pulse = document.getElementById("pulse");
   const said = document.getElementById("said");
   const banner = document.getElementById("offline");
+  const [, place, name] = location.pathname.split("/");
+  const here = place === "sessions" ? decodeURIComponent(name) : ""; // the page of one session speaks of no other
   let isAway = false;
   let isTold = false;
   let lastLook = 0;
@@ -69,6 +71,7 @@
     if (type !== "session.compacted" && type !== "compaction.failed") return;
     try {
       const event = JSON.parse(text);
+      if (here && event.session_id !== here) return;
       const { tokens_before: before, tokens_after: after } = event.payload;
       const what = type === "compaction.failed" ? "compaction failed" : `compacted, ${before.toLocaleString("en")} → ${after.toLocaleString("en")} tokens`;
       say(`${event.session_id}: ${what}`);
@@ -102,8 +105,22 @@
   }
 
   body.addEventListener("htmx:error", (event) => {
-    if (event.detail.error instanceof TypeError) lose(); // what `fetch` throws when nobody answers
+    if (!(event.detail.error instanceof TypeError)) return; // what `fetch` throws when nobody answers
+    lose();
+    const { request, target } = event.detail.ctx ?? {};
+    if (request?.method === "POST" && target) target.replaceChildren(unanswered());
   });
+
+  function unanswered() {
+    const told = document.createElement("div");
+    const title = document.createElement("strong");
+    told.className = "problem";
+    title.textContent = "The server did not answer";
+    told.append(title, document.createElement("p"));
+    told.lastChild.textContent = "Look whether it was done once the server is back, and try again if not.";
+    return told;
+  }
+
   addEventListener("offline", lose);
 
   // The address says what is shown
@@ -118,6 +135,16 @@
     for (const [name, value] of [...url.searchParams]) if (!value) url.searchParams.delete(name);
     return url.pathname + url.search;
   }
+
+  // Times stand in the page as they were stored; whoever asks is told them as their own clock shows them
+
+  const clock = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
+
+  body.addEventListener("pointerover", (event) => {
+    const time = event.target.closest?.("time[datetime]");
+    const at = time ? new Date(time.dateTime) : null;
+    if (at && !Number.isNaN(at.getTime())) time.title = clock.format(at);
+  });
 
   // Dialogs, by buttons that may be replaced at any time
 
