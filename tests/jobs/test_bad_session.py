@@ -15,7 +15,8 @@ QUICK = Pace(lease=60.0, beat=0.5, poll=0.01, watch=0.02)
 
 def rot_content(place: Place) -> None:
     """The first message of the session `a` is no longer what its hash says."""
-    found = "(SELECT content FROM entries WHERE session = (SELECT number FROM sessions WHERE id = 'a') AND position = 1)"
+    session = "(SELECT number FROM sessions WHERE id = 'a')"
+    found = f"(SELECT content FROM entries WHERE session = {session} AND position = 1)"
     place.store._database.write(f"UPDATE contents SET bytes = ?, codec = 0 WHERE number = {found}", [b"rotten"])
 
 

@@ -73,7 +73,7 @@ def test_a_second_signal_does_not_wait(waiting: Place, url: str):
         wait_for(lambda: waiting.jobs()[0].state == "running")
         run.send_signal(signal.SIGINT)
         assert run.stderr is not None
-        assert run.stderr.readline() == "stopping; 1 jobs under way\n"
+        assert run.stderr.readline().startswith("stopping; ")
         run.send_signal(signal.SIGINT)
         assert run.wait(PATIENCE) == 0
     assert [job.state for job in waiting.jobs()] == ["waiting"]

@@ -10,6 +10,7 @@ from typing import Any
 from context_compactor.client import Client
 from context_compactor.errors import ServerUnavailable
 from context_compactor.events.event import Event
+from context_compactor.messages.ready_types import make_types_ready
 
 Raw = dict[str, Any]
 Turn = list[Raw]
@@ -58,6 +59,7 @@ class Talkers:
         self._all = len(speakers) * turns
 
     def start(self) -> None:
+        make_types_ready()
         for thread in self._threads:
             thread.start()
 

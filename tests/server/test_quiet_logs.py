@@ -47,7 +47,12 @@ def test_a_browser_that_goes_away_in_the_middle_of_a_form_is_no_error(tmp_path, 
 
 
 def test_a_wish_to_speak_otherwise_is_answered_and_not_logged(shared, said):
-    wish = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec_WebSocket_Version": "13", "Sec_WebSocket_Key": "x" * 24}
+    wish = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec_WebSocket_Version": "13",
+        "Sec_WebSocket_Key": "x" * 24,
+    }
     assert shared.get("/healthz", **wish).status == 200
     assert said() == []
 

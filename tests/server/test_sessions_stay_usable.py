@@ -45,7 +45,7 @@ def test_the_largest_settings_still_make_a_session_that_works(server):
 @pytest.mark.parametrize("count", ["9" * 400, "1e308", "1000000000001"])
 def test_usage_that_cannot_be_true_is_as_if_it_had_not_come(server, count):
     path = server.made()
-    body = '{"messages": [{"role": "user", "content": "hello"}], "usage": {"prompt_tokens": %s}}' % count
+    body = f'{{"messages": [{{"role": "user", "content": "hello"}}], "usage": {{"prompt_tokens": {count}}}}}'
     got = server.post(f"{path}/messages", body.encode())
     assert got.status == 200
     assert got.json["tokens"] < 100

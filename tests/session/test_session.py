@@ -336,3 +336,13 @@ def test_an_original_is_byte_equal_through_ten_compactions(store: SqlStore):
         for turn in range(50):
             assert session.recall(f"file_{turn + 1:03d}") == output(turn)
     assert list(store.verify()) == []
+
+
+def test_a_session_is_not_opened_in_a_dialect_that_its_messages_are_not(tmp_path):
+    store = f"sqlite:///{tmp_path}/sessions.db"
+    with Session.open("run", store=store, dialect="openai-chat") as session:
+        session.append({"role": "user", "content": "Hello"})
+    with pytest.raises(BadSetting, match="the messages of 'run' are openai-chat, not anthropic"):
+        Session.open("run", store=store, dialect="anthropic")
+    with Session.open("run", store=store) as session:
+        assert session.context() == [{"role": "user", "content": "Hello"}]

@@ -60,6 +60,8 @@ class Transport:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._scheme, self._host, self._port, self._base = _read_url(url)
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise BadSetting("token: it has characters that no token has. Try: what `compactor token add` printed.")
         self._token = token
         self._timeout = timeout
         self._attempts = attempts

@@ -29,6 +29,7 @@ from context_compactor.jobs.retries import Retries
 from context_compactor.jobs.tidying import Tidier
 from context_compactor.jobs.values import EngineStatus, Pace, Stage
 from context_compactor.jobs.work import SessionWork
+from context_compactor.messages.ready_types import make_types_ready
 from context_compactor.protocols import Desk, Store
 from context_compactor.session.core import Clock, wall_clock
 from context_compactor.store.desk import desk_of
@@ -82,6 +83,7 @@ class Engine:
 
     def start(self) -> None:
         """Begin. Jobs that wait in the store from before are picked up too."""
+        make_types_ready()
         self._leave = self.bus.subscribe(lambda _: self.wake(), types=("job.queued",))
         self._at_work = len(self._hands)
         for hand in self._hands:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Send
 from litestar.types import Scope as Connection

@@ -38,7 +38,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
     @property
     def methods(self) -> list[str]:
-        """The methods that it answers: whoever may look may ask for the head alone, where there is an end to wait for."""
+        """The methods that it answers: where there is an end to wait for, the head alone may be asked for as well."""
         return ["GET", "HEAD"] if self.method == "GET" and not self.is_endless else [self.method]
 
     @property

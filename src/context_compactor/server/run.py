@@ -96,7 +96,8 @@ def bind(host: str, port: int) -> socket.socket:
             place.close()
             raise
     except OSError as error:
-        raise BadSetting(f"cannot listen at {host}:{port}: {error.strerror or error}. Try: another --port.") from error
+        other = "--host" if isinstance(error, socket.gaierror) else "--port"
+        raise BadSetting(f"cannot listen at {host}:{port}: {error.strerror or error}. Try: another {other}.") from error
     return place
 
 

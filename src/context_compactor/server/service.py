@@ -15,6 +15,7 @@ from context_compactor.events.bus import Bus
 from context_compactor.events.kept import DeskSink
 from context_compactor.jobs.engine import WAKING, Engine
 from context_compactor.jobs.schedule import Schedule
+from context_compactor.messages.ready_types import make_types_ready
 from context_compactor.protocols import Desk, Store
 from context_compactor.server.appending import Alone, Appends
 from context_compactor.server.config import Config
@@ -109,6 +110,7 @@ class Service:
 
     def start(self) -> None:
         """Begin with jobs, events and webhooks, with what waits from before too. Call it in the event loop."""
+        make_types_ready()
         self.feed.start()
         self.sender.start()
         if self.notices is not None:

@@ -50,8 +50,9 @@ class Made(Struct, frozen=True):
 def compact(core: Core, ask: Ask, *, dry_run: bool = False, with_model: bool = True, why: str = "") -> Report:
     """Compact as asked. The report says what happened, and `why` now; when nothing did, the context is as it was.
 
-    A dry run asks no model: its report says what would be asked. When nobody asked for the compaction, or who asked
-    cannot put it right since a server does it, a model that cannot be opened is done without. One that is cancelled raises `ModelStopped` and leaves everything as it was.
+    A dry run asks no model: its report says what would be asked. When nobody asked for the compaction, or a server did
+    so for somebody who cannot put it right, a model that cannot be opened is done without. One that is cancelled raises
+    `ModelStopped` and leaves everything as it was.
     """
     with core.running.begin("compaction") as control:
         if not dry_run:

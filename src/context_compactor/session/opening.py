@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from context_compactor.app import teller_for
+from context_compactor.errors import BadSetting
 from context_compactor.events.bus import Bus
 from context_compactor.events.event import EVENT_TYPES
 from context_compactor.events.jsonl import JsonlSink
@@ -78,7 +79,13 @@ def _begin(core: Core, own: Profile, settings: Settings | None) -> None:
     if core.project is not None:
         core.project.prepare()
     row = core.store.open_session(core.id, msgspec.json.encode(own), core.now())
-    _continue(core, read_profile(row.profile), own, settings)
+    stored = read_profile(row.profile)
+    if row.messages and stored.dialect != "auto" and own.dialect not in ("auto", stored.dialect):
+        raise BadSetting(
+            f"dialect: the messages of {core.id!r:.80} are {stored.dialect}, not {own.dialect}. "
+            "Try: without a dialect, or another session."
+        )
+    _continue(core, stored, own, settings)
     core.budget(core.counter(core.dialect()))
     if core.project is not None:
         core.leave = core.bus.subscribe(JsonlSink(core.project.log_file), types=_LOGGED, session_id=core.id)

@@ -26,8 +26,8 @@ class Job(Struct, frozen=True):
     """A piece of work on one session. `id` only rises; of two jobs of a session the one with the lower id goes first.
 
     `attempts` counts how often it was begun, `worker` is who has it until `lease_until`. `reason` says what went wrong
-    last, or why it ended. `is_asked_again` says that somebody asked for the same while it was running. `trace` is the one
-    that the message which queued it belonged to.
+    last, or why it ended. `is_asked_again` says that somebody asked for the same while it was running. `trace` is
+    the one that the message which queued it belonged to.
     """
 
     id: int
