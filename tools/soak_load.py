@@ -1,8 +1,6 @@
 """The load of a soak: agents that talk, are compacted, look back and end, and readers of events that come and go.
 
-Agents come back to the same few projects: what the program remembers of texts it has seen is bounded, but full only
-after some hundred thousand, and must not be taken for growth. What each agent asks is its own. Whatever is lost on
-the way is `Wrong`.
+No text comes twice, so that whatever is remembered by its text would show. Whatever is lost on the way is `Wrong`.
 """
 
 from __future__ import annotations
@@ -13,11 +11,10 @@ from collections import Counter
 from itertools import count
 from random import Random
 
-from tools.calling import Caller, Raw, append, create, demand, share_out, turn
+from tools.calling import Caller, append, create, demand, share_out, turn
 from tools.listening import Listener
 
 WINDOW = 8_000
-PROJECTS = 20
 SHORTEST, LONGEST = 10, 40
 STEADY_READERS, RESTLESS_READERS = 2, 8
 _STAY_SECONDS = (1.0, 5.0)
@@ -64,7 +61,7 @@ class Load:
         await self._check(caller, name, said)
 
     async def _turn(self, caller: Caller, name: str, number: int, dice: Random) -> None:
-        await append(caller, name, _turn(name, number))
+        await append(caller, name, turn(name, number))
         known = await caller.get(f"/v1/sessions/{name}/context")
         demand(known["history_messages"] == 4 * (number + 1), f"{name} has {known['history_messages']} messages")
         self.done["turns"] += 1
@@ -85,17 +82,11 @@ class Load:
     async def _check(self, caller: Caller, name: str, said: int) -> None:
         """Everything that was said is there, word for word."""
         history = await caller.get(f"/v1/sessions/{name}/history")
-        wanted = [message for number in range(said) for message in _turn(name, number)]
+        wanted = [message for number in range(said) for message in turn(name, number)]
         demand(history["messages"] == wanted, f"{name}: the history is not what was said")
         known = await caller.get(f"/v1/sessions/{name}")
         self.done["compactions"] += known["totals"]["compactions"]
         self.done["sessions"] += 1
-
-
-def _turn(name: str, number: int) -> list[Raw]:
-    """A turn in the agent's project, asked for in its own words."""
-    asked, *rest = turn(f"project-{int(name.rpartition('-')[2]) % PROJECTS}", number)
-    return [{**asked, "content": f"{asked['content']} Asked by {name}."}, *rest]
 
 
 class Audience:

@@ -1,4 +1,4 @@
-"""A browser for all tests, a window for each, and a server with a session in it.
+"""A browser for all tests here, a window for each, and a server with a session in it.
 
 A window fails its test when anything is written to the console as an error, when a page throws, or when a request goes
 anywhere but to the server.
@@ -25,7 +25,7 @@ TIMEOUT = 20_000
 expect.set_options(timeout=TIMEOUT)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     program = chromium()
     if program is None:

@@ -10,7 +10,6 @@ from typing import Any
 from context_compactor.client import Client
 from context_compactor.errors import ServerUnavailable
 from context_compactor.events.event import Event
-from context_compactor.messages.ready_types import make_types_ready
 
 Raw = dict[str, Any]
 Turn = list[Raw]
@@ -59,7 +58,6 @@ class Talkers:
         self._all = len(speakers) * turns
 
     def start(self) -> None:
-        make_types_ready()
         for thread in self._threads:
             thread.start()
 

@@ -14,7 +14,6 @@ from context_compactor import settings as settings_module
 from context_compactor.cli.options import AsJson
 from context_compactor.cli.output import paper, print_json, write_text
 from context_compactor.settings import LoadedSettings, Settings, load_settings
-from context_compactor.store.address import without_password
 
 Prompt = Annotated[bool, typer.Option("--prompt", help="Print what a model is asked for a summary, and nothing else.")]
 
@@ -58,12 +57,18 @@ def shown(value: Any) -> str:
         return "on" if value else "off"
     if value is None:
         return "none"
-    return f"{value:g}" if isinstance(value, float) else without_password(str(value))
+    return f"{value:g}" if isinstance(value, float) else _open_text(str(value))
+
+
+def _open_text(text: str) -> str:
+    from context_compactor.store.address import without_password
+
+    return without_password(text)
 
 
 def _as_json(loaded: LoadedSettings) -> dict[str, Any]:
     values = msgspec.to_builtins(loaded.settings)
-    values["store"] = without_password(values["store"])
+    values["store"] = _open_text(values["store"])
     docs = setting_docs()
     rows = {
         name: {"value": values[name], "origin": loaded.origins[name], "description": docs.get(name, "")}

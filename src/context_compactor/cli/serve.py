@@ -74,6 +74,7 @@ def serve(
             raise
         raise MissingExtra("the server", "server") from error
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it says at every try is said once by ourselves
     if demo and (store is not None or token_file is not None):
         raise BadSetting("--demo has a store of its own, for this machine. Try: without --store and --token-file.")
     with _demonstrating() if demo else nullcontext((store_url(store), _tell)) as (url, told):

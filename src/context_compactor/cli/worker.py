@@ -44,6 +44,7 @@ def worker(store: StoreUrl = None, concurrency: Concurrency = 2, grace: Grace = 
     from context_compactor.store.notices import notices_of
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it says at every try is said once by ourselves
     out, bus = paper(beside_output=True), Bus()
     with open_store(store) as kept:
         engine = Engine(kept, workers=concurrency, bus=bus)

@@ -19,6 +19,7 @@ from context_compactor.events.event import Event
 from context_compactor.facts.fact import Fact
 from context_compactor.handoff.messages import HandoffRequest
 from context_compactor.messages.jsontext import json_bytes
+from context_compactor.messages.ready_types import make_types_ready
 from context_compactor.report import Report
 
 T = TypeVar("T")
@@ -36,6 +37,7 @@ class Client:
     """
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float = 330.0, attempts: int = 3) -> None:
+        make_types_ready()
         self._transport = Transport(url, token, timeout=timeout, attempts=attempts)
 
     def __enter__(self) -> Self:

@@ -26,6 +26,15 @@ class Sink(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepingSink(Sink, Protocol):
+    """A sink in the database of what it is told of: it can keep an event in the transaction of what that tells."""
+
+    def write_within(self, event: Event) -> None:
+        """Take one event as a part of the transaction that is under way, or raise."""
+        ...
+
+
 class SinkFailure(Struct, frozen=True):
     """How often a sink failed, and what it said last."""
 
@@ -35,11 +44,10 @@ class SinkFailure(Struct, frozen=True):
 
 
 class _Subscription:
-    def __init__(
-        self, name: str, write: Callable[[Event], None], types: frozenset[str], session_id: str | None
-    ) -> None:
-        self.name = name
-        self.write = write
+    def __init__(self, sink: Sink | Callable[[Event], None], types: frozenset[str], session_id: str | None) -> None:
+        self.name = _name(sink)
+        self.write = _writer(sink)
+        self.write_within = sink.write_within if isinstance(sink, KeepingSink) else None
         self.types = types
         self.session_id = session_id
         self.is_active = True
@@ -52,7 +60,7 @@ class _Emitting(local):
     """What one thread is about: the events it has yet to deliver, how long their chain is, and to whom."""
 
     def __init__(self) -> None:
-        self.waiting: deque[tuple[int, Event]] = deque()
+        self.waiting: deque[tuple[int, Event, bool]] = deque()
         self.chain = 0
         self.sink = ""
 
@@ -76,7 +84,7 @@ class Bus:
         session_id: str | None = None,
     ) -> Callable[[], None]:
         """Tell this sink of all events, or of some types or one session only. The answer unsubscribes it again."""
-        subscription = _Subscription(_name(sink), _writer(sink), _checked(types), session_id)
+        subscription = _Subscription(sink, _checked(types), session_id)
         with self._lock:
             self._subscriptions = (*self._subscriptions, subscription)
 
@@ -87,13 +95,22 @@ class Bus:
 
         return unsubscribe
 
-    def emit(self, event: Event) -> None:
+    def keep(self, event: Event) -> None:
+        """Have an event kept with the transaction that is under way; what a sink raises is raised.
+
+        When it is committed, `emit` it with `is_kept`, so that everybody else is told.
+        """
+        for subscription in self._subscriptions:
+            if subscription.write_within is not None and subscription.wants(event):
+                subscription.write_within(event)
+
+    def emit(self, event: Event, *, is_kept: bool = False) -> None:
         """Deliver an event. Never raises what a sink raised: see `failures`."""
         mine = self._emitting
         if mine.chain >= _LONGEST_CHAIN:
             self._note(mine.sink, f"{event.type} was not delivered: the sink answers its own events without end")
             return
-        mine.waiting.append((mine.chain + 1, event))
+        mine.waiting.append((mine.chain + 1, event, is_kept))
         if mine.chain == 0:
             self._deliver(mine)
 
@@ -106,9 +123,9 @@ class Bus:
     def _deliver(self, mine: _Emitting) -> None:
         try:
             while mine.waiting:
-                mine.chain, event = mine.waiting.popleft()
+                mine.chain, event, is_kept = mine.waiting.popleft()
                 for subscription in self._subscriptions:
-                    if subscription.wants(event):
+                    if subscription.wants(event) and not (is_kept and subscription.write_within):
                         mine.sink = subscription.name
                         self._write(subscription, event)
         finally:

@@ -13,6 +13,10 @@ class DeskSink:
         self._desk = desk
         self.name = "DeskSink"
 
+    def write_within(self, event: Event) -> None:
+        """The same with the transaction of what the event tells: both are on the disk, or neither is."""
+        self._desk.tell(event)
+
     def write(self, event: Event) -> None:
         """Keep one event, and note which webhooks are to be told of it."""
         self._desk.tell(event)

@@ -51,7 +51,7 @@ def handles(text: str) -> set[str]:
     return {name for chunk in set(CHUNK.findall(text)) for name in _handles_in(chunk)}
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 13)
 def _handles_in(chunk: str) -> tuple[str, ...]:
     # A leading underscore is a part of a symbol's name.
     found = (chunk.strip("./~@$-"), *names_in(chunk))
@@ -63,7 +63,7 @@ def short_path(name: str) -> str:
     return "/".join(name.split("/")[-_SHOWN_PARTS:])
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 13)
 def _form(name: str) -> float:
     """How likely a name of this form is taken up again; 0 for words and numbers that only look like names."""
     if len(name) > _LONGEST or not re.search("[a-zA-Z]", name):

@@ -42,7 +42,7 @@ OVERHEADS = {
 }
 
 # Texts are known by hash and length, so that asking again costs a look-up and no text is kept alive.
-_MOST_TEXTS = 200_000
+_MOST_TEXTS = 20_000
 
 
 class MessageCounter:

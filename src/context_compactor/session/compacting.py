@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from context_compactor import app
 from context_compactor.ask import Ask
 from context_compactor.errors import BadSetting, CompactorError, MissingExtra, StaleBase
+from context_compactor.events.event import Event, EventType, make_event
 from context_compactor.llm.model import Control
 from context_compactor.llm.retry import check
 from context_compactor.measure.count import MessageCounter
@@ -131,8 +132,9 @@ def _commit(core: Core, ask: Ask, made: Made) -> Report:
     attempts = keep.Attempts(core.settings.retry_attempts, core.settings.retry_delay_seconds, _retried(core))
     keep.archive(core.store, core.id, originals, core.now(), attempts)
     report, draft = made.report, keep.draft(made.result, made.seen, made.dialect)
+    told: list[Event] = []
     try:
-        keep.commit(core.store, core.id, draft, made.dialect, made.counter, core.now(), _remember(core, made))
+        keep.commit(core.store, core.id, draft, made.dialect, made.counter, core.now(), _remember(core, made, told))
     except StaleBase as error:
         core.emit("compaction.refused", reason=str(error), level=report.level)
         left = refused(core, ask, str(error), report.tokens_before, report.messages_before)
@@ -144,11 +146,15 @@ def _commit(core: Core, ask: Ask, made: Made) -> Report:
     ):
         if not is_used and any(call.purpose == purpose for call in made.asked):
             core.emit("job.dropped", what=what, reason=report.reason)
-    _afterwards(core, report)
+    for event in told:
+        core.bus.emit(event, is_kept=True)
+    _afterwards(core)
     return report
 
 
-def _remember(core: Core, made: Made) -> Callable[[State], State]:
+def _remember(core: Core, made: Made, told: list[Event]) -> Callable[[State], State]:
+    """What goes with a compaction into its transaction; `told` are the events that are to be emitted behind it."""
+
     def remember(state: State) -> State:
         if core.settings.extract_facts:
             state = keep_facts(core, state, made.result.facts)
@@ -156,6 +162,9 @@ def _remember(core: Core, made: Made) -> Callable[[State], State]:
         ahead = "" if made.is_ahead else state.ahead
         state = structs.replace(state, guard=state.guard.succeeded(messages), held=False)
         state = structs.replace(state, ahead=ahead, ahead_spent=Spent(), ahead_calls=())
+        told[:] = _events(core, made.report, state)
+        for event in told:
+            core.bus.keep(event)
         check(made.control)  # the last moment: what is written in this transaction is taken back
         return settled(core, state, made.counter)
 
@@ -169,25 +178,29 @@ def _retried(core: Core) -> Callable[[int, str], None]:
     return tell
 
 
-def _afterwards(core: Core, report: Report) -> None:
-    """What follows a compaction and can be made again from the store: events, the readable archive, memory."""
-    for kind in ("summary.applied", "session.compacted"):
-        core.emit(
-            kind,
-            compaction_id=report.compaction_id,
-            trigger=report.trigger,
-            level=report.level,
-            status=report.status,
-            reason=report.reason,
-            tokens_before=report.tokens_before,
-            tokens_after=report.tokens_after,
-            tokens_saved=report.tokens_saved,
-            messages_removed=report.messages_removed,
-            duration_ms=report.duration_ms,
-            metrics=report.metrics,
-            model_calls=report.model_calls,
-            tool_calls=read_state(core.store.session(core.id).state).tool_calls,
-        )
+def _events(core: Core, report: Report, state: State) -> list[Event]:
+    """What is told of a compaction."""
+    payload = {
+        "compaction_id": report.compaction_id,
+        "trigger": report.trigger,
+        "level": report.level,
+        "status": report.status,
+        "reason": report.reason,
+        "tokens_before": report.tokens_before,
+        "tokens_after": report.tokens_after,
+        "tokens_saved": report.tokens_saved,
+        "messages_removed": report.messages_removed,
+        "duration_ms": report.duration_ms,
+        "metrics": report.metrics,
+        "model_calls": report.model_calls,
+        "tool_calls": state.tool_calls,
+    }
+    kinds: tuple[EventType, ...] = ("summary.applied", "session.compacted")
+    return [make_event(kind, core.id, payload, core.clock()) for kind in kinds]
+
+
+def _afterwards(core: Core) -> None:
+    """What follows a compaction and can be made again from the store: the readable archive, memory."""
     _attempt(core, "readable archive", lambda: export_new(core))
     _attempt(core, "promotion to memory", lambda: promote(core))
 

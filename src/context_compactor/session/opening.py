@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from context_compactor.app import teller_for
-from context_compactor.errors import BadSetting
+from context_compactor.errors import BadMessage, BadSetting
 from context_compactor.events.bus import Bus
 from context_compactor.events.event import EVENT_TYPES
 from context_compactor.events.jsonl import JsonlSink
+from context_compactor.messages.detect import find_dialect
+from context_compactor.messages.jsontext import read_json
 from context_compactor.protocols import Model, Store
 from context_compactor.session.core import Clock, Core
 from context_compactor.session.holding import others
@@ -20,6 +22,7 @@ from context_compactor.session.values import Profile, check_id, check_model, giv
 from context_compactor.settings import Settings, load_settings, refuse_password
 from context_compactor.store.connect import connect
 from context_compactor.store.desk_rows import timestamp
+from context_compactor.store.rows import MESSAGE
 
 if TYPE_CHECKING:
     from context_compactor.session.core import Schedule
@@ -80,15 +83,24 @@ def _begin(core: Core, own: Profile, settings: Settings | None) -> None:
         core.project.prepare()
     row = core.store.open_session(core.id, msgspec.json.encode(own), core.now())
     stored = read_profile(row.profile)
-    if row.messages and stored.dialect != "auto" and own.dialect not in ("auto", stored.dialect):
-        raise BadSetting(
-            f"dialect: the messages of {core.id!r:.80} are {stored.dialect}, not {own.dialect}. "
-            "Try: without a dialect, or another session."
-        )
+    if own.dialect not in ("auto", stored.dialect):
+        _refuse_other_dialect(core, stored.dialect, own.dialect)
     _continue(core, stored, own, settings)
     core.budget(core.counter(core.dialect()))
     if core.project is not None:
         core.leave = core.bus.subscribe(JsonlSink(core.project.log_file), types=_LOGGED, session_id=core.id)
+
+
+def _refuse_other_dialect(core: Core, known: str, given: str) -> None:
+    """Raise `BadSetting` when messages that are there cannot be read in another dialect. Plain words can, in any."""
+    entries = core.store.entries(core.id, kinds=(MESSAGE,))
+    try:
+        find_dialect(given, ()).parse([read_json(entry.body) for entry in entries])
+    except BadMessage as error:
+        raise BadSetting(
+            f"dialect: the messages of {core.id!r:.80} are {known}, not {given} ({error}). "
+            "Try: without a dialect, or another session."
+        ) from error
 
 
 def expire_old(store: Store, settings: Settings, clock: Clock, spare: str = "") -> None:

@@ -15,6 +15,8 @@ _COLUMNS = (
     "(SELECT hash FROM contents WHERE number = o.content)"
 )
 
+_ALL = Filter()
+
 
 class Shelf:
     """Originals of all sessions in one database; every question is about one session."""
@@ -80,7 +82,7 @@ class Shelf:
         return _shelved(row) if row else None
 
     def all(
-        self, session: int, wanted: Filter = Filter(), after: int = 0, limit: int = 0, newest: int = 0
+        self, session: int, wanted: Filter = _ALL, after: int = 0, limit: int = 0, newest: int = 0
     ) -> list[Shelved]:
         """The originals of a session in the order in which they were archived; the first or the `newest`, if given."""
         where, values = wanted.clauses()

@@ -105,7 +105,7 @@ def names_of(text: str) -> frozenset[str]:
     return frozenset().union(*map(_names_in, dict.fromkeys(CHUNK.findall(text))))
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 13)
 def _names_in(chunk: str) -> tuple[str, ...]:
     return tuple(names_in(chunk))
 

@@ -40,7 +40,7 @@ def signs(text: str) -> list[str]:
     return [] if text.isascii() else [sign for sign in dict.fromkeys(_SIGN.findall(text)) if sign.isprintable()]
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 13)
 def _run_terms(run: str) -> tuple[str, ...]:
     parts = _PART.findall(run[:_LONGEST])
     found = [term for part in parts for term in _part_terms(part)]

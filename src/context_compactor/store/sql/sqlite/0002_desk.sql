@@ -19,7 +19,8 @@ CREATE TABLE jobs (
   reason TEXT NOT NULL,
   is_asked_again INTEGER NOT NULL,
   created_at TEXT NOT NULL,
-  finished_at TEXT NOT NULL
+  finished_at TEXT NOT NULL,
+  trace TEXT NOT NULL  -- that of the message that queued it, as a `traceparent` of W3C, or ''
 );
 -- At most one of a session, kind and level waits or runs.
 CREATE UNIQUE INDEX jobs_once ON jobs (session_id, kind, level) WHERE state IN ('waiting', 'running');
@@ -79,3 +80,18 @@ CREATE TABLE deliveries (
   UNIQUE (webhook, event)
 );
 CREATE INDEX deliveries_by_time ON deliveries (due_at, id);
+-- What is on its way to a webhook, which is hardly ever more than one, however much it is yet to be told.
+CREATE INDEX deliveries_held ON deliveries (webhook) WHERE lease_until <> '';
+
+-- How webhooks were told: the newest attempts of each, for whoever looks into what goes wrong.
+CREATE TABLE attempts (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  webhook TEXT NOT NULL,
+  event_id TEXT NOT NULL,
+  type TEXT NOT NULL,
+  attempt INTEGER NOT NULL,
+  created_at TEXT NOT NULL,
+  status INTEGER NOT NULL,
+  reason TEXT NOT NULL
+);
+CREATE INDEX attempts_by_webhook ON attempts (webhook, id);
