@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 
 CLIENTS = 32
-REQUESTS = 1_600
-ROUNDS = 7
+REQUESTS = 960
+ROUNDS = 25
 LEAST_RATIO = 0.25
 
 _BODY = msgspec.json.encode(

@@ -12,11 +12,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from litestar import Litestar, Request
+from litestar import Litestar, Request, Router
 from litestar.config.compression import CompressionConfig
 from litestar.config.cors import CORSConfig
 from litestar.exceptions import HTTPException, InternalServerException, NotFoundException
 from litestar.handlers import HTTPRouteHandler
+from litestar.middleware import DefineMiddleware
+from litestar.middleware.compression import CompressionMiddleware
 from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, ControllerRouterHandler, ExceptionHandler
 from msgspec import Struct
@@ -39,9 +41,6 @@ from context_compactor.server.scope import Scope
 from context_compactor.server.sending import LARGE, PACKED_FROM, PACKING_LEVEL, response_of
 from context_compactor.server.service import Service
 
-# Of a route whose answers the framework must not pack: it would do so in the event loop.
-_PACKED_HERE = "packed_here"
-
 
 def make_app(
     service: Service, routers: Sequence[ControllerRouterHandler] = (), on_lost: ExceptionHandler[Any] = on_http
@@ -56,14 +55,11 @@ def make_app(
 
     origins = service.config.origins
     app = Litestar(
-        [*(_endpoint(route, service) for route in ROUTES), _openapi(), *routers],
+        [*(_endpoint(route, service) for route in ROUTES), _packed([_openapi(), *routers])],
         lifespan=[life],
         openapi_config=None,
         logging_config=None,
         cors_config=CORSConfig(allow_origins=list(origins), expose_headers=["ETag"]) if origins else None,
-        compression_config=CompressionConfig(
-            "gzip", minimum_size=PACKED_FROM, gzip_compress_level=PACKING_LEVEL, exclude_opt_key=_PACKED_HERE
-        ),
         request_max_body_size=service.config.max_body_bytes,
         exception_handlers={
             Refused: on_refused,
@@ -74,6 +70,12 @@ def make_app(
         },
     )
     return house_rules(app, service.config.hosts, origins)
+
+
+def _packed(handlers: Sequence[ControllerRouterHandler]) -> Router:
+    """Pages, whose answers the framework packs, in the event loop. Those of the routes are packed by `response_of`."""
+    config = CompressionConfig("gzip", minimum_size=PACKED_FROM, gzip_compress_level=PACKING_LEVEL)
+    return Router("/", route_handlers=handlers, middleware=[DefineMiddleware(CompressionMiddleware, config=config)])
 
 
 def _endpoint(route: Route, service: Service) -> HTTPRouteHandler:
@@ -105,8 +107,7 @@ def _endpoint(route: Route, service: Service) -> HTTPRouteHandler:
 
     path = route.path.replace("{id}", "{id:str}").replace("{ref}", "{ref:str}")
     methods: Any = route.methods
-    opt = {_PACKED_HERE: route.is_endless or route.answer is not None}
-    return HTTPRouteHandler(path, http_method=methods, name=route.name, status_code=200, opt=opt)(answer)
+    return HTTPRouteHandler(path, http_method=methods, name=route.name, status_code=200)(answer)
 
 
 def _admission(route: Route, service: Service, request: Request[Any, Any, Any]) -> Callable[[], Scope]:

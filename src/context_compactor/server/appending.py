@@ -16,6 +16,7 @@ from typing import Any
 from context_compactor.protocols import Desk
 
 _MOST_AT_ONCE = 64
+_ROUNDS = 4
 
 Work = Callable[[], Any]
 _Waiting = tuple[Work, "asyncio.Future[Any]"]
@@ -41,6 +42,8 @@ class Appends:
     async def _run(self) -> None:
         try:
             while self._waiting:
+                for _ in range(_ROUNDS):  # those that are being read now come along
+                    await asyncio.sleep(0)
                 batch, self._waiting = self._waiting[:_MOST_AT_ONCE], self._waiting[_MOST_AT_ONCE:]
                 loop = asyncio.get_running_loop()
                 outcomes = await loop.run_in_executor(self._executor, self._write, [work for work, _ in batch])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from context_compactor.events.bus import Bus
 from context_compactor.jobs.schedule import Schedule
@@ -94,8 +94,8 @@ class OpenSessions:
     def __len__(self) -> int:
         return len(self._known)
 
-    @asynccontextmanager
-    async def use(self, store_id: str) -> AsyncIterator[Opened]:
+    @contextmanager
+    def use(self, store_id: str) -> Iterator[Opened]:
         """The session of this id, which stays open for the length of the block."""
         opened = self._known.get(store_id)
         if opened is None:
@@ -112,7 +112,8 @@ class OpenSessions:
     def surplus(self) -> list[Opened]:
         """Those that are to be closed now. They are no longer known here."""
         gone: list[Opened] = []
-        for store_id in list(self._known)[: max(0, len(self._known) - self._most)]:
+        too_many = len(self._known) - self._most
+        for store_id in list(self._known)[:too_many] if too_many > 0 else ():
             if not self._known[store_id].users:
                 gone.append(self._known.pop(store_id))
         return gone

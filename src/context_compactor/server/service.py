@@ -96,14 +96,16 @@ class Service:
     async def beside(self, store_id: str, work: Callable[[Session], T]) -> T:
         """Do something long with a session, while messages can still be appended to it; one such thing at a time."""
         room = self.long_work.room(namespace_of(store_id))
-        async with self.opened.use(store_id) as opened, opened.compaction, room:
-            session = await self.in_session(store_id, lambda opened: opened.session().twin())
-            return await self.long_work.run(session, work)
+        with self.opened.use(store_id) as opened:
+            async with opened.compaction, room:
+                session = await self.in_session(store_id, lambda opened: opened.session().twin())
+                return await self.long_work.run(session, work)
 
     async def _use(self, store_id: str, work: Callable[[Opened], Awaitable[T]]) -> T:
         try:
-            async with self.opened.use(store_id) as opened, opened.turn:
-                return await work(opened)
+            with self.opened.use(store_id) as opened:
+                async with opened.turn:
+                    return await work(opened)
         finally:
             for opened in self.opened.surplus():
                 await self.run(partial(_let_go, opened))

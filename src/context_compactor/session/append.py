@@ -59,7 +59,8 @@ def append(
         state = read_state(row.state)
         gauge = core.gauge(row, state, counter)
         head = core.store.append(core.id, MESSAGE, given.bodies, core.now())
-        after = gauging.add(gauge, given.messages, counter)
+        weights = counter.count_many(given.messages)
+        after = gauging.add(gauge, given.messages, counter, weights)
         answered = _answered(gauge, given, counter) if reported else 0
         state = _learn(state, gauge, after, answered, reported)
         state = structs.replace(state, gauge=structs.replace(state.gauge, head=head, view=row.view))
@@ -68,7 +69,7 @@ def append(
         state = structs.replace(
             state,
             tool_calls=state.tool_calls + sum(len(message.calls) for message in given.messages),
-            appended_tokens=state.appended_tokens + sum(counter.count_many(given.messages)),
+            appended_tokens=state.appended_tokens + sum(weights),
         )
         is_at_rest = gauging.comes_to_rest(gauge, given.messages)
         before, (state, watched) = state, watch(core, state, counter, is_at_rest=is_at_rest)
@@ -129,7 +130,8 @@ def _in_its_dialect(core: Core, given: Given, row: SessionRow) -> Given:
         if told:
             core.keep_profile(structs.replace(core.profile, dialect=told))
         return given
-    core.profile = structs.replace(core.profile, dialect=stored.dialect)
+    if core.profile.dialect != stored.dialect:
+        core.profile = structs.replace(core.profile, dialect=stored.dialect)
     return given if given.dialect.name == stored.dialect else _read(core, given.raws)
 
 

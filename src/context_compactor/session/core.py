@@ -76,6 +76,7 @@ class Core:
         self.running: Running = origin.running if origin else Running()
         self.idle_due_at = ""
         """Until then work for quiet times is known to wait."""
+        self._budget: tuple[Profile, Settings, MessageCounter | None, Budget | None] = profile, settings, None, None
         self._origin = origin
         self._teller: Teller | None = None
         self.leave: Callable[[], None] = lambda: None
@@ -127,8 +128,12 @@ class Core:
         return counter_of(self.ask(), dialect.name, self.count_tokens)
 
     def budget(self, counter: MessageCounter) -> Budget:
-        """What a request may hold."""
-        return budget_of(self.ask(), counter.dialect_name, counter.margin)
+        """What a request may hold. It is asked for with every message, and hardly ever another one."""
+        profile, settings, known, budget = self._budget
+        if budget is None or profile is not self.profile or settings is not self.settings or known is not counter:
+            budget = budget_of(self.ask(), counter.dialect_name, counter.margin)
+            self._budget = self.profile, self.settings, counter, budget
+        return budget
 
     def ask(self, **more: Any) -> Ask:
         """A request to compact, with what is the same for all of them."""

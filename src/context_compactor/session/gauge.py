@@ -21,11 +21,14 @@ def weigh(messages: Sequence[Message], counter: MessageCounter) -> Gauge:
     return add(empty, messages, counter)
 
 
-def add(gauge: Gauge, messages: Sequence[Message], counter: MessageCounter) -> Gauge:
-    """The gauge after some more messages."""
+def add(
+    gauge: Gauge, messages: Sequence[Message], counter: MessageCounter, weights: Sequence[int] | None = None
+) -> Gauge:
+    """The gauge after some more messages; `weights` are their tokens, where somebody has counted them already."""
+    weights = counter.count_many(messages) if weights is None else weights
     tokens, thinking, size = gauge.tokens, gauge.thinking, gauge.bytes
     calls, files = dict.fromkeys(gauge.open_calls), dict.fromkeys(gauge.files)
-    for message, weight in zip(messages, counter.count_many(messages), strict=True):
+    for message, weight in zip(messages, weights, strict=True):
         tokens += weight
         size += message_bytes(message)
         if counter.overhead.drops_thinking:

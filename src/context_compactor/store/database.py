@@ -17,10 +17,20 @@ NO_LIMIT = 1 << 62
 
 
 class Writing:
-    """A transaction that is under way: the numbers of the sessions it has locked, and whether a block of it failed."""
+    """A transaction that is under way: what it knows of the sessions it has locked, and whether a block of it failed.
+
+    `numbers` are those of the sessions; `ends` are the last positions of their logs and the chains up to them.
+    """
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
+        self.ends: dict[int, tuple[int, bytes]] = {}
+        self.has_failed = False
+
+    def forget(self) -> None:
+        """A part of it was taken back: nothing is known, and nothing of what failed is left."""
+        self.numbers.clear()
+        self.ends.clear()
         self.has_failed = False
 
     def refuse_failed(self, path: str) -> None:

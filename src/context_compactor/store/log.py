@@ -20,7 +20,8 @@ class Log:
 
     def append(self, session: int, kind: str, bodies: Iterable[bytes], now: str) -> int:
         """Add entries behind the last one; the position of the last of them. The session's row must be locked."""
-        head, chain = self.end(session)
+        current = self._database.current
+        head, chain = (current.ends.get(session) if current else None) or self.end(session)
         rows = []
         for content, name in self._contents.put_many(bodies):
             head, chain = head + 1, link(chain, kind, name)
@@ -34,6 +35,8 @@ class Log:
             "view = CASE WHEN ? > 0 THEN ? ELSE view END WHERE number = ?",
             [head, chain, now, counted, seen, seen, session],
         )
+        if current is not None:
+            current.ends[session] = head, chain
         return int(head)
 
     def end(self, session: int) -> tuple[int, bytes]:

@@ -176,8 +176,7 @@ class PostgresDatabase:
             except BaseException:
                 if self.current is current and not current.connection.broken:
                     current.connection.execute(b"ROLLBACK TO part; RELEASE part", prepare=False)
-                current.numbers.clear()
-                current.has_failed = False  # nothing of it is left
+                current.forget()
                 raise
 
     # Statements

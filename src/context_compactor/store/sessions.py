@@ -60,7 +60,11 @@ class Sessions:
     def locked_row(self, session_id: str) -> Iterator[SessionRow]:
         """The same, with the session as it is."""
         with self._database.writing():
-            yield _session_row(self._lock(f"number, {_ROW}", session_id)[1:])
+            number, chain, *row = self._lock(f"number, chain, {_ROW}", session_id)
+            found, current = _session_row(row), self._database.current
+            if current is not None:
+                current.ends[number] = found.head, chain
+            yield found
 
     def _lock(self, columns: str, session_id: str) -> Any:
         row = self._must_find(columns, session_id, self._database.row_lock)

@@ -146,8 +146,7 @@ class SqliteFile:
                 if connection is self._connection and connection.in_transaction:
                     connection.execute("ROLLBACK TO part")
                     connection.execute("RELEASE part")
-                current.numbers.clear()
-                current.has_failed = False  # nothing of it is left
+                current.forget()
                 raise
 
     def alone(self) -> AbstractContextManager[None]:
