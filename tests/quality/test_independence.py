@@ -31,7 +31,9 @@ def imports(path):
 
 def test_the_harness_takes_from_the_product_only_reading_files_counting_and_compacting():
     for path in FOLDER.glob("*.py"):
-        foreign = {name for name in imports(path) if not name.startswith("quality") and name not in ("errors", "markup")}
+        foreign = {
+            name for name in imports(path) if not name.startswith("quality") and name not in ("errors", "markup")
+        }
         assert foreign <= ALLOWED.get(path.stem, set()), path.name
 
 

@@ -35,7 +35,7 @@ def count(text: str) -> int:
 
 
 def opened(
-    store: Path | Store,
+    store: Path | str | Store,
     session_id: str = "run",
     *,
     window: int = WINDOW,
@@ -46,7 +46,7 @@ def opened(
     schedule: Schedule | None = None,
     **settings: Any,
 ) -> Session:
-    """A session in a file of this folder, or in this store, calm but for the settings that are given."""
+    """A session in a file of this folder, at this address or in this store, calm but for the settings given."""
     return Session.open(
         session_id,
         window=window,

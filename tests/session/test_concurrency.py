@@ -15,6 +15,7 @@ import pytest
 from context_compactor.errors import StoreError
 from context_compactor.session.asynchronous import AsyncSession
 from context_compactor.session.session import Session
+from context_compactor.store.connect import connect
 from context_compactor.store.rows import SessionRow
 from context_compactor.store.sqlite import SqliteStore
 from tests.session.talk import CALM, WINDOW, Raw, count, illegal, message, messages, opened, references
@@ -49,12 +50,19 @@ def check_whole(session: Session, speakers: int, each: int = EACH) -> None:
         assert session.recall(ref)
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a new store of either kind."""
+    is_file = request.param == "sqlite"
+    return f"sqlite:///{tmp_path}/sessions.db" if is_file else request.getfixturevalue("postgres_url")
+
+
 # Processes
 
 
-def test_processes_that_append_and_compact_at_once_lose_nothing(tmp_path: Path):
+def test_processes_that_append_and_compact_at_once_lose_nothing(place: str):
     def work(who: int) -> None:
-        with opened(tmp_path) as session:
+        with opened(place) as session:
             for number in range(EACH):
                 session.append(words(who, number))
                 if number % 8 == 7:
@@ -63,10 +71,10 @@ def test_processes_that_append_and_compact_at_once_lose_nothing(tmp_path: Path):
 
     with started(work, range(4)) as children:
         assert [child.wait() for child in children] == [0] * 4
-    with opened(tmp_path) as session:
+    with opened(place) as session:
         check_whole(session, 4)
         assert len(session.compactions()) >= 3
-    with closing(SqliteStore(str(tmp_path / "sessions.db"))) as store:
+    with closing(connect(place)) as store:
         assert list(store.verify()) == []
         assert store.holders("run") == {}
 
@@ -104,16 +112,16 @@ def test_twenty_processes_may_open_the_same_new_store_at_once(tmp_path: Path):
         check_whole(session, 20, each=1)
 
 
-def test_sessions_in_one_store_do_not_touch_each_other(tmp_path: Path):
+def test_sessions_in_one_store_do_not_touch_each_other(place: str):
     def work(who: int) -> None:
-        with opened(tmp_path, f"run-{who}", window=(2_000, 100_000)[who % 2]) as session:
+        with opened(place, f"run-{who}", window=(2_000, 100_000)[who % 2]) as session:
             for number in range(EACH):
                 session.append(words(who, number))
 
     with started(work, range(4)) as children:
         assert [child.wait() for child in children] == [0] * 4
     for who in range(4):
-        with opened(tmp_path, f"run-{who}", window=(2_000, 100_000)[who % 2]) as session:
+        with opened(place, f"run-{who}", window=(2_000, 100_000)[who % 2]) as session:
             assert said_by(who, session.history()) == list(range(EACH))
             assert len(session.history()) == 2 * EACH
             assert bool(session.compactions()) is (who % 2 == 0)
@@ -142,7 +150,7 @@ def test_threads_may_share_a_session(tmp_path: Path):
         check_whole(session, 4)
 
 
-def test_tasks_may_share_an_async_session(tmp_path: Path):
+def test_tasks_may_share_an_async_session(place: str):
     async def work(session: AsyncSession, who: int) -> None:
         for number in range(EACH):
             await session.append(words(who, number))
@@ -150,13 +158,13 @@ def test_tasks_may_share_an_async_session(tmp_path: Path):
                 await session.compact()
 
     async def main() -> None:
-        options = {"window": WINDOW, "store": f"sqlite:///{tmp_path}/sessions.db", "settings": CALM}
+        options = {"window": WINDOW, "store": place, "settings": CALM}
         async with await AsyncSession.open("run", count_tokens=count, **options) as session:
             await asyncio.gather(*(work(session, who) for who in range(4)))
             assert illegal(await session.context()) == []
 
     asyncio.run(main())
-    with opened(tmp_path) as session:
+    with opened(place) as session:
         check_whole(session, 4)
 
 

@@ -88,12 +88,15 @@ def _as_it_is(session: Session) -> list[Raw]:
     return session.context(at=len(session.history()))
 
 
-def kill_one(plan: Plan, folder: Path, dice: Random) -> int:
-    """Start a child, kill it in a random operation, and answer with how many it had said were done."""
+def kill_one(plan: Plan, store: Path | str, dice: Random, patience: float = 1.0) -> int:
+    """Start a child, kill it in a random operation, and answer with how many it had said were done.
+
+    With more `patience` operations are thought to take so much longer.
+    """
     victim = dice.randrange(len(plan.operations))
 
     def work(child: Child) -> None:
-        session = opened(folder, **CUT)
+        session = opened(store, **CUT)
         for at in range(len(plan.operations)):
             plan.do(session, at)
             child.say()
@@ -103,7 +106,7 @@ def kill_one(plan: Plan, folder: Path, dice: Random) -> int:
         done = 0
         while done < victim:
             done += len(child.hear())
-        time.sleep(dice.uniform(0, OPERATIONS[plan.operations[victim]]))
+        time.sleep(dice.uniform(0, patience * OPERATIONS[plan.operations[victim]]))
         child.kill()
         assert child.wait() == -9
         return done + child.rest()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -12,22 +10,16 @@ import pytest
 
 from context_compactor import compact
 from context_compactor.errors import StoreError
-from context_compactor.session.asynchronous import AsyncSession
 from context_compactor.session.session import Session
 from context_compactor.store.postgres import PostgresStore
 from tests.postgres import Server, new_schema
-from tests.session.talk import CALM, WINDOW, Raw, count, illegal, messages, opened, references
+from tests.session.talk import WINDOW, Raw, count, illegal, messages, opened, references
 from tests.session.test_concurrency import check_whole, said_by, words
-from tests.session.test_crash import CUT, OPERATIONS, WEIGHTS, Plan
-from tests.store.children import Child, started
+from tests.session.test_crash import CUT, OPERATIONS, WEIGHTS, Plan, kill_one
+from tests.store.children import Child
 
 EACH = 16
 KILLS = 12
-
-
-def session_in(url: str, session_id: str = "run", **settings: object) -> Session:
-    """A session in a store that is opened for it alone, as each process has it."""
-    return opened(url, session_id, **settings)
 
 
 def test_a_session_is_opened_by_its_address_and_leaves_no_file(
@@ -61,58 +53,8 @@ def test_a_list_of_messages_is_compacted_with_its_originals_in_postgresql(postgr
         }
 
 
-def test_tasks_may_share_an_async_session(postgres_url: str):
-    async def work(session: AsyncSession, who: int) -> None:
-        for number in range(EACH):
-            await session.append(words(who, number))
-            if number % 8 == 7:
-                await session.compact()
-
-    async def main() -> None:
-        options = {"window": WINDOW, "store": postgres_url, "settings": CALM}
-        async with await AsyncSession.open("run", count_tokens=count, **options) as session:
-            await asyncio.gather(*(work(session, who) for who in range(4)))
-
-    asyncio.run(main())
-    with session_in(postgres_url) as session:
-        check_whole(session, 4, each=EACH)
-
-
-def test_processes_that_append_and_compact_at_once_lose_nothing(postgres_url: str):
-    def work(who: int) -> None:
-        with session_in(postgres_url) as session:
-            for number in range(EACH):
-                session.append(words(who, number))
-                if number % 8 == 7:
-                    assert session.compact().status in ("success", "partial", "unchanged")
-                    assert illegal(session.context()) == []
-
-    with started(work, range(4)) as children:
-        assert [child.wait() for child in children] == [0] * 4
-    with session_in(postgres_url) as session:
-        check_whole(session, 4, each=EACH)
-        assert session.compactions()
-    with closing(PostgresStore(postgres_url)) as store:
-        assert list(store.verify()) == []
-        assert store.holders("run") == {}
-
-
-def test_sessions_in_one_store_do_not_touch_each_other(postgres_url: str):
-    def work(who: int) -> None:
-        with session_in(postgres_url, f"run-{who}", window=(2_000, 100_000)[who % 2]) as session:
-            for number in range(EACH):
-                session.append(words(who, number))
-
-    with started(work, range(4)) as children:
-        assert [child.wait() for child in children] == [0] * 4
-    for who in range(4):
-        with session_in(postgres_url, f"run-{who}", window=(2_000, 100_000)[who % 2]) as session:
-            assert said_by(who, session.history()) == list(range(EACH))
-            assert bool(session.compactions()) is (who % 2 == 0)
-
-
 def test_an_open_session_lives_through_a_fork_on_both_sides(postgres_url: str):
-    with session_in(postgres_url) as session:
+    with opened(postgres_url) as session:
         session.append(words(0, 0))
 
         def work(child: Child) -> None:
@@ -132,8 +74,8 @@ def test_whenever_a_process_is_killed_everything_it_had_done_is_there_and_nothin
     dice, first = Random(seed), 0
     for _ in range(KILLS):
         plan = Plan(first, dice.choices(list(OPERATIONS), WEIGHTS, k=dice.randint(2, 6)))
-        done = kill_one(plan, postgres_url, dice)
-        with session_in(postgres_url, **CUT, automatic=False) as session:
+        done = kill_one(plan, postgres_url, dice, patience=3.0)
+        with opened(postgres_url, **CUT, automatic=False) as session:
             history = session.history()
             assert plan.messages_after(done) <= len(history) <= plan.messages_after(done + 1)
             assert history == messages(0, len(history))
@@ -141,27 +83,6 @@ def test_whenever_a_process_is_killed_everything_it_had_done_is_there_and_nothin
         first = len(history)
     with closing(PostgresStore(postgres_url)) as store:
         assert list(store.verify()) == []
-
-
-def kill_one(plan: Plan, url: str, dice: Random) -> int:
-    """Start a child, kill it in a random operation, and answer with how many it had said were done."""
-    victim = dice.randrange(len(plan.operations))
-
-    def work(child: Child) -> None:
-        session = session_in(url, **CUT)
-        for at in range(len(plan.operations)):
-            plan.do(session, at)
-            child.say()
-        child.hear()
-
-    with Child(work) as child:
-        done = 0
-        while done < victim:
-            done += len(child.hear())
-        time.sleep(dice.uniform(0, 3 * OPERATIONS[plan.operations[victim]]))
-        child.kill()
-        assert child.wait() == -9
-        return done + child.rest()
 
 
 def check_context(session: Session, context: list[Raw]) -> None:
@@ -174,12 +95,12 @@ def test_processes_go_on_while_the_server_is_restarted_under_them(own_postgres: 
     url = own_postgres.url(schema=new_schema())
 
     def work(child: Child) -> None:
-        with session_in(url) as session:
+        with opened(url) as session:
             for number in range(EACH * 2):
                 write_until_done(session, number)
                 child.say()
 
-    with session_in(url) as session:
+    with opened(url) as session:
         session.append(words("first", 0))
     with Child(work) as child:
         for mode in ("fast", "immediate"):
@@ -188,7 +109,7 @@ def test_processes_go_on_while_the_server_is_restarted_under_them(own_postgres: 
                 heard += len(child.hear())
             own_postgres.restart(mode)
         assert child.wait() == 0
-    with session_in(url) as session:
+    with opened(url) as session:
         check_context(session, session.context())
         assert said_by("writer", session.history()) == list(range(EACH * 2))
     with closing(PostgresStore(url)) as store:

@@ -25,6 +25,7 @@ from context_compactor.events.bus import Bus
 from context_compactor.jobs.keeping import Keeper
 from context_compactor.jobs.leases import Leases
 from context_compactor.jobs.outage import Outage
+from context_compactor.jobs.repeating import Repeating
 from context_compactor.jobs.retries import Retries
 from context_compactor.jobs.tidying import Tidier
 from context_compactor.jobs.values import EngineStatus, Pace, Stage
@@ -75,8 +76,8 @@ class Engine:
         self._outage = Outage()
         self._leases = Leases(self.desk, self._work, self._retries, clock, pace)
         self._hands = [Thread(target=self._serve, args=(at,), name=f"job {at}", daemon=True) for at in range(workers)]
-        self._tidier = Tidier(store, self.desk, clock)
-        self._keeper = Keeper(self._leases, self._outage, pace, self.wake)
+        self._tidier = Repeating("tidying", Tidier(store, self.desk, clock).look)
+        self._keeper = Repeating("job leases", Keeper(self._leases, self._outage, pace, self.wake).look)
         self._leave: Callable[[], None] = lambda: None
 
     # From outside
