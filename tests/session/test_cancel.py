@@ -69,7 +69,10 @@ MOMENTS = ("before the call", "in mid-stream", "between two chunks", "after the 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_cancelling_at_any_moment_leaves_the_old_state(moment: str):
     model, ears = Phases(moment), Ears()
-    with closing(Store()) as store, opened(model, store, ears=ears, model_input_tokens=3_000) as session:
+    with (
+        closing(Store()) as store,
+        opened(model, store, ears=ears, model_input_tokens=3_000, model_parallel_calls=1) as session,
+    ):
         session.append(TALK)
         before = everything(session)
         model.cancel = session.cancel

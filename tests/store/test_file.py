@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -388,3 +389,20 @@ def test_who_reads_does_not_wait_for_who_writes_and_sees_what_is_committed(tmp_p
             assert store.session("a").messages == 1
             assert other.submit(store.session, "a").result(PATIENCE).messages == 0
         assert other.submit(store.session, "a").result(PATIENCE).messages == 1
+
+
+def test_after_a_fork_all_threads_find_the_same_connection(store: SqliteStore):
+    """It is opened anew by whoever comes first; one that only reads must not take the place of who writes."""
+    together = Barrier(4)
+
+    def work(who: int) -> None:
+        together.wait(PATIENCE)
+        store.append("a", "message", bodies(f"{who}"), AT) if who % 2 else store.session("a")
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(50):
+            store._database.before_fork()
+            store._database.after_fork()
+            list(pool.map(work, range(4)))
+    assert store.session("a").messages == 1 + 50 * 2
+    assert list(store.verify()) == []

@@ -58,9 +58,13 @@ class SqliteFile:
                 self._connection.close()
             self._connection = None
 
-    def _live(self) -> sqlite3.Connection:
+    def _refuse_closed(self) -> None:
         if self._is_closed:
             raise StoreError(f"{self.path} is closed. Try: open the session again.")
+
+    def _live(self) -> sqlite3.Connection:
+        """The connection to write with. Whoever asks must hold the lock: it is opened when there is none."""
+        self._refuse_closed()
         if self._connection is None:
             self._connection = self._connect()
         return self._connection
@@ -185,7 +189,7 @@ class SqliteFile:
     @contextmanager
     def _using(self, statement: str) -> Iterator[sqlite3.Connection]:
         if self.current is None and self._file != MEMORY and statement.startswith("SELECT"):
-            self._live()
+            self._refuse_closed()
             self._refuse_replaced()
             with self._reader.using() as connection:
                 yield connection
