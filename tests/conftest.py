@@ -21,7 +21,7 @@ CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base
 FAST = [Phase.explicit, Phase.reuse, Phase.generate]
 
 settings.register_profile(
-    "ci", deadline=None, max_examples=15, derandomize=True, suppress_health_check=CALM, phases=FAST
+    "ci", deadline=None, max_examples=10, derandomize=True, suppress_health_check=CALM, phases=FAST
 )
 settings.register_profile("deep", deadline=None, max_examples=400, suppress_health_check=CALM)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
