@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.postgres import Given, Server, new_schema
+
+# A shell that runs tests in the background has them ignore Ctrl-C, and so would every program that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
