@@ -16,10 +16,11 @@ import pytest
 from context_compactor.session import compacting
 from tests.failures.served import WIRES, serving
 from tests.llm.provider import Reply
-from tests.server.filling import Held, Raw, Talk, before_jobs, idle, told, turn, wait_for
+from tests.server.filling import Held, Raw, Talk, before_jobs, idle, told, turn
 from tests.server.running import Running, running
 from tests.session.talk import illegal
 from tests.session.telling import FIRST, steps
+from tests.waiting import wait_for
 
 OPENAI = next(wire for wire in WIRES if wire.name == "openai")
 DONE = ["summary.applied", "session.compacted"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from threading import Event as Flag
 from typing import Any
 
 from context_compactor.events.bus import Bus
@@ -23,7 +22,6 @@ from context_compactor.store.desk_rows import Job
 from tests.session.talk import count, opened
 
 QUICK = Pace(lease=60.0, beat=0.5, poll=0.01, watch=0.02)
-PATIENCE = 20.0
 WINDOW = 6_000
 
 
@@ -130,13 +128,3 @@ def turn(number: int, tokens: int) -> list[dict[str, Any]]:
 
 def weight(batch: list[dict[str, Any]]) -> int:
     return sum(count(raw["content"]) + 4 for raw in batch)
-
-
-def wait_for(what: Callable[[], object] | Flag) -> None:
-    """Wait until something is so, but not for ever."""
-    import time
-
-    give_up = time.monotonic() + PATIENCE
-    while not (what.is_set() if isinstance(what, Flag) else what()):
-        assert time.monotonic() < give_up, "it never came"
-        time.sleep(0.005)

@@ -19,12 +19,13 @@ from context_compactor.session.values import read_state
 from context_compactor.story import Teller
 from context_compactor.testing import ScriptedModel
 from tests.failures.served import WIRES, says, serving
-from tests.jobs.place import PATIENCE, Place, Ticking
-from tests.server.filling import Talk, wait_for
+from tests.jobs.place import Place, Ticking
+from tests.server.filling import Talk
 from tests.server.running import running
 from tests.session.talk import opened
 from tests.session.telling import FIRST, step, steps
 from tests.summary.scenes import GOOD
+from tests.waiting import PATIENCE, wait_for
 
 OPENAI = next(wire for wire in WIRES if wire.name == "openai")
 WINDOW = 32_000

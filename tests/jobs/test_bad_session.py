@@ -8,7 +8,8 @@ import pytest
 
 from context_compactor.jobs.values import Pace
 from context_compactor.store.desk_rows import timestamp
-from tests.jobs.place import PATIENCE, Place, fill, turn, wait_for
+from tests.jobs.place import Place, fill, turn
+from tests.waiting import PATIENCE, wait_for
 
 QUICK = Pace(lease=60.0, beat=0.5, poll=0.01, watch=0.02)
 

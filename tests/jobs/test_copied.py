@@ -5,7 +5,8 @@ from __future__ import annotations
 from context_compactor.archive.shelve import terms_of
 from context_compactor.store.copying import copy_sessions
 from context_compactor.store.sql_store import SqlStore
-from tests.jobs.place import PATIENCE, Place, fill
+from tests.jobs.place import Place, fill
+from tests.waiting import PATIENCE
 
 
 def test_what_was_to_be_compacted_is_compacted_in_the_copy():

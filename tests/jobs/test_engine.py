@@ -17,7 +17,8 @@ from context_compactor.store.desk import desk_of
 from context_compactor.store.desk_rows import Job, timestamp
 from context_compactor.story import Teller
 from context_compactor.testing import ScriptedModel
-from tests.jobs.place import PATIENCE, QUICK, Place, Ticking, fill, wait_for
+from tests.jobs.place import QUICK, Place, Ticking, fill
+from tests.waiting import PATIENCE, wait_for
 
 
 def crossed(place: Place, *names: str, share: float = 0.82) -> None:

@@ -11,8 +11,9 @@ from context_compactor.errors import StoreError
 from context_compactor.events.event import Event
 from context_compactor.events.kept import DeskSink
 from context_compactor.store.desk_rows import Webhook
-from tests.jobs.place import PATIENCE, Place, fill
+from tests.jobs.place import Place, fill
 from tests.store.children import Child
+from tests.waiting import PATIENCE
 
 OF_A_COMPACTION = ["summary.applied", "session.compacted"]
 

@@ -8,7 +8,8 @@ from context_compactor.jobs.leases import Leases
 from context_compactor.jobs.retries import Retries
 from context_compactor.jobs.values import Pace
 from context_compactor.store.desk_rows import Job
-from tests.jobs.place import PATIENCE, Place, Ticking, fill, wait_for
+from tests.jobs.place import Place, Ticking, fill
+from tests.waiting import PATIENCE, wait_for
 
 # No sign of life is given while the test runs.
 ASLEEP = Pace(lease=60.0, beat=50.0, poll=0.01, watch=0.02)

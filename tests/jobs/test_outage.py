@@ -17,8 +17,9 @@ from context_compactor.session.core import wall_clock
 from context_compactor.store.desk import desk_of
 from context_compactor.store.desk_rows import Job
 from context_compactor.store.postgres import PostgresStore
-from tests.jobs.place import PATIENCE, QUICK, Place, fill, wait_for
+from tests.jobs.place import QUICK, Place, fill
 from tests.postgres import Server, new_schema
+from tests.waiting import PATIENCE, wait_for
 
 
 class Hasty(Place):

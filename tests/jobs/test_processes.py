@@ -13,9 +13,10 @@ import pytest
 
 from context_compactor.jobs.values import Pace
 from context_compactor.store.desk_rows import Job
-from tests.jobs.place import PATIENCE, Place, fill, turn, wait_for
+from tests.jobs.place import Place, fill, turn
 from tests.session.talk import illegal
 from tests.store.children import Child, started
+from tests.waiting import PATIENCE, wait_for
 
 SHORT = Pace(lease=0.6, beat=0.15, poll=0.02, watch=0.05)
 LONG = Pace(lease=30.0, beat=1.0, poll=0.02, watch=0.5)

@@ -15,7 +15,8 @@ from context_compactor.session.core import Core
 from context_compactor.store.desk_rows import Job, timestamp
 from context_compactor.story import Teller
 from context_compactor.testing import ScriptedModel
-from tests.jobs.place import PATIENCE, QUICK, WINDOW, Place, Ticking, fill, turn, wait_for
+from tests.jobs.place import QUICK, WINDOW, Place, Ticking, fill, turn
+from tests.waiting import PATIENCE, wait_for
 
 
 def levels(place: Place, session_id: str = "a") -> list[tuple[str, str]]:

@@ -12,9 +12,10 @@ import pytest
 from opentelemetry import trace
 
 from context_compactor import tracing
-from tests.jobs.place import PATIENCE, Place, fill
+from tests.jobs.place import Place, fill
 from tests.server.filling import Talk, told
 from tests.server.running import running
+from tests.waiting import PATIENCE
 
 CALLER = trace.SpanContext(0xABCDEF, 0x1234, is_remote=False, trace_flags=trace.TraceFlags(1))
 WRITTEN = f"00-{0xABCDEF:032x}-{0x1234:016x}-01"

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.place import PATIENCE, Place, turn, wait_for
+from tests.jobs.place import Place, turn
+from tests.waiting import PATIENCE, wait_for
 
 COMMAND = [sys.executable, "-c", "from context_compactor.cli.main import main; main()", "worker"]
 # The same, but its jobs take longer than anybody waits.

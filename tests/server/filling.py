@@ -9,7 +9,8 @@ from typing import Any
 
 from context_compactor.store.desk_rows import Job
 from tests.server.running import Got, Running
-from tests.server.streams import PATIENCE, event, following, wait_for
+from tests.server.streams import event, following
+from tests.waiting import PATIENCE, wait_for
 
 Raw = dict[str, Any]
 

@@ -8,27 +8,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from context_compactor.store.desk_jobs import Jobs
 from context_compactor.store.desk_rows import Job
+from tests.waiting import PATIENCE, wait_for
 
-PATIENCE = 90.0
 _COMMAND = [sys.executable, "-c", "from context_compactor.cli.main import main; main()"]
 _PAUSE = 0.02
 # As long as a commit that was on its way may still take to arrive.
 _ON_ITS_WAY = 0.1
-
-
-def wait_for(what: Callable[[], object], told: Callable[[], object] = lambda: "") -> None:
-    """Wait until something is so, but not for ever; `told` says how far it has come."""
-    give_up = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < give_up, f"it never came: {told()}"
-        time.sleep(_PAUSE)
 
 
 class Machine:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from context_compactor.events.event import Event, EventType, make_event
 from context_compactor.session.core import wall_clock
 from tests.server.running import Running
-
-PATIENCE = 30.0
+from tests.waiting import PATIENCE
 
 
 def event(kind: EventType = "job.queued", session_id: str = "run", **payload: Any) -> Event:
@@ -26,14 +24,6 @@ def tell(server: Running, *numbers: int, kind: EventType = "job.queued", session
     for each in events:
         server.service.bus.emit(each)
     return [each.id for each in events]
-
-
-def wait_for(what: Callable[[], object]) -> None:
-    """Wait until something is so, but not for ever."""
-    give_up = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < give_up, "it never came"
-        time.sleep(0.01)
 
 
 class Frame:

@@ -15,7 +15,7 @@ from context_compactor.session import compacting
 from context_compactor.session.session import Session
 from tests.cli.conftest import conversation
 from tests.server.running import Running, running
-from tests.server.streams import PATIENCE, wait_for
+from tests.waiting import PATIENCE, wait_for
 
 
 def _say(text: str) -> dict:

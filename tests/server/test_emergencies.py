@@ -53,6 +53,19 @@ def test_messages_that_are_written_are_said_to_be_whatever_follows_from_them(ser
     assert server.get(f"{path}/history").json["total"] == len(LOUD["messages"])
 
 
+def test_messages_that_are_written_are_said_to_be_though_the_session_cannot_be_closed_either(
+    server, broken_once, monkeypatch
+):
+    def stuck(opened: Opened) -> None:
+        raise StoreLocked("the store is still locked")
+
+    path = server.made(window=WINDOW)
+    broken_once()
+    with monkeypatch.context() as patch:
+        patch.setattr(Opened, "close", stuck)
+        assert server.post(f"{path}/messages", LOUD).status == 200
+
+
 def test_an_emergency_that_nobody_answered_is_answered_by_the_next_message(server, broken_once):
     path = server.made(window=WINDOW)
     broken_once()

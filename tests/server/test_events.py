@@ -25,7 +25,8 @@ from context_compactor.store.desk import desk_of
 from context_compactor.store.desk_events import Events
 from tests.cli.conftest import conversation
 from tests.server.running import running
-from tests.server.streams import PATIENCE, event, following, tell, wait_for
+from tests.server.streams import event, following, tell
+from tests.waiting import PATIENCE, wait_for
 
 
 def test_what_happens_is_told_as_it_happens(server):

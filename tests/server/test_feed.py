@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.jobs.place import wait_for
 from tests.server.streams import event
+from tests.waiting import wait_for
 
 
 def test_a_follower_that_fails_keeps_the_events_from_nobody(server):

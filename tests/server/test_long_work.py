@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.cli.conftest import conversation
-from tests.jobs.place import wait_for
 from tests.llm.provider import Provider, Reply
 from tests.server.running import running
+from tests.waiting import wait_for
 
 SMALL = {"target_tokens": 9_000}
 

@@ -18,10 +18,11 @@ from context_compactor.store.connect import connect
 from context_compactor.store.desk import desk_of
 from context_compactor.store.desk_rows import Job
 from tests.postgres import Server, new_schema
-from tests.server.fleet import Fleet, wait_for
+from tests.server.fleet import Fleet
 from tests.server.load import THE_END, Follower, Talkers, Turn
 from tests.server.streams import event
 from tests.session.talk import illegal
+from tests.waiting import wait_for
 
 WINDOW = 6_000
 SOFT = 0.80

@@ -19,7 +19,8 @@ from context_compactor.store.survey import Survey
 from tests.cli.conftest import conversation
 from tests.server.filling import Talk
 from tests.server.running import running
-from tests.server.streams import PATIENCE, event, following
+from tests.server.streams import event, following
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parent.parent.parent
 GRAFANA = ROOT / "docs/operations/grafana.json"

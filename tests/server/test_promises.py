@@ -21,8 +21,9 @@ from context_compactor.store.desk_rows import Job
 from tests.server.filling import Held, Raw, Talk, before_jobs, idle, told, turn
 from tests.server.receivers import receiving
 from tests.server.running import Running, running
-from tests.server.streams import PATIENCE, following, wait_for
+from tests.server.streams import following
 from tests.session.talk import illegal
+from tests.waiting import PATIENCE, wait_for
 
 Serve = Callable[..., Any]
 

@@ -11,7 +11,7 @@ import pytest
 from context_compactor.errors import StoreError
 from context_compactor.server.tokens import TokenFile, add_token
 from tests.server.running import running
-from tests.server.streams import wait_for
+from tests.waiting import wait_for
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ from context_compactor.server.tokens import add_token
 from tests.server import receivers
 from tests.server.receivers import receiving, status
 from tests.server.running import running
-from tests.server.streams import tell, wait_for
+from tests.server.streams import tell
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -131,13 +130,3 @@ def stories(session: Session) -> list[str]:
     """The lines of the story in the context."""
     records = [parse(str(raw["content"])) for raw in session.context()]
     return [line for record in records if record for line in record.sections.get(STORY, ())]
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    pause = Event()
-    for _ in range(2_000):
-        if condition():
-            return
-        pause.wait(0.01)
-    raise AssertionError("it never came")

@@ -26,9 +26,10 @@ from context_compactor.settings import Settings
 from context_compactor.store.sqlite import SqliteStore
 from context_compactor.testing import ScriptedModel
 from tests.session.talk import illegal
-from tests.session.telling import FIRST, PLAIN, QUICK, Ears, Slow, opened, step, steps, stories, wait_for
+from tests.session.telling import FIRST, PLAIN, QUICK, Ears, Slow, opened, step, steps, stories
 from tests.store.children import Child
 from tests.summary.scenes import GOOD
+from tests.waiting import wait_for
 
 USER = {"role": "user", "content": "Go on with the handler."}
 

@@ -16,8 +16,9 @@ from context_compactor.session.asynchronous import AsyncSession
 from context_compactor.session.session import Session
 from context_compactor.session.values import Claim
 from context_compactor.testing import ScriptedModel
-from tests.session.telling import FIRST, PLAIN, QUICK, Slow, opened, steps, wait_for
+from tests.session.telling import FIRST, PLAIN, QUICK, Slow, opened, steps
 from tests.session.test_ahead import begun, state_of
+from tests.waiting import wait_for
 
 
 class Deaf(ScriptedModel):

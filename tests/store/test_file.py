@@ -19,8 +19,7 @@ from context_compactor.store.connect import connect, sqlite_path
 from context_compactor.store.sqlite import SqliteStore
 from tests.store.children import Child, started
 from tests.store.rows import AT, bodies, item, texts_of
-
-PATIENCE = 30.0
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture

@@ -13,9 +13,6 @@ database is a server, leases go by its clock, since those of several machines ma
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import socket
 import time
 from collections.abc import Callable
 from threading import Condition, Thread
@@ -33,6 +30,7 @@ from context_compactor.jobs.work import SessionWork
 from context_compactor.messages.ready_types import make_types_ready
 from context_compactor.protocols import Desk, Store
 from context_compactor.session.core import Clock, wall_clock
+from context_compactor.session.holding import new_name
 from context_compactor.store.desk import desk_of
 from context_compactor.store.desk_clock import clock_of
 from context_compactor.store.desk_rows import Job, timestamp
@@ -65,7 +63,7 @@ class Engine:
             raise BadSetting(f"workers: {workers!r} is no number of workers; give one from 1 to {_MOST_WORKERS}")
         self.desk = desk_of(store) if desk is None else desk
         self.bus = bus or Bus()
-        self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self.name = new_name()
         self._work = work or SessionWork(store, self.desk, bus=self.bus, clock=clock or wall_clock)
         self._clock = clock = clock or clock_of(store) or wall_clock
         self._retries = Retries(self.desk, self._work, self.bus, clock)

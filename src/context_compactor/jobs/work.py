@@ -21,7 +21,7 @@ from context_compactor.session.automatic import held_back, remember_failure
 from context_compactor.session.compacting import compact
 from context_compactor.session.core import Clock, Core
 from context_compactor.session.memory import work_ahead
-from context_compactor.session.opening import open_core
+from context_compactor.session.opening import continue_core
 from context_compactor.session.values import read_profile
 from context_compactor.settings import Settings, load_settings
 from context_compactor.store.desk_rows import Job, timestamp
@@ -95,18 +95,7 @@ class SessionWork:
     @contextmanager
     def _opened(self, job: Job) -> Iterator[Core]:
         """The session of a job, which must be there; its `UnknownSession` is not worth a retry."""
-        self._store.session(job.session_id)
-        core = open_core(
-            job.session_id,
-            window=None,
-            store=self._store,
-            dialect="auto",
-            model=None,
-            settings=None,
-            count_tokens=self._count_tokens,
-            bus=self._bus,
-            clock=self._clock,
-        )
+        core = continue_core(job.session_id, self._store, self._bus, clock=self._clock, count_tokens=self._count_tokens)
         if self._teller is not None:
             core.use_teller(self._teller)
         with self._lock:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from context_compactor.events.bus import Bus
 from context_compactor.jobs.schedule import Schedule
 from context_compactor.protocols import Store
-from context_compactor.session.core import Core, wall_clock
-from context_compactor.session.opening import open_core
+from context_compactor.session.core import Core
+from context_compactor.session.opening import continue_core
 from context_compactor.session.session import Session
 from context_compactor.session.values import read_profile
 from context_compactor.store.rows import SessionRow
@@ -47,19 +47,7 @@ class Opened:
         if self._is_stale:
             self.close()
         if self._session is None:
-            self._store.session(self.id)
-            self._core = open_core(
-                self.id,
-                window=None,
-                store=self._store,
-                dialect="auto",
-                model=None,
-                settings=None,
-                count_tokens=None,
-                bus=self._bus,
-                clock=wall_clock,
-                schedule=self._schedule,
-            )
+            self._core = continue_core(self.id, self._store, self._bus, schedule=self._schedule)
             self._session = Session(self._core, owns_store=False)
         return self._session
 

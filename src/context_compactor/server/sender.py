@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
-import secrets
-import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -28,6 +25,7 @@ from context_compactor.server.scope import Scope
 from context_compactor.server.signing import signed_headers
 from context_compactor.server.targets import Lookup, find_address, look_up, read_target
 from context_compactor.session.core import wall_clock
+from context_compactor.session.holding import new_name
 from context_compactor.store.desk_rows import Attempt, Delivery, Webhook, namespace_of, timestamp
 
 _log = logging.getLogger("context_compactor")
@@ -60,7 +58,7 @@ class Sender:
         self._store_path = store_path
         self._allow_private = allow_private
         self.lookup = lookup
-        self._name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._name = new_name()
         self._nudged = asyncio.Event()
         self._under_way: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None

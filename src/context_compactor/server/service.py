@@ -90,8 +90,12 @@ class Service:
         try:
             return await self._use(store_id, lambda opened: self.appends.submit(partial(work, opened)))
         except CompactorError:
-            await self.in_session(store_id, Opened.close)  # what it has seen or noted was perhaps never written
+            await self.let_go(store_id)  # what it has seen or noted was perhaps never written
             raise
+
+    async def let_go(self, store_id: str) -> None:
+        """Close a session, so that the next use opens it anew."""
+        await self.in_session(store_id, _let_go)
 
     async def beside(self, store_id: str, work: Callable[[Session], T]) -> T:
         """Do something long with a session, while messages can still be appended to it; one such thing at a time."""
@@ -159,7 +163,7 @@ class Service:
 
 
 def _let_go(opened: Opened) -> None:
-    """Close a session that is one too many. When that fails, it is no failure of who happened to come now."""
+    """Close a session. When that fails, it is no failure of what somebody has just asked for."""
     try:
         opened.close()
     except CompactorError as error:

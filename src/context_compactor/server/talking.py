@@ -131,7 +131,7 @@ async def append(asked: Asked[AppendBody, NoQuery]) -> Sent[AppendAnswer]:
         return sent(await asked.opened(lambda opened: _answered(asked, opened, watched)))
     except StoreError as error:  # the messages are written, and what follows from them is seen again at the next look
         _log.warning("what follows an append to %r is put off: %s", asked.store_id, error)
-        await asked.service.in_session(asked.store_id, Opened.close)
+        await asked.service.let_go(asked.store_id)
         return sent(content)
 
 

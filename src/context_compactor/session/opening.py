@@ -15,7 +15,7 @@ from context_compactor.events.jsonl import JsonlSink
 from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.jsontext import read_json
 from context_compactor.protocols import Model, Store
-from context_compactor.session.core import Clock, Core
+from context_compactor.session.core import Clock, Core, wall_clock
 from context_compactor.session.holding import others
 from context_compactor.session.project import project_of
 from context_compactor.session.values import Profile, check_id, check_model, given_settings, read_profile
@@ -75,6 +75,31 @@ def open_core(
             kept.close()
         raise
     return core
+
+
+def continue_core(
+    session_id: str,
+    store: Store,
+    bus: Bus,
+    *,
+    clock: Clock = wall_clock,
+    count_tokens: Callable[[str], int] | None = None,
+    schedule: Schedule | None = None,
+) -> Core:
+    """The inside of a session that is there, as it was when it was last open; else `UnknownSession`."""
+    store.session(session_id)
+    return open_core(
+        session_id,
+        window=None,
+        store=store,
+        dialect="auto",
+        model=None,
+        settings=None,
+        count_tokens=count_tokens,
+        bus=bus,
+        clock=clock,
+        schedule=schedule,
+    )
 
 
 def _begin(core: Core, own: Profile, settings: Settings | None) -> None:
