@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -125,6 +124,8 @@ async def acompact(
     store: str | None = None,
 ) -> Compaction:
     """The same as `compact`, for async callers: the work is done in a thread, so the event loop goes on."""
+    import asyncio  # takes a tenth of a second to load, and most callers never need it
+
     return await asyncio.to_thread(
         compact,
         messages,

@@ -4,8 +4,10 @@
     ├── BadInput                what was given cannot be read; says where and what to try
     │   ├── BadMessage          one message: names the index and the field
     │   ├── BadTranscript       a file: names the line
+    │   │   └── NoConversation  a log in which nobody has spoken yet
     │   ├── BadSetting          a setting or an argument
     │   ├── BadCheckpoint       a progress checkpoint that was cut or damaged: names the line
+    │   ├── OtherConversation   messages that do not continue the session they were given for
     │   ├── KeyReused           a request's key that was used for another one
     │   ├── UnknownReference    an id that names no original
     │   └── UnknownSession      an id that names no session
@@ -38,6 +40,10 @@ class BadInput(CompactorError):
     """What was given cannot be used as it is."""
 
 
+class OtherConversation(BadInput):
+    """Messages that do not continue the session they were given for."""
+
+
 class BadMessage(BadInput):
     """A message that is not one. `index` counts from 0; `field` is where in the message."""
 
@@ -50,6 +56,10 @@ class BadMessage(BadInput):
 
 class BadTranscript(BadInput):
     """A file or stream that holds no conversation this version can read."""
+
+
+class NoConversation(BadTranscript):
+    """A log in which nobody has spoken yet."""
 
 
 class BadSetting(BadInput):

@@ -47,7 +47,13 @@ def naming_write_errors(path: Path) -> Iterator[None]:
 @contextmanager
 def one_writer(folder: Path, *, wait_seconds: float = 30.0) -> Iterator[None]:
     """One process (and thread) at a time in a folder. A lock lies in its file `.lock` and ends with its process."""
-    lock = folder / ".lock"
+    with locked(folder / ".lock", wait_seconds=wait_seconds):
+        yield
+
+
+@contextmanager
+def locked(lock: Path, *, wait_seconds: float = 30.0) -> Iterator[None]:
+    """One process (and thread) at a time behind a file, which is made; the lock ends with its process."""
     with naming_write_errors(lock):
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -12,12 +12,12 @@ from context_compactor.messages.turn import Turn
 def turn_spans(turns: Sequence[Turn], steps: Sequence[tuple[int, Message]], given: int) -> dict[int, tuple[int, int]]:
     """For each turn the index of its first message and the one behind its last, among so many that were given.
 
-    Empty when messages had to change places: then no turn is a run of what was given.
+    Empty when there is no turn, or messages had to change places: then no turn is a run of what was given.
     """
     places = {id(message): place for place, message in steps}
     starts = [(_start(turn, places), turn.number) for turn in turns]
     known = [(start, number) for start, number in starts if start is not None]
-    if any(before >= after for (before, _), (after, _) in pairwise(known)):
+    if not known or any(before >= after for (before, _), (after, _) in pairwise(known)):
         return {}
     ends = [start for start, _ in known[1:]] + [given]
     return {number: (start, end) for (start, number), end in zip(known, ends, strict=True)}

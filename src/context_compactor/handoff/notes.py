@@ -32,7 +32,7 @@ _COMPANY, _ALONE = 3, 0.7
 _BESIDE = 1
 _ESCAPED = re.compile(r"\\[nrt](?=\w)")
 _KEY = re.compile(r"^\w+: ", re.MULTILINE)
-_NUMBER = re.compile(r"^\s*\d+[:-]", re.MULTILINE)
+_NUMBER = re.compile(r"^[^\S\n]*\d+[:-]", re.MULTILINE)
 
 
 class Note(Struct, frozen=True):

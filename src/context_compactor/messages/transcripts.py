@@ -15,7 +15,7 @@ from typing import IO
 
 import msgspec
 
-from context_compactor.errors import BadTranscript
+from context_compactor.errors import BadTranscript, NoConversation
 from context_compactor.messages.dialect import kind_of_value
 from context_compactor.messages.logs import claude_code, codex, pi
 from context_compactor.messages.logs.decode import unpack
@@ -106,7 +106,8 @@ def _objects(entries: list[Entry], source: Entries) -> list[dict[str, object]]:
 def _noting_cut(transcript: Transcript, source: Entries) -> Transcript:
     """A session that is still running is caught in the middle of a line: that is no error."""
     if not transcript.messages:
-        raise source.error(0, f"this log of {transcript.source} holds no conversation", "give another session")
+        problem = source.error(0, f"this log of {transcript.source} holds no conversation", "give another session")
+        raise NoConversation(str(problem))
     if not source.cut:
         return transcript
     cut = f"the last line ({source.cut}) is cut off, the log is still being written: left out"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
@@ -21,11 +22,13 @@ from context_compactor.session.after import export_new
 from context_compactor.session.core import Core, raws_of
 from context_compactor.session.lens import Seen
 from context_compactor.session.memory import keep_facts, promote
-from context_compactor.session.telling import Telling, drop
 from context_compactor.session.values import State, read_state
 from context_compactor.session.watch import settled
 from context_compactor.settle import Storyteller
 from context_compactor.tracing import traced
+
+if TYPE_CHECKING:
+    from context_compactor.session.telling import Telling
 
 
 class Made(Struct, frozen=True):
@@ -72,7 +75,7 @@ def compact(core: Core, ask: Ask, *, dry_run: bool = False, with_model: bool = T
         checkpoint = checkpoints.write_if_possible(core, checkpoints.make(core, live=result.facts))
         result = structs.replace(result, report=structs.replace(result.report, checkpoint=checkpoint))
         told = (telling.is_ahead, telling.asked) if telling else (False, ())
-        return _commit(core, ask, Made(result, seen, dialect, core.counter(dialect), control, *told))
+        return commit_made(core, ask, Made(result, seen, dialect, core.counter(dialect), control, *told))
 
 
 def run_engine(
@@ -101,7 +104,11 @@ def _telling(core: Core, ask: Ask, control: Control, dry_run: bool) -> tuple[Tel
             raise
         core.emit("job.dropped", what="summary by a model", reason=str(error))
         return None, f"no model was asked: {error}"
-    return Telling(core, teller, control.cancel, is_wanted=ask.is_wanted) if teller else None, ""
+    if teller is None:
+        return None, ""
+    from context_compactor.session.telling import Telling  # what checks a model's words is loaded where there is one
+
+    return Telling(core, teller, control.cancel, is_wanted=ask.is_wanted), ""
 
 
 def _with_reason(report: Report, why: str, more: str) -> Report:
@@ -127,7 +134,8 @@ def _note_no_gain(core: Core, report: Report) -> None:
         core.change(lambda state: structs.replace(state, guard=state.guard.gained_nothing(report.tokens_before)))
 
 
-def _commit(core: Core, ask: Ask, made: Made) -> Report:
+def commit_made(core: Core, ask: Ask, made: Made) -> Report:
+    """Archive, commit and tell a compaction that was made; when somebody else was first, a report that says so."""
     originals = keep.as_logged(made.result.archive, made.result.spans, made.seen, core.store, core.id)
     attempts = keep.Attempts(core.settings.retry_attempts, core.settings.retry_delay_seconds, _retried(core))
     keep.archive(core.store, core.id, originals, core.now(), attempts)
@@ -139,7 +147,7 @@ def _commit(core: Core, ask: Ask, made: Made) -> Report:
         core.emit("compaction.refused", reason=str(error), level=report.level)
         left = refused(core, ask, str(error), report.tokens_before, report.messages_before)
         return structs.replace(left, model_calls=made.asked)
-    drop(core, "a compaction came that did not use it")
+    _drop_ahead(core)
     for purpose, what, is_used in (
         ("story", "summary by a model", report.told_by),
         ("plan", "plan by a model", report.planned_by),
@@ -150,6 +158,14 @@ def _commit(core: Core, ask: Ask, made: Made) -> Report:
         core.bus.emit(event, is_kept=True)
     _afterwards(core)
     return report
+
+
+def _drop_ahead(core: Core) -> None:
+    """What was told ahead of a compaction is of no use behind it."""
+    if read_state(core.store.session(core.id).state).ahead:
+        from context_compactor.session.telling import drop
+
+        drop(core, "a compaction came that did not use it")
 
 
 def _remember(core: Core, made: Made, told: list[Event]) -> Callable[[State], State]:

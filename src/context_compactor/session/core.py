@@ -8,17 +8,19 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
-from context_compactor.app import counter_of, expecting_teller, teller_for
-from context_compactor.archive.redact import redact
+from context_compactor.app import counter_of, expecting_teller, spans_of, teller_for
 from context_compactor.ask import Ask, budget_of
 from context_compactor.events.bus import Bus
 from context_compactor.events.event import EventType, make_event
+from context_compactor.flow import Scene, read_scene
 from context_compactor.measure.budget import Budget
 from context_compactor.measure.count import MessageCounter
+from context_compactor.messages.boundaries import repair_steps
 from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.dialect import Dialect
+from context_compactor.messages.message import Message
 from context_compactor.protocols import Store
 from context_compactor.session import gauge as gauging
 from context_compactor.session.lens import Lens, Raw, Seen
@@ -43,6 +45,20 @@ Clock = Callable[[], datetime]
 def wall_clock() -> datetime:
     """The time of day."""
     return datetime.now(UTC)
+
+
+class TakenApart(Struct, frozen=True):
+    """A context, its scene, and which of its messages became which after what is illegal was repaired."""
+
+    seen: Seen
+    dialect: Dialect
+    given: int
+    steps: list[tuple[int, Message]]
+    scene: Scene
+
+    def spans(self) -> dict[int, tuple[int, int]]:
+        """For each turn where its messages stand in the context."""
+        return spans_of(self.scene, self.steps, self.given)
 
 
 class Core:
@@ -79,6 +95,7 @@ class Core:
         self._budget: tuple[Profile, Settings, MessageCounter | None, Budget | None] = profile, settings, None, None
         self._origin = origin
         self._teller: Teller | None = None
+        self._taken_apart: tuple[Seen, TakenApart] | None = None
         self.leave: Callable[[], None] = lambda: None
         """Ends what was subscribed for this session alone."""
 
@@ -113,7 +130,11 @@ class Core:
 
     def without_secrets(self, value: Any) -> Any:
         """A value that is about to be written, with its secrets replaced when the settings say so."""
-        return redact(value).value if self.settings.redact_secrets else value
+        if not self.settings.redact_secrets:
+            return value
+        from context_compactor.archive.redact import redact  # its patterns take time to build
+
+        return redact(value).value
 
     # Reading messages
 
@@ -173,6 +194,17 @@ class Core:
     def seen(self, row: SessionRow | None = None) -> Seen:
         """The context as it is now."""
         return self.lens.now(row)
+
+    def take_apart(self) -> TakenApart:
+        """The context as it is now, taken apart; once for each context."""
+        seen = self.seen()
+        if self._taken_apart is None or self._taken_apart[0] is not seen:
+            raws = raws_of(seen)
+            dialect = self.dialect(raws)
+            steps, _ = repair_steps(dialect.parse(raws), dialect)
+            scene = read_scene([message for _, message in steps], dialect)
+            self._taken_apart = seen, TakenApart(seen, dialect, len(raws), steps, scene)
+        return self._taken_apart[1]
 
     @contextmanager
     def writing(self) -> Iterator[SessionRow]:

@@ -26,7 +26,7 @@ from context_compactor.session.values import read_state as session_state
 ORCHESTRATOR, POINTS = "orchestrator", "points"
 _MOST_LISTED = 20
 # Answers that come beside the conversation are numbered from here, far behind any call of it.
-_FIRST_ANSWER = 1_000_001
+FIRST_ANSWER = 1_000_001
 
 
 def hand_off(core: Core, phase: str, task: str, task_id: str) -> HandoffRequest:
@@ -46,7 +46,7 @@ def hand_off(core: Core, phase: str, task: str, task_id: str) -> HandoffRequest:
             files=tuple(mark.path for mark in modified_files(facts, _MOST_LISTED)),
             references=tuple(each.ref for each in core.store.originals(core.id, newest=_MOST_LISTED)),
         )
-        _save(core, start(state, request))
+        save_orchestrator(core, start(state, request))
     return request
 
 
@@ -75,11 +75,11 @@ def receive(core: Core, answer: object) -> Extracted:
     received: Received[HandoffResponse] = read_response(core.without_secrets(answer))
     with core.writing():
         before = orchestrator(core)
-        ref = reference_id("agent", max(before.last_ref + 1, _FIRST_ANSWER))
+        ref = reference_id("agent", max(before.last_ref + 1, FIRST_ANSWER))
         state, extracted = after(before, received, ref)
         if extracted.original is not None:
             core.store.archive(core.id, make_items([extracted.original], core.store), core.now())
-            _save(core, state)
+            save_orchestrator(core, state)
             core.note(POINTS, points(core).answered(received, state).to_json())
     return extracted
 
@@ -98,7 +98,8 @@ def points(core: Core) -> Points:
     return structs.replace(known, tool_calls=(calls,))
 
 
-def _save(core: Core, state: OrchestratorState) -> None:
+def save_orchestrator(core: Core, state: OrchestratorState) -> None:
+    """Keep the state of the orchestrator."""
     core.note(ORCHESTRATOR, state.to_json())
 
 

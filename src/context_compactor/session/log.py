@@ -97,6 +97,11 @@ class Sight(Struct, frozen=True):
         """The position up to which the last compaction stands for the log."""
         return self.last.note.base if self.last else 0
 
+    @property
+    def under(self) -> int:
+        """The position of the compaction that counts, under which a revision holds; 0 for none."""
+        return self.last.position if self.last else 0
+
 
 def look(entries: Iterable[Entry]) -> Sight:
     """Read the entries that are no messages, in order."""
@@ -125,9 +130,8 @@ def show(sight: Sight, items: Sequence[Shown], messages: Iterable[Entry]) -> lis
     """The context: the items of the last compaction, then the messages behind its base, each as it was last revised."""
     shown = list(items)
     shown += [Shown(entry.hash, entry.position) for entry in messages if entry.kind == MESSAGE]
-    under = sight.last.position if sight.last else 0
     for revision in sight.revisions:
-        if revision.position or revision.under == under:
+        if revision.position or revision.under == sight.under:
             _revise(shown, revision, sight.base, len(items))
     return shown
 

@@ -15,11 +15,10 @@ from context_compactor.facts.learned import load_learned
 from context_compactor.facts.lesson import Lesson
 from context_compactor.facts.promote import error_key
 from context_compactor.facts.promote import promote as promote_facts
-from context_compactor.flow import Scene, read_scene
+from context_compactor.flow import Scene
 from context_compactor.measure.tokens import clean
-from context_compactor.messages.boundaries import repair
 from context_compactor.messages.jsontext import json_bytes, read_json
-from context_compactor.session.core import Core, raws_of
+from context_compactor.session.core import Core
 from context_compactor.session.values import State, read_state
 from context_compactor.store.rows import FactRow
 
@@ -32,10 +31,7 @@ _STANDING = ("todo", "mode", "blocker", "next_step")
 
 def scene_of(core: Core) -> Scene:
     """The conversation as it is in the context, taken apart."""
-    raws = raws_of(core.seen())
-    dialect = core.dialect(raws)
-    legal, _ = repair(dialect.parse(raws), dialect)
-    return read_scene(legal, dialect)
+    return core.take_apart().scene
 
 
 def keep_facts(core: Core, state: State, facts: Sequence[Fact]) -> State:

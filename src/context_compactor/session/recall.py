@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from context_compactor.app import spans_of
 from context_compactor.archive.archive import Original
 from context_compactor.archive.gather import ids_of, result_original, turn_original
 from context_compactor.archive.refetch import Refetched, RestoreRate
@@ -16,10 +15,8 @@ from context_compactor.archive.search.hits import Hit
 from context_compactor.archive.shelve import read_originals
 from context_compactor.classify.references import reference_of
 from context_compactor.errors import BadSetting, UnknownReference
-from context_compactor.flow import read_scene
-from context_compactor.messages.boundaries import repair_steps
 from context_compactor.messages.references import ID
-from context_compactor.session.core import Core, raws_of
+from context_compactor.session.core import Core
 from context_compactor.session.keep import as_logged
 from context_compactor.session.values import read_state
 
@@ -59,11 +56,8 @@ def find(core: Core, ref: str) -> Original:
 
 
 def _live(core: Core, ref: str) -> Original | None:
-    seen = core.seen()
-    raws = raws_of(seen)
-    dialect = core.dialect(raws)
-    steps, _ = repair_steps(dialect.parse(raws), dialect)
-    scene = read_scene([message for _, message in steps], dialect)
+    taken = core.take_apart()
+    scene = taken.scene
     turn = next((turn for turn in scene.turns if ref in ids_of(turn)), None)
     if turn is None:
         return None
@@ -73,7 +67,7 @@ def _live(core: Core, ref: str) -> Original | None:
     if not ref.startswith("turn"):
         return None
     original = turn_original(turn, sum(len(message.text) for message in turn.messages) // 4)
-    return as_logged([original], spans_of(scene, steps, len(raws)), seen, core.store, core.id)[0]
+    return as_logged([original], taken.spans(), taken.seen, core.store, core.id)[0]
 
 
 def _unknown(core: Core, ref: str) -> str:

@@ -94,7 +94,7 @@ def _make_room(core: Core, original: Original) -> bool:
 def _revision(
     core: Core, original: Original, seen: Seen, dialect: Dialect, counter: MessageCounter
 ) -> tuple[Revision, Raw, int]:
-    under = seen.sight.last.position if seen.sight.last else 0
+    under = seen.sight.under
     place = _place(core, original.id, seen, dialect)
     edited = dialect.edit(place[1], {place[2]: original.text}) if place else None
     if place and edited is not None:

@@ -34,7 +34,6 @@ from context_compactor.report import Report
 from context_compactor.session import checkpoints, views
 from context_compactor.session import recall as recalling
 from context_compactor.session.after import export_all
-from context_compactor.session.ahead import tell_ahead
 from context_compactor.session.append import append
 from context_compactor.session.automatic import answer, check, fresh_window
 from context_compactor.session.compacting import compact, finish
@@ -330,6 +329,8 @@ class Session:
 
         A session does so by itself after `idle_seconds` without a message. Nobody has to wait for it.
         """
+        from context_compactor.session.ahead import tell_ahead
+
         twin = self._core.twin()
         with twin.running.begin("ahead") as control:
             return structs.replace(work_ahead(twin), told=tell_ahead(twin, control))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from context_compactor.store.contents import Contents
 from context_compactor.store.database import Database
@@ -44,6 +44,10 @@ class SqlStore:
     def session(self, session_id: str) -> SessionRow:
         """The session of this id, as it is now."""
         return self._sessions.get(session_id)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Whatever is written in the block, to any sessions, is one transaction: all of it is kept, or nothing."""
+        return self._database.writing()
 
     def sessions(self, *, limit: int = -1, after: str = "") -> list[SessionRow]:
         """Sessions by their ids, those behind `after`."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from msgspec import Struct, structs
+
 from context_compactor.archive.search.hits import Hit
 from context_compactor.archive.search.lines import Lines, check_search
-from context_compactor.archive.search.passages import texts_of
+from context_compactor.archive.search.passages import Passage, texts_of
 from context_compactor.archive.search.query import read_query
 from context_compactor.archive.search.words import signs
 from context_compactor.archive.shelve import read_passages
@@ -23,6 +25,10 @@ from context_compactor.protocols import Store, TokenCounter
 
 # How many characters to choose from: at least so many, and so many for each token of the answer.
 _LEAST, _PER_TOKEN = 50_000, 16
+# The same of each of many sessions, and of all of them together.
+_LEAST_OF_MANY, _MOST_OF_ALL = 2_000, 1_000_000
+# No session has as many passages.
+_SESSION = 1 << 40
 _MOST_TERMS = 64
 _TURN = "turn"
 _VOICES = (Voice.USER.value, Voice.AGENT.value, Voice.THINKING.value, Voice.CALL.value)
@@ -49,19 +55,63 @@ def search_stored(
     looked for as it stands: by its signs, or among the newest originals.
     """
     check_search(text, tokens, limit)
-    _check_kind(kind)
+    wanted = Wanted(text, kind, since, until)
+    passages = _passages(store, session_id, wanted, max(_LEAST, _PER_TOKEN * tokens))
+    return Lines(passages, counter, texts_of(shown)).choose(text, tokens, limit)
+
+
+def search_all(
+    store: Store,
+    session_ids: Sequence[str],
+    text: str,
+    counter: TokenCounter,
+    *,
+    tokens: int = 2000,
+    limit: int | None = None,
+    kind: str = "",
+    since: str = "",
+    until: str = "",
+) -> list[tuple[str, Hit]]:
+    """The same over many sessions, each hit with the session it is from: all are weighed together, not each alone."""
+    check_search(text, tokens, limit)
+    wanted = Wanted(text, kind, since, until)
+    most = max(_LEAST_OF_MANY, _MOST_OF_ALL // max(len(session_ids), 1))
+    passages = [
+        structs.replace(passage, position=number * _SESSION + passage.position)
+        for number, session_id in enumerate(session_ids)
+        for passage in _passages(store, session_id, wanted, most)
+    ]
+    hits = Lines(passages, counter).choose(text, tokens, limit)
+    return [
+        (session_ids[hit.position // _SESSION], structs.replace(hit, position=hit.position % _SESSION)) for hit in hits
+    ]
+
+
+class Wanted(Struct, frozen=True):
+    """What is searched for: words, and of which kind and time of archiving."""
+
+    text: str
+    kind: str = ""
+    since: str = ""
+    until: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind and self.kind not in _KINDS:
+            raise BadSetting(f"search: kind={self.kind!r:.40} is no kind of content. Try: {', '.join(_KINDS)}.")
+
+
+def _passages(store: Store, session_id: str, wanted: Wanted, most: int) -> list[Passage]:
+    """What may answer, in about so many characters."""
     found = store.search(
         session_id,
-        _terms(text),
-        most=max(_LEAST, _PER_TOKEN * tokens),
-        kind=_TURN if kind in _VOICES else kind,
-        since=stored_time("since", since),
-        until=stored_time("until", until),
+        _terms(wanted.text),
+        most=most,
+        kind=_TURN if wanted.kind in _VOICES else wanted.kind,
+        since=stored_time("since", wanted.since),
+        until=stored_time("until", wanted.until),
     )
     passages = [passage for run in found for passage in read_passages(run)]
-    if kind in _VOICES:
-        passages = [passage for passage in passages if passage.kind == kind]
-    return Lines(passages, counter, texts_of(shown)).choose(text, tokens, limit)
+    return [passage for passage in passages if passage.kind == wanted.kind] if wanted.kind in _VOICES else passages
 
 
 def _terms(text: str) -> dict[str, float]:
@@ -69,11 +119,6 @@ def _terms(text: str) -> dict[str, float]:
     weights = read_query(text).weights or dict.fromkeys(signs(text), 1.0)
     heaviest = sorted(weights, key=lambda term: (-weights[term], -len(term)))
     return {term: weights[term] for term in heaviest[:_MOST_TERMS]}
-
-
-def _check_kind(kind: str) -> None:
-    if kind and kind not in _KINDS:
-        raise BadSetting(f"search: kind={kind!r:.40} is no kind of content. Try: {', '.join(_KINDS)}.")
 
 
 def stored_time(name: str, text: str) -> str:
