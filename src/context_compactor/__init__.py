@@ -16,9 +16,10 @@ Begin with `flow.py`; `ARCHITECTURE.md` shows the way from there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # `typing` would cost more than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from context_compactor.app import Compaction, acompact, compact
     from context_compactor.archive.search.hits import Hit, render_hits
     from context_compactor.errors import (

@@ -77,6 +77,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     suggest_tool_results: Count = 50
     """Suggest a compaction when this many tool results are in the context, then after as many more calls; 0 never."""
 
+    suggest_share: Share = 0.70
+    """Suggest a compaction to whoever uses a coding agent when its window is as full as that; 0 never."""
+
     suggest_files: Count = 20
     """Suggest a compaction when this many files are loaded in the context; 0 never."""
 
@@ -94,6 +97,13 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     max_output_tokens: Tokens = 5_000
     """A tool output above this is cut to its beginning and end as soon as it is appended to a session."""
+
+    replace_outputs: bool = True
+    """Let hooks do the same in a coding agent: what is too long is replaced before its model sees it. An answer of a
+    sub-agent is, at 500 tokens."""
+
+    brief_subagents: bool = True
+    """Let hooks tell a new sub-agent of a coding agent what its caller knows, in at most 500 tokens."""
 
     model: str | None = None
     """Model that writes summaries, such as `openai/NAME`. Without one nothing leaves the machine."""

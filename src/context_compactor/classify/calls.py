@@ -40,6 +40,8 @@ _NOT_TELLING = frozenset("timeout yield_time_ms max_output_tokens run_in_backgro
 _CHANGES_FOLDER = re.compile(r"cd [^;&|\n]{1,200}(?:&&|;)\s*")
 _LABEL_LENGTH = 90
 _TARGET_LENGTH = 400
+# As Claude Code names the tools of our server, and those of our plugin; Codex does as the first.
+_OWN = ("mcp__compactor__", "mcp__plugin_compactor_")
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -58,6 +60,11 @@ class Reading(msgspec.Struct, frozen=True):
 def read_call(call: ToolCall) -> Reading:
     """Everything a call tells about itself."""
     return _read(call.name, call.arguments)
+
+
+def is_own(call: ToolCall | None) -> bool:
+    """Whether a call asks our own MCP server, so that what it returns was said before: nothing new comes of it."""
+    return call is not None and call.name.startswith(_OWN)
 
 
 def command_of(call: ToolCall | None) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, structs
 
-from context_compactor.classify.calls import Reading, read_call
+from context_compactor.classify.calls import Reading, is_own, read_call
 from context_compactor.classify.outcomes import has_failed, is_refusal
 from context_compactor.classify.references import reference_of
 from context_compactor.classify.telling import telling_lines
@@ -42,7 +42,7 @@ _NOT_RUN = "Sibling tool call errored"
 
 def failure_of(exchange: Exchange, turn: int = 0) -> Failure | None:
     """The failure an exchange ended in, if it did."""
-    result = exchange.result
+    result = None if is_own(exchange.call) else exchange.result
     known = marked_error(result.text) if result else ""
     if result is None or not (known or has_failed(exchange.call, result)) or _NOT_RUN in result.text[:200]:
         return None

@@ -23,6 +23,7 @@ EventType = Literal[
     "compaction.failed",
     "compaction.undone",
     "compaction.suggested",
+    "compaction.expected",
     "item.recalled",
     "item.restored",
     "fact.promoted",

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from context_compactor.classify.calls import Reading, read_call
+from context_compactor.classify.calls import Reading, is_own, read_call
 from context_compactor.messages.turn import Exchange, Turn
 
 Called = tuple[int, Exchange, Reading]
 
 
 def calls_of(turns: Iterable[Turn]) -> list[Called]:
-    """Turn number, exchange and reading of each call, in order; results without their call are passed over."""
+    """Turn number, exchange and reading of each call, in order; results without their call are passed over.
+
+    So is what our own server was asked.
+    """
     return [
         (turn.number, exchange, read_call(exchange.call))
         for turn in turns
         for exchange in turn.exchanges
-        if exchange.call is not None
+        if exchange.call is not None and not is_own(exchange.call)
     ]

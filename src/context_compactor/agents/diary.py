@@ -1,0 +1,73 @@
+"""What hooks did, or why they could not: `.compactor/logs/hooks.jsonl`, the newest lines of it.
+
+A hook may never break the agent that calls it, so nobody sees it fail. This is where it says so, and what
+`compactor doctor` reads. Only the standard library: it must work when nothing else does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from context_compactor.agents.places import prepare_home
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILE = os.path.join("logs", "hooks.jsonl")
+_MOST_BYTES = 1_000_000
+_LONGEST = 2_000
+
+
+def write_line(root: str, event: str, what: str, **more: object) -> None:
+    """Write down one thing that happened. What cannot be written is lost: there is nobody left to tell."""
+    line = {"time": stamp(), "event": event, "what": what, **more}
+    text = json.dumps({name: _short(value) for name, value in line.items()}, default=str) + "\n"
+    try:
+        path = os.path.join(prepare_home(root), FILE)
+        _begin_anew(path)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, text.encode("utf-8", "replace"))
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return
+
+
+def read_lines(root: str) -> Iterator[dict[str, object]]:
+    """The lines of a project's diary, in order; what is no line is left out."""
+    path = os.path.join(root, ".compactor", FILE)
+    for name in (f"{path}.1", path):
+        try:
+            with open(name, encoding="utf-8", errors="replace") as file:
+                lines = file.readlines()
+        except OSError:
+            continue
+        for line in lines:
+            try:
+                value = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(value, dict):
+                yield value
+
+
+def stamp() -> str:
+    """The time of day in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _short(value: object) -> object:
+    return value[:_LONGEST] if isinstance(value, str) else value
+
+
+def _begin_anew(path: str) -> None:
+    """Keep the last two files of a megabyte."""
+    try:
+        if os.stat(path).st_size > _MOST_BYTES:
+            os.replace(path, f"{path}.1")
+    except FileNotFoundError:
+        return

@@ -1,0 +1,127 @@
+"""The session of an agent, opened and up to date with the agent's log: what hooks, tools and imports begin with."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from msgspec import Struct
+
+from context_compactor.agents.following import Followed, follow
+from context_compactor.agents.places import prepare_home
+from context_compactor.agents.tally import Row, Tally, open_tally
+from context_compactor.errors import OtherConversation, StoreError
+from context_compactor.files import locked, make_private_folder
+from context_compactor.measure.windows import window_for
+from context_compactor.messages.transcript import Transcript
+from context_compactor.messages.transcripts import read_transcript
+from context_compactor.protocols import Store
+from context_compactor.session.core import Clock, Core, wall_clock
+from context_compactor.session.opening import open_core
+from context_compactor.session.session import Session
+from context_compactor.settings import Settings
+
+_LOCKS = 64
+_LONGEST_WAIT = 50.0
+_MOST_WAYS = 50
+
+
+class Log(Struct, frozen=True):
+    """Where an agent writes a session down: its project, what the session is called here, and the file."""
+
+    root: str
+    key: str
+    path: str
+    agent: str
+
+
+class Kept(Struct, frozen=True):
+    """A session that is up to date, and what was new."""
+
+    session: Session
+    core: Core
+    transcript: Transcript
+    followed: Followed
+
+
+@contextmanager
+def alone(root: str, key: str) -> Iterator[None]:
+    """One process at a time for a session of an agent."""
+    folder = Path(prepare_home(root), "locks")
+    make_private_folder(folder)
+    number = int.from_bytes(sha256(key.encode("utf-8", "replace")).digest()[:4]) % _LOCKS
+    with locked(folder / f"{number:02d}", wait_seconds=_LONGEST_WAIT):
+        yield
+
+
+@contextmanager
+def keep_up(log: Log, settings: Settings, *, is_closed: bool = False, archive: bool = True) -> Iterator[Kept]:
+    """The session of a log, after everything new in it was taken over. `following.py` says what that is."""
+    with alone(log.root, log.key):
+        size = os.path.getsize(log.path)
+        transcript = read_transcript(log.path)
+        for name in _names(log):
+            core = open_for(name, transcript, settings)
+            with Session(core, owns_store=True) as session:
+                try:
+                    followed = follow(core, transcript, is_closed=is_closed, archive=archive)
+                except OtherConversation:
+                    continue
+                remember(log, session=name, transcript=log.path, agent=log.agent, model=transcript.model, size=size)
+                yield Kept(session, core, transcript, followed)
+                return
+    raise StoreError(f"session {log.key!r} has gone {_MOST_WAYS} other ways already. Try: a new session of the agent.")
+
+
+def open_for(
+    name: str, transcript: Transcript, settings: Settings, store: Store | None = None, clock: Clock = wall_clock
+) -> Core:
+    """The inside of the session of this name, made as what a log says of it.
+
+    In a `store` that is open it belongs to no project: the logs there may be of any.
+    """
+    seen = max((usage.prompt for usage in transcript.usages.values()), default=0)
+    window = window_for(transcript.model, settings.window, transcript.window, transcript.source, seen)
+    return open_core(
+        name,
+        window=window.tokens,
+        store=settings.store if store is None else store,
+        dialect=transcript.dialect,
+        model=transcript.model or None,
+        settings=None,
+        count_tokens=None,
+        bus=None,
+        clock=clock,
+    )
+
+
+def remember(log: Log, **values: object) -> Row:
+    """Note something about the session of a log."""
+    with using_tally(log.root) as tally:
+        return tally.change(log.key, time.time(), values)
+
+
+@contextmanager
+def using_tally(root: str) -> Iterator[Tally]:
+    """The tally of a project, which is made when there is none."""
+    tally = open_tally(prepare_home(root), create=True)
+    assert tally is not None  # it was to be made
+    try:
+        yield tally
+    finally:
+        tally.close()
+
+
+def _names(log: Log) -> Iterator[str]:
+    """What the session is called in the store: as it is known, then the names of further ways."""
+    with using_tally(log.root) as tally:
+        row = tally.find(log.key)
+    known = row.session if row and row.session else log.key
+    _, mark, number = known.rpartition("~")
+    first = int(number) if mark and number.isdigit() else 1
+    yield known
+    yield from (f"{log.key}~{way}" for way in range(first + 1, first + _MOST_WAYS))

@@ -1,0 +1,63 @@
+"""Where an agent works, and what its sessions are called here. Only the standard library: hooks begin with this."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HOME = ".compactor"
+_MARKS = (HOME, ".git")
+
+
+def project_root(folder: str, env: Mapping[str, str]) -> str:
+    """The folder of the project an agent works in: what the agent says, else the nearest one that looks like one."""
+    told = env.get("CLAUDE_PROJECT_DIR", "")
+    if told and os.path.isdir(told):
+        return os.path.abspath(told)
+    here = start = os.path.abspath(folder) if folder and os.path.isdir(folder) else os.getcwd()
+    while True:
+        if any(os.path.exists(os.path.join(here, mark)) for mark in _MARKS):
+            return here
+        above = os.path.dirname(here)
+        if above == here:
+            return start
+        here = above
+
+
+def session_key(session_id: str, agent_id: str = "") -> str:
+    """What a session of an agent is called here; a sub-agent's is kept apart from that of whoever called it."""
+    return f"{session_id}/{agent_id}" if agent_id else session_id
+
+
+def side_log(log: str, agent_id: str) -> str:
+    """Where Claude Code writes down what a sub-agent does, beside the log of the session it was called in."""
+    folder, _ = os.path.splitext(log)
+    return os.path.join(folder, "subagents", f"agent-{agent_id}.jsonl") if log else ""
+
+
+def prepare_home(root: str) -> str:
+    """The folder `.compactor` of a project, made for its owner alone and kept out of commits."""
+    home = os.path.join(root, HOME)
+    for folder in (home, os.path.join(home, "logs")):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    ignore = os.path.join(home, ".gitignore")
+    if not os.path.exists(ignore):
+        with open(ignore, "w", encoding="ascii") as file:
+            file.write("*\n")
+    return home
+
+
+def fingerprint(root: str, env: Mapping[str, str]) -> str:
+    """What tells whether settings are still those that were read: the file's time and size, and the environment.
+
+    It is never empty: that would be what nobody has read.
+    """
+    told = [f"{name}={env[name]}" for name in sorted(env) if name.startswith("COMPACTOR_")]
+    try:
+        stat = os.stat(os.path.join(root, HOME, "config.toml"))
+    except OSError:
+        return "\n".join(("no file", *told))
+    return "\n".join((f"{stat.st_mtime_ns}:{stat.st_size}", *told))

@@ -1,0 +1,205 @@
+"""What is remembered of an agent's sessions between two hooks, each of which is a process of its own.
+
+One row for each session of an agent, and one for each of its sub-agents. It lies beside the store in a file of its own,
+so that counting a call never waits for somebody who writes a whole conversation. Only the standard library is used
+here, and little of it: a hook that has nothing to do is to be gone before anybody notices.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Mapping
+else:
+    try:
+        import _sqlite3 as sqlite3  # without the dates that `sqlite3` brings: a tenth of a hook's whole time
+    except ImportError:
+        import sqlite3
+
+FILE = "agents.db"
+_WAIT_SECONDS = 10.0
+# The newest rows that stay when a new session begins.
+_KEPT = 1_000
+
+_COLUMNS = {
+    "key": "TEXT PRIMARY KEY",
+    "agent": "TEXT NOT NULL DEFAULT ''",
+    "transcript": "TEXT NOT NULL DEFAULT ''",
+    "session": "TEXT NOT NULL DEFAULT ''",
+    "model": "TEXT NOT NULL DEFAULT ''",
+    "calls": "INTEGER NOT NULL DEFAULT 0",
+    "wake_calls": "INTEGER NOT NULL DEFAULT 0",
+    "wake_tokens": "INTEGER NOT NULL DEFAULT 0",
+    "wake_bytes": "INTEGER NOT NULL DEFAULT 0",
+    "settings": "TEXT NOT NULL DEFAULT ''",
+    "owed": "TEXT NOT NULL DEFAULT ''",
+    "expected": "TEXT NOT NULL DEFAULT ''",
+    "summary": "TEXT NOT NULL DEFAULT ''",
+    "size": "INTEGER NOT NULL DEFAULT 0",
+    "processes": "TEXT NOT NULL DEFAULT ''",
+    "events": "TEXT NOT NULL DEFAULT '{}'",
+    "updated_at": "REAL NOT NULL DEFAULT 0",
+}
+
+
+class Row:
+    """What is known of one session of an agent.
+
+    `session` is its name in the store, `model` what it last spoke with, `calls` its tool calls. At `wake_calls`, from
+    `wake_tokens` in its window, or with an output above `wake_bytes` there is something to do, under the settings whose
+    fingerprint is `settings`. `owed` marks a text that the model is to get and has not been seen to have got.
+    `expected` is when the agent said that it was about to compact, and `summary` what it then wrote. `size` is how long
+    the log was when it was last followed, `processes` who the agent is, and `events` how often which hook came.
+    """
+
+    __slots__ = tuple(_COLUMNS)
+
+    key: str
+    agent: str
+    transcript: str
+    session: str
+    model: str
+    calls: int
+    wake_calls: int
+    wake_tokens: int
+    wake_bytes: int
+    settings: str
+    owed: str
+    expected: str
+    summary: str
+    size: int
+    processes: str
+    events: str
+    updated_at: float
+
+    def __init__(self, values: tuple[object, ...]) -> None:
+        for name, value in zip(_COLUMNS, values, strict=True):
+            setattr(self, name, value)
+
+
+class Tally:
+    """The rows of one project. Every verb is one transaction."""
+
+    def __init__(self, path: str) -> None:
+        self._rows = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
+        # A power cut may cost the counts of a moment, and nothing that was said.
+        self._rows.execute("PRAGMA synchronous = OFF")
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._rows.close()
+
+    def count(self, key: str, now: float) -> Row | None:
+        """One more call; the row from then on, or None when the session is new here."""
+        with self._writing():
+            return self._one(
+                f"UPDATE sessions SET calls = calls + 1, updated_at = ? WHERE key = ? {_RETURNING}", now, key
+            )
+
+    def find(self, key: str) -> Row | None:
+        """The row of a session."""
+        return self._one(f"SELECT {_NAMES} FROM sessions WHERE key = ?", key)
+
+    def change(self, key: str, now: float, values: Mapping[str, object]) -> Row:
+        """The row with some values changed; it is made when there is none."""
+        names = ["key", "updated_at", *values]
+        with self._writing():
+            self._prepare()
+            found = self._one(
+                f"INSERT INTO sessions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) "
+                f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in names[1:])} "
+                f"{_RETURNING}",
+                key,
+                now,
+                *values.values(),
+            )
+        assert found is not None  # an upsert returns its row
+        return found
+
+    def claim(self, key: str, name: str, known: object, value: object) -> bool:
+        """Change one value that is still what it was; of many who try at once, one has done it."""
+        with self._writing():
+            change = f"UPDATE sessions SET {name} = ? WHERE key = ? AND {name} = ?"
+            return self._rows.execute(change, (value, key, known)).rowcount == 1
+
+    def note_event(self, key: str, event: str, now: str) -> None:
+        """Remember that a hook came: how often, and when last."""
+        with self._writing():
+            self._rows.execute(
+                "UPDATE sessions SET events = json_set(events, '$.' || ?, json_array("
+                "coalesce(json_extract(events, '$.' || ? || '[0]'), 0) + 1, ?)) WHERE key = ?",
+                (event, event, now, key),
+            )
+
+    def trim(self) -> None:
+        """Let go of the rows that nobody has used for longest, when there are too many."""
+        with self._writing():
+            self._rows.execute(
+                "DELETE FROM sessions WHERE key IN "
+                f"(SELECT key FROM sessions ORDER BY updated_at DESC LIMIT -1 OFFSET {_KEPT})"
+            )
+
+    def rows(self) -> Iterator[Row]:
+        """All rows, the one used last first."""
+        try:
+            found = self._rows.execute(f"SELECT {_NAMES} FROM sessions ORDER BY updated_at DESC").fetchall()
+        except sqlite3.OperationalError as error:
+            _unless_new(error)
+            return
+        yield from map(Row, found)
+
+    def _one(self, statement: str, *values: object) -> Row | None:
+        try:
+            found = self._rows.execute(statement, values).fetchall()
+        except sqlite3.OperationalError as error:
+            _unless_new(error)
+            return None
+        return Row(found[0]) if found else None
+
+    def _prepare(self) -> None:
+        """The table, with every column that this version knows."""
+        known = {name for _, name, *_ in self._rows.execute("PRAGMA table_info (sessions)")}
+        if not known:
+            columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
+            self._rows.execute(f"CREATE TABLE sessions ({columns}) WITHOUT ROWID")
+        for name in _COLUMNS.keys() - known if known else ():
+            self._rows.execute(f"ALTER TABLE sessions ADD COLUMN {name} {_COLUMNS[name]}")
+
+    def _writing(self) -> _Writing:
+        return _Writing(self._rows)
+
+
+class _Writing:
+    """A transaction. (`contextlib` would cost more to import than all of this.)"""
+
+    def __init__(self, rows: sqlite3.Connection) -> None:
+        self._rows = rows
+
+    def __enter__(self) -> None:
+        self._rows.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._rows.execute("COMMIT" if kind is None else "ROLLBACK")
+
+
+def open_tally(home: str, *, create: bool = False) -> Tally | None:
+    """The tally in a project's folder `.compactor`; None when there is none, unless it is to be made."""
+    path = os.path.join(home, FILE)
+    if not create and not os.path.exists(path):
+        return None
+    if create and not os.path.exists(path):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    return Tally(path)
+
+
+def _unless_new(error: sqlite3.OperationalError) -> None:
+    """A file without our table is one that nobody has counted in yet."""
+    if not str(error).startswith(("no such table", "no such column")):
+        raise error
+
+
+_NAMES = ", ".join(_COLUMNS)
+_RETURNING = f"RETURNING {_NAMES}"

@@ -1,0 +1,62 @@
+"""What an agent's own log tells of its compactions: when the last one was, and whether a text of ours arrived."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from context_compactor.agents.window_use import is_boundary, last_lines
+
+Arrival = Literal["given", "run", "absent"]
+
+_TAIL = 32 * 1024 * 1024
+_CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
+
+
+class Trace(Struct, frozen=True):
+    """When an agent compacted last, 0 for never, and whether its model has answered since."""
+
+    compacted_at: float = 0.0
+    has_gone_on: bool = False
+
+
+def read_trace(path: str) -> Trace:
+    """The last compaction in a log."""
+    has_gone_on = False
+    for line in last_lines(path, _TAIL, (b'"compact', b"assistant", b"_call")):
+        if is_boundary(line):
+            return Trace(seconds_of(line.get("timestamp")), has_gone_on)
+        payload = line.get("payload")
+        is_codex = line.get("type") == "response_item" and isinstance(payload, dict)
+        if line.get("type") == "assistant" or (is_codex and _is_answer(payload)):
+            has_gone_on = True
+    return Trace()
+
+
+def _is_answer(payload: Any) -> bool:
+    return payload.get("role") == "assistant" or payload.get("type") in _CALLS
+
+
+def seconds_of(time: object) -> float:
+    """A time as agents and the diary write it, as seconds; 0 for what is none."""
+    try:
+        found = datetime.fromisoformat(time) if isinstance(time, str) else None
+    except ValueError:
+        return 0.0
+    return 0.0 if found is None else (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def arrival(path: str, mark: str) -> Arrival:
+    """Whether a text with this mark stands in a log as one that the model was given, or only as what a hook said."""
+    found: Arrival = "absent"
+    for line in last_lines(path, _TAIL, (mark.encode(),)):
+        attachment, payload = line.get("attachment"), line.get("payload")
+        if isinstance(attachment, dict):
+            if attachment.get("type") == "hook_additional_context" and mark in str(attachment.get("content")):
+                return "given"
+            found = "run"
+        elif line.get("type") == "response_item" and isinstance(payload, dict) and payload.get("role") == "developer":
+            return "given"
+    return found

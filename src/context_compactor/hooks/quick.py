@@ -1,0 +1,147 @@
+"""The first few milliseconds of a hook: read what the agent says, count it, and be gone when that is all.
+
+Nothing is imported here but the standard library, and little of that. A hook never fails: what goes wrong is written
+into the diary, and the agent is answered with nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from context_compactor.agents.places import HOME, fingerprint, project_root, session_key
+from context_compactor.agents.tally import open_tally
+from context_compactor.agents.window_use import tokens_at_end
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from context_compactor.agents.tally import Row
+
+EVENTS = (
+    "session-start",
+    "user-prompt-submit",
+    "post-tool-use",
+    "pre-compact",
+    "post-compact",
+    "subagent-start",
+    "subagent-stop",
+    "stop",
+    "session-end",
+)
+_SPELLED = {event.replace("-", ""): event for event in EVENTS}
+_LONGEST_INPUT = 256_000_000
+
+
+def main(arguments: list[str]) -> int:
+    """Answer one call. Always 0: any other code could stop the agent."""
+    event = root = ""
+    try:
+        event = _event(arguments)
+        root = project_root("", os.environ)
+        call = _read(event)
+        root = project_root(_text(call, "cwd"), os.environ)
+        answer = _answer(event, call, root, _option(arguments, "--agent"))
+        if answer:
+            sys.stdout.write(answer if isinstance(answer, str) else json.dumps(answer))
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        _tell(root, event, "it was interrupted")
+    except Exception as error:  # noqa: BLE001  an agent is never broken by us; the diary says what happened
+        _tell(root, event, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    return 0
+
+
+def _event(arguments: list[str]) -> str:
+    name = next((each for each in arguments if not each.startswith("-")), "")
+    event = _SPELLED.get(name.replace("-", "").replace("_", "").lower(), "")
+    if not event:
+        raise ValueError(f"there is no event {name[:60]!r}; known events: {', '.join(EVENTS)}")
+    return event
+
+
+def _option(arguments: list[str], name: str) -> str:
+    at = arguments.index(name) + 1 if name in arguments else len(arguments)
+    return arguments[at] if at < len(arguments) else ""
+
+
+def _read(event: str) -> dict[str, Any]:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise ValueError(
+            f"a coding agent calls this with JSON on standard input. Try: echo '{{}}' | compactor hook {event}"
+        )
+    text = sys.stdin.buffer.read(_LONGEST_INPUT)
+    try:
+        call = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"what came on standard input is no JSON ({error}): {text[:200]!r}") from None
+    if not isinstance(call, dict):
+        raise ValueError(f"what came on standard input is no object: {text[:200]!r}")
+    if not _text(call, "session_id"):
+        raise ValueError(f"there is no session_id among {', '.join(map(str, call))[:200]}")
+    return call
+
+
+def _answer(event: str, call: dict[str, Any], root: str, agent: str) -> dict[str, Any] | str | None:
+    key = session_key(_text(call, "session_id"), _text(call, "agent_id"))
+    row = None
+    if event in ("post-tool-use", "user-prompt-submit"):
+        row = _count(event, key, root)
+        if row is not None and not _wakes(event, row, call, root):
+            return None
+    from context_compactor.hooks.work import answer
+
+    return answer(event, call, root, agent, row)
+
+
+def _count(event: str, key: str, root: str) -> Row | None:
+    tally = open_tally(os.path.join(root, HOME))
+    if tally is None:
+        return None
+    try:
+        if event == "post-tool-use":
+            return tally.count(key, time.time())
+        row = tally.find(key)
+        if row is not None:
+            tally.note_event(key, event, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        return row
+    finally:
+        tally.close()
+
+
+def _wakes(event: str, row: Row, call: dict[str, Any], root: str) -> bool:
+    """Whether there is more to do than to count."""
+    if row.owed or row.settings != fingerprint(root, os.environ):
+        return True
+    if event == "user-prompt-submit":
+        return bool(row.expected)
+    if row.calls >= row.wake_calls > 0:
+        return True
+    if 0 < row.wake_bytes < _size(call.get("tool_response")):
+        return True
+    return 0 < row.wake_tokens <= tokens_at_end(_text(call, "transcript_path"))
+
+
+def _size(value: object) -> int:
+    """About how many characters an output has; an image is no text."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(_size(each) for name, each in value.items() if name not in ("data", "base64"))
+    return sum(map(_size, value)) if isinstance(value, list) else 0
+
+
+def _text(call: dict[str, Any], name: str) -> str:
+    value = call.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _tell(root: str, event: str, problem: str) -> None:
+    from context_compactor.agents.diary import write_line
+
+    sys.stderr.write(f"compactor hook: {problem}\n"[:2_000])
+    if root:
+        write_line(root, event, "failed", problem=problem)

@@ -1,0 +1,32 @@
+"""Where `compactor` begins. What an agent waits for is not to wait for a command line it does not use."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_QUICK = ("hook", "statusline")
+
+
+def main() -> None:
+    """Run the command that was asked for and leave with its exit code."""
+    name, *rest = sys.argv[1:] or [""]
+    if name not in _QUICK or {"-h", "--help"} & set(rest):
+        from context_compactor.cli.main import main as run
+
+        run()
+    elif name == "hook":
+        from context_compactor.hooks.quick import main as answer
+
+        _leave(answer(rest))
+    else:
+        from context_compactor.hooks.statusline import main as show
+
+        _leave(show())
+
+
+def _leave(code: int) -> None:
+    """End at once: all is written, and taking an interpreter apart takes as long as the rest of a hook."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

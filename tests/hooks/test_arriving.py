@@ -1,0 +1,100 @@
+"""A brief is looked for in the agent's log: one that never arrived is given once more, and never twice."""
+
+from __future__ import annotations
+
+import json
+
+from tests.hooks.place import Place, Talk, worked
+
+
+def compacted(talk: Talk) -> str:
+    """The agent has compacted; the brief its model was to be given."""
+    worked(talk)
+    talk.hook("PreCompact", "pre-compact", trigger="auto")
+    answer = talk.hook("SessionStart", "session-start", source="compact")
+    talk.compact("It goes on.")
+    text: str = answer["hookSpecificOutput"]["additionalContext"]
+    return text
+
+
+def used(talk: Talk) -> str:
+    """The agent goes on; what its model is told then."""
+    talk.run("ls", "a.py")
+    answer = talk.hook("PostToolUse", "post-tool-use", tool_name="Bash", tool_response="a.py")
+    text: str = answer["hookSpecificOutput"]["additionalContext"] if answer else ""
+    return text
+
+
+def what_of(place: Place) -> list[str]:
+    return [line["what"] for line in place.diary() if "brief" in line["what"]]
+
+
+def test_a_brief_that_stands_in_the_log_has_arrived(talk: Talk, place: Place):
+    talk.got(compacted(talk))
+    assert used(talk) == ""
+    assert used(talk) == ""
+    assert what_of(place) == ["brief given", "brief arrived"]
+
+
+def test_a_brief_that_never_arrived_is_given_again_with_the_next_tool_and_only_once(talk: Talk, place: Place):
+    """Row 62."""
+    compacted(talk)
+    assert "KeyError: 'exp'" in used(talk)
+    assert used(talk) == ""
+    assert what_of(place) == ["brief given", "brief given again"]
+
+
+def test_a_brief_that_never_arrived_is_given_again_with_the_next_prompt(talk: Talk):
+    """Row 62."""
+    compacted(talk)
+    talk.answer("I go on without it.")
+    answer = talk.hook("UserPromptSubmit", "user-prompt-submit", prompt="And?")
+    assert "KeyError: 'exp'" in answer["hookSpecificOutput"]["additionalContext"]
+    assert talk.hook("UserPromptSubmit", "user-prompt-submit", prompt="And?") is None
+
+
+def test_as_long_as_the_model_has_not_answered_nobody_can_tell_and_nothing_is_said_twice(talk: Talk):
+    compacted(talk)
+    assert talk.hook("UserPromptSubmit", "user-prompt-submit", prompt="Go on.") is None
+
+
+def test_a_hint_is_at_the_end_of_what_the_model_gets_and_changes_nothing_before_it(talk: Talk):
+    """Row 88: the answer to a tool's use stands behind its result, so a cached prefix stays."""
+    talk.hook("SessionStart", "session-start", source="startup", model="claude-sonnet-4-5")
+    talk.tokens = 150_000
+    talk.run("ls", "a.py")
+    answer = talk.hook("PostToolUse", "post-tool-use", tool_name="Bash", tool_response="a.py")
+    assert answer["hookSpecificOutput"].keys() == {"hookEventName", "additionalContext"}
+
+
+def test_nothing_is_said_when_an_agent_wants_to_stop(talk: Talk, place: Place):
+    """Row 15: whatever a hook says there would keep the agent from stopping, even when its window is full."""
+    talk.tokens = 199_000
+    worked(talk)
+    for said in ({"stop_hook_active": False}, {"stop_hook_active": True}):
+        assert place.call("stop", talk.said("Stop", **said)) == ""
+
+
+def test_a_new_session_is_told_what_others_have_learned(talk: Talk, place: Place):
+    folder = place.project / ".compactor/learned"
+    folder.mkdir(parents=True)
+    (folder / "decisions.md").write_text("# Decisions\n\n- Tokens without `exp` are rejected.\n")
+    for source in ("startup", "clear"):
+        answer = talk.hook("SessionStart", "session-start", source=source)
+        assert "Tokens without `exp` are rejected." in answer["hookSpecificOutput"]["additionalContext"]
+
+
+def test_a_resumed_session_is_told_what_has_changed_around_it(talk: Talk, place: Place):
+    file = place.project / "app.py"
+    file.write_text("print(1)\n")
+    talk.user("Change app.py.")
+    call_id = talk.ask("Edit", {"file_path": str(file), "old_string": "1", "new_string": "2"})
+    talk.result(call_id, f"The file {file} has been updated.")
+    file.write_text("print(2)\n")
+    talk.answer("Done.")
+    talk.user("Thanks.")
+    talk.hook("PreCompact", "pre-compact", trigger="manual")
+    assert talk.hook("SessionStart", "session-start", source="resume") is None
+    file.write_text("print(3)\n")
+    answer = talk.hook("SessionStart", "session-start", source="resume")
+    assert "app.py" in json.dumps(answer)
