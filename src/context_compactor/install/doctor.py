@@ -1,0 +1,124 @@
+"""`compactor doctor`: does it work? One list of findings, each with what to do; nothing is changed by looking."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from context_compactor.agents.current import known_rows
+from context_compactor.agents.known import AGENTS, Agent
+from context_compactor.agents.tally import Row
+from context_compactor.errors import BadSetting, CompactorError, UnknownSession
+from context_compactor.install.doctor_briefs import briefs
+from context_compactor.install.doctor_case import Case
+from context_compactor.install.doctor_diary import diary
+from context_compactor.install.doctor_finding import Finding, look, wrong
+from context_compactor.install.doctor_firing import firing
+from context_compactor.install.doctor_hooks import hooks
+from context_compactor.install.doctor_others import others
+from context_compactor.install.doctor_programs import programs
+from context_compactor.install.doctor_servers import servers, status_line
+from context_compactor.install.doctor_sources import hooks_of, sources
+from context_compactor.install.doctor_store import store
+from context_compactor.install.program import own_program
+from context_compactor.settings import LoadedSettings, load_settings
+
+_BY_AGENT: tuple[Callable[[Case, Agent], Iterator[Finding] | list[Finding]], ...] = (
+    hooks,
+    firing,
+    briefs,
+    servers,
+    status_line,
+    others,
+)
+_LAST: tuple[Callable[[Case], Iterator[Finding]], ...] = (store, diary)
+
+
+def _beginning(case: Case) -> Iterator[Finding]:
+    """How to begin, when nothing is registered anywhere."""
+    if case.is_named or any(hook.is_ours for agent in case.agents for hook in hooks_of(sources(case, agent))):
+        return
+    choice = " or ".join(f"compactor install {agent.name}" for agent in case.agents)
+    yield look("hooks", "nothing is registered with any coding agent yet", choice)
+
+
+_FIRST: tuple[Callable[[Case], Iterator[Finding]], ...] = (_beginning, programs)
+
+
+def examine(
+    root: Path, env: Mapping[str, str], agent: Agent | None = None, session: str = "", started_as: str = ""
+) -> list[Finding]:
+    """All findings for a project, which must be the working folder; those that explain others come first."""
+    loaded, found = _settings(root, env)
+    rows, problems = _rows(root, session)
+    agents = (agent,) if agent else tuple(AGENTS.values())
+    case = Case(
+        env=env,
+        root=root,
+        agents=agents,
+        is_named=agent is not None,
+        settings=loaded.settings if loaded else None,
+        rows=rows,
+        program=_own_program(started_as),
+        now=time.time(),
+    )
+    found += problems
+    for part in _FIRST:
+        found += _whole("hooks", partial(part, case))
+    for each in agents:
+        for check in _BY_AGENT:
+            found += _whole(check.__name__.replace("_", " "), partial(check, case, each))
+    for part in _LAST:
+        found += _whole(part.__name__, partial(part, case))
+    return found
+
+
+def _settings(root: Path, env: Mapping[str, str]) -> tuple[LoadedSettings | None, list[Finding]]:
+    file = root / ".compactor" / "config.toml"
+    try:
+        loaded = load_settings(env=env, config_path=file if file.is_file() else None)
+    except BadSetting as error:
+        return None, [wrong("settings", f"every hook fails because of this: {error}", "Correct it; compactor config")]
+    found = []
+    if not loaded.settings.enabled:
+        origin = loaded.origins["enabled"]
+        found.append(wrong("settings", f"everything is switched off: enabled = false ({origin})", "Set it to true"))
+    found += [
+        look("settings", f"{name} names no setting and is ignored", "compactor config") for name in loaded.ignored
+    ]
+    return loaded, found
+
+
+def _rows(root: Path, session: str) -> tuple[list[Row], list[Finding]]:
+    """What hooks know of sessions; with a name, of this one alone."""
+    try:
+        rows = known_rows(str(root))
+    except sqlite3.DatabaseError as error:
+        file = root / ".compactor" / "agents.db"
+        remedy = f"Remove {file}: hooks count anew, and no conversation is in it"
+        return [], [wrong("firing", f"{file} cannot be read: {error}", remedy)]
+    if not session:
+        return rows, []
+    chosen = [row for row in rows if session in (row.key, row.session)]
+    if not chosen:
+        known = ", ".join(row.key for row in rows[:3] if "/" not in row.key) or "none yet"
+        raise UnknownSession(f"no hook knows a session {session!r:.80} in {root}. Try: one of these: {known}.")
+    return chosen, []
+
+
+def _whole(area: str, check: Callable[[], Iterator[Finding] | list[Finding]]) -> list[Finding]:
+    """The findings of one check. What cannot be read is a finding, and no reason to be silent about the rest."""
+    try:
+        return list(check())
+    except (OSError, sqlite3.DatabaseError, CompactorError) as error:
+        return [wrong(area, f"this could not be looked at: {error}", "Give yourself the right to read it, then again")]
+
+
+def _own_program(started_as: str) -> str:
+    try:
+        return own_program(started_as)
+    except BadSetting:
+        return ""
