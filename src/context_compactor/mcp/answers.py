@@ -1,0 +1,226 @@
+"""What each tool answers: values with a schema, and the same as a text. A client shows its model one of the two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from context_compactor.measure.tokens import clean
+
+
+class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What every tool answers. `session` is whose it is, `note` what is to be known about the answer."""
+
+    session: str
+    note: str = ""
+
+    def lines(self) -> Iterable[str]:
+        """The answer for a reader."""
+        raise NotImplementedError
+
+    def told(self) -> str:
+        """The answer as one text."""
+        return clean("\n".join((*self.lines(), *([f"[{self.note}]"] if self.note else ()))))
+
+
+class RecallAnswer(Answer, frozen=True, kw_only=True):
+    """A page of an original, exactly as it was. `next` is the call that gives the following page."""
+
+    id: str
+    kind: str
+    summary: str
+    page: int
+    pages: int
+    first_line: int
+    last_line: int
+    text: str
+    next: str = ""
+
+    def lines(self) -> Iterable[str]:
+        """The text between what it is and how to go on."""
+        head = f"{self.id} ({self.kind}), page {self.page:,} of {self.pages:,}"
+        yield f"[{head}, lines {self.first_line:,} to {self.last_line:,}]"
+        yield self.text
+        if self.next:
+            yield f"[Next: {self.next}]"
+
+
+class HitAnswer(Struct, frozen=True, omit_defaults=True):
+    """Lines of an original that answer a search; `lines` is what to give `recall` to see around them."""
+
+    id: str
+    kind: str
+    text: str
+    lines: str = ""
+
+
+class SearchAnswer(Answer, frozen=True, kw_only=True):
+    """Hits, best first."""
+
+    query: str
+    archived: int
+    hits: list[HitAnswer]
+
+    def lines(self) -> Iterable[str]:
+        """Each hit under the id that recalls the whole."""
+        for hit in self.hits:
+            yield f"{hit.id} ({hit.kind}){f', lines {hit.lines}' if hit.lines else ''}:"
+            yield hit.text
+
+
+class FactAnswer(Struct, frozen=True, omit_defaults=True):
+    """One fact in a line, with its count; `ref` recalls where it was said. Told by a model it is only a hint."""
+
+    kind: str
+    line: str
+    ref: str
+    turn: int
+    told_by: str = ""
+
+
+class FactsAnswer(Answer, frozen=True, kw_only=True):
+    """Facts, the newest first, and how many there are of each kind."""
+
+    total: int
+    counts: dict[str, int]
+    page: int
+    pages: int
+    facts: list[FactAnswer]
+    next: str = ""
+
+    def lines(self) -> Iterable[str]:
+        """One line for each fact."""
+        counts = ", ".join(f"{kind} {count:,}" for kind, count in self.counts.items()) or "none yet"
+        yield f"[facts: {counts}; page {self.page:,} of {self.pages:,}, newest first]"
+        for fact in self.facts:
+            hint = f" [told by {fact.told_by}, not checked]" if fact.told_by else ""
+            yield f"{fact.kind}: {fact.line}{hint}"
+        if self.next:
+            yield f"[Next: {self.next}]"
+
+
+class PastAnswer(Struct, frozen=True):
+    """A compaction that was made."""
+
+    at: str
+    reason: str
+    tokens_before: int
+    tokens_after: int
+
+
+class StatusAnswer(Answer, frozen=True, kw_only=True):
+    """How full the window is and what there is to get back. `percent` is of the window; `source` says who counted."""
+
+    agent: str
+    tokens: int
+    window: int
+    percent: float
+    level: str
+    forecast: str
+    source: str
+    tool_calls: int
+    messages: int
+    compactions: int
+    last_compaction: PastAnswer | None
+    archived: int
+    archived_tokens: int
+
+    def lines(self) -> Iterable[str]:
+        """One line for each thing to know."""
+        level = f", level {self.level}" if self.level else ", no level reached"
+        yield f"window: {self.tokens:,} of {self.window:,} tokens ({self.percent:g} %){level}; {self.source}"
+        yield f"forecast: {self.forecast}"
+        yield f"so far: {self.messages:,} messages, {self.tool_calls:,} tool calls, {self.compactions:,} compactions"
+        if self.last_compaction:
+            past = self.last_compaction
+            yield f"last compaction: {past.at}, {past.tokens_before:,} to {past.tokens_after:,} tokens ({past.reason})"
+        yield f"archived: {self.archived:,} originals of {self.archived_tokens:,} tokens"
+
+
+class DecisionAnswer(Struct, frozen=True, omit_defaults=True):
+    """What would become of one thing in the context. `ref` would recall it."""
+
+    target: str
+    turn: int
+    tier: str
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    ref: str = ""
+
+
+class TierAnswer(Struct, frozen=True):
+    """All things of one tier together."""
+
+    tier: str
+    targets: int
+    tokens_before: int
+    tokens_after: int
+
+
+class PlanAnswer(Answer, frozen=True, kw_only=True):
+    """What a compaction would do: each thing with its tier, those that save most first."""
+
+    status: str
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    tokens_saved: int
+    tiers: list[TierAnswer]
+    page: int
+    pages: int
+    decisions: list[DecisionAnswer]
+    next: str = ""
+
+    def lines(self) -> Iterable[str]:
+        """The sums, then one line for each thing."""
+        yield f"[{self.status}: {self.tokens_before:,} to {self.tokens_after:,} tokens, {self.reason or 'as planned'}]"
+        for tier in self.tiers:
+            yield f"{tier.tier}: {tier.targets:,} things, {tier.tokens_before:,} to {tier.tokens_after:,} tokens"
+        for each in self.decisions:
+            change = f"{each.tokens_before:,} to {each.tokens_after:,}"
+            yield f"turn {each.turn} {each.tier} {change}: {each.target} ({each.reason})"
+        if self.next:
+            yield f"[Next: {self.next}]"
+
+
+class CheckpointAnswer(Answer, frozen=True, kw_only=True):
+    """Where the work stands, as it was written. `file` is where."""
+
+    file: str
+    text: str
+
+    def lines(self) -> Iterable[str]:
+        """The page that was written."""
+        yield self.text
+        if self.file:
+            yield f"[Written to {self.file}]"
+
+
+class HandoffAnswer(Answer, frozen=True, kw_only=True):
+    """What somebody who goes on is to be given: a summary, what is to be observed, and ids to recall."""
+
+    phase: str
+    task: str
+    context_summary: str
+    constraints: list[str]
+    failed: list[str]
+    files: list[str]
+    references: list[str]
+
+    def lines(self) -> Iterable[str]:
+        """The brief as it can be handed on."""
+        yield f"Task ({self.phase}): {self.task}"
+        yield self.context_summary
+        lists = {
+            "Rules of the user": self.constraints,
+            "Failed before, do not repeat": self.failed,
+            "Changed files": self.files,
+        }
+        for title, entries in lists.items():
+            if entries:
+                yield f"{title}:"
+                yield from (f"- {entry}" for entry in entries)
+        if self.references:
+            yield f"Originals: {', '.join(self.references)}"

@@ -1,0 +1,99 @@
+"""The table of tools behind the protocol: what a client is told of them, and what becomes of a call."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import mcp_types as types
+import msgspec
+from mcp.server import Server, ServerRequestContext
+
+from context_compactor import __version__
+from context_compactor.errors import CompactorError
+from context_compactor.mcp.place import Place
+from context_compactor.mcp.sendable import sendable
+from context_compactor.mcp.tools import INSTRUCTIONS, TOOLS, Tool, schema_of
+
+MAY_WRITE = "compactor_may_write"
+"""Where a connection says whether its caller may change anything; one that does not say so may."""
+
+_log = logging.getLogger("context_compactor")
+_AT_ONCE = 4
+_Context = ServerRequestContext[Any, Any]
+_TOOLS: Mapping[str, Tool] = {tool.name: tool for tool in TOOLS}
+
+
+def make_server(place: Place) -> Server[Any]:
+    """A server for one project, not running yet."""
+    desk = anyio.CapacityLimiter(_AT_ONCE)
+
+    async def list_tools(_: _Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_described(tool) for tool in TOOLS])
+
+    async def call_tool(context: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        tool = _TOOLS.get(params.name)
+        if tool is None:
+            return _failed(f"there is no tool {params.name!r:.60}. Try: {', '.join(_TOOLS)}.")
+        if tool.writes and not _may_write(context):
+            return _failed("this token may only read. Try: one that was made without --read-only.")
+        return await anyio.to_thread.run_sync(answer_of, tool, place, params.arguments or {}, limiter=desk)
+
+    return Server(
+        "context-compactor",
+        version=__version__,
+        title="Context Compactor",
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def _may_write(context: _Context) -> bool:
+    return context.request is None or bool(context.request.scope.get(MAY_WRITE, True))
+
+
+def answer_of(tool: Tool, place: Place, arguments: dict[str, Any]) -> types.CallToolResult:
+    """Do the work. Whatever goes wrong is an answer that a model can act on; the server goes on."""
+    try:
+        from context_compactor.mcp.work import run  # takes time to load, and the client waits for the first answer
+
+        answer = run(tool, place, arguments)
+    except msgspec.ValidationError as error:
+        names = sorted(tool.asked.__struct_fields__, key=lambda name: name == "session")
+        return _failed(f"{tool.name}: {error}. Try: {tool.name}({', '.join(names)}).")
+    except (CompactorError, OSError) as error:
+        return _failed(f"{tool.name}: {error}")
+    except Exception as error:  # noqa: BLE001  a fault of ours must not end the session of an agent
+        _log.exception("%s failed", tool.name)
+        return _failed(f"{tool.name} failed with {type(error).__name__}, which is a fault of Context Compactor.")
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=answer.told())],
+        structured_content=sendable(msgspec.to_builtins(answer)),
+    )
+
+
+def _failed(problem: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=sendable(problem))], is_error=True)
+
+
+def _described(tool: Tool) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=schema_of(tool.asked),
+        output_schema=schema_of(tool.answer),
+        annotations=types.ToolAnnotations(
+            title=tool.title,
+            read_only_hint=not tool.writes,
+            destructive_hint=False,
+            idempotent_hint=True,
+            open_world_hint=False,
+        ),
+        # Claude Code has its model search for the tools of servers unless one says that it is always needed.
+        _meta={"anthropic/alwaysLoad": True} if tool.at_hand else None,
+    )

@@ -1,0 +1,151 @@
+"""The tools, each as a value: what it is called, when to use it, what it takes and what it gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from context_compactor.mcp.answers import (
+    Answer,
+    CheckpointAnswer,
+    FactsAnswer,
+    HandoffAnswer,
+    PlanAnswer,
+    RecallAnswer,
+    SearchAnswer,
+    StatusAnswer,
+)
+from context_compactor.mcp.asked import (
+    Asked,
+    CheckpointAsked,
+    FactsAsked,
+    HandoffAsked,
+    PlanAsked,
+    RecallAsked,
+    SearchAsked,
+    StatusAsked,
+)
+
+INSTRUCTIONS = """\
+Everything that was said and done in this session is kept here, word for word, also what is no longer in your context \
+because it was compacted. Ids such as tool_017, file_003, agent_002 or turn_096 stand for originals: recall(id) gives \
+them back exactly. Without an id, search_archive(text) finds the lines. facts() lists the user's rules, decisions, \
+failed approaches and changed files. Look here before you repeat work, read a file again only to remember it, or ask \
+the user for something they have said already."""
+
+
+class Tool(Struct, frozen=True, kw_only=True):
+    """One tool. One that `writes` changes a file of ours; one that is `at_hand` is shown without being searched for."""
+
+    name: str
+    title: str
+    description: str
+    asked: type[Asked]
+    answer: type[Answer]
+    writes: bool = False
+    at_hand: bool = False
+
+
+TOOLS = (
+    Tool(
+        name="recall",
+        title="Recall an original",
+        description=(
+            "Get back, word for word, something that is no longer in your context: a tool result, a file you read, "
+            "a sub-agent's answer or a whole turn, by the id that stands for it (tool_017, file_003, agent_002, "
+            "turn_096). Such ids stand in summaries, in the brief after a compaction, in lines like [archived …] and "
+            "in the answers of search_archive and facts. Use it before you guess at a detail, repeat a command or "
+            "read a file again only to remember what it said. It shows the state of then: a file may have changed "
+            "since. Long originals come in pages of about 2,000 tokens; `next` is the call for the following page. "
+            'With lines="10-40" only those lines are given. Turns come as JSON.'
+        ),
+        asked=RecallAsked,
+        answer=RecallAnswer,
+        at_hand=True,
+    ),
+    Tool(
+        name="search_archive",
+        title="Search what left the context",
+        description=(
+            "Find something from earlier in this session that you no longer see: words, names, error messages or a "
+            "whole question; no model is asked. Use it after a compaction when you miss a detail and have no id for "
+            "it, before asking the user again and before repeating work. Gives the lines that answer best, with ids "
+            'for recall, in about 2,000 tokens. `kind` narrows it, such as "test run", "code file", "search result", '
+            '"user" (what the user said) or "turn" (all that was said).'
+        ),
+        asked=SearchAsked,
+        answer=SearchAnswer,
+        at_hand=True,
+    ),
+    Tool(
+        name="facts",
+        title="List what must not be forgotten",
+        description=(
+            "List what must outlive the text of this session: the task, the user's rules and corrections "
+            "(constraint), decisions, what failed and with which error (failure), changed files (file_state), "
+            "things done outside that must not be done twice (side_effect), approvals and denials, open points "
+            "(todo, blocker, next_step) and running sub-agents. Use it after a compaction, before you choose an "
+            "approach (kind=failure says what did not work) and before you say that you are done (kind=constraint). "
+            "Newest first, in pages; `counts` says how many there are of each kind, `ref` recalls the source."
+        ),
+        asked=FactsAsked,
+        answer=FactsAnswer,
+    ),
+    Tool(
+        name="context_status",
+        title="See how full the context is",
+        description=(
+            "See how full your context window is: tokens, share, level, how many turns are left until the next "
+            "level, tool calls, when it was compacted last, and how much is archived. Use it before a long piece of "
+            "work, or when you are told that the context gets full, to decide whether to finish, to write a "
+            "checkpoint or to hand work to a sub-agent first."
+        ),
+        asked=StatusAsked,
+        answer=StatusAnswer,
+    ),
+    Tool(
+        name="compact_plan",
+        title="See what a compaction would do",
+        description=(
+            "See what a compaction by Context Compactor would keep, shorten, archive or leave out now, with the "
+            "reason and the tokens of each. It changes nothing: a tool cannot change the context of the agent that "
+            "calls it, so there is no tool that compacts. Use it when the user asks what a compaction would cost or "
+            "lose, or to see which results fill the window. Those that save most come first, in pages."
+        ),
+        asked=PlanAsked,
+        answer=PlanAnswer,
+    ),
+    Tool(
+        name="checkpoint",
+        title="Write a checkpoint",
+        description=(
+            "Write down where the work stands, into .compactor/progress-checkpoint.md, and return it: task, steps "
+            "done and open, decisions, changed files, state of git, and how to go on. Use it at the end of a step, "
+            "before a compaction, or before the user leaves, with a `note` about what cannot be seen in the files. "
+            "It replaces the checkpoint before."
+        ),
+        asked=CheckpointAsked,
+        answer=CheckpointAnswer,
+        writes=True,
+    ),
+    Tool(
+        name="handoff",
+        title="Prepare a handoff",
+        description=(
+            "Get what a sub-agent or a fresh session needs to go on: a summary of at most 500 tokens written for its "
+            "phase, the user's rules, what failed before, changed files, and ids to recall. Use it before you start a "
+            "sub-agent, and put the text into its prompt instead of telling the history yourself. Changes nothing."
+        ),
+        asked=HandoffAsked,
+        answer=HandoffAnswer,
+    ),
+)
+
+
+def schema_of(kind: type[Struct]) -> dict[str, Any]:
+    """The JSON schema of a value, with an object at its top as the protocol asks for."""
+    _, parts = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    top = parts.pop(kind.__name__)
+    return {**top, "$defs": parts} if parts else top
