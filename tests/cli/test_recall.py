@@ -228,3 +228,22 @@ def test_text_of_a_session_cannot_drive_the_terminal(run, stored, tmp_path):
         ran = run(*words, *([] if "evil" in words or command == "sessions" else ["--session", "evil"]))
         assert ran.code == 0, command
         assert "\x1b" not in ran.out + ran.err, command
+
+
+def test_all_sessions_are_searched_at_once_and_each_hit_says_of_which_it_is(run, stored, tmp_path):
+    asked = [{"role": "user", "content": f"Where is zebra_{number} of part_7_33?"} for number in range(40)]
+    other = [each for ask in asked for each in (ask, {"role": "assistant", "content": "It stands in the meadow. " * 20})]
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    assert run("compact", tmp_path / "other.json", "--session", "run-43", "--target", "10%").code == 0
+    hits = run("recall", "--search", "part_7_33", "--all", "--json").json["hits"]
+    assert {hit["session_id"] for hit in hits} == {"run-42", "run-43"}
+    assert "run-43: " in run("recall", "--search", "zebra", "--all").out
+    only = run("recall", "--search", "zebra", "--all", "--limit", "1", "--json").json["hits"]
+    assert [hit["session_id"] for hit in only] == ["run-43"]
+
+
+@pytest.mark.parametrize("wrong", [["tool_001", "--all"], ["--search", "x", "--all", "--session", "run-42"]])
+def test_all_is_for_searching_without_a_session(run, stored, wrong):
+    ran = run("recall", *wrong)
+    assert (ran.code, ran.out) == (2, "")
+    assert "--all" in ran.err

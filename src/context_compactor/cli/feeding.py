@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -10,24 +9,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, structs
 
-from context_compactor.archive.redact import redact
 from context_compactor.ask import Ask
 from context_compactor.cli.conversation import Conversation
 from context_compactor.cli.gauge import budget_of
 from context_compactor.cli.options import Goal, read_goal
-from context_compactor.errors import BadInput
 from context_compactor.levels import Level
-from context_compactor.messages.jsontext import json_bytes, read_json
 from context_compactor.report import Report
-from context_compactor.session.append import append
 from context_compactor.session.compacting import compact
 from context_compactor.session.core import Core, wall_clock
+from context_compactor.session.feeding import feed
 from context_compactor.session.opening import open_core
 from context_compactor.session.session import Session
 from context_compactor.session.values import Profile, check_id
 from context_compactor.settings import read_value
 from context_compactor.store.connect import connect
-from context_compactor.store.rows import MESSAGE
 
 if TYPE_CHECKING:
     from context_compactor.story import Teller
@@ -97,35 +92,6 @@ def _begin(conversation: Conversation, session_id: str, url: str) -> None:
     with closing(connect(url)) as kept:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         kept.open_session(session_id, msgspec.json.encode(profile), now)
-
-
-def feed(core: Core, messages: Sequence[Raw]) -> int:
-    """Append the messages that the session does not have yet; how many. Nobody else appends in between."""
-    given = redact(list(messages)).value if core.settings.redact_secrets else messages
-    with core.writing():
-        stored = core.store.entries(core.id, kinds=(MESSAGE,))
-        _refuse_other(core.id, [entry.body for entry in stored], given)
-        new = messages[len(stored) :]
-        if new:
-            append(core, new, None)
-    return len(new)
-
-
-def _refuse_other(session_id: str, stored: Sequence[bytes], given: Sequence[Raw]) -> None:
-    pairs = enumerate(zip(stored, given, strict=False))
-    at = next((at for at, (body, raw) in pairs if not _is_same(body, raw)), min(len(stored), len(given)))
-    if at == len(stored):
-        return
-    if at == len(given):
-        problem = f"the session has {len(stored):,} messages and the file only the first {len(given):,} of them"
-    else:
-        problem = f"message {at} of the file is another one than message {at} of the session (counted from 0)"
-    raise BadInput(f"session {session_id!r} is another conversation: {problem}. Try: another --session.")
-
-
-def _is_same(body: bytes, raw: Raw) -> bool:
-    """Whether a stored message is this one, whatever order its fields are in."""
-    return body == json_bytes(raw) or bool(read_json(body) == raw)
 
 
 def _ask(core: Core, session: Session, conversation: Conversation, wish: Wish) -> Ask:

@@ -14,15 +14,21 @@ from context_compactor.cli.archive import export, verify
 from context_compactor.cli.changes import diff, redo, restore, undo
 from context_compactor.cli.compact import compact
 from context_compactor.cli.config import config
+from context_compactor.cli.doctor import doctor
 from context_compactor.cli.eval import evaluate
 from context_compactor.cli.facts import facts
 from context_compactor.cli.handoff import handoff
+from context_compactor.cli.hook import hook
+from context_compactor.cli.importing import import_logs
+from context_compactor.cli.install import install, uninstall
+from context_compactor.cli.mcp import mcp
 from context_compactor.cli.plan import plan
 from context_compactor.cli.recall import recall
 from context_compactor.cli.resume import checkpoint, resume
 from context_compactor.cli.serve import serve
 from context_compactor.cli.sessions import context, history, sessions
 from context_compactor.cli.show import show
+from context_compactor.cli.statusline import statusline
 from context_compactor.cli.stores import copy, migrate
 from context_compactor.cli.token import token
 from context_compactor.cli.worker import worker
@@ -42,6 +48,15 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Archive and facts": {"recall": recall, "restore": restore, "facts": facts, "export": export, "verify": verify},
     "Going on elsewhere": {"checkpoint": checkpoint, "resume": resume, "handoff": handoff},
+    "Coding agents": {
+        "install": install,
+        "uninstall": uninstall,
+        "doctor": doctor,
+        "import": import_logs,
+        "mcp": mcp,
+        "statusline": statusline,
+        "hook": hook,
+    },
     "Server": {"serve": serve, "worker": worker, "token": token},
     "Stores and settings": {"migrate": migrate, "copy": copy, "config": config},
 }

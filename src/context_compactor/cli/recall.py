@@ -10,7 +10,7 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from context_compactor.cli.opening import open_session
+from context_compactor.cli.opening import open_session, open_store
 from context_compactor.cli.options import AsJson, SessionId, StoreUrl
 from context_compactor.cli.output import paper, print_json, printable, write_text
 from context_compactor.errors import BadSetting
@@ -39,6 +39,7 @@ Again = Annotated[
     bool,
     typer.Option("--again", help="From where it came: read the file again, or show the command. Nothing is run."),
 ]
+Everywhere = Annotated[bool, typer.Option("--all", help="Search all sessions of the store, not only one.")]
 
 _TOKENS = 2_000
 _WITH_SEARCH = frozenset({"--tokens", "--limit", "--kind", "--since", "--until"})
@@ -58,6 +59,7 @@ def recall(
     since: Since = "",
     until: Until = "",
     again: Again = False,
+    everywhere: Everywhere = False,
     session: SessionId = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
@@ -65,14 +67,21 @@ def recall(
     """Print an original that left the context, byte for byte, or search all of them.
 
     Long originals come by lines or by pages; hits name the id and the lines to ask for next. Times are in ISO 8601.
-    With `--again` a file is read as it is now, and it is said whether it has changed since; a command is only shown.
+    `--all` searches every session of the store. With `--again` a file is read as it is now, and it is said whether it
+    has changed since; a command is only shown.
 
     Example: `compactor recall tool_017 --lines 10-40` or `compactor recall --search "jwt expiry" --limit 5`
     """
     options = {"--lines": lines, "--page": page, "--tokens": tokens, "--limit": limit, "--kind": kind}
     options |= {"--since": since, "--until": until, "--again": again}
     _refuse_mix(ref, search, frozenset(name for name, value in options.items() if value))
+    if everywhere and (search is None or session is not None):
+        raise BadSetting("recall: --all searches every session. Try: with --search TEXT, and without --session.")
     wanted = read_lines(lines)
+    if everywhere and search is not None:
+        found = _search_all(search, store, limit=limit, tokens=tokens or _TOKENS, kind=kind, since=since, until=until)
+        _print(None, _found(search, found), as_json)
+        return
     if again:
         _fetch_again(str(ref), session, store, as_json)
         return
@@ -80,7 +89,7 @@ def recall(
         if search is not None:
             size = tokens or _TOKENS
             hits = opened.search(search, limit=limit, tokens=size, kind=kind, since=since, until=until)
-            answer = _found(search, hits)
+            answer = _found(search, [("", hit) for hit in hits])
         elif page or tokens:
             answer = _paged(opened, str(ref), page or 1, tokens or _TOKENS)
         else:
@@ -99,9 +108,9 @@ class Recalled(Struct, frozen=True):
     is_original: bool = True
 
 
-def _print(session_id: str, answer: Recalled, as_json: bool) -> None:
+def _print(session_id: str | None, answer: Recalled, as_json: bool) -> None:
     if as_json:
-        print_json({"session_id": session_id} | answer.values)
+        print_json(({} if session_id is None else {"session_id": session_id}) | answer.values)
         return
     if answer.is_original:
         write_text(answer.text)
@@ -135,11 +144,21 @@ def _fetch_again(ref: str, session_id: str | None, store: str | None, as_json: b
         raise typer.Exit(1)
 
 
-def _found(query: str, hits: Sequence[Hit]) -> Recalled:
-    blocks = [f"{_head(hit)}:\n{hit.text}\n" for hit in hits]
+def _search_all(query: str, store: str | None, **wanted: Any) -> list[tuple[str, Hit]]:
+    """Hits of all sessions, each with its session."""
+    from context_compactor.archive.search.stored import search_all
+    from context_compactor.measure.tokens import counter_for
+
+    with open_store(store) as kept:
+        return search_all(kept, [row.id for row in kept.sessions()], query, counter_for(None), **wanted)
+
+
+def _found(query: str, hits: Sequence[tuple[str, Hit]]) -> Recalled:
+    """Hits, each under its session when there may be several."""
+    blocks = [f"{f'{session_id}: ' if session_id else ''}{_head(hit)}:\n{hit.text}\n" for session_id, hit in hits]
     note = "" if hits else "Nothing was found. Try: other words, or fewer."
-    values = {"query": query, "hits": msgspec.to_builtins(list(hits))}
-    return Recalled("\n".join(blocks).rstrip("\n"), values, note, is_original=False)
+    told = [({"session_id": name} if name else {}) | msgspec.to_builtins(hit) for name, hit in hits]
+    return Recalled("\n".join(blocks).rstrip("\n"), {"query": query, "hits": told}, note, is_original=False)
 
 
 def _head(hit: Hit) -> str:

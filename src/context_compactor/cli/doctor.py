@@ -1,0 +1,103 @@
+"""`compactor doctor`: does it work, and what to do about what does not."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from context_compactor.agents.known import AGENTS, find_agent
+from context_compactor.cli.options import AsJson
+from context_compactor.cli.output import Paper, columns, paper, print_json
+from context_compactor.errors import BadSetting
+from context_compactor.messages.printing import printable
+
+if TYPE_CHECKING:
+    from context_compactor.install.doctor_finding import Finding
+
+AgentName = Annotated[
+    str | None, typer.Argument(metavar=f"[{'|'.join(AGENTS)}]", help="Only this coding agent; without, all of them.")
+]
+OneSession = Annotated[
+    str | None,
+    typer.Option("--session", metavar="ID", help="Only this session of an agent; without, all that are known."),
+]
+ProjectFolder = Annotated[
+    Path | None, typer.Option("--project", metavar="DIR", help="The project; without, the one around this folder.")
+]
+_STYLES = {"ok": None, "look": "yellow", "wrong": "red"}
+_WRONG = 1
+
+
+def doctor(
+    agent: AgentName = None,
+    session: OneSession = None,
+    project: ProjectFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """See whether hooks, MCP server, status line and store work, and what to do where they do not.
+
+    Each finding is ok, something to look at, or wrong. It tells which hooks are registered and which come, whether
+    what they say reaches the model, who else works on the context, and how the store is. Nothing is changed. Leaves
+    with 1 when something is wrong.
+
+    Example: `compactor doctor claude-code`
+    """
+    from context_compactor.install.doctor import examine
+
+    known = None if agent is None else find_agent(agent)
+    root = _root(project)
+    os.chdir(root)  # settings and the store are those of the project
+    found = examine(root, dict(os.environ), known, session or "", sys.argv[0])
+    is_well = all(finding.state != "wrong" for finding in found)
+    if as_json:
+        print_json({"findings": msgspec.to_builtins(found), "ok": is_well})
+    else:
+        _print(paper(beside_output=False), found)
+    if not is_well:
+        raise typer.Exit(_WRONG)
+
+
+def _root(project: Path | None) -> Path:
+    from context_compactor.agents.places import project_root
+
+    if project is None:
+        return Path(project_root("", os.environ))
+    if not project.is_dir():
+        raise BadSetting(f"--project: there is no folder {project}. Try: the one in which the agent works.")
+    return Path(project_root(str(project), {}))
+
+
+def _print(out: Paper, found: list[Finding]) -> None:
+    width = max(len(finding.area) for finding in found)
+    for finding in found:
+        first = f"{finding.state:<5}  {finding.area:<{width}}  "
+        out.print(_lines(finding.what, first), style=_STYLES[finding.state])
+        if finding.remedy:
+            out.print(
+                _lines(finding.remedy, f"{'':<{len(first)}}→ "), style="bold" if finding.state == "wrong" else None
+            )
+    out.print(_verdict(found), style="bold")
+
+
+def _verdict(found: list[Finding]) -> str:
+    wrong, looks = (sum(finding.state == state for finding in found) for state in ("wrong", "look"))
+    if not wrong and not looks:
+        return "All is well."
+    told = f"{wrong} {'thing is' if wrong == 1 else 'things are'} wrong" if wrong else "Nothing is wrong"
+    return f"{told}{f'; {looks} to look at' if looks else ''}."
+
+
+def _lines(text: str, first: str) -> str:
+    """A finding in lines that fit, all of it: a path that is cut cannot be copied."""
+    from textwrap import fill
+
+    under = " " * len(first)
+    line = " ".join(printable(text).split())
+    return fill(
+        line, columns(), initial_indent=first, subsequent_indent=under, break_long_words=False, break_on_hyphens=False
+    )

@@ -1,0 +1,151 @@
+"""A model that follows a script, behind the address that a coding agent is told to use. What it is asked is kept."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal, Protocol, cast
+
+from msgspec import Struct
+
+Lane = Literal["main", "sub", "compact", "aside"]
+"""Who asks: the agent, its sub-agent, the agent that wants a summary, or one that wants a title and the like."""
+Body = Mapping[str, Any]
+
+
+class Call(Struct, frozen=True):
+    """A tool that the model calls. By its label the result is found again; a script stands in `arguments` as it is."""
+
+    label: str
+    tool: str
+    arguments: Mapping[str, Any] | str
+    namespace: str = ""
+
+
+class Step(Struct, frozen=True):
+    """One answer of the model, and how many tokens it says it has read."""
+
+    says: Call | str
+    tokens: int = 12_000
+
+
+class Request(Struct, frozen=True):
+    """What the model was asked: all it reads, and the results in it by the labels of their calls."""
+
+    lane: Lane
+    texts: list[str]
+    results: dict[str, str]
+
+
+class Script(Struct, frozen=True):
+    """What the model says, in order. A step may depend on what the model has just been told."""
+
+    main: list[Step | Callable[[Request], Step]]
+    sub: list[Step | Callable[[Request], Step]]
+    summary: str
+
+
+class Api(Protocol):
+    """The way in which an agent talks to its model."""
+
+    @property
+    def path(self) -> str:
+        """Where it asks."""
+
+    def request(self, body: Body, headers: Mapping[str, str]) -> Request:
+        """What a body asks."""
+
+    def events(self, step: Step, number: int, body: Body) -> Iterator[dict[str, Any]]:
+        """An answer, as it is streamed."""
+
+
+class ScriptedModel:
+    """Answers an agent, and remembers its `requests`."""
+
+    def __init__(self, api: Api, script: Script) -> None:
+        self._api = api
+        self._steps = {"main": list(script.main), "sub": list(script.sub)}
+        self._summary = Step(script.summary)
+        self._lock = threading.Lock()
+        self.requests: list[Request] = []
+
+    def answer(self, path: str, body: Body, headers: Mapping[str, str]) -> list[dict[str, Any]] | None:
+        """What to stream back; None for a path that is not the model's."""
+        if path != self._api.path:
+            return None
+        request = self._api.request(body, headers)
+        with self._lock:
+            self.requests.append(request)
+            return list(self._api.events(self._step(request), len(self.requests), body))
+
+    def _step(self, request: Request) -> Step:
+        if request.lane == "compact":
+            return self._summary
+        left = self._steps.get(request.lane)
+        if not left:
+            return Step("Done.")
+        step = left.pop(0)
+        return step if isinstance(step, Step) else step(request)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    model: ScriptedModel
+
+
+class _Answering(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:  # noqa: N802
+        """An agent asks whether somebody is there."""
+        self._whole(200, {})
+
+    def do_GET(self) -> None:  # noqa: N802
+        """Lists of models and the like: there are none."""
+        self._whole(404, {"error": {"type": "not_found_error", "message": "not here"}})
+
+    def do_POST(self) -> None:  # noqa: N802
+        """A request to the model."""
+        body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        events = cast("_Server", self.server).model.answer(self.path.partition("?")[0], body, headers)
+        if events is None:
+            self.do_GET()
+            return
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        for event in events:
+            self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+        self.close_connection = True
+
+    def _whole(self, status: int, value: object) -> None:
+        content = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+@contextmanager
+def scripted(api: Api, script: Script) -> Iterator[tuple[str, ScriptedModel]]:
+    """The model for the length of the block, and its address."""
+    server = _Server(("127.0.0.1", 0), _Answering)
+    server.model = ScriptedModel(api, script)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", server.model
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
