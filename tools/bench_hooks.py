@@ -21,6 +21,11 @@ COMMAND = str(Path(sys.executable).with_name("compactor"))
 _ROUNDS = 40
 _HEAVY_ROUNDS = 5
 _SESSION = "22222222-2222-4222-8222-222222222222"
+_FULL = {
+    "context_window_size": 200_000,
+    "used_percentage": 31,
+    "current_usage": {"input_tokens": 10, "cache_read_input_tokens": 62_000, "output_tokens": 100},
+}
 # A process that reads a log and counts its tokens, and does nothing else.
 _TOKENISE = """
 import sys
@@ -47,9 +52,9 @@ def _quick(line: Line, place: Path, log: Path) -> None:
     _call(place, "session-start", said | {"source": "startup"})
     ways: dict[str, tuple[Sequence[str], Mapping[str, Any]]] = {
         "bare": ([sys.executable, "-c", "pass"], {}),
-        "post-tool-use": ([COMMAND, "hook", "post-tool-use"], said | {"tool_name": "Bash", "tool_response": "ok"}),
-        "user-prompt-submit": ([COMMAND, "hook", "user-prompt-submit"], said | {"prompt": "go on"}),
-        "statusline": ([COMMAND, "statusline"], said),
+        "hook post-tool-use": ([COMMAND, "hook", "post-tool-use"], said | {"tool_name": "Bash", "tool_response": "ok"}),
+        "hook user-prompt-submit": ([COMMAND, "hook", "user-prompt-submit"], said | {"prompt": "go on"}),
+        "statusline": ([COMMAND, "statusline"], said | {"context_window": _FULL}),
     }
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(_ROUNDS):
@@ -57,7 +62,7 @@ def _quick(line: Line, place: Path, log: Path) -> None:
             taken[name].append(_seconds(command, given, place))
     bare = statistics.median(taken.pop("bare"))
     for name, times in taken.items():
-        line(f"`{name}` with nothing to do, times `python -c pass`", statistics.median(times) / bare, 2.5)
+        line(f"`compactor {name}` with nothing to do, times `python -c pass`", statistics.median(times) / bare, 2.5)
 
 
 def _before_compaction(line: Line, place: Path, log: Path) -> None:
@@ -69,8 +74,7 @@ def _before_compaction(line: Line, place: Path, log: Path) -> None:
         root.mkdir()
         said = _said(root, log) | {"trigger": "auto"}
         hook.append(_seconds([COMMAND, "hook", "pre-compact"], said, root))
-    ratio = statistics.median(hook) / statistics.median(tokenise)
-    line("`pre-compact`, times a process that tokenises the same log", ratio, 3)
+    line("`compactor hook pre-compact`, times a process that tokenises the same log", min(hook) / min(tokenise), 3)
 
 
 def _said(root: Path, log: Path) -> dict[str, Any]:
@@ -99,7 +103,9 @@ def _lines(transcript: Transcript, root: Path) -> Iterator[bytes]:
         number = next(numbers)
         uuid = f"00000000-0000-4000-8000-{number:012d}"
         role = message["role"]
-        held = message | ({"id": f"msg_{number}", "model": "claude-sonnet-4-5", "usage": usage} if role != "user" else {})
+        held = message | (
+            {"id": f"msg_{number}", "model": "claude-sonnet-4-5", "usage": usage} if role != "user" else {}
+        )
         known = {"parentUuid": parent, "uuid": uuid, "sessionId": _SESSION, "cwd": str(root), "isSidechain": False}
         yield json.dumps(known | {"type": role, "message": held}).encode() + b"\n"
         parent = uuid

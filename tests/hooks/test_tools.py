@@ -165,7 +165,8 @@ def test_a_call_that_the_log_does_not_have_yet_gets_an_id_of_its_own(talk: Talk,
 
 def test_the_answer_of_a_sub_agent_reaches_its_caller_in_500_tokens(talk: Talk, place: Place):
     worked(talk)
-    report = "The tokens are checked in src/auth/jwt.py.\n" + "I searched for auth and found nothing.\n" * 200
+    used(talk, response=bash("ok"))  # from now on a hook knows when there is something to do
+    report = "The tokens are checked in src/auth/jwt.py.\n" + "I searched for auth and found nothing.\n" * 100
     call_id = talk.ask("Agent", {"description": "look", "prompt": "Where are tokens checked?"})
     told = {"status": "completed", "prompt": "Where?", "agentId": "a1", "content": [{"type": "text", "text": report}]}
     answer = used(talk, call_id, told, "Agent", tool_input={"prompt": "Where are tokens checked?"})

@@ -43,7 +43,7 @@ def follow(core: Core, transcript: Transcript, *, is_closed: bool, archive: bool
     messages = transcript.messages if is_closed else transcript.messages[: _final_end(core, transcript)]
     for at, past in enumerate(transcript.compactions[: _reached(transcript, len(messages))], 1):
         if at > _adopted(core):
-            appended = feed(core, transcript.messages[: past.at])
+            appended = feed(core, transcript.messages[: past.at], shorten=False)
             report, losses = adopt(core, past, transcript.source)
             core.note(ADOPTED, at)
             followed = structs.replace(
@@ -53,7 +53,7 @@ def follow(core: Core, transcript: Transcript, *, is_closed: bool, archive: bool
                 adopted=(*followed.adopted, report),
                 losses=losses,
             )
-    followed = structs.replace(followed, appended=followed.appended + feed(core, messages))
+    followed = structs.replace(followed, appended=followed.appended + feed(core, messages, shorten=False))
     if not archive:
         return followed
     shelf = shelve(core, is_closed=is_closed)

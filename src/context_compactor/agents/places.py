@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HOME = ".compactor"
+# The tools by which Claude Code calls a sub-agent.
+AGENT_TOOLS = ("Agent", "Task")
 _MARKS = (HOME, ".git")
 
 

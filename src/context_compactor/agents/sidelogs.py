@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from context_compactor.agents.keeping_up import Log
-from context_compactor.agents.places import session_key
+from context_compactor.agents.places import AGENT_TOOLS, session_key
 from context_compactor.agents.window_use import last_lines, tokens_at_end
 
 _TAIL = 256 * 1024
-_AGENT_TOOLS = frozenset({"Agent", "Task"})
 
 
 def waiting_for(log: Log) -> Log | None:
@@ -38,6 +37,6 @@ def _waits(path: str) -> bool:
                 continue
             if block.get("type") == "tool_result":
                 answered.add(str(block.get("tool_use_id")))
-            elif block.get("type") == "tool_use" and block.get("name") in _AGENT_TOOLS:
+            elif block.get("type") == "tool_use" and block.get("name") in AGENT_TOOLS:
                 return str(block.get("id")) not in answered
     return False

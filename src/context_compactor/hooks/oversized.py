@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from context_compactor.agents.diary import write_line
 from context_compactor.agents.keeping_up import Kept, keep_up
+from context_compactor.agents.places import AGENT_TOOLS
 from context_compactor.apply.cut_output import MOST_TOKENS, cut_output
 from context_compactor.archive.archive import Original
 from context_compactor.archive.gather import result_original
@@ -27,7 +28,6 @@ from context_compactor.session.core import Core, raws_of
 # Outputs of calls that the log does not have yet are numbered from here, far behind any call of it.
 _FIRST_BESIDE = 2_000_001
 _READS = ("Read",)
-_AGENTS = ("Agent", "Task")
 
 
 class Replaced(Struct, frozen=True):
@@ -40,7 +40,7 @@ class Replaced(Struct, frozen=True):
 def replacement(call: Call) -> Replaced | None:
     """The tool's answer with a shorter text in it; None when it stays as it is."""
     tool = call.text("tool_name")
-    most = HANDOFF_TOKENS if tool in _AGENTS else call.settings.max_output_tokens
+    most = HANDOFF_TOKENS if tool in AGENT_TOOLS else call.settings.max_output_tokens
     output = find_output(tool, call.said.get("tool_response")) if call.settings.replace_outputs else None
     if output is None or len(output.text) <= most or not call.has_log or _is_scripted(call):
         return None
@@ -63,7 +63,7 @@ def _is_scripted(call: Call) -> bool:
 
 
 def _shorter(tool: str, output: Output, tokens: int, verdict: Verdict, most: int) -> str:
-    if tool in _AGENTS:
+    if tool in AGENT_TOOLS:
         summary = clean_summary(output.text).text
         return f'{summary}\n[{tokens:,} tokens of the sub-agent\'s answer are archived: recall("{verdict.ref}")]'
     if tool in _READS:  # the agent numbers the lines it shows, and shows them once: only a beginning can stand there

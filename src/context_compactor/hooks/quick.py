@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from context_compactor.agents.places import HOME, fingerprint, project_root, session_key
+from context_compactor.agents.places import AGENT_TOOLS, HOME, fingerprint, project_root, session_key
 from context_compactor.agents.tally import open_tally
 from context_compactor.agents.window_use import tokens_at_end
 
@@ -34,6 +34,8 @@ EVENTS = (
 )
 _SPELLED = {event.replace("-", ""): event for event in EVENTS}
 _LONGEST_INPUT = 256_000_000
+# What a sub-agent answers is shortened earlier than any other output.
+_LONG_ANSWER = 1_000
 
 
 def main(arguments: list[str]) -> int:
@@ -120,7 +122,8 @@ def _wakes(event: str, row: Row, call: dict[str, Any], root: str) -> bool:
         return bool(row.expected)
     if row.calls >= row.wake_calls > 0:
         return True
-    if 0 < row.wake_bytes < _size(call.get("tool_response")):
+    least = min(row.wake_bytes, _LONG_ANSWER) if call.get("tool_name") in AGENT_TOOLS else row.wake_bytes
+    if 0 < least < _size(call.get("tool_response")):
         return True
     return 0 < row.wake_tokens <= tokens_at_end(_text(call, "transcript_path"))
 

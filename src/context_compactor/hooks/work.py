@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from context_compactor.settings import load_settings
 
 def answer(event: str, said: dict[str, Any], root: str, agent: str, row: Row | None) -> Answer | None:
     """Do what an event asks for; what the agent is answered, or None for nothing."""
+    gc.disable()  # it is over before there is anything to gain by it
     os.chdir(root)  # settings and the store are those of the project
     call = Call(event, guess_agent(said, agent), root, said, load_settings().settings, row)
     if not call.settings.enabled:

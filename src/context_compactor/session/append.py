@@ -46,8 +46,13 @@ def append(
     message: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     usage: object,
     within: Callable[[], None] = lambda: None,
+    *,
+    shorten: bool = True,
 ) -> Watched:
-    """Append one message or several, all or none of them. `within` is called in the transaction and may refuse it."""
+    """Append one message or several, all or none of them. `within` is called in the transaction and may refuse it.
+
+    Without `shorten` outputs stay whole, however long: somebody else decides what the model sees.
+    """
     raws, reported = _plain(core, message), _reported(usage)
     if not raws:
         return Watched()
@@ -65,7 +70,7 @@ def append(
         state = _learn(state, gauge, after, answered, reported)
         state = structs.replace(state, gauge=structs.replace(state.gauge, head=head, view=row.view))
         state = _remind(core, given, state, counter, head - len(given.raws))
-        state = _shorten(core, given, state, counter)
+        state = _shorten(core, given, state, counter) if shorten else state
         state = structs.replace(
             state,
             tool_calls=state.tool_calls + sum(len(message.calls) for message in given.messages),

@@ -12,10 +12,11 @@ from context_compactor.session.lens import Raw
 from context_compactor.store.rows import MESSAGE
 
 
-def feed(core: Core, messages: Sequence[Raw]) -> int:
+def feed(core: Core, messages: Sequence[Raw], *, shorten: bool = True) -> int:
     """Append the messages that the session does not have yet; how many. Nobody else appends in between.
 
-    `OtherConversation` when those it has are not the first ones of these.
+    Without `shorten` outputs stay whole, however long. `OtherConversation` when those it has are not the first ones of
+    these.
     """
     given = core.without_secrets(list(messages))
     with core.writing():
@@ -23,7 +24,7 @@ def feed(core: Core, messages: Sequence[Raw]) -> int:
         _refuse_other(core.id, [entry.body for entry in stored], given)
         new = messages[len(stored) :]
         if new:
-            append(core, new, None)
+            append(core, new, None, shorten=shorten)
     return len(new)
 
 
