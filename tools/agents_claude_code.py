@@ -65,8 +65,7 @@ class ClaudeCode(Struct, frozen=True):
 
     def work(self, home: Home, address: str) -> subprocess.CompletedProcess[str]:
         """One prompt, to its end."""
-        command = [self.program, "-p", PROMPT, "--session-id", SESSION]
-        return home.run(command, **self.env(address))
+        return home.run([self.program, "-p", PROMPT, "--session-id", SESSION], **self.env(address))
 
     def logs(self, home: Home) -> list[Path]:
         """What it has written down of its sessions."""

@@ -24,6 +24,7 @@ class Home(Struct, frozen=True):
 
     folder: Path
     env: Mapping[str, str]
+    programs: tuple[Path, ...]
 
     @property
     def project(self) -> Path:
@@ -49,18 +50,22 @@ class Home(Struct, frozen=True):
 
     def neutral(self, text: str) -> str:
         """A text without the places of this machine."""
-        return text.replace(str(self.folder), "~").replace(str(_OURS), "~/.local/bin")
+        for folder in self.programs:
+            text = text.replace(str(folder), "~/.local/bin")
+        return text.replace(str(self.folder), "~")
 
 
 @contextmanager
 def new_home(agent: Path) -> Iterator[Home]:
     """A home in which this agent and ourselves are on the PATH."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:  # an agent that ends may still write
         folder = Path(name)
-        path = os.pathsep.join(map(str, (_OURS, agent.parent, os.environ["PATH"])))
+        programs = (_OURS, agent.parent)
+        path = os.pathsep.join(map(str, (*programs, os.environ["PATH"])))
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         # Codex runs commands in a login shell, which begins with another PATH.
         (folder / ".profile").write_text(f"export PATH='{path}'\n")
-        home = Home(folder, kept | {"PATH": path, "HOME": name, "SHELL": "/bin/bash", "TERM": "xterm-256color"})
+        told = {"PATH": path, "HOME": name, "SHELL": "/bin/bash", "TERM": "xterm-256color"}
+        home = Home(folder, kept | told, programs)
         make_project(home.project)
         yield home

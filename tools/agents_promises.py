@@ -18,6 +18,9 @@ from tools.agents_story import LOST, RULE, SUMMARY, log_text
 _MARK = re.compile(r"compactor-brief-[0-9a-f]{12}")
 _REFERENCE = re.compile(r'recall\("(\w+)"\)')
 _SHOWN = 300
+_COMPARING = ("session-start", "post-compact")
+# Codex tells hooks the beginning and the end of a long output, 10,000 tokens together.
+_CODEX_CUTS = 30_000
 
 
 class Promise(Struct, frozen=True):
@@ -75,9 +78,6 @@ def promises(seen: Seen) -> Iterator[Promise]:
     yield Promise("the agent complains about no hook", not seen.complaints, _told(seen.complaints))
 
 
-_COMPARING = ("session-start", "post-compact")
-
-
 def _shortened(seen: Seen) -> Iterator[Promise]:
     whole, told = log_text(), seen.result("oversized")
     found = _REFERENCE.search(told)
@@ -87,9 +87,10 @@ def _shortened(seen: Seen) -> Iterator[Promise]:
     if found is None:
         return
     recalled = seen.home.compactor("recall", found[1]).stdout
-    is_whole = recalled == whole if seen.hears_all else _beginning(whole) in recalled and _end(whole) in recalled
+    is_much = len(recalled) > _CODEX_CUTS and whole[:1_000] in recalled and whole[-1_000:].strip() in recalled
     much = "all of it" if seen.hears_all else "all that hooks are told of it"
-    yield Promise(f"`compactor recall` prints {much}", is_whole, f"{len(recalled):,} characters of {found[1]}")
+    is_kept = recalled == whole if seen.hears_all else is_much
+    yield Promise(f"`compactor recall` prints {much}", is_kept, f"{len(recalled):,} characters of {found[1]}")
 
 
 def _child_briefed(seen: Seen) -> Promise:
@@ -146,14 +147,6 @@ def _plain(text: str) -> str:
         return "\n".join(piece["text"] for piece in json.loads(text))
     except (ValueError, TypeError, KeyError):
         return text
-
-
-def _beginning(text: str) -> str:
-    return text[:1_000]
-
-
-def _end(text: str) -> str:
-    return text[-1_000:].strip()
 
 
 def _told(value: object) -> str:

@@ -99,15 +99,15 @@ class _Server(ThreadingHTTPServer):
 class _Answering(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def do_HEAD(self) -> None:  # noqa: N802
+    def do_HEAD(self) -> None:
         """An agent asks whether somebody is there."""
         self._whole(200, {})
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         """Lists of models and the like: there are none."""
         self._whole(404, {"error": {"type": "not_found_error", "message": "not here"}})
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         """A request to the model."""
         body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
         headers = {name.lower(): value for name, value in self.headers.items()}

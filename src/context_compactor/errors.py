@@ -41,7 +41,11 @@ class BadInput(CompactorError):
 
 
 class OtherConversation(BadInput):
-    """Messages that do not continue the session they were given for."""
+    """Messages that do not continue the session they were given for; they are other ones from the index `at` on."""
+
+    def __init__(self, problem: str, at: int = 0) -> None:
+        self.at = at
+        super().__init__(problem)
 
 
 class BadMessage(BadInput):

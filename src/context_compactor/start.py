@@ -27,6 +27,10 @@ def main() -> None:
 
 def _leave(code: int) -> None:
     """End at once: all is written, and taking an interpreter apart takes as long as the rest of a hook."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            continue  # nobody reads any more
     os._exit(code)

@@ -232,7 +232,9 @@ def test_text_of_a_session_cannot_drive_the_terminal(run, stored, tmp_path):
 
 def test_all_sessions_are_searched_at_once_and_each_hit_says_of_which_it_is(run, stored, tmp_path):
     asked = [{"role": "user", "content": f"Where is zebra_{number} of part_7_33?"} for number in range(40)]
-    other = [each for ask in asked for each in (ask, {"role": "assistant", "content": "It stands in the meadow. " * 20})]
+    other = [
+        each for ask in asked for each in (ask, {"role": "assistant", "content": "It stands in the meadow. " * 20})
+    ]
     (tmp_path / "other.json").write_text(json.dumps(other))
     assert run("compact", tmp_path / "other.json", "--session", "run-43", "--target", "10%").code == 0
     hits = run("recall", "--search", "part_7_33", "--all", "--json").json["hits"]

@@ -12,12 +12,21 @@ from tests.hooks.place import Place, Talk, worked
 AGENT = "a0431ff2dd9044d02"
 
 
-def child_of(talk: Talk, agent_id: str = AGENT) -> Talk:
-    """The log of a sub-agent, where Claude Code writes it."""
+def child_of(talk: Talk, agent_id: str = AGENT, call_id: str = "") -> Talk:
+    """The log of a sub-agent, where Claude Code writes it, and which call began it."""
     child = Talk(talk.place, talk.id)
     child.path = Path(side_log(str(talk.path), agent_id))
     child.path.parent.mkdir(parents=True, exist_ok=True)
+    meta = {"agentType": "general-purpose", "description": "look", "toolUseId": call_id, "spawnDepth": 1}
+    child.path.with_name(f"agent-{agent_id}.meta.json").write_text(json.dumps(meta))
     return child
+
+
+def calls_of(talk: Talk) -> list[str]:
+    """The calls of sub-agents in a log."""
+    lines = [json.loads(line)["message"] for line in talk.path.read_text().splitlines()]
+    blocks = [block for message in lines if isinstance(message["content"], list) for block in message["content"]]
+    return [block["id"] for block in blocks if block.get("name") == "Agent"]
 
 
 def at_work(child: Talk) -> None:
@@ -83,9 +92,18 @@ def test_what_a_sub_agent_said_is_a_session_of_its_own(talk: Talk, place: Place)
 def test_a_compaction_inside_a_sub_agent_is_not_taken_for_one_of_its_caller(talk: Talk, place: Place):
     """Row 58: Claude Code says nothing of the sub-agent then, and names the log of the whole session."""
     worked(talk)
-    talk.ask("Agent", {"description": "look", "prompt": "Find where tokens are checked."})
-    child = child_of(talk)
-    at_work(child)
+    done = child_of(talk, "a1", talk.ask("Agent", {"prompt": "Count the files."}))
+    done.tokens = 150_000
+    done.answer("There are three.")
+    talk.result(next(iter(calls_of(talk))), "There are three.")
+    first, second = (
+        {"type": "tool_use", "id": f"toolu_{name}", "name": "Agent", "input": {"prompt": f"Look for {name}."}}
+        for name in ("tokens", "users")
+    )
+    talk.reply(first, second)
+    at_work(child_of(talk, AGENT, "toolu_tokens"))
+    child_of(talk, "a2", "toolu_users").user("Look for users.")
+    talk.result("toolu_users", "There are none.")  # the later of two, answered first
     talk.hook("PreCompact", "pre-compact", trigger="auto")
     brief = talk.hook("SessionStart", "session-start", source="compact")["hookSpecificOutput"]["additionalContext"]
     assert "ModuleNotFoundError" in brief
@@ -117,3 +135,33 @@ def test_a_codex_sub_agent_that_is_compacted_is_known_by_its_id(talk: Talk, plac
     said = child.said("PreCompact", trigger="auto", agent_id=AGENT, agent_type="default", turn_id="t1")
     assert place.call("pre-compact --agent codex", said) == ""
     assert list(place.rows()) == [f"{talk.id}/{AGENT}"]
+
+
+def test_of_those_in_the_background_and_their_caller_the_fullest_was_compacted(talk: Talk):
+    """Row 58."""
+    worked(talk)
+    call_id = talk.ask("Agent", {"prompt": "Find where tokens are checked.", "run_in_background": True})
+    launched = {"type": "tool_result", "tool_use_id": call_id, "content": "Launched."}
+    told = {"toolUseResult": {"status": "async_launched", "agentId": AGENT}}
+    talk.write({"type": "user", "message": {"role": "user", "content": [launched]}} | told)
+    child = child_of(talk, AGENT, call_id)
+    child.tokens = 180_000
+    at_work(child)
+    brief = talk.hook("SessionStart", "session-start", source="compact")["hookSpecificOutput"]["additionalContext"]
+    assert "ModuleNotFoundError" in brief
+    talk.tokens = 190_000
+    talk.run("ls", "a.py")
+    brief = talk.hook("SessionStart", "session-start", source="compact")["hookSpecificOutput"]["additionalContext"]
+    assert "KeyError" in brief
+
+
+def test_a_codex_sub_agent_is_told_what_its_caller_knows_though_its_own_log_is_named(talk: Talk, place: Place):
+    worked(talk)
+    place.call("session-start --agent codex", talk.said("SessionStart", source="startup", turn_id="t"))
+    child = child_of(talk)
+    child.user("Find where tokens are checked.")
+    said = child.said("SubagentStart", agent_id=AGENT, agent_type="default", turn_id="t1")
+    answer = json.loads(place.call("subagent-start --agent codex", said))
+    assert "config/secrets.yaml" in answer["hookSpecificOutput"]["additionalContext"]
+    assert place.rows()[talk.id].session == talk.id
+    assert place.rows()[talk.id].transcript == str(talk.path)

@@ -33,6 +33,8 @@ def test_before_a_compaction_everything_is_archived_facts_are_kept_and_a_checkpo
         assert {"turn_001", "file_001", "tool_007"} <= kept
         assert "KeyError: 'exp'" in session.recall("tool_007")
         assert [fact.kind for fact in session.facts("failure")] == ["failure"]
+        assert session.history() == read_transcript(talk.path).messages  # with the last answer
+        assert "reject such tokens" in session.facts("decision")[0].content
     assert "src/auth/jwt.py" in (place.project / ".compactor/progress-checkpoint.md").read_text()
     lines = (place.project / ".compactor/logs/compaction.json").read_text().splitlines()
     event = json.loads(lines[-1])
@@ -97,11 +99,18 @@ def test_the_summary_of_the_agent_is_compared_with_what_was_known(talk: Talk, pl
     talk.hook("SubagentStop", "subagent-stop", **fork)
     started = talk.hook("SessionStart", "session-start", source="compact")
     assert "1 failed approach" in started["systemMessage"]
-    told = place.call("post-compact", talk.said("PostCompact", trigger="manual", compact_summary=summary))
-    assert "1 failed approach" in told
-    assert not told.startswith("{")  # Claude Code shows it as it is
-    (compared, *_) = [line for line in place.diary() if line["what"] == "compared"]
-    assert compared["lost"]["failure"] == 1
+    # What is printed there would become part of the conversation.
+    assert place.call("post-compact", talk.said("PostCompact", trigger="manual", compact_summary=summary)) == ""
+    compared = [line["lost"]["failure"] for line in place.diary() if line["what"] == "compared"]
+    assert compared == [1, 1]
+
+
+def test_what_a_summary_of_codex_lost_is_told_after_the_compaction(talk: Talk, place: Place):
+    worked(talk)
+    place.call("pre-compact --agent codex", talk.said("PreCompact", trigger="manual", turn_id="t"))
+    talk.compact("The user wants a login.", "manual")
+    told = json.loads(place.call("post-compact --agent codex", talk.said("PostCompact", trigger="manual", turn_id="t")))
+    assert "1 failed approach" in told["systemMessage"]
 
 
 def test_a_summary_that_tells_everything_has_lost_nothing(talk: Talk, place: Place):
@@ -112,8 +121,9 @@ def test_a_summary_that_tells_everything_has_lost_nothing(talk: Talk, place: Pla
         "`pytest tests/test_jwt.py` failed with E KeyError: 'exp' 1 failed in 0.10s\n"
         "I decided to reject such tokens instead of giving them a default."
     )
-    told = place.call("post-compact", talk.said("PostCompact", trigger="manual", compact_summary=summary))
-    assert "tells all" in told
+    place.call("post-compact", talk.said("PostCompact", trigger="manual", compact_summary=summary))
+    (compared,) = [line for line in place.diary() if line["what"] == "compared"]
+    assert compared["checked"] == compared["kept"] == 3
 
 
 def test_the_agents_own_compaction_becomes_one_of_the_session_with_a_report(talk: Talk, place: Place):
@@ -149,6 +159,10 @@ def test_ids_go_on_after_the_agents_compactions_and_are_never_given_twice(talk: 
         assert "def logout" in session.recall("tool_008")
         assert session.recall("tool_009") == "clean"
         assert "line 0 of jwt.py" in session.recall("file_001")
+        kept = [original.ref for original in session._core.store.originals(talk.id)]
+        turns = sorted(ref for ref in kept if ref.startswith("turn_"))
+        assert turns == [f"turn_{number:03d}" for number in range(1, len(turns) + 1)]
+        assert "Now the logout." in session.recall(turns[-3])
 
 
 def test_a_compaction_that_was_announced_but_refused_leaves_nothing_behind(talk: Talk, place: Place):
@@ -194,7 +208,7 @@ def test_twenty_hooks_at_once_follow_a_session_once(talk: Talk, place: Place):
         assert [call.result() for call in calls] == [""] * 20
     assert place.rows()[talk.id].calls == 10
     with place.session(talk.id) as session:
-        assert session.history() == read_transcript(talk.path).messages[: len(session.history())]
+        assert session.history() == read_transcript(talk.path).messages
         assert session.verify() == []
 
 

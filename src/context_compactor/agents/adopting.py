@@ -13,30 +13,30 @@ from context_compactor.agents.shelving import shelve
 from context_compactor.app import Compaction
 from context_compactor.archive.archive import Archive
 from context_compactor.handoff.resume_brief import resume_brief
-from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.jsontext import json_bytes
 from context_compactor.messages.message import Message
 from context_compactor.messages.transcript import PastCompaction
 from context_compactor.report import Archived, Report
 from context_compactor.session import checkpoints, views
-from context_compactor.session import gauge as gauging
 from context_compactor.session.compacting import Made, commit_made
 from context_compactor.session.core import Core
 from context_compactor.session.log import REVISION, Revision
 from context_compactor.session.memory import all_facts
-from context_compactor.session.values import read_state
+from context_compactor.session.values import State, read_state
 
+ADOPTED = "adopted"
 _BRIEF_TOKENS = 2_500
 _SUMMARY = "[The summary that {agent} wrote itself when it compacted. It is a record, not a request.]\n\n{text}"
 
 
-def adopt(core: Core, past: PastCompaction, agent: str) -> tuple[Report, Losses]:
+def adopt(core: Core, past: PastCompaction, agent: str, number: int) -> tuple[Report, Losses]:
     """Make an agent's compaction one of its session: everything is archived, facts are kept, a checkpoint is written.
 
     The context is then a record of ours, which carries on the ids and the failures, and the agent's own summary.
+    `number` counts the compactions of the log: which of them were adopted is written with this one or not at all.
     """
     began = time.perf_counter()
-    shelf = shelve(core, is_closed=True)
+    shelf = shelve(core, is_closed=True, is_gone=True)
     facts = all_facts(core, live=shelf.taken.scene.facts)
     losses = find_lost(past.summary, facts)
     checkpoint = checkpoints.make(core, live=shelf.taken.scene.facts)
@@ -79,23 +79,29 @@ def adopt(core: Core, past: PastCompaction, agent: str) -> tuple[Report, Losses]
         counter=counter.counter,
         facts=tuple(shelf.taken.scene.facts),
     )
+
+    def within(state: State) -> State:
+        if summary is not None:
+            _show_beside(core, summary)
+        return structs.replace(state, notes={**state.notes, ADOPTED: number})
+
     with core.running.begin("compaction") as control:
-        made = Made(result, shelf.taken.seen, dialect, counter, control, is_ahead=False)
-        report = commit_made(core, core.ask(kind=report.trigger), made)
-    if summary is not None and report.changed:
-        _show_beside(core, summary, counter)
-    return report, losses
+        made = Made(result, shelf.taken.seen, dialect, counter, control, is_ahead=False, within=within)
+        return commit_made(core, core.ask(kind=report.trigger), made), losses
 
 
-def _show_beside(core: Core, summary: Message, counter: MessageCounter) -> None:
+def adopted(core: Core) -> int:
+    """How many compactions of an agent's log its session has taken over."""
+    count = read_state(core.store.session(core.id).state).notes.get(ADOPTED, 0)
+    return count if isinstance(count, int) else 0
+
+
+def _show_beside(core: Core, summary: Message) -> None:
     """Put the agent's own summary behind the record: its model sees it, but nobody said it, so no fact comes of it."""
-    with core.writing() as row:
-        (name,) = core.store.put([json_bytes(summary.raw)])
-        revision = Revision(why="summary", hash=name, after=row.head, under=core.lens.sight(row.head).under)
-        head = core.store.append(core.id, REVISION, [msgspec.json.encode(revision)], core.now())
-        state = read_state(row.state)
-        gauge = gauging.add(core.gauge(row, state, counter), [summary], counter)
-        core.save(structs.replace(state, gauge=structs.replace(gauge, head=head, view=head)))
+    row = core.store.session(core.id)
+    (name,) = core.store.put([json_bytes(summary.raw)])
+    revision = Revision(why="summary", hash=name, after=row.head, under=core.lens.sight(row.head).under)
+    core.store.append(core.id, REVISION, [msgspec.json.encode(revision)], core.now())
 
 
 def _id(core: Core, *texts: str) -> str:

@@ -18,17 +18,15 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from context_compactor.agents.following import Followed, final_part, follow
+from context_compactor.agents.following import Followed, follow
 from context_compactor.agents.importing_files import Head, Mark, Part, Story, peek, read_story
 from context_compactor.agents.keeping_up import alone, open_for
 from context_compactor.errors import CompactorError, OtherConversation, StoreError
-from context_compactor.messages.jsontext import json_bytes, read_json
-from context_compactor.messages.transcript import RawMessage, Transcript
+from context_compactor.messages.transcript import Transcript
 from context_compactor.report import Report
-from context_compactor.session.core import Core
 from context_compactor.session.values import read_state
 from context_compactor.settings import Settings
-from context_compactor.store.rows import MESSAGE, SessionRow
+from context_compactor.store.rows import SessionRow
 from context_compactor.store.sql_store import SqlStore
 
 LOGS = "logs"
@@ -197,32 +195,29 @@ class _Work(Struct, frozen=True):
 
 def _take(part: Part, work: _Work) -> Taken:
     """Make a conversation a session, or continue one. When it continues none of its name, it gets another name."""
-    given = part.transcript.messages if work.mark.is_closed else final_part(part.transcript)
-    if not given:
+    if not part.transcript.messages:
         return Taken(session_id=part.key, change="unchanged")
     with alone(work.place.root, part.key):
         for way in range(1, _MOST_WAYS + 1):
             name = part.key if way == 1 else f"{part.key}~{way}"
             try:
-                return _take_as(name, part, given, work)
+                return _take_as(name, part, work)
             except OtherConversation:
                 continue
     raise StoreError(f"session {part.key!r} has gone {_MOST_WAYS} other ways already. Try: another --store.")
 
 
-def _take_as(name: str, part: Part, given: list[RawMessage], work: _Work) -> Taken:
+def _take_as(name: str, part: Part, work: _Work) -> Taken:
     story, clock = work.story, _LogClock(work.story.began)
     # One transaction around many: what is interrupted has never been.
     with work.store.together():
         core = open_for(name, part.transcript, work.place.settings, store=work.store, clock=clock)
         before = work.store.session(name)
         clock.moment = story.ended
-        followed = Followed()
-        if before.messages <= len(given) or not _has_all(core, given):
-            followed = follow(core, part.transcript, is_closed=work.mark.is_closed)
+        followed = follow(core, part.transcript, is_closed=work.mark.is_closed)
         if part is story.parts[-1]:
             core.note(LOGS, msgspec.to_builtins({**_marks(before), work.path: work.mark}))
-    summaries = _with_summary(part.transcript, len(given), followed)
+    summaries = _with_summary(part.transcript, followed)
     is_longer = bool(followed.appended or followed.adopted)
     return Taken(
         session_id=name,
@@ -249,18 +244,11 @@ class _LogClock:
         return self.moment
 
 
-def _has_all(core: Core, given: Sequence[RawMessage]) -> bool:
-    """Whether a log, such as an older copy of it, ends before its session does, and says the same up to there."""
-    stored = core.store.entries(core.id, kinds=(MESSAGE,))
-    read = [read_json(entry.body) for entry in stored[: len(given)]]
-    return bool(read == [read_json(json_bytes(raw)) for raw in core.without_secrets(list(given))])
-
-
-def _with_summary(transcript: Transcript, end: int, followed: Followed) -> list[Report]:
+def _with_summary(transcript: Transcript, followed: Followed) -> list[Report]:
     """The adopted compactions whose summary can be read. Some agents keep theirs at the provider."""
     if not followed.adopted:
         return []
-    reached = [past for past in transcript.compactions if past.at <= end][-len(followed.adopted) :]
+    reached = transcript.compactions[-len(followed.adopted) :]
     return [report for past, report in zip(reached, followed.adopted, strict=True) if past.summary.strip()]
 
 

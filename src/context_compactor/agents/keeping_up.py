@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from context_compactor.agents.following import Followed, follow
+from context_compactor.agents.leaving import Left, carry_over, leave
 from context_compactor.agents.places import prepare_home
 from context_compactor.agents.tally import Row, Tally, open_tally
 from context_compactor.errors import OtherConversation, StoreError
@@ -26,7 +27,6 @@ from context_compactor.session.session import Session
 from context_compactor.settings import Settings
 
 _LOCKS = 64
-_LONGEST_WAIT = 50.0
 _MOST_WAYS = 50
 
 
@@ -37,6 +37,8 @@ class Log(Struct, frozen=True):
     key: str
     path: str
     agent: str
+    wait: float = 20.0
+    """Seconds to wait while somebody else follows it."""
 
 
 class Kept(Struct, frozen=True):
@@ -49,27 +51,31 @@ class Kept(Struct, frozen=True):
 
 
 @contextmanager
-def alone(root: str, key: str) -> Iterator[None]:
+def alone(root: str, key: str, wait: float = 20.0) -> Iterator[None]:
     """One process at a time for a session of an agent."""
     folder = Path(prepare_home(root), "locks")
     make_private_folder(folder)
     number = int.from_bytes(sha256(key.encode("utf-8", "replace")).digest()[:4]) % _LOCKS
-    with locked(folder / f"{number:02d}", wait_seconds=_LONGEST_WAIT):
+    with locked(folder / f"{number:02d}", wait_seconds=wait):
         yield
 
 
 @contextmanager
 def keep_up(log: Log, settings: Settings, *, is_closed: bool = False, archive: bool = True) -> Iterator[Kept]:
     """The session of a log, after everything new in it was taken over. `following.py` says what that is."""
-    with alone(log.root, log.key):
+    with alone(log.root, log.key, log.wait):
         size = os.path.getsize(log.path)
         transcript = read_transcript(log.path)
+        left: Left | None = None
         for name in _names(log):
             core = open_for(name, transcript, settings)
             with Session(core, owns_store=True) as session:
                 try:
+                    if left is not None:
+                        carry_over(core, left)
                     followed = follow(core, transcript, is_closed=is_closed, archive=archive)
-                except OtherConversation:
+                except OtherConversation as other:
+                    left = leave(core, other.at)
                     continue
                 remember(log, session=name, transcript=log.path, agent=log.agent, model=transcript.model, size=size)
                 yield Kept(session, core, transcript, followed)

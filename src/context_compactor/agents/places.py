@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from zlib import crc32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,9 +58,10 @@ def fingerprint(root: str, env: Mapping[str, str]) -> str:
 
     It is never empty: that would be what nobody has read.
     """
-    told = [f"{name}={env[name]}" for name in sorted(env) if name.startswith("COMPACTOR_")]
+    told = "\n".join(f"{name}={env[name]}" for name in sorted(env) if name.startswith("COMPACTOR_"))
     try:
         stat = os.stat(os.path.join(root, HOME, "config.toml"))
+        file = f"{stat.st_mtime_ns}:{stat.st_size}"
     except OSError:
-        return "\n".join(("no file", *told))
-    return "\n".join((f"{stat.st_mtime_ns}:{stat.st_size}", *told))
+        file = "no file"
+    return f"{file}:{crc32(told.encode('utf-8', 'surrogateescape')):08x}"  # values may be secret

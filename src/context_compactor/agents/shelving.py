@@ -6,15 +6,16 @@ under the id that a compaction of ours would give it, and can be recalled and se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
 from context_compactor.archive.archive import Original
 from context_compactor.archive.gather import result_original, turn_original
 from context_compactor.classify.calls import is_own
-from context_compactor.flow import Scene
+from context_compactor.classify.rules import Verdicts
 from context_compactor.measure.count import MessageCounter
+from context_compactor.messages.turn import Turn
 from context_compactor.session import keep
 from context_compactor.session.core import Core, TakenApart
 
@@ -26,30 +27,37 @@ class Shelf(Struct, frozen=True):
     new: list[Original]
 
 
-def look(core: Core, *, is_closed: bool) -> Shelf:
-    """What is to be archived. The last turn may still grow, unless the conversation `is_closed`: then it waits."""
+def look(core: Core, *, is_closed: bool, is_gone: bool = False) -> Shelf:
+    """What is to be archived. A turn that may still grow waits: the last one, unless the conversation `is_closed`.
+
+    So does one whose calls have no results yet, unless all of it `is_gone` from the agent's window.
+    """
     taken = core.take_apart()
-    turns = taken.scene.turns
+    turns = [turn for turn in taken.scene.turns if not turn.is_instruction]
+    growing = set() if is_closed else {turn.number for turn in turns[-1:]}
+    if not is_gone:
+        growing |= {turn.number for turn in turns if any(each.result is None for each in turn.exchanges)}
     known = {each.ref for each in core.store.originals(core.id)}
-    growing = 0 if is_closed or not turns else turns[-1].number
-    found = _originals(taken.scene, core.counter(taken.dialect), growing)
+    found = _originals(turns, taken.scene.verdicts, core.counter(taken.dialect), growing)
     new = [original for original in found if original.id not in known]
     return Shelf(taken, keep.as_logged(new, taken.spans(), taken.seen, core.store, core.id))
 
 
-def shelve(core: Core, *, is_closed: bool = False) -> Shelf:
+def shelve(core: Core, *, is_closed: bool = False, is_gone: bool = False) -> Shelf:
     """Archive what is not archived yet, on the disk when it returns."""
-    shelf = look(core, is_closed=is_closed)
+    shelf = look(core, is_closed=is_closed, is_gone=is_gone)
     if shelf.new:
         attempts = keep.Attempts(core.settings.retry_attempts, core.settings.retry_delay_seconds, lambda *_: None)
         keep.archive(core.store, core.id, shelf.new, core.now(), attempts)
     return shelf
 
 
-def _originals(scene: Scene, counter: MessageCounter, growing: int) -> Iterator[Original]:
-    for turn in scene.turns:
-        if turn.number != growing:
+def _originals(
+    turns: Sequence[Turn], verdicts: Verdicts, counter: MessageCounter, growing: Collection[int]
+) -> Iterator[Original]:
+    for turn in turns:
+        if turn.number not in growing:
             yield turn_original(turn, sum(counter.count_many(turn.messages)))
         for exchange in turn.exchanges:
             if exchange.result is not None and not is_own(exchange.call):  # what it returned is archived already
-                yield result_original(exchange, scene.verdicts.exchanges[exchange.number])
+                yield result_original(exchange, verdicts.exchanges[exchange.number])

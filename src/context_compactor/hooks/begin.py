@@ -6,9 +6,9 @@ import os
 
 from context_compactor.agents.current import ancestors
 from context_compactor.agents.diary import write_line
-from context_compactor.agents.keeping_up import Log, keep_up, using_tally
+from context_compactor.agents.keeping_up import keep_up, using_tally
 from context_compactor.agents.losses import find_lost
-from context_compactor.agents.sidelogs import waiting_for
+from context_compactor.agents.sidelogs import compacted_log
 from context_compactor.hooks.brief import brief, learned, marker
 from context_compactor.hooks.call import Answer, Call
 from context_compactor.hooks.compactions import tell_losses
@@ -36,8 +36,9 @@ def session_start(call: Call) -> Answer | None:
 
 def after_compaction(call: Call) -> Answer | None:
     """The brief, with a mark by which the next hook sees whether it has arrived, and what the agent's summary lost."""
-    log = compacted_log(call)
-    if log is None:
+    log = compacted_log(call.log) if call.has_log else call.log
+    if not os.path.isfile(log.path) or not os.path.getsize(log.path):
+        write_line(call.root, call.event, "no brief", reason="there is no log of it yet", key=log.key)
         return None
     with keep_up(log, call.settings) as kept:
         mark = marker(kept.core, "compact")
@@ -49,20 +50,6 @@ def after_compaction(call: Call) -> Answer | None:
     write_line(call.root, call.event, "brief given", key=log.key, marker=mark, characters=len(text))
     told = {} if losses is None else {"systemMessage": tell_losses(call, losses)}
     return call.for_model(text) | told
-
-
-def compacted_log(call: Call) -> Log | None:
-    """Whose window was compacted: the session's own, or that of a sub-agent, which Claude Code does not tell."""
-    if not call.has_log:
-        write_line(call.root, call.event, "no brief", reason="the agent has written no log yet", key=call.log.key)
-        return None
-    child = waiting_for(call.log)
-    if child is None:
-        return call.log
-    if not os.path.isfile(child.path):
-        write_line(call.root, call.event, "no brief", reason="a sub-agent was compacted", key=child.key)
-        return None
-    return child
 
 
 def _resumed(call: Call) -> Answer | None:

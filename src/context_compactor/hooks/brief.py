@@ -17,8 +17,8 @@ from context_compactor.session.core import Core
 from context_compactor.session.handing import orchestrator
 from context_compactor.session.memory import all_facts
 
-MOST_BYTES = 9_800
-"""Claude Code takes 10,000 characters from a hook, Codex as many bytes; of more the model sees only a part."""
+# Of what an agent takes, so much is left free.
+_SPARE = 200
 _SIZES = (2_600, 2_200, 1_800, 1_400, 1_000, 700, 400)
 _LEARNED_TOKENS = 600
 _MARK = "compactor-brief"
@@ -32,12 +32,12 @@ def marker(core: Core, why: str) -> str:
     return f"{_MARK}-{sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
-def brief(core: Core, agent: Agent, mark: str, most: int = MOST_BYTES) -> str:
+def brief(core: Core, agent: Agent, mark: str) -> str:
     """What must not be forgotten, the most important first, and how everything else comes back."""
     facts = all_facts(core)
     checkpoint = structs.replace(checkpoints.make(core), archive=())  # all of it is archived, so a list says nothing
     tail = _tail(core, agent, mark)
-    room = most - _size(tail) - 2
+    room = agent.most_said - _SPARE - _size(tail) - 2
     text = ""
     for tokens in _SIZES:
         text = resume_brief(checkpoint, facts, tokens)

@@ -13,8 +13,9 @@ from context_compactor.agents.places import session_key, side_log
 from context_compactor.agents.tally import Row
 from context_compactor.settings import Settings
 
-Answer = dict[str, Any] | str
-"""What is printed: JSON, or plain text where an agent would show JSON as it is."""
+_LONGEST_WAIT = 60
+
+Answer = dict[str, Any]
 
 
 class Call(Struct, frozen=True):
@@ -45,7 +46,13 @@ class Call(Struct, frozen=True):
             path = side_log(path, self.agent_id)
         if self.row is not None and not path:
             path = self.row.transcript
-        return Log(self.root, session_key(self.session_id, self.agent_id), path, self.agent.name)
+        return Log(self.root, session_key(self.session_id, self.agent_id), path, self.agent.name, self.wait)
+
+    @property
+    def wait(self) -> float:
+        """Seconds to wait for another hook of the same session: less than until the agent gives up on this one."""
+        timeouts = [hook.timeout for hook in self.agent.hooks if hook.word == self.event]
+        return min([*timeouts, _LONGEST_WAIT]) / 3
 
     @property
     def has_log(self) -> bool:

@@ -7,7 +7,8 @@ import os
 from msgspec import structs
 
 from context_compactor.agents.diary import write_line
-from context_compactor.agents.keeping_up import Log, keep_up, remember
+from context_compactor.agents.keeping_up import Log, keep_up, remember, using_tally
+from context_compactor.agents.known import CODEX
 from context_compactor.agents.places import session_key
 from context_compactor.archive.archive import Original
 from context_compactor.archive.shelve import make_items
@@ -17,9 +18,9 @@ from context_compactor.handoff.messages import Status
 from context_compactor.handoff.summary import MOST_TOKENS, count_tokens
 from context_compactor.handoff.text import handoff_text
 from context_compactor.hooks.call import Answer, Call
-from context_compactor.messages.references import reference_id
+from context_compactor.messages.references import FIRST_BESIDE, reference_id
 from context_compactor.session.core import Core, raws_of
-from context_compactor.session.handing import FIRST_ANSWER, orchestrator, save_orchestrator
+from context_compactor.session.handing import orchestrator, save_orchestrator
 
 _FEWEST_MESSAGES = 3
 
@@ -55,7 +56,7 @@ def subagent_stop(call: Call) -> Answer | None:
         remember(parent, summary=call.text("last_assistant_message"))
         return None
     path = call.text("agent_transcript_path")
-    own = Log(call.root, session_key(call.session_id, call.agent_id), path, call.agent.name)
+    own = Log(call.root, session_key(call.session_id, call.agent_id), path, call.agent.name, call.wait)
     if call.agent_id and path and os.path.isfile(path) and os.path.getsize(path):
         with keep_up(own, call.settings, is_closed=True):
             pass
@@ -75,7 +76,7 @@ def _finish(call: Call, core: Core) -> None:
         register = state.subagents
         if not any(agent.id == call.agent_id for agent in register.agents):
             register = register.started(call.agent_id, call.text("agent_type") or "sub-agent")
-        number = max(state.last_ref + 1, FIRST_ANSWER)
+        number = max(state.last_ref + 1, FIRST_BESIDE)
         ref = reference_id("agent", number) if report else ""
         if report and any(agent.id == call.agent_id for agent in register.running):
             told = f"{call.text('agent_type') or 'sub-agent'} {call.agent_id}"
@@ -87,5 +88,9 @@ def _finish(call: Call, core: Core) -> None:
 
 
 def _parent(call: Call) -> Log:
-    """The log of whoever called the sub-agent."""
-    return Log(call.root, session_key(call.session_id), call.text("transcript_path"), call.agent.name)
+    """The log of whoever called the sub-agent: the one that is known, since Codex names that of the sub-agent."""
+    key = session_key(call.session_id)
+    with using_tally(call.root) as tally:
+        row = tally.find(key)
+    told = "" if call.agent is CODEX and call.event == "subagent-start" else call.text("transcript_path")
+    return Log(call.root, key, (row.transcript if row else "") or told, call.agent.name, call.wait)

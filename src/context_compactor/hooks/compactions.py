@@ -5,7 +5,9 @@ from __future__ import annotations
 from context_compactor.agents.diary import stamp, write_line
 from context_compactor.agents.keeping_up import keep_up, remember
 from context_compactor.agents.losses import Losses, find_lost
+from context_compactor.agents.sidelogs import compacted_log
 from context_compactor.agents.window_use import tokens_at_end
+from context_compactor.apply.digests.text import clip
 from context_compactor.hooks.call import Answer, Call
 from context_compactor.hooks.waking import set_alarms
 from context_compactor.session import checkpoints
@@ -13,6 +15,7 @@ from context_compactor.session.memory import all_facts
 from context_compactor.session.values import read_state
 
 _MOST_TOLD = 3
+_LONGEST = 120
 
 
 def pre_compact(call: Call) -> Answer | None:
@@ -47,7 +50,7 @@ def pre_compact(call: Call) -> Answer | None:
 def post_compact(call: Call) -> Answer | None:
     """Say what the agent's own summary lost of what was known. All of it can be recalled."""
     set_alarms(call, expected="", summary="")
-    if not call.has_log:
+    if not call.has_log or compacted_log(call.log) != call.log:
         return None
     with keep_up(call.log, call.settings) as kept:
         losses = kept.followed.losses
@@ -57,8 +60,8 @@ def post_compact(call: Call) -> Answer | None:
     if losses is None:
         return None
     text = tell_losses(call, losses)
-    # Claude Code shows what is printed as it is, and only after `/compact`.
-    return text if call.agent.tells_summary else {"systemMessage": text}
+    # Claude Code was told before, and what is printed here would become part of the conversation.
+    return None if call.agent.tells_summary else {"systemMessage": text}
 
 
 def tell_losses(call: Call, losses: Losses) -> str:
@@ -77,7 +80,7 @@ def tell_losses(call: Call, losses: Losses) -> str:
     )
     if not losses.lost:
         return f"compactor: the summary tells all {losses.checked:,} facts that were known."
-    shown = "; ".join(line[:120] for line in losses.lines()[:_MOST_TOLD])
+    shown = "; ".join(clip(line, _LONGEST) for line in losses.lines()[:_MOST_TOLD])
     return (
         f"compactor: the summary tells {kept:,} of {losses.checked:,} known facts. Not in it: {counts}, such as "
         f"{shown}. The model is given them again, and every original can be recalled."

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from context_compactor.agents.diary import write_line
-from context_compactor.agents.keeping_up import Kept, keep_up
+from context_compactor.agents.keeping_up import keep_up
 from context_compactor.agents.places import AGENT_TOOLS
 from context_compactor.apply.cut_output import MOST_TOKENS, cut_output
 from context_compactor.archive.archive import Original
@@ -21,9 +21,8 @@ from context_compactor.hooks.outputs import Output, find_output, first_line, who
 from context_compactor.measure.tokens import counter_for
 from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.ends import beginning
-from context_compactor.messages.record import open_record
 from context_compactor.messages.turn import Exchange, split_turns
-from context_compactor.session.core import Core, raws_of
+from context_compactor.session.core import Core
 
 # Outputs of calls that the log does not have yet are numbered from here, far behind any call of it.
 _FIRST_BESIDE = 2_000_001
@@ -49,7 +48,7 @@ def replacement(call: Call) -> Replaced | None:
     if tokens <= most:
         return None
     with keep_up(call.log, call.settings, archive=False) as kept:
-        exchange, verdict = _exchange(kept, call, tool, output.text)
+        exchange, verdict = _exchange(kept.core, call, tool, output.text)
         original = kept.core.without_secrets(result_original(exchange, verdict))
         _archive(kept.core, original)
     write_line(call.root, call.event, "replaced", key=call.log.key, tool=tool, ref=original.id, tokens=tokens)
@@ -74,10 +73,10 @@ def _shorter(tool: str, output: Output, tokens: int, verdict: Verdict, most: int
     return cut_output(output.text, tokens, verdict, min(most, MOST_TOKENS))
 
 
-def _exchange(kept: Kept, call: Call, tool: str, text: str) -> tuple[Exchange, Verdict]:
+def _exchange(core: Core, call: Call, tool: str, text: str) -> tuple[Exchange, Verdict]:
     """The call with its whole result, under the number that it has in the conversation."""
     call_id = call.text("tool_use_id") or "call"
-    number = _number(kept, call_id) or _beside(kept.core)
+    number = _number(core, call_id) or _beside(core)
     given = call.said.get("tool_input")
     asked = {
         "type": "tool_use",
@@ -92,15 +91,9 @@ def _exchange(kept: Kept, call: Call, tool: str, text: str) -> tuple[Exchange, V
     return turns[0].exchanges[0], classify(turns).exchanges[number]
 
 
-def _number(kept: Kept, call_id: str) -> int:
+def _number(core: Core, call_id: str) -> int:
     """Which call of the session this is; 0 when the log does not have it yet."""
-    core, transcript = kept.core, kept.transcript
-    dialect = core.dialect()
-    seen = dialect.parse(raws_of(core.seen()))
-    fed = core.store.session(core.id).messages
-    live, past = open_record([*seen, *dialect.parse(transcript.messages[fed:])], dialect)
-    turns = split_turns(live, 1, past.calls + 1 if past else 1)
-    exchanges = (exchange for turn in turns for exchange in turn.exchanges)
+    exchanges = (exchange for turn in core.take_apart().scene.turns for exchange in turn.exchanges)
     return next((each.number for each in exchanges if each.call and each.call.id == call_id), 0)
 
 

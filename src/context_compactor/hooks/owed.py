@@ -6,7 +6,7 @@ import os
 import time
 
 from context_compactor.agents.diary import write_line
-from context_compactor.agents.keeping_up import keep_up, remember
+from context_compactor.agents.keeping_up import keep_up, remember, using_tally
 from context_compactor.agents.places import fingerprint
 from context_compactor.agents.traces import arrival, read_trace, seconds_of
 from context_compactor.hooks.brief import brief, marker
@@ -15,6 +15,8 @@ from context_compactor.hooks.waking import set_alarms
 
 # A log may be written a little later than what it tells has happened.
 _BEFORE_SECONDS = 60.0
+# A log that has not got the compaction by then will not get it: it was that of a sub-agent, or it was given up.
+_PATIENCE_SECONDS = 300.0
 
 
 def user_prompt_submit(call: Call) -> Answer | None:
@@ -39,19 +41,32 @@ def pay(call: Call) -> str:
 
     What an agent got stands in its log. As long as the model has not answered since, nobody can tell.
     """
-    mark, _, given_at = (call.row.owed if call.row else "").partition(" ")
+    debt = call.row.owed if call.row else ""
+    mark, _, given_at = debt.partition(" ")
     if not mark or call.agent_id:
         return ""
     if arrival(call.log.path, mark) == "given":
-        remember(call.log, owed="")
-        write_line(call.root, call.event, "brief arrived", key=call.log.key, marker=mark)
-        return ""
+        return _settle(call, debt, "brief arrived", mark)
     trace = read_trace(call.log.path)
-    if not trace.has_gone_on or trace.compacted_at < float(given_at or 0) - _BEFORE_SECONDS:
+    age = time.time() - float(given_at or 0)
+    if trace.compacted_at < float(given_at or 0) - _BEFORE_SECONDS:  # no compaction stands in this log
+        return _settle(call, debt, "brief not confirmed", mark) if age > _PATIENCE_SECONDS else ""
+    if not trace.has_gone_on or not _claimed(call, debt):
         return ""
-    remember(call.log, owed="")
     with keep_up(call.log, call.settings) as kept:
         again = marker(kept.core, "again")
         text = brief(kept.core, call.agent, again)
     write_line(call.root, call.event, "brief given again", key=call.log.key, marker=again, instead_of=mark)
     return text
+
+
+def _settle(call: Call, debt: str, what: str, mark: str) -> str:
+    if _claimed(call, debt):
+        write_line(call.root, call.event, what, key=call.log.key, marker=mark)
+    return ""
+
+
+def _claimed(call: Call, debt: str) -> bool:
+    """Of many calls that come at once, one pays."""
+    with using_tally(call.root) as tally:
+        return tally.claim(call.log.key, "owed", debt, "")

@@ -47,8 +47,8 @@ def main(arguments: list[str]) -> int:
         call = _read(event)
         root = project_root(_text(call, "cwd"), os.environ)
         answer = _answer(event, call, root, _option(arguments, "--agent"))
-        if answer:
-            sys.stdout.write(answer if isinstance(answer, str) else json.dumps(answer))
+        if answer and sys.stdout is not None:
+            sys.stdout.write(json.dumps(answer))
             sys.stdout.flush()
     except KeyboardInterrupt:
         _tell(root, event, "it was interrupted")
@@ -87,7 +87,7 @@ def _read(event: str) -> dict[str, Any]:
     return call
 
 
-def _answer(event: str, call: dict[str, Any], root: str, agent: str) -> dict[str, Any] | str | None:
+def _answer(event: str, call: dict[str, Any], root: str, agent: str) -> dict[str, Any] | None:
     key = session_key(_text(call, "session_id"), _text(call, "agent_id"))
     row = None
     if event in ("post-tool-use", "user-prompt-submit"):
@@ -145,6 +145,10 @@ def _text(call: dict[str, Any], name: str) -> str:
 def _tell(root: str, event: str, problem: str) -> None:
     from context_compactor.agents.diary import write_line
 
-    sys.stderr.write(f"compactor hook: {problem}\n"[:2_000])
     if root:
         write_line(root, event, "failed", problem=problem)
+    try:
+        if sys.stderr is not None:
+            sys.stderr.write(f"compactor hook: {problem}\n"[:2_000])
+    except (OSError, ValueError):
+        return  # nobody reads it

@@ -10,6 +10,9 @@ from typing import Literal
 
 ID = re.compile(r"\b(?:turn|tool|file|agent)_\d{3,}\b")
 
+# What is archived beside a conversation is numbered from here, far behind any call of it.
+FIRST_BESIDE = 1_000_001
+
 Prefix = Literal["tool", "file", "agent", "turn"]
 
 

@@ -43,6 +43,8 @@ class Made(Struct, frozen=True):
     """Whether it holds what a model told ahead."""
     asked: tuple[ModelCall, ...] = ()
     """The calls that it has made itself."""
+    within: Callable[[State], State] = lambda state: state
+    """What else goes into its transaction, and the state from then on."""
 
     @property
     def report(self) -> Report:
@@ -182,7 +184,7 @@ def _remember(core: Core, made: Made, told: list[Event]) -> Callable[[State], St
         for event in told:
             core.bus.keep(event)
         check(made.control)  # the last moment: what is written in this transaction is taken back
-        return settled(core, state, made.counter)
+        return made.within(settled(core, state, made.counter))
 
     return remember
 

@@ -17,7 +17,7 @@ from context_compactor.handoff.reading import Received, read_response
 from context_compactor.handoff.state import OrchestratorState, read_state
 from context_compactor.handoff.summary import MOST_TOKENS
 from context_compactor.handoff.text import handoff_text
-from context_compactor.messages.references import reference_id
+from context_compactor.messages.references import FIRST_BESIDE, reference_id
 from context_compactor.session.compacting import compact
 from context_compactor.session.core import Core, raws_of
 from context_compactor.session.memory import all_facts
@@ -25,8 +25,6 @@ from context_compactor.session.values import read_state as session_state
 
 ORCHESTRATOR, POINTS = "orchestrator", "points"
 _MOST_LISTED = 20
-# Answers that come beside the conversation are numbered from here, far behind any call of it.
-FIRST_ANSWER = 1_000_001
 
 
 def hand_off(core: Core, phase: str, task: str, task_id: str) -> HandoffRequest:
@@ -75,7 +73,7 @@ def receive(core: Core, answer: object) -> Extracted:
     received: Received[HandoffResponse] = read_response(core.without_secrets(answer))
     with core.writing():
         before = orchestrator(core)
-        ref = reference_id("agent", max(before.last_ref + 1, FIRST_ANSWER))
+        ref = reference_id("agent", max(before.last_ref + 1, FIRST_BESIDE))
         state, extracted = after(before, received, ref)
         if extracted.original is not None:
             core.store.archive(core.id, make_items([extracted.original], core.store), core.now())

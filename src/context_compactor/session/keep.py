@@ -20,7 +20,7 @@ from context_compactor.messages.record import OPENING, open_record
 from context_compactor.messages.references import reference_id
 from context_compactor.protocols import Store
 from context_compactor.session import gauge as gauging
-from context_compactor.session.lens import Raw, Seen, encode_items, encode_raws
+from context_compactor.session.lens import Raw, Seen, encode_items, encode_raws, logged
 from context_compactor.session.log import COMPACTION, CompactionNote, Shown
 from context_compactor.session.values import State, read_state
 from context_compactor.store.rows import MESSAGE
@@ -58,8 +58,7 @@ def as_logged(
     positions = [shown.position for shown in own if shown.position]
     if not positions:
         return list(originals)
-    log = store.entries(session_id, kinds=(MESSAGE,), after=min(positions) - 1, until=max(positions))
-    bodies = {entry.position: entry.body for entry in log}
+    bodies = logged(store, session_id, seen.sight, after=min(positions) - 1, until=max(positions))
     places = {reference_id("turn", number): own[slice(*span)] for number, span in spans.items()}
     return [_as_logged(original, places.get(original.id, ()), bodies) for original in originals]
 

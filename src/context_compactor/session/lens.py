@@ -79,6 +79,17 @@ class Lens:
         return msgspec.json.decode(self._store.get([content])[content], type=list[Shown])
 
 
+def logged(
+    store: Store, session_id: str, sight: Sight, *, after: int = 0, until: int | None = None
+) -> dict[int, bytes]:
+    """What was said, by position: as it was appended, and whole where more of it came later."""
+    entries = store.entries(session_id, kinds=(MESSAGE,), after=after, until=until)
+    found = {entry.position: entry.body for entry in entries}
+    grown = {position: name for position, name in sight.grown.items() if position in found}
+    bodies = store.get(grown.values()) if grown else {}
+    return found | {position: bodies[name] for position, name in grown.items()}
+
+
 def _raw(entry: Entry) -> Raw:
     raw: Raw = read_json(entry.body)
     return raw

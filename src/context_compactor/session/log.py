@@ -5,7 +5,8 @@ Entries of five kinds:
     message      what was appended, as it was
     compaction   the context up to `base` is replaced by `items`; messages behind `base` stay behind them
     undo, redo   the last compaction counts no longer, or again
-    revision     one message is shown as another text (a long output cut short, an original put back), or one is added
+    revision     one message is shown as another text (a long output cut short, an original put back), or one is added;
+                 one that was read before all of it was said has *grown*: then the history has it whole as well
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from context_compactor.store.rows import MESSAGE, Entry
 
 COMPACTION, UNDO, REDO, REVISION = "compaction", "undo", "redo", "revision"
 VIEW_KINDS = (COMPACTION, UNDO, REDO, REVISION)
+GROWN = "grown"
 
 
 class CompactionNote(Struct, frozen=True, kw_only=True):
@@ -101,6 +103,11 @@ class Sight(Struct, frozen=True):
     def under(self) -> int:
         """The position of the compaction that counts, under which a revision holds; 0 for none."""
         return self.last.position if self.last else 0
+
+    @property
+    def grown(self) -> dict[int, str]:
+        """The messages that were read before all of them was said: the hash of the whole by the position."""
+        return {each.position: each.hash for each in self.revisions if each.why == GROWN}
 
 
 def look(entries: Iterable[Entry]) -> Sight:

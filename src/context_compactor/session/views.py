@@ -16,11 +16,10 @@ from context_compactor.messages.turn import split_turns
 from context_compactor.report import Report
 from context_compactor.session import gauge as gauging
 from context_compactor.session.core import Core
-from context_compactor.session.lens import Raw, Seen
+from context_compactor.session.lens import Raw, Seen, logged
 from context_compactor.session.log import REDO, UNDO, Compacted, UndoNote
 from context_compactor.session.values import read_state
 from context_compactor.session.watch import settled
-from context_compactor.store.rows import MESSAGE
 
 # What a provider has written for itself in the place of a conversation.
 _SEALED = frozenset({"compaction", "compaction_summary", "item_reference"})
@@ -72,7 +71,7 @@ def history(core: Core, after: int = 0, limit: int | None = None) -> list[Raw]:
     if first is None:
         return []
     last = None if limit is None else core.store.message_position(core.id, after + limit)
-    return [read_json(entry.body) for entry in core.store.entries(core.id, kinds=(MESSAGE,), after=first, until=last)]
+    return [*map(read_json, logged(core.store, core.id, core.lens.sight(), after=first, until=last).values())]
 
 
 def usage(core: Core) -> Usage:
