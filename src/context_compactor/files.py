@@ -19,10 +19,11 @@ _LOCK_PAUSE = 0.02
 def write_atomically(path: Path, content: bytes, *, private: bool) -> None:
     """A whole file at once: what stood there before stays until the new content is on the disk.
 
-    A private file is its owner's alone; any other keeps the mode it had. A link is followed, not replaced.
+    A private file is its owner's alone, and a link in its place is replaced: where it leads is nobody's business. Any
+    other file keeps the mode it had, and a link to it is followed.
     """
     with naming_write_errors(path):
-        _replace(Path(os.path.realpath(path)), content, private)
+        _replace(path if private else Path(os.path.realpath(path)), content, private)
 
 
 def make_private_folder(path: Path) -> None:
@@ -55,7 +56,7 @@ def one_writer(folder: Path, *, wait_seconds: float = 30.0) -> Iterator[None]:
 def locked(lock: Path, *, wait_seconds: float = 30.0) -> Iterator[None]:
     """One process (and thread) at a time behind a file, which is made; the lock ends with its process."""
     with naming_write_errors(lock):
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         _wait_for(descriptor, lock, wait_seconds)
         yield

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _QUICK = ("hook", "statusline")
 
 
@@ -18,19 +22,26 @@ def main() -> None:
     elif name == "hook":
         from context_compactor.hooks.quick import main as answer
 
-        _leave(answer(rest))
+        _leave_after(lambda: answer(rest))
     else:
         from context_compactor.hooks.statusline import main as show
 
-        _leave(show())
+        _leave_after(show)
 
 
-def _leave(code: int) -> None:
-    """End at once: all is written, and taking an interpreter apart takes as long as the rest of a hook."""
+def _leave_after(work: Callable[[], int]) -> None:
+    """End at once: all is written, and taking an interpreter apart takes as long as the rest of a hook.
+
+    Always with 0, since any other code could stop an agent: Ctrl-C and a reader who is gone are no reason.
+    """
+    try:
+        work()
+    except (KeyboardInterrupt, OSError, ValueError, AttributeError):
+        os._exit(0)
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
                 stream.flush()
         except (OSError, ValueError):
             continue  # nobody reads any more
-    os._exit(code)
+    os._exit(0)

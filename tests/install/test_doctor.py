@@ -654,7 +654,7 @@ def test_files_that_others_can_read_are_named_and_a_store_in_memory_is_refused(c
     home.chmod(0o700)
     assert not claude.doctor().has("look", "store")
     (home / "config.toml").write_text('store = "memory:"\n')
-    assert claude.doctor().has("wrong", "store", "in memory")
+    assert claude.doctor().has("wrong", "settings", "SQLite file within it")
 
 
 def test_how_far_a_session_has_followed_its_log_is_told(claude: Desk):

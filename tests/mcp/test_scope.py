@@ -13,6 +13,7 @@ from context_compactor.errors import BadSetting, UnknownReference, UnknownSessio
 from context_compactor.mcp.place import Place
 from context_compactor.session.session import Session
 from tests.mcp.agent import NEEDLE, Agent, asking, compacted, replied, said, talk
+from tests.mcp.test_wire import Talk
 
 SECRET = "the other agent found 99887766"
 
@@ -164,3 +165,13 @@ def test_looking_makes_neither_a_store_nor_a_session(agent: Agent):
     assert tally is not None
     assert [row.key for row in tally.rows()] == ["lamp"]
     tally.close()
+
+
+def test_a_call_that_says_which_session_it_comes_from_is_answered_from_that_one(agent: Agent, other: Agent):
+    """All sessions of Codex in a terminal have one process above them."""
+    agent.is_run_by("1:1")
+    other.is_run_by("1:1")
+    with Talk(agent) as talk:
+        for mine in (agent, other):
+            params = {"name": "context_status", "arguments": {}, "_meta": {"sessionId": mine.key, "threadId": "t"}}
+            assert talk.request("tools/call", params)["result"]["structuredContent"]["session"] == mine.key

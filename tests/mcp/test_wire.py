@@ -85,7 +85,7 @@ def test_a_client_of_today_is_told_who_answers_and_how_to_use_it(agent: Agent):
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("recall", {}, "`id`"),
     ("recall", {"id": 7}, "$.id"),
-    ("recall", {"id": "tool_999"}, "10 are archived"),
+    ("recall", {"id": "tool_999"}, "11 are archived"),
     ("recall", {"id": "the boot log"}, "tool_017"),
     ("recall", {"id": "file_002", "page": 99}, "page=4"),
     ("recall", {"id": "file_002", "lines": "40-10"}, "1,199"),

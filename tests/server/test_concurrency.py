@@ -75,14 +75,14 @@ def test_one_bad_append_takes_back_nothing_of_the_others(server):
 def test_messages_can_be_appended_while_a_session_is_compacted(server, monkeypatch):
     path = server.made(window=200_000)
     server.post(f"{path}/messages", {"messages": conversation()})
-    commit, is_made, may_go_on = compacting._commit, threading.Event(), threading.Event()
+    commit, is_made, may_go_on = compacting.commit_made, threading.Event(), threading.Event()
 
     def held(*made):
         is_made.set()
         assert may_go_on.wait(PATIENCE)
         return commit(*made)
 
-    monkeypatch.setattr(compacting, "_commit", held)
+    monkeypatch.setattr(compacting, "commit_made", held)
     with ThreadPoolExecutor(1) as threads:
         answer = threads.submit(server.post, f"{path}/compact", {"target_tokens": 9_000})
         assert is_made.wait(PATIENCE)

@@ -202,6 +202,7 @@ def test_after_too_many_failures_a_webhook_is_disabled_with_an_event_and_can_be_
         wait_for(lambda: not standing(inside, made["id"])["is_enabled"])
         found = standing(inside, made["id"])
         assert (found["failures"], found["reason"]) == (MOST_FAILURES, "it answered 500")
+        wait_for(lambda: inside.service.desk.events.after(0, types=["job.dropped"]))
         told = [kept.event for kept in inside.service.desk.events.after(0, types=["job.dropped"])]
         assert [each.payload["webhook"] for each in told] == [made["id"]]
         missed = tell(inside, 2)

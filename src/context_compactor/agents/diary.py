@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FILE = os.path.join("logs", "hooks.jsonl")
 _MOST_BYTES = 1_000_000
 _LONGEST = 2_000
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 def write_line(root: str, event: str, what: str, **more: object) -> None:
@@ -28,7 +29,7 @@ def write_line(root: str, event: str, what: str, **more: object) -> None:
     try:
         path = os.path.join(prepare_home(root), FILE)
         _begin_anew(path)
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_LINK, 0o600)
         try:
             os.write(descriptor, text.encode("utf-8", "replace"))
         finally:

@@ -11,15 +11,17 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from context_compactor.agents.diary import write_line
 from context_compactor.agents.following import Followed, follow
 from context_compactor.agents.leaving import Left, carry_over, leave
 from context_compactor.agents.places import prepare_home
 from context_compactor.agents.tally import Row, Tally, open_tally
-from context_compactor.errors import OtherConversation, StoreError
+from context_compactor.errors import BadTranscript, NoConversation, OtherConversation, StoreError
 from context_compactor.files import locked, make_private_folder
 from context_compactor.measure.windows import window_for
+from context_compactor.messages.jsontext import read_json
 from context_compactor.messages.transcript import Transcript
-from context_compactor.messages.transcripts import read_transcript
+from context_compactor.messages.transcripts import parse_transcript, read_transcript
 from context_compactor.protocols import Store
 from context_compactor.session.core import Clock, Core, wall_clock
 from context_compactor.session.opening import open_core
@@ -65,7 +67,7 @@ def keep_up(log: Log, settings: Settings, *, is_closed: bool = False, archive: b
     """The session of a log, after everything new in it was taken over. `following.py` says what that is."""
     with alone(log.root, log.key, log.wait):
         size = os.path.getsize(log.path)
-        transcript = read_transcript(log.path)
+        transcript = read_log(log)
         left: Left | None = None
         for name in _names(log):
             core = open_for(name, transcript, settings)
@@ -81,6 +83,30 @@ def keep_up(log: Log, settings: Settings, *, is_closed: bool = False, archive: b
                 yield Kept(session, core, transcript, followed)
                 return
     raise StoreError(f"session {log.key!r} has gone {_MOST_WAYS} other ways already. Try: a new session of the agent.")
+
+
+def read_log(log: Log) -> Transcript:
+    """The conversation in a log. Lines that are damaged are passed over and told: the others are no worse for it."""
+    try:
+        return read_transcript(log.path)
+    except NoConversation:
+        raise
+    except BadTranscript:
+        lines = Path(log.path).read_bytes().split(b"\n")
+        whole = [line for line in lines if _is_object(line)]
+        if not whole or len(whole) == sum(1 for line in lines if line.strip()):
+            raise
+    transcript = parse_transcript(b"\n".join(whole), log.path)
+    damaged = sum(1 for line in lines if line.strip()) - len(whole)
+    write_line(log.root, "follow", "lines passed over", key=log.key, damaged=damaged, path=log.path)
+    return transcript
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(read_json(line), dict) if line.strip() else False
+    except ValueError:
+        return False
 
 
 def open_for(

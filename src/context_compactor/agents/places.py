@@ -13,21 +13,34 @@ HOME = ".compactor"
 # The tools by which Claude Code calls a sub-agent.
 AGENT_TOOLS = ("Agent", "Task")
 _MARKS = (HOME, ".git")
+# What is written below it.
+_OWN = ("logs", "locks", "learned", "agents.db", "compactor.db", "progress-checkpoint.md", ".gitignore")
 
 
 def project_root(folder: str, env: Mapping[str, str]) -> str:
-    """The folder of the project an agent works in: what the agent says, else the nearest one that looks like one."""
+    """The folder of the project an agent works in: what the agent says, else the nearest one that looks like one.
+
+    A folder above that belongs to somebody else is none of ours, and neither is the home of all projects.
+    """
     told = env.get("CLAUDE_PROJECT_DIR", "")
     if told and os.path.isdir(told):
         return os.path.abspath(told)
     here = start = os.path.abspath(folder) if folder and os.path.isdir(folder) else os.getcwd()
+    home = env.get("HOME", "")
     while True:
-        if any(os.path.exists(os.path.join(here, mark)) for mark in _MARKS):
+        if any(_is_ours(os.path.join(here, mark)) for mark in _MARKS):
             return here
         above = os.path.dirname(here)
-        if above == here:
+        if above in (here, home):
             return start
         here = above
+
+
+def _is_ours(path: str) -> bool:
+    try:
+        return os.lstat(path).st_uid == os.getuid()
+    except OSError:
+        return False
 
 
 def session_key(session_id: str, agent_id: str = "") -> str:
@@ -42,10 +55,18 @@ def side_log(log: str, agent_id: str) -> str:
 
 
 def prepare_home(root: str) -> str:
-    """The folder `.compactor` of a project, made for its owner alone and kept out of commits."""
+    """The folder `.compactor` of a project, made for its owner alone and kept out of commits.
+
+    Whoever made the project may have put something there. What leads elsewhere or is somebody else's is refused.
+    """
     home = os.path.join(root, HOME)
     for folder in (home, os.path.join(home, "logs")):
         os.makedirs(folder, mode=0o700, exist_ok=True)
+    if not _is_ours(home):
+        raise PermissionError(f"{home} belongs to another user. Try: remove it, or work elsewhere.")
+    for name in ("", *_OWN):
+        if os.path.islink(os.path.join(home, name).rstrip("/")):
+            raise PermissionError(f"{os.path.join(home, name)} is a link, which is not followed. Try: remove it.")
     ignore = os.path.join(home, ".gitignore")
     if not os.path.exists(ignore):
         with open(ignore, "w", encoding="ascii") as file:

@@ -19,6 +19,9 @@ from context_compactor.messages.turn import Turn
 from context_compactor.session import keep
 from context_compactor.session.core import Core, TakenApart
 
+# So many are written at once: an agent that gives up on a hook takes back no more than these.
+_AT_ONCE = 1_000
+
 
 class Shelf(Struct, frozen=True):
     """A context taken apart, and what of it was not archived yet."""
@@ -46,9 +49,9 @@ def look(core: Core, *, is_closed: bool, is_gone: bool = False) -> Shelf:
 def shelve(core: Core, *, is_closed: bool = False, is_gone: bool = False) -> Shelf:
     """Archive what is not archived yet, on the disk when it returns."""
     shelf = look(core, is_closed=is_closed, is_gone=is_gone)
-    if shelf.new:
-        attempts = keep.Attempts(core.settings.retry_attempts, core.settings.retry_delay_seconds, lambda *_: None)
-        keep.archive(core.store, core.id, shelf.new, core.now(), attempts)
+    attempts = keep.Attempts(core.settings.retry_attempts, core.settings.retry_delay_seconds, lambda *_: None)
+    for start in range(0, len(shelf.new), _AT_ONCE):
+        keep.archive(core.store, core.id, shelf.new[start : start + _AT_ONCE], core.now(), attempts)
     return shelf
 
 

@@ -76,17 +76,17 @@ class Row:
     updated_at: float
 
     def __init__(self, values: tuple[object, ...]) -> None:
-        for name, value in zip(_COLUMNS, values, strict=True):
-            setattr(self, name, value)
+        for (name, kind), value in zip(_COLUMNS.items(), values, strict=True):
+            wanted = str if kind.startswith("TEXT") else int if kind.startswith("INTEGER") else float
+            setattr(self, name, value if isinstance(value, wanted) else wanted())  # what does not fit was never ours
 
 
 class Tally:
     """The rows of one project. Every verb is one transaction."""
 
-    def __init__(self, path: str) -> None:
-        self._rows = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
-        # A power cut may cost the counts of a moment, and nothing that was said.
-        self._rows.execute("PRAGMA synchronous = OFF")
+    def __init__(self, path: str, wait: float) -> None:
+        self._rows = sqlite3.connect(path, timeout=wait, isolation_level=None)
+        self._rows.execute("PRAGMA trusted_schema = OFF")
 
     def close(self) -> None:
         """Give the file back."""
@@ -107,7 +107,6 @@ class Tally:
         """The row with some values changed; it is made when there is none."""
         names = ["key", "updated_at", *values]
         with self._writing():
-            self._prepare()
             found = self._one(
                 f"INSERT INTO sessions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) "
                 f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in names[1:])} "
@@ -128,9 +127,10 @@ class Tally:
     def note_event(self, key: str, event: str, now: str) -> None:
         """Remember that a hook came: how often, and when last."""
         with self._writing():
+            kept = "iif(json_valid(events), events, '{}')"
             self._rows.execute(
-                "UPDATE sessions SET events = json_set(events, '$.' || ?, json_array("
-                "coalesce(json_extract(events, '$.' || ? || '[0]'), 0) + 1, ?)) WHERE key = ?",
+                f"UPDATE sessions SET events = json_set({kept}, '$.' || ?, json_array("
+                f"coalesce(json_extract({kept}, '$.' || ? || '[0]'), 0) + 1, ?)) WHERE key = ?",
                 (event, event, now, key),
             )
 
@@ -159,14 +159,20 @@ class Tally:
             return None
         return Row(found[0]) if found else None
 
-    def _prepare(self) -> None:
-        """The table, with every column that this version knows."""
-        known = {name for _, name, *_ in self._rows.execute("PRAGMA table_info (sessions)")}
-        if not known:
-            columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
-            self._rows.execute(f"CREATE TABLE sessions ({columns}) WITHOUT ROWID")
-        for name in _COLUMNS.keys() - known if known else ():
-            self._rows.execute(f"ALTER TABLE sessions ADD COLUMN {name} {_COLUMNS[name]}")
+    def prepare(self) -> None:
+        """Make the table, with every column that this version knows."""
+        if self._columns() >= _COLUMNS.keys():
+            return
+        with self._writing():
+            known = self._columns()
+            if not known:
+                columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
+                self._rows.execute(f"CREATE TABLE sessions ({columns}) WITHOUT ROWID")
+            for name in _COLUMNS.keys() - known if known else ():
+                self._rows.execute(f"ALTER TABLE sessions ADD COLUMN {name} {_COLUMNS[name]}")
+
+    def _columns(self) -> set[str]:
+        return {name for _, name, *_ in self._rows.execute("PRAGMA table_info (sessions)")}
 
     def _writing(self) -> _Writing:
         return _Writing(self._rows)
@@ -179,20 +185,39 @@ class _Writing:
         self._rows = rows
 
     def __enter__(self) -> None:
+        # A power cut may cost the counts of a moment, and nothing that was said.
+        self._rows.execute("PRAGMA synchronous = OFF")
         self._rows.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self._rows.execute("COMMIT" if kind is None else "ROLLBACK")
+        if kind is None:
+            self._rows.execute("COMMIT")
+        elif self._rows.in_transaction:  # a full disk has ended it already
+            self._rows.execute("ROLLBACK")
 
 
-def open_tally(home: str, *, create: bool = False) -> Tally | None:
-    """The tally in a project's folder `.compactor`; None when there is none, unless it is to be made."""
+def open_tally(home: str, *, create: bool = False, wait: float = _WAIT_SECONDS) -> Tally | None:
+    """The tally in a project's folder `.compactor`; None when there is none, unless it is to be made.
+
+    One that is damaged is put aside and begun anew: there is no word of a conversation in it.
+    """
     path = os.path.join(home, FILE)
-    if not create and not os.path.exists(path):
-        return None
-    if create and not os.path.exists(path):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    return Tally(path)
+    if not os.path.exists(path) or os.path.islink(path):
+        if not create:
+            return None
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
+    tally = Tally(path, wait)
+    if not create:
+        return tally
+    try:
+        tally.prepare()
+    except sqlite3.DatabaseError as error:
+        tally.close()
+        if "locked" in str(error):
+            raise
+        os.replace(path, f"{path}.damaged")
+        return open_tally(home, create=True, wait=wait)
+    return tally
 
 
 def _unless_new(error: sqlite3.OperationalError) -> None:

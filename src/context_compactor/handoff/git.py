@@ -22,8 +22,9 @@ _ELSEWHERE = frozenset(
 )
 _QUIET = {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
 # A file monitor is a program of its own, and one that writes.
-_READING = ("--no-optional-locks", "-c", "core.fsmonitor=false")
-_STATUS = ("status", "--porcelain=v2", "--branch", "-z")
+# A project may have come from anywhere: nothing of it is run, and a repository within its files is none.
+_READING = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
+_STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=all")
 _SUBJECT = ("log", "-1", "--no-show-signature", "--encoding=UTF-8", "--format=%s")
 # How many blanks stand before the path in an entry of `git status`, by the entry's first letter.
 _BLANKS = {"1": 8, "2": 9, "u": 10, "?": 1}

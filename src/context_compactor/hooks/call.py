@@ -11,6 +11,7 @@ from context_compactor.agents.keeping_up import Log
 from context_compactor.agents.known import CLAUDE_CODE, CODEX, Agent, find_agent
 from context_compactor.agents.places import session_key, side_log
 from context_compactor.agents.tally import Row
+from context_compactor.messages.printing import printable
 from context_compactor.settings import Settings
 
 _LONGEST_WAIT = 60
@@ -70,7 +71,8 @@ class Call(Struct, frozen=True):
 
     def for_model(self, text: str) -> dict[str, Any]:
         """An answer whose text the model gets."""
-        return {"hookSpecificOutput": {"hookEventName": self.name_of_event(), "additionalContext": text}}
+        said = printable(text, keep="\n\t")
+        return {"hookSpecificOutput": {"hookEventName": self.name_of_event(), "additionalContext": said}}
 
 
 def guess_agent(said: dict[str, Any], told: str) -> Agent:

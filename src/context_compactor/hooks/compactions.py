@@ -7,9 +7,9 @@ from context_compactor.agents.keeping_up import keep_up, remember
 from context_compactor.agents.losses import Losses, find_lost
 from context_compactor.agents.sidelogs import compacted_log
 from context_compactor.agents.window_use import tokens_at_end
-from context_compactor.apply.digests.text import clip
 from context_compactor.hooks.call import Answer, Call
 from context_compactor.hooks.waking import set_alarms
+from context_compactor.messages.printing import one_line
 from context_compactor.session import checkpoints
 from context_compactor.session.memory import all_facts
 from context_compactor.session.values import read_state
@@ -80,7 +80,7 @@ def tell_losses(call: Call, losses: Losses) -> str:
     )
     if not losses.lost:
         return f"compactor: the summary tells all {losses.checked:,} facts that were known."
-    shown = "; ".join(clip(line, _LONGEST) for line in losses.lines()[:_MOST_TOLD])
+    shown = "; ".join(one_line(line, _LONGEST) for line in losses.lines()[:_MOST_TOLD])
     return (
         f"compactor: the summary tells {kept:,} of {losses.checked:,} known facts. Not in it: {counts}, such as "
         f"{shown}. The model is given them again, and every original can be recalled."

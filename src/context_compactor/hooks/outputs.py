@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from msgspec import Struct, structs
@@ -44,7 +45,7 @@ def find_output(tool: str, response: Any) -> Output | None:
 def whole(output: Output) -> Output:
     """The same with all of its text: of a very long one Claude Code tells the beginning, and where the rest is."""
     path = output.response.get(_COPIES[0]) if isinstance(output.response, dict) else None
-    if not isinstance(path, str):
+    if not isinstance(path, str) or not os.path.isfile(path):  # a pipe would let us wait
         return output
     try:
         with open(path, "rb") as file:

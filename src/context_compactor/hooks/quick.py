@@ -36,6 +36,8 @@ _SPELLED = {event.replace("-", ""): event for event in EVENTS}
 _LONGEST_INPUT = 256_000_000
 # What a sub-agent answers is shortened earlier than any other output.
 _LONG_ANSWER = 1_000
+# Counting is not worth a longer wait.
+_WAIT_SECONDS = 3.0
 
 
 def main(arguments: list[str]) -> int:
@@ -43,7 +45,6 @@ def main(arguments: list[str]) -> int:
     event = root = ""
     try:
         event = _event(arguments)
-        root = project_root("", os.environ)
         call = _read(event)
         root = project_root(_text(call, "cwd"), os.environ)
         answer = _answer(event, call, root, _option(arguments, "--agent"))
@@ -52,6 +53,8 @@ def main(arguments: list[str]) -> int:
             sys.stdout.flush()
     except KeyboardInterrupt:
         _tell(root, event, "it was interrupted")
+    except BrokenPipeError:
+        _tell(root, event, "nobody read the answer")
     except Exception as error:  # noqa: BLE001  an agent is never broken by us; the diary says what happened
         _tell(root, event, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
     return 0
@@ -100,18 +103,22 @@ def _answer(event: str, call: dict[str, Any], root: str, agent: str) -> dict[str
 
 
 def _count(event: str, key: str, root: str) -> Row | None:
-    tally = open_tally(os.path.join(root, HOME))
-    if tally is None:
-        return None
+    tally = None
     try:
+        tally = open_tally(os.path.join(root, HOME), wait=_WAIT_SECONDS)
+        if tally is None:
+            return None
         if event == "post-tool-use":
             return tally.count(key, time.time())
         row = tally.find(key)
         if row is not None:
             tally.note_event(key, event, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
         return row
+    except Exception:  # noqa: BLE001  whoever has the time puts it aside and begins anew
+        return None
     finally:
-        tally.close()
+        if tally is not None:
+            tally.close()
 
 
 def _wakes(event: str, row: Row, call: dict[str, Any], root: str) -> bool:
@@ -143,10 +150,13 @@ def _text(call: dict[str, Any], name: str) -> str:
 
 
 def _tell(root: str, event: str, problem: str) -> None:
+    """Write down what went wrong, as far as that can be."""
     from context_compactor.agents.diary import write_line
 
-    if root:
-        write_line(root, event, "failed", problem=problem)
+    try:
+        write_line(root or project_root("", os.environ), event, "failed", problem=problem)
+    except OSError as error:
+        problem = f"{problem}; and this could not be written down: {error}"
     try:
         if sys.stderr is not None:
             sys.stderr.write(f"compactor hook: {problem}\n"[:2_000])

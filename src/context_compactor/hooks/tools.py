@@ -45,12 +45,12 @@ def _suggestion(call: Call) -> str:
     is_full = 0 < row.wake_tokens <= tokens and _claim(call, "wake_tokens", row.wake_tokens, 0)
     if call.agent_id or not (is_counted or is_full):
         return ""
-    share = f", and the window is {tokens / window_of(call):.0%} full" if tokens else ""
+    share = f", and the window is {min(tokens / window_of(call), 1):.0%} full" if tokens else ""
     write_line(call.root, call.event, "suggested", key=call.log.key, calls=row.calls, tokens=tokens)
+    calls = f"{row.calls:,} tool {'call' if row.calls == 1 else 'calls'}"
     return (
-        f"[Context Compactor: {row.calls:,} tool calls in this session{share}. At the next natural pause, when a step "
-        "is finished, tell the user that /compact would free the window now. Nothing is lost by it: originals can be "
-        "recalled.]"
+        f"[Context Compactor: {calls} in this session{share}. At the next natural pause, when a step is finished, tell "
+        "the user that /compact would free the window now. Nothing is lost by it: originals can be recalled.]"
     )
 
 

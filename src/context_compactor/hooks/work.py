@@ -12,17 +12,17 @@ from msgspec import structs
 
 from context_compactor.agents.diary import stamp
 from context_compactor.agents.keeping_up import using_tally
+from context_compactor.agents.own_settings import own_settings
 from context_compactor.agents.tally import Row
 from context_compactor.errors import CompactorError
 from context_compactor.hooks.call import Answer, Call, guess_agent
-from context_compactor.settings import load_settings
 
 
 def answer(event: str, said: dict[str, Any], root: str, agent: str, row: Row | None) -> Answer | None:
     """Do what an event asks for; what the agent is answered, or None for nothing."""
     gc.disable()  # it is over before there is anything to gain by it
     os.chdir(root)  # settings and the store are those of the project
-    call = Call(event, guess_agent(said, agent), root, said, load_settings().settings, row)
+    call = Call(event, guess_agent(said, agent), root, said, own_settings(root), row)
     if not call.settings.enabled:
         return None
     is_noted = row is not None and event == "user-prompt-submit"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from context_compactor.agents.current import known_rows
 from context_compactor.agents.known import AGENTS, Agent
+from context_compactor.agents.own_settings import refuse_elsewhere
 from context_compactor.agents.tally import Row
 from context_compactor.errors import BadSetting, CompactorError, UnknownSession
 from context_compactor.install.doctor_briefs import briefs
@@ -80,6 +81,7 @@ def _settings(root: Path, env: Mapping[str, str]) -> tuple[LoadedSettings | None
     file = root / ".compactor" / "config.toml"
     try:
         loaded = load_settings(env=env, config_path=file if file.is_file() else None)
+        refuse_elsewhere(str(root), loaded)
     except BadSetting as error:
         return None, [wrong("settings", f"every hook fails because of this: {error}", "Correct it; compactor config")]
     found = []
@@ -115,6 +117,8 @@ def _whole(area: str, check: Callable[[], Iterator[Finding] | list[Finding]]) ->
         return list(check())
     except (OSError, sqlite3.DatabaseError, CompactorError) as error:
         return [wrong(area, f"this could not be looked at: {error}", "Give yourself the right to read it, then again")]
+    except Exception as error:  # noqa: BLE001  the rest is to be looked at all the same
+        return [wrong(area, f"this could not be looked at: {type(error).__name__}: {error}", "Report it")]
 
 
 def _own_program(started_as: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ def store(case: Case) -> Iterator[Finding]:
         return
     url = case.settings.store
     path = None if is_postgres(url) else sqlite_path(url)
+    yield from _writable(case)
     if path is not None:
         yield from _private(case)
         found = list(_file(case, case.root / path))
@@ -103,6 +105,20 @@ def _schema(database: sqlite3.Connection, path: Path) -> Iterator[Finding]:
     else:
         whole = "too large to be checked here; `compactor verify` does" if size > _LARGE else "whole"
         yield ok(AREA, f"{told}, {whole}, {shutil.disk_usage(path.parent).free / 1e9:,.1f} GB free beside it")
+
+
+def _writable(case: Case) -> Iterator[Finding]:
+    """Whether hooks can write at all: what they cannot write down nobody hears of."""
+    home = case.root / HOME
+    place = home if home.exists() else case.root
+    remedy = f"Make {place} a folder of your own that can be written"
+    if not place.is_dir():
+        yield wrong(AREA, f"{place} is no folder, so every hook fails", remedy)
+    elif not os.access(place, os.W_OK | os.X_OK) or os.statvfs(place).f_flag & os.ST_RDONLY:
+        yield wrong(AREA, f"{place} cannot be written, so every hook fails without a word", remedy)
+    links = [path for path in (home, *(home.glob("*") if home.is_dir() else ())) if path.is_symlink()]
+    if links:
+        yield wrong(AREA, f"{links[0]} is a link, which hooks do not follow", "Remove it")
 
 
 def _private(case: Case) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from context_compactor.install.homes import home_of
 from context_compactor.install.shape import Shape
 
 
@@ -32,7 +33,7 @@ class Ledger:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         state = env.get("XDG_STATE_HOME", "")
-        base = Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state"
+        base = Path(state) if Path(state).is_absolute() else home_of(env) / ".local" / "state"
         self.folder = base / "compactor" / "installs"
 
     def place(self, path: Path) -> Path:

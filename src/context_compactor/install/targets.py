@@ -13,6 +13,7 @@ from msgspec import Struct
 from context_compactor.agents.known import CLAUDE_CODE, CODEX, Agent
 from context_compactor.errors import CompactorError
 from context_compactor.install.changes import read_file
+from context_compactor.install.homes import home_of
 from context_compactor.install.jsonsettings import JsonSettings, has_other_status_line, our_hooks
 from context_compactor.install.jsonspots import BadSettingsText, check_json, value_at
 from context_compactor.install.ours import SERVER
@@ -49,13 +50,13 @@ class Place(Struct, frozen=True):
     def claude_folder(self) -> Path:
         """Where Claude Code keeps the user's settings."""
         told = self.env.get("CLAUDE_CONFIG_DIR", "")
-        return Path(told).absolute() if told else Path.home() / ".claude"
+        return Path(told).absolute() if told else home_of(self.env) / ".claude"
 
     @property
     def codex_folder(self) -> Path:
         """Where Codex keeps the user's settings."""
         told = self.env.get("CODEX_HOME", "")
-        return Path(told).absolute() if told else Path.home() / ".codex"
+        return Path(told).absolute() if told else home_of(self.env) / ".codex"
 
 
 def targets(agent: Agent, place: Place, command: str) -> list[Target]:
@@ -132,7 +133,7 @@ def _claude_state(place: Place) -> Path:
     old = place.claude_folder / ".config.json"
     if old.exists():
         return old
-    return (place.claude_folder if place.env.get("CLAUDE_CONFIG_DIR") else Path.home()) / ".claude.json"
+    return (place.claude_folder if place.env.get("CLAUDE_CONFIG_DIR") else home_of(place.env)) / ".claude.json"
 
 
 def _trusted(hooks: Path) -> tuple[str, ...]:

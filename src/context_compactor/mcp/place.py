@@ -11,3 +11,5 @@ class Place(Struct, frozen=True):
     root: str
     store: str | None = None
     session: str | None = None
+    asked_by: str = ""
+    """The agent's session that a call comes from, where the agent says so: Codex does with each."""

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from context_compactor.agents.current import ancestors, current_row, known_rows
 from context_compactor.agents.keeping_up import Log, keep_up
+from context_compactor.agents.own_settings import own_settings
 from context_compactor.agents.tally import Row
 from context_compactor.errors import CompactorError, UnknownReference, UnknownSession
 from context_compactor.mcp.place import Place
@@ -22,7 +23,7 @@ from context_compactor.session.core import Core
 from context_compactor.session.project import project_of
 from context_compactor.session.session import Session
 from context_compactor.session.values import check_id
-from context_compactor.settings import Settings, load_settings
+from context_compactor.settings import Settings
 from context_compactor.store.address import is_postgres
 from context_compactor.store.connect import connect, sqlite_path
 
@@ -45,7 +46,7 @@ class Opened(Struct, frozen=True):
 @contextmanager
 def opened(place: Place, wanted: str = "") -> Iterator[Opened]:
     """The session that is meant, up to date; `UnknownSession` says what to do when there is none."""
-    settings = load_settings({"store": place.store}).settings
+    settings = own_settings(place.root, place.store)
     if wanted:
         check_id(wanted)
     name, row, note = _find(place, wanted, settings.store)
@@ -90,6 +91,9 @@ def _find(place: Place, wanted: str, store: str) -> tuple[str, Row | None, str]:
 
 
 def _current(place: Place, store: str) -> tuple[str, Row | None, str]:
+    told = next((row for row in known_rows(place.root) if row.key == place.asked_by), None)
+    if told is not None:
+        return told.session or told.key, told, ""
     # The nearest process decides: two agents in one terminal have all those above them in common.
     for above in ancestors():
         row = current_row(place.root, [above])
@@ -111,8 +115,10 @@ def _belongs(name: str, session: str) -> bool:
 
 def _is_own(place: Place, store: str) -> bool:
     """Whether a store is that of the project alone. In any other there may be sessions of other projects."""
-    project = project_of(store)
-    return project is not None and project.root.resolve() == Path(place.root).resolve()
+    project, path = project_of(store), sqlite_path(store)
+    if project is None or path is None or project.root.resolve() != Path(place.root).resolve():
+        return False
+    return (Path(place.root) / path).resolve().is_relative_to(Path(place.root).resolve())  # and no link out of it
 
 
 def _keep_up(place: Place, row: Row, settings: Settings) -> tuple[str, str]:

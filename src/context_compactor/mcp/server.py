@@ -11,6 +11,7 @@ import anyio.to_thread
 import mcp_types as types
 import msgspec
 from mcp.server import Server, ServerRequestContext
+from msgspec import structs
 
 from context_compactor import __version__
 from context_compactor.errors import CompactorError
@@ -40,7 +41,8 @@ def make_server(place: Place) -> Server[Any]:
             return _failed(f"there is no tool {params.name!r:.60}. Try: {', '.join(_TOOLS)}.")
         if tool.writes and not _may_write(context):
             return _failed("this token may only read. Try: one that was made without --read-only.")
-        return await anyio.to_thread.run_sync(answer_of, tool, place, params.arguments or {}, limiter=desk)
+        told = structs.replace(place, asked_by=_asked_by(params))
+        return await anyio.to_thread.run_sync(answer_of, tool, told, params.arguments or {}, limiter=desk)
 
     return Server(
         "context-compactor",
@@ -50,6 +52,12 @@ def make_server(place: Place) -> Server[Any]:
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+
+
+def _asked_by(params: types.CallToolRequestParams) -> str:
+    """The session that an agent says a call comes from."""
+    told = params.meta.get("sessionId") if isinstance(params.meta, dict) else None
+    return told if isinstance(told, str) else ""
 
 
 def _may_write(context: _Context) -> bool:
