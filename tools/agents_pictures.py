@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,9 +16,9 @@ from tools.agents_home import Home, new_home
 from tools.agents_scripted import Call, Script, Step, scripted
 from tools.agents_story import FAILING, LOST, PROMPT, recalling
 from tools.agents_terminal import COLUMNS, SHELL_PROMPT, Terminal, terminal
+from tools.picture import WEB_FONTS
 
 _FOLDER = Path("docs/images")
-_WEB_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 _SUMMARY = "The login in src/auth/jwt.py accepted tokens for a day too long. LEEWAY is 0 there now, and the tests pass."
 _DONE, _AGAIN = "Expired tokens are refused now.", "It failed in tests/test_auth.py, line 9."
 _RECALLS = (
@@ -108,5 +107,5 @@ def _save(name: str, title: str, lines: Sequence[Text]) -> None:
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
     path = _FOLDER / f"agent-{name}.svg"
     svg = out.export_svg(title=title, theme=MONOKAI, unique_id=name)
-    path.write_text(_WEB_FONTS.sub("", svg), encoding="utf-8")
+    path.write_text(WEB_FONTS.sub("", svg), encoding="utf-8")
     print(f"wrote {path}")

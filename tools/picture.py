@@ -12,7 +12,7 @@ from rich.terminal_theme import MONOKAI
 
 PICTURE = Path("docs/images/demo.svg")
 WIDTH = 128
-_WEB_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+WEB_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     runpy.run_path("examples/demo.py")["show_compaction"](out)
     svg = out.export_svg(title="make demo", theme=MONOKAI, unique_id="demo")
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    PICTURE.write_text(_WEB_FONTS.sub("", svg), encoding="utf-8")
+    PICTURE.write_text(WEB_FONTS.sub("", svg), encoding="utf-8")
     print(f"wrote {PICTURE}")
 
 
