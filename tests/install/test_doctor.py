@@ -485,7 +485,7 @@ def test_hooks_of_a_project_need_a_project_that_codex_trusts(desk: Desk, level: 
 
 
 def test_hooks_that_never_came_are_to_be_looked_at(claude: Desk):
-    assert claude.doctor().has("look", "firing", "no hook of Claude Code has come", "Start the agent")
+    assert claude.doctor().has("look", "firing", "no hook of Claude Code has come", "Work with the agent")
 
 
 @pytest.mark.parametrize(("ago", "state"), [(-60, "wrong"), (3600, "look")])

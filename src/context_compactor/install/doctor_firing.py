@@ -27,7 +27,7 @@ def firing(case: Case, agent: Agent) -> Iterator[Finding]:
     yield from _unseen(case, agent, since)
     if not rows:
         if since:
-            again = "Start the agent there (sessions that run already keep the settings they began with), then again"
+            again = "Work with the agent there, then again"
             yield look(AREA, f"no hook of {agent.title} has come in {case.root} yet", again)
         return
     row = rows[0]
