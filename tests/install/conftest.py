@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import subprocess
@@ -13,20 +12,9 @@ import pytest
 from msgspec import Struct
 
 from context_compactor.cli.main import main
+from tests.cli.conftest import Ran
 
 PROGRAM = [sys.executable, "-c", "from context_compactor.cli.main import main; main()"]
-
-
-class Ran(Struct):
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self):
-        return json.loads(self.out)
 
 
 class Place(Struct):

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from context_compactor.agents.following import Followed, follow
 from context_compactor.agents.importing_files import Head, Mark, Part, Story, peek, read_story
-from context_compactor.agents.keeping_up import alone, open_for
+from context_compactor.agents.keeping_up import MOST_WAYS, alone, open_for
 from context_compactor.errors import CompactorError, OtherConversation, StoreError
 from context_compactor.messages.transcript import Transcript
 from context_compactor.report import Report
@@ -31,7 +31,6 @@ from context_compactor.store.sql_store import SqlStore
 
 LOGS = "logs"
 _QUIET_SECONDS = 60 * 60
-_MOST_WAYS = 50
 _MOST_REFUSALS = 3
 
 Change = Literal["new", "continued", "unchanged"]
@@ -198,13 +197,13 @@ def _take(part: Part, work: _Work) -> Taken:
     if not part.transcript.messages:
         return Taken(session_id=part.key, change="unchanged")
     with alone(work.place.root, part.key):
-        for way in range(1, _MOST_WAYS + 1):
+        for way in range(1, MOST_WAYS + 1):
             name = part.key if way == 1 else f"{part.key}~{way}"
             try:
                 return _take_as(name, part, work)
             except OtherConversation:
                 continue
-    raise StoreError(f"session {part.key!r} has gone {_MOST_WAYS} other ways already. Try: another --store.")
+    raise StoreError(f"session {part.key!r} has gone {MOST_WAYS} other ways already. Try: another --store.")
 
 
 def _take_as(name: str, part: Part, work: _Work) -> Taken:

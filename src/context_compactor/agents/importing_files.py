@@ -14,6 +14,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from context_compactor.agents.places import session_key
+from context_compactor.agents.traces import read_time
 from context_compactor.errors import BadTranscript, NoConversation
 from context_compactor.messages.logs import claude_code, codex, pi
 from context_compactor.messages.logs.decode import Malformed, decode, unpack
@@ -200,15 +201,6 @@ def _objects(rows: Iterable[bytes]) -> Iterator[Line]:
 
 def _first_time(lines: Iterable[Line]) -> datetime | None:
     return next((found for line in lines if (found := read_time(_text(line, "timestamp")))), None)
-
-
-def read_time(text: str) -> datetime | None:
-    """A time as logs and people write it; without a zone it is in UTC."""
-    try:
-        found = datetime.fromisoformat(text)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _body(line: Line) -> Line:

@@ -29,7 +29,8 @@ from context_compactor.session.session import Session
 from context_compactor.settings import Settings
 
 _LOCKS = 64
-_MOST_WAYS = 50
+MOST_WAYS = 50
+"""How often a session can go another way."""
 
 
 class Log(Struct, frozen=True):
@@ -82,7 +83,7 @@ def keep_up(log: Log, settings: Settings, *, is_closed: bool = False, archive: b
                 remember(log, session=name, transcript=log.path, agent=log.agent, model=transcript.model, size=size)
                 yield Kept(session, core, transcript, followed)
                 return
-    raise StoreError(f"session {log.key!r} has gone {_MOST_WAYS} other ways already. Try: a new session of the agent.")
+    raise StoreError(f"session {log.key!r} has gone {MOST_WAYS} other ways already. Try: a new session of the agent.")
 
 
 def read_log(log: Log) -> Transcript:
@@ -156,4 +157,4 @@ def _names(log: Log) -> Iterator[str]:
     _, mark, number = known.rpartition("~")
     first = int(number) if mark and number.isdigit() else 1
     yield known
-    yield from (f"{log.key}~{way}" for way in range(first + 1, first + _MOST_WAYS))
+    yield from (f"{log.key}~{way}" for way in range(first + 1, first + MOST_WAYS))

@@ -39,13 +39,19 @@ def _is_answer(payload: Any) -> bool:
     return payload.get("role") == "assistant" or payload.get("type") in _CALLS
 
 
-def seconds_of(time: object) -> float:
-    """A time as agents and the diary write it, as seconds; 0 for what is none."""
+def read_time(text: object) -> datetime | None:
+    """A time as logs, the diary and people write it; without a zone it is in UTC."""
     try:
-        found = datetime.fromisoformat(time) if isinstance(time, str) else None
-    except ValueError:
-        return 0.0
-    return 0.0 if found is None else (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+        return found and (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def seconds_of(text: object) -> float:
+    """The same as seconds; 0 for what is no time."""
+    found = read_time(text)
+    return found.timestamp() if found else 0.0
 
 
 def arrival(path: str, mark: str) -> Arrival:

@@ -93,7 +93,7 @@ def import_logs(
 
 def _earliest(since: str | None, settings: Settings) -> datetime | None:
     """Since when logs are wanted. What would be deleted as too old right away is not imported."""
-    from context_compactor.agents.importing_files import read_time
+    from context_compactor.agents.traces import read_time
 
     found = None if since is None else read_time(since.strip())
     if since is not None and found is None:
