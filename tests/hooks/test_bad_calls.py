@@ -165,6 +165,7 @@ def test_a_hook_with_nothing_to_do_loads_next_to_nothing(place: Place, talk: Tal
     assert not names & {"msgspec", "typing", "pathlib", "typer", "sqlite3", "contextlib", "datetime"}
     assert {name for name in names if name.startswith("context_compactor.")} == {
         "context_compactor.agents",
+        "context_compactor.agents.diary",
         "context_compactor.agents.places",
         "context_compactor.agents.tally",
         "context_compactor.agents.window_use",

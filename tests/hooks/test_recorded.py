@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from context_compactor.agents.known import AGENTS, CLAUDE_CODE, CODEX
-from tests.hooks.place import Place, recorded
+from tests.hooks.place import Place, Talk, recorded, worked
 
 _WORDS = {agent.name: {"Stop": "stop"} | {hook.event: hook.word for hook in agent.hooks} for agent in AGENTS.values()}
 _CASES = [
@@ -38,6 +39,10 @@ def filled(said: Any, place: Place) -> Any:
 def test_every_recorded_call_is_answered_with_nothing_or_with_what_the_agent_takes(place: Place, agent: str, case: str):
     said = filled(recorded(agent)[case], place)
     event = said["hook_event_name"]
+    talk = Talk(place, said["session_id"])
+    talk.path = Path(said["transcript_path"])
+    talk.path.parent.mkdir(parents=True, exist_ok=True)
+    worked(talk)
     out = place.call(_WORDS[agent][event], said)
     assert not [line for line in place.diary() if line["what"] == "failed"]
     if event in ("PreCompact", "Stop"):

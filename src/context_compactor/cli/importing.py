@@ -281,7 +281,7 @@ def _rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 _PASSED = {
-    "no log": "no logs of an agent",
+    "no log": "without the log of an agent in it",
     "empty": "empty",
     "older": "older than asked for",
     "elsewhere": "of other folders",

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 
+from context_compactor.agents.diary import stamp, write_line
 from context_compactor.agents.places import AGENT_TOOLS, HOME, fingerprint, project_root, session_key
 from context_compactor.agents.tally import open_tally
 from context_compactor.agents.window_use import tokens_at_end
@@ -112,7 +113,7 @@ def _count(event: str, key: str, root: str) -> Row | None:
             return tally.count(key, time.time())
         row = tally.find(key)
         if row is not None:
-            tally.note_event(key, event, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+            tally.note_event(key, event, stamp())
         return row
     except Exception:  # noqa: BLE001  whoever has the time puts it aside and begins anew
         return None
@@ -151,11 +152,9 @@ def _text(call: dict[str, Any], name: str) -> str:
 
 def _tell(root: str, event: str, problem: str) -> None:
     """Write down what went wrong, as far as that can be."""
-    from context_compactor.agents.diary import write_line
-
     try:
         write_line(root or project_root("", os.environ), event, "failed", problem=problem)
-    except OSError as error:
+    except OSError as error:  # the working folder is gone
         problem = f"{problem}; and this could not be written down: {error}"
     try:
         if sys.stderr is not None:

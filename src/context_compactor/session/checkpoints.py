@@ -12,7 +12,6 @@ from context_compactor.handoff.checkpoint import ArchiveLine, Checkpoint, Span, 
 from context_compactor.handoff.checkpoint_files import mark_files, modified_files
 from context_compactor.handoff.checkpoint_text import render_checkpoint
 from context_compactor.handoff.git import read_git
-from context_compactor.messages.references import FIRST_BESIDE
 from context_compactor.session.core import Core
 from context_compactor.session.memory import all_facts, scene_of
 from context_compactor.session.values import read_state
@@ -44,17 +43,14 @@ def make(core: Core, note: str = "", live: Sequence[Fact] | None = None) -> Chec
 
 
 def span(core: Core) -> Span:
-    """How long the history is. No number that was given to a turn or a call is below these."""
+    """How long the history is. No number that was given to a turn or a call is above these."""
     row = core.store.session(core.id)
     state = read_state(row.state)
     scene = scene_of(core)
     past = (scene.past.turns, scene.past.calls) if scene.past else (0, 0)
-    turns = [past[0], *(turn.number for turn in scene.turns)]
-    calls = [past[1], state.tool_calls, *(each.number for turn in scene.turns for each in turn.exchanges)]
-    for ref in (each.ref for each in core.store.originals(core.id)):
-        prefix, _, number = ref.partition("_")
-        (turns if prefix == "turn" else calls).append(int(number))
-    return Span(row.messages, state.appended_tokens, max(turns), max(call for call in calls if call < FIRST_BESIDE))
+    turns = max([past[0], *(turn.number for turn in scene.turns)])
+    calls = max([past[1], state.tool_calls, *(each.number for turn in scene.turns for each in turn.exchanges)])
+    return Span(row.messages, state.appended_tokens, turns, calls)
 
 
 def write(core: Core, checkpoint: Checkpoint) -> str:
