@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, structs
 
 from context_compactor.archive.search.hits import Hit
+from context_compactor.classify.tier import Tier
 from context_compactor.events.event import EventType
 from context_compactor.facts.fact import Fact, FactKind
 from context_compactor.handoff.checkpoint import Checkpoint
@@ -17,6 +18,7 @@ from context_compactor.handoff.messages import HandoffRequest, Phase
 from context_compactor.levels import Level
 from context_compactor.measure.usage import Sections
 from context_compactor.messages.jsontext import json_text
+from context_compactor.plan.plan import Decision
 from context_compactor.report import Report
 from context_compactor.session.record import Totals
 
@@ -69,6 +71,13 @@ class CompactBody(Body, frozen=True):
     dry_run: bool = False
 
 
+class SteerBody(Body, frozen=True):
+    """A tier for a turn. Without a tier the turn is left to the engine again; without both, all turns are."""
+
+    turn: Annotated[int, Meta(ge=-1_000_000, le=1_000_000_000)] | None = None
+    tier: Tier | None = None
+
+
 class RestoreBody(Body, frozen=True):
     """The id of the original to put back into the context."""
 
@@ -108,6 +117,14 @@ class PageQuery(Body, frozen=True):
 
     after: str | None = None
     limit: Limit = 100
+
+
+class PlanQuery(Body, frozen=True):
+    """How it would be compacted; without anything, as the settings say."""
+
+    level: Level | None = None
+    focus: Annotated[str, Meta(max_length=2_000)] | None = None
+    target_tokens: Tokens | None = None
 
 
 class ContextQuery(Body, frozen=True):
@@ -255,6 +272,28 @@ class CompactAnswer(Answer, frozen=True):
     tokens_saved: int
     dry_run: bool
     report: Report
+
+
+class TurnSteer(Answer, frozen=True):
+    """What was decided about a turn."""
+
+    turn: int
+    tier: Tier
+
+
+class SteeringAnswer(Answer, frozen=True):
+    """What was decided about turns that stand in the context."""
+
+    session_id: str
+    steers: list[TurnSteer]
+
+
+class PlanAnswer(Answer, frozen=True):
+    """What a compaction would do: every decision, the report that it would have, and what was decided about turns."""
+
+    decisions: list[Decision]
+    report: Report
+    steers: list[TurnSteer]
 
 
 class CompactionPage(Answer, frozen=True):

@@ -235,7 +235,7 @@ def run(
         began=began,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    kit = flow.Kit(spoken, counter, DEFAULT_STRATEGIES, LAYOUT_LADDER, focus=ask.focus)
+    kit = flow.Kit(spoken, counter, DEFAULT_STRATEGIES, LAYOUT_LADDER, focus=ask.focus, steers=ask.steers or {})
     made = _settled(request, scene, kit, teller, dry_run)
     if isinstance(made, Report):
         return _unchanged(scene.messages, made, usage, counter)

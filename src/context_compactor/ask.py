@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from context_compactor.classify.tier import Tier
 from context_compactor.errors import BadSetting
 from context_compactor.levels import Level, LevelRule
 from context_compactor.measure.budget import Budget, budget_for
@@ -29,6 +30,8 @@ class Ask(Struct, frozen=True):
     """Who asks. A request for `manual` or `pre_handoff` is served at any fill."""
     sent: tuple[dict[str, Any], ...] = ()
     """What is really sent, when that is more than the messages that are to be compacted."""
+    steers: dict[int, Tier] | None = None
+    """What the user has decided about turns; None for what a session knows of it."""
 
     @property
     def is_free(self) -> bool:

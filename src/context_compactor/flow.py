@@ -24,6 +24,8 @@ from context_compactor.classify.names import NameTable
 from context_compactor.classify.pins import settled
 from context_compactor.classify.relevance import Weights, lean, thrift_for
 from context_compactor.classify.rules import Verdicts, classify
+from context_compactor.classify.steer import Steers, sound_steers
+from context_compactor.classify.tier import Tier
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.remember import remember, root_of
@@ -36,10 +38,15 @@ from context_compactor.plan.focus import Focus
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.options import Line
 from context_compactor.plan.planner import draft_plan
+from context_compactor.plan.steering import Steered, decided_zones, follow
 from context_compactor.plan.view import Spoken, View, build_sources, spoken_in
 from context_compactor.plan.zones import Room, Zone, room_for_turns, turn_sizes
 from context_compactor.protocols import Layout, Strategy
+from context_compactor.strategies.follow_steers import FollowSteers
 from context_compactor.tracing import traced
+
+# How much more the lines of a turn count that the user wants to have in a few lines.
+_RAISED = 4.0
 
 
 class Kit(Struct, frozen=True):
@@ -57,6 +64,8 @@ class Kit(Struct, frozen=True):
     """What a model thinks of turns, by their number."""
     reasons: dict[int, str] = {}
     """Why it thinks so, in its own words."""
+    steers: Steers = {}
+    """What the user has decided about turns."""
     told: tuple[Line, ...] = ()
     """Facts that it has found in turns, as lines of the record, which are worth no more than others."""
 
@@ -88,7 +97,7 @@ class Outcome(Struct, frozen=True):
 def read_scene(messages: Sequence[Message], dialect: Dialect) -> Scene:
     """Take a context apart and classify what is in it."""
     live, past = open_record(messages, dialect)
-    turns = split_turns(live, past.turns + 1 if past else 1, past.calls + 1 if past else 1)
+    turns = split_turns(live, past.turns + 1, past.calls + 1, past.behind) if past else split_turns(live)
     verdicts = classify(turns, root_of(past))
     return Scene(
         list(messages), turns, past, verdicts, extract_facts(settled(turns), verdicts.failures, verdicts.files)
@@ -99,24 +108,40 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     """Bring a context under its target; lose nothing that cannot be recalled."""
     fitted = _fit_instructions(scene, goal, kit)
     scene = structs.replace(scene, turns=fitted.turns)
+    kit = _steered(kit, scene.turns)
     sizes = turn_sizes(scene.turns, kit.counter)
     spoken = tuple(spoken_in(scene.turns, kit.counter))
-    free = room_for_turns(scene.turns, sizes, goal.target)
-    thrift = thrift_for(free / max(sum(size.whole for size in sizes), 1))
-    room = Room(scene.turns, sizes, free, goal.shares.scaled(thrift))
+    decided = decided_zones(scene.turns, kit.steers)
+    kept = [number for number, zone in decided.items() if zone is Zone.VERBATIM]
+    room = Room(scene.turns, sizes, room_for_turns(scene.turns, sizes, goal.target, kept), goal.shares, decided)
+    room = structs.replace(room, shares=goal.shares.scaled(thrift_for(room.share)))
     layouts = (layout.zones(room) for layout in kit.ladder)
-    for zones in (zones for zones in layouts if zones is not None):
-        composer = plan(scene, zones, spoken, room, goal.bytes, kit)
+    for steered in (follow(zones, scene.turns, sizes, kit.steers) for zones in layouts if zones is not None):
+        composer = plan(scene, steered, spoken, room, goal.bytes, kit)
         written = fill_target(composer.draft, goal.target, composer.write)
         if written.tokens <= goal.target:
             break
     else:  # nothing fits: of the ledgers only the failures stay, and the task in a few words
-        composer = plan(scene, zones, spoken, room, goal.bytes, kit, thrift=0.0)
+        composer = plan(scene, steered, spoken, room, goal.bytes, kit, thrift=0.0)
         written = fill_target(composer.draft, goal.target, composer.write)
     damage = find_damage(scene.messages, written.messages, kit.dialect)
     edits, tokens = written.texts.edits, composer.turn_tokens
-    originals = gather_originals(scene.turns, zones, edits, scene.verdicts, tokens, written.cited())
+    originals = gather_originals(scene.turns, steered.zones, edits, scene.verdicts, tokens, written.cited())
     return Outcome(written, composer, Archive((*fitted.originals, *originals)), damage, fitted.cut)
+
+
+def _steered(kit: Kit, turns: Sequence[Turn]) -> Kit:
+    """The kit with the steers that can be followed, and what follows them."""
+    if not kit.steers:
+        return kit
+    steers = sound_steers(turns, kit.steers)
+    factors = {number: _RAISED * kit.factors.get(number, 1.0) for number in steers if steers[number] is Tier.SUMMARIZE}
+    return structs.replace(
+        kit,
+        steers=steers,
+        factors=kit.factors | factors,
+        strategies=(*kit.strategies, FollowSteers(steers)),
+    )
 
 
 def _fit_instructions(scene: Scene, goal: Goal, kit: Kit) -> Fitted:
@@ -128,7 +153,7 @@ def _fit_instructions(scene: Scene, goal: Goal, kit: Kit) -> Fitted:
 @traced("plan")
 def plan(
     scene: Scene,
-    zones: dict[int, Zone],
+    steered: Steered,
     spoken: tuple[Spoken, ...],
     room: Room,
     most_bytes: int,
@@ -136,8 +161,8 @@ def plan(
     thrift: float | None = None,
 ) -> Composer:
     """Gather what must stay and what may, and put the options of all strategies on the scales."""
+    zones, share = steered.zones, room.share
     folded = [turn for turn in scene.turns if zones[turn.number] is Zone.FOLDED]
-    share = room.tokens / max(sum(size.whole for size in room.sizes), 1)
     known = remember(
         scene.facts,
         folded,
@@ -151,7 +176,7 @@ def plan(
     excerpts = scene.past.excerpts if scene.past else ()
     weights = lean(kit.weights, share)
     sources = build_sources(spoken, excerpts, known.optional, scene.verdicts, weights)
-    bare = turns_without_media(scene.turns, zones, most_bytes)
+    bare = turns_without_media(scene.turns, zones, most_bytes, kit.steers)
     quoted = "\n".join(quote.text for quote in known.quotes)
     table = NameTable()
     view = View(
@@ -166,6 +191,8 @@ def plan(
         quoted,
         kit.factors,
         kit.reasons,
+        kit.steers,
+        steered.why,
     )
     proposed = (option for strategy in kit.strategies for option in strategy.propose(view))
     options = sound_options(proposed, sources, scene.verdicts)

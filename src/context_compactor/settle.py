@@ -15,6 +15,8 @@ from context_compactor.apply.fidelity import context_text
 from context_compactor.apply.instructions import INSTRUCTIONS
 from context_compactor.ask import Ask
 from context_compactor.classify.pins import last_words
+from context_compactor.classify.steer import Steers
+from context_compactor.classify.tier import Tier
 from context_compactor.facts.fact import Fact
 from context_compactor.flow import Kit, Outcome, Scene
 from context_compactor.measure.count import MessageCounter, message_bytes
@@ -95,14 +97,14 @@ def settle(request: Request, goal: Goal, scene: Scene, outcome: Outcome) -> Sett
         report = unchanged(request, scene.messages, f"refused: {'; '.join(outcome.damage[:3])}")
         return Settled(outcome, structs.replace(report, status="failed"), decisions)
     gain = 1 - after / max(request.usage.tokens, 1)
-    if gain * 100 < request.ask.settings.min_gain_percent or is_settled(scene):
+    if gain * 100 < request.ask.settings.min_gain_percent or is_settled(scene, request.ask.steers or {}):
         return Settled(outcome, _no_gain(request, goal, scene, outcome, gain), decisions)
     return Settled(outcome, _report(request, goal, scene, outcome, after, decisions), decisions)
 
 
-def is_settled(scene: Scene) -> bool:
+def is_settled(scene: Scene, steers: Steers) -> bool:
     """Whether a compaction has been here before and nothing that could be folded has come since."""
-    pinned = last_words(scene.turns)
+    pinned = {*last_words(scene.turns), *(number for number, tier in steers.items() if tier is Tier.KEEP)}
     return scene.past is not None and all(turn.is_instruction or turn.number in pinned for turn in scene.turns)
 
 

@@ -204,9 +204,12 @@ def ran(tmp_path_factory):
         for _ in range(2):
             call("post", "/v1/sessions", {"id": "run-42", "window": 200_000})
         call("post", "/v1/sessions/{id}/messages", {"messages": conversation()})
+        call("post", "/v1/sessions/{id}/steering", {"turn": 5, "tier": "keep"})
+        call("get", "/v1/sessions/{id}/plan?target_tokens=9000")
         call("post", "/v1/sessions/{id}/compact", {"target_tokens": 9_000, "focus": "the parser"})
         for look in (
             "",
+            "/steering",
             "/context",
             "/history?limit=2",
             "/compactions",

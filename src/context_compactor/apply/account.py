@@ -10,6 +10,7 @@ from context_compactor.apply.fidelity import add_facts, weigh_fidelity
 from context_compactor.archive.archive import Archive
 from context_compactor.classify.failures import Failure
 from context_compactor.classify.pins import RECENT, last_words, pinned_turns
+from context_compactor.classify.steer import PINNED
 from context_compactor.classify.telling import stands_in
 from context_compactor.classify.tier import Tier
 from context_compactor.facts.fact import Fact
@@ -90,8 +91,11 @@ def recallable_share(written: Written, archive: Archive) -> float | None:
 
 
 def pins_share(composer: Composer, written: Written, cut: Container[int] = ()) -> float | None:
-    """The share of instructions and unanswered words that stand unchanged in the context; `cut` turns do not."""
-    pinned = last_words(composer.view.turns)
+    """The share of what must stay that stands unchanged in the context; `cut` turns do not.
+
+    Instructions and unanswered words must, and what the user wants to keep.
+    """
+    pinned = {*last_words(composer.view.turns), *composer.view.kept_turns()}
     turns = [turn for turn in composer.view.turns if turn.is_instruction or turn.number in pinned]
     parts = [(turn.number, part) for turn in turns for message in turn.messages for part in message.parts]
     standing = [part for message in written.messages for part in message.parts]
@@ -114,7 +118,7 @@ def floor_parts(composer: Composer, overhead: int, cut: Container[int]) -> tuple
     """
     parts = [FloorPart("overhead_tokens", overhead, "sent with every request: a system prompt or tools kept apart")]
     count = composer.counter.text
-    pins = pinned_turns(composer.view.turns)
+    pins = pinned_turns(composer.view.turns) | dict.fromkeys(composer.view.kept_turns(), PINNED)
     for turn in composer.view.turns:
         zone = composer.view.zones[turn.number]
         tokens = composer.turn_tokens[turn.number]
@@ -122,7 +126,8 @@ def floor_parts(composer: Composer, overhead: int, cut: Container[int]) -> tuple
             why = "instructions, shortened already" if turn.number in cut else "instructions are left alone"
             parts.append(FloorPart(f"{turn.role} message", tokens, why))
         elif zone is Zone.VERBATIM:
-            parts.append(FloorPart(f"turn {turn.number} ({turn.role})", tokens, pins.get(turn.number, RECENT)))
+            why = pins.get(turn.number) or composer.view.why.get(turn.number, RECENT)
+            parts.append(FloorPart(f"turn {turn.number} ({turn.role})", tokens, why))
     must = sum(count(line.text) + 2 for line in composer.ledger.must)
     quotes = sum(count(quote.text) for quote in composer.ledger.quotes)
     frame = count(render(Record(0, 0, 0, 0)))

@@ -14,7 +14,7 @@ from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
 from context_compactor.messages.openai_responses import OpenAIResponses, unbind
 from context_compactor.messages.record import Quote, Record, render
-from context_compactor.messages.references import ID
+from context_compactor.messages.references import ID, reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Line
 from context_compactor.plan.planner import Draft
@@ -39,9 +39,10 @@ class Written(Struct, frozen=True):
     texts: Texts
 
     def cited(self) -> set[str]:
-        """Every id that the record or a shortened part names."""
+        """Every id that the record or a shortened part names, with the turns that stand behind the record."""
         edited = [text for changes in self.texts.edits.values() for text in changes.values() if text]
-        return set(ID.findall("\n".join((render(self.record) if self.record else "", *edited))))
+        behind = (reference_id("turn", number) for number, _ in (self.record.behind if self.record else ()))
+        return {*ID.findall("\n".join((render(self.record) if self.record else "", *edited))), *behind}
 
 
 class Composer(Struct, frozen=True):
@@ -70,14 +71,18 @@ class Composer(Struct, frozen=True):
         if not folded and past is None:
             return None
         before = past or Record(0, 0, 0, 0)
+        turns = max([before.turns, *(turn.number for turn in folded)])
+        passed = [turn for turn in self.view.turns if 0 < turn.number <= turns]
+        behind = [turn for turn in passed if self.view.zones[turn.number] is not Zone.FOLDED]
         return Record(
             messages=before.messages + sum(len(turn.messages) for turn in folded),
             tokens=before.tokens + sum(self.turn_tokens[turn.number] for turn in folded),
-            turns=max([before.turns, *(turn.number for turn in folded)]),
-            calls=max([before.calls, *_call_numbers(folded)]),
+            turns=turns,
+            calls=max([before.calls, *_call_numbers(passed)]),
             quotes=self.ledger.quotes,
             sections=self._sections(texts),
             excerpts=texts.excerpts,
+            behind=tuple((turn.number, min(_call_numbers([turn]), default=0)) for turn in behind),
         )
 
     def _sections(self, texts: Texts) -> dict[str, tuple[str, ...]]:

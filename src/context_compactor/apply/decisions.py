@@ -33,7 +33,7 @@ def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
         if not source.is_loose:
             folded = view.zone_of(source) is Zone.FOLDED
             options, replaced = taken.get(source.number, []), draft.replaced.get(source.number)
-            decision = _decide(source, options, replaced, folded)
+            decision = _decide(source, options, replaced, folded, view.why.get(source.turn, ""))
             decisions.append(_with_opinion(decision, view.reasons.get(source.turn, "")))
     return tuple(sorted(decisions, key=lambda decision: decision.turn))
 
@@ -57,7 +57,7 @@ def _kept_turns(view: View, turn_tokens: dict[int, int], cut: Mapping[int, int])
                 kind=Kind.TALK,
                 tier=Tier.KEEP,
                 strategy="pin",
-                reason=pins.get(turn.number, "one of the newest turns"),
+                reason=view.why.get(turn.number) or pins.get(turn.number, "one of the newest turns"),
                 tokens_before=tokens,
                 tokens_after=tokens,
                 ref=reference_id("turn", turn.number) if turn.number > 0 else "",
@@ -86,7 +86,7 @@ def turn_label(turn: Turn) -> str:
     return said if len(said) <= 80 else said[:79] + "…"
 
 
-def _decide(source: Source, options: Sequence[Option], replaced: Option | None, folded: bool) -> Decision:
+def _decide(source: Source, options: Sequence[Option], replaced: Option | None, folded: bool, why: str) -> Decision:
     tier, option = _outcome(source, options, replaced, folded)
     after = source.tokens if tier is Tier.KEEP else _tokens_of(source, options)
     return Decision(
@@ -95,7 +95,7 @@ def _decide(source: Source, options: Sequence[Option], replaced: Option | None, 
         kind=source.kind,
         tier=tier,
         strategy=option.strategy if option else "fold the oldest turns",
-        reason=_reason(source, options, option, folded),
+        reason=_reason(source, options, option, folded, why),
         tokens_before=source.tokens,
         tokens_after=after,
         ref=source.ref,
@@ -119,15 +119,15 @@ def _tokens_of(source: Source, options: Sequence[Option]) -> int:
     return min(source.tokens, round(sum(len(option.text) for option in options) * token_rate(source)))
 
 
-def _reason(source: Source, options: Sequence[Option], option: Option | None, folded: bool) -> str:
+def _reason(source: Source, options: Sequence[Option], option: Option | None, folded: bool, why: str) -> str:
     if option is None and not folded:
         return "too short to gain anything"
     if option is None:
-        return "an old turn; its original is archived"
+        return why or "an old turn; its original is archived"
     kept = lines_kept(source, options)
     share = f" ({kept} of {source.lines} lines)" if options and kept < source.lines else ""
     where = ", in the record" if options and folded else ""
-    return f"{option.reason}{share}{where}"
+    return f"{why or option.reason}{share}{where}"
 
 
 def _target(source: Source) -> str:

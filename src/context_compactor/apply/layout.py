@@ -48,6 +48,9 @@ def write_texts(view: View, draft: Draft) -> Texts:
             if options:
                 facts.setdefault(source.label, []).extend(option.text for option in options)
         elif view.zone_of(source) is Zone.FOLDED:
+            replaced = draft.replaced.get(source.number)
+            if replaced is not None and replaced.is_all and replaced.text:
+                options = [replaced]
             if options:
                 folded.append((source, options))
         elif view.zone_of(source) is Zone.PLACED:
@@ -68,12 +71,19 @@ def _marked(edits: Edits) -> Edits:
 
 
 def _excerpts(folded: Sequence[tuple[Source, list[Option]]], label: int) -> Iterable[Excerpt]:
-    """One excerpt for each exchange or text; what was called at once is told call by call."""
+    """One excerpt for each exchange or text; what was called at once is told call by call.
+
+    Where only a reference is to stay, its line alone.
+    """
     groups: dict[tuple[str, int], list[tuple[Source, list[Option]]]] = {}
     for source, options in folded:
         groups.setdefault((source.ref, source.turn), []).append((source, options))
     for pairs in groups.values():
         lines: list[str] = []
+        source, options = pairs[0]
+        if options[0].is_all:
+            yield Excerpt(reference_id("turn", source.turn), options[0].text, ())
+            continue
         for source, options in pairs:
             if source.voice is Voice.RESULT and lines:
                 lines.append(ANSWER)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from context_compactor.classify.pins import last_words
+from context_compactor.classify.steer import Steers
+from context_compactor.classify.tier import Tier
 from context_compactor.measure.count import message_bytes
 from context_compactor.messages.message import Media, ToolResult
 from context_compactor.messages.references import reference_id
@@ -20,13 +22,18 @@ def media_line(media: Media, ref: str) -> str:
     return f'[archived {ref}: {what}. recall("{ref}")]'
 
 
-def turns_without_media(turns: Sequence[Turn], zones: dict[int, Zone], most_bytes: int) -> frozenset[int]:
-    """The turns that give up their media: all that are shortened, then the oldest until the request is small enough."""
+def turns_without_media(
+    turns: Sequence[Turn], zones: dict[int, Zone], most_bytes: int, steers: Steers
+) -> frozenset[int]:
+    """The turns that give up their media: all that are shortened, then the oldest until the request is small enough.
+
+    What nobody has answered yet keeps them, and so does what the user wants to keep.
+    """
     with_media = [turn for turn in turns if has_media(turn) and not turn.is_instruction]
     cleared = {turn.number for turn in with_media if zones[turn.number] is Zone.PLACED}
     kept = [turn for turn in turns if zones[turn.number] is not Zone.FOLDED and turn.number not in cleared]
     size = sum(message_bytes(message) for turn in kept for message in turn.messages)
-    pinned = last_words(turns)
+    pinned = {*last_words(turns), *(number for number, tier in steers.items() if tier is Tier.KEEP)}
     for turn in with_media:
         if size <= most_bytes:
             break

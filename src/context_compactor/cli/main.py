@@ -29,6 +29,7 @@ from context_compactor.cli.serve import serve
 from context_compactor.cli.sessions import context, history, sessions
 from context_compactor.cli.show import show
 from context_compactor.cli.statusline import statusline
+from context_compactor.cli.steer import steer
 from context_compactor.cli.stores import copy, migrate
 from context_compactor.cli.token import token
 from context_compactor.cli.worker import worker
@@ -45,6 +46,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "diff": diff,
         "undo": undo,
         "redo": redo,
+        "steer": steer,
     },
     "Archive and facts": {"recall": recall, "restore": restore, "facts": facts, "export": export, "verify": verify},
     "Going on elsewhere": {"checkpoint": checkpoint, "resume": resume, "handoff": handoff},

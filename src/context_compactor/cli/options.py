@@ -46,6 +46,14 @@ StoreUrl = Annotated[
         "without, as the setting `store` says.",
     ),
 ]
+FileOrSession = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE|SESSION",
+        help="Transcript in any known format; `-` is standard input. Where there is no such file, a session of the "
+        "store.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else there.")]
 
 

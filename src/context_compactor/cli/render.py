@@ -11,7 +11,7 @@ from context_compactor.messages.printing import one_line
 from context_compactor.report import dollars
 
 if TYPE_CHECKING:
-    from context_compactor.plan.plan import Decision
+    from context_compactor.plan.plan import Decision, TierTotal
     from context_compactor.report import Report
 
 BAR_WIDTH = 32
@@ -55,13 +55,11 @@ def biggest(decisions: Sequence[Decision]) -> list[Decision]:
     return sorted(saving, key=lambda decision: decision.tokens_after - decision.tokens_before)
 
 
-def print_totals(decisions: Sequence[Decision], out: Out) -> None:
+def print_totals(totals: Sequence[TierTotal], out: Out) -> None:
     """How many targets fall into each tier, and what that saves."""
-    for tier in Tier:
-        chosen = [decision for decision in decisions if decision.tier is tier]
-        before = sum(decision.tokens_before for decision in chosen)
-        after = sum(decision.tokens_after for decision in chosen)
-        out.print(f"{tier:<12}{len(chosen):>5,} targets {before:>9,} → {after:,} tokens", style=TIER_STYLES[tier])
+    for total in totals:
+        words = f"{total.targets:>5,} targets {total.tokens_before:>9,} → {total.tokens_after:,} tokens"
+        out.print(f"{total.tier:<12}{words}", style=TIER_STYLES[total.tier])
 
 
 def _print_bars(report: Report, out: Out) -> None:

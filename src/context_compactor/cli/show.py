@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import typer
 from msgspec import Struct
 
 from context_compactor.classify.tier import Tier
-from context_compactor.cli.options import AsJson, StoreUrl, Window
+from context_compactor.cli.options import AsJson, FileOrSession, StoreUrl, Window
 from context_compactor.cli.output import Out, paper, print_json, working
 from context_compactor.levels import Level
 from context_compactor.messages.printing import one_line
@@ -22,15 +21,6 @@ if TYPE_CHECKING:
     from context_compactor.cli.conversation import Conversation
     from context_compactor.measure.budget import Budget
     from context_compactor.measure.usage import Sections, Usage
-
-FileOrSession = Annotated[
-    str,
-    typer.Argument(
-        metavar="FILE|SESSION",
-        help="Transcript in any known format; `-` is standard input. Where there is no such file, a session of the "
-        "store.",
-    ),
-]
 
 
 class Shown(Struct, frozen=True):

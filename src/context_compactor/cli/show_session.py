@@ -35,7 +35,7 @@ class ShownSession(Struct, frozen=True):
 
 def show_session(name: str, window: str | None, store: str | None, as_json: bool) -> None:
     """Show a session of the store."""
-    row = _find(name, store)
+    row = find_named(name, store)
     if window is not None:
         raise BadSetting(f"--window: session {name!r} has a window of its own; leave it out")
     shown = look_at(row, store_url(store))
@@ -45,7 +45,7 @@ def show_session(name: str, window: str | None, store: str | None, as_json: bool
         print_session(shown, paper(beside_output=False))
 
 
-def _find(name: str, store: str | None) -> SessionRow:
+def find_named(name: str, store: str | None) -> SessionRow:
     """The session, or an error that says that there is neither a file nor a session of this name."""
     try:
         with open_store(store) as kept:

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from context_compactor import api
+from context_compactor.classify.tier import Tier
 from context_compactor.client.ending import Ending
 from context_compactor.client.reading import answer_of, error_of
 from context_compactor.client.sse import EventStream
@@ -20,6 +21,7 @@ from context_compactor.facts.fact import Fact
 from context_compactor.handoff.messages import HandoffRequest
 from context_compactor.messages.jsontext import json_bytes
 from context_compactor.messages.ready_types import make_types_ready
+from context_compactor.plan.plan import Plan
 from context_compactor.report import Report
 
 T = TypeVar("T")
@@ -131,6 +133,31 @@ class Client:
         """Compact now, at any fill; `focus` says what matters, `dry_run` changes nothing."""
         given = {"focus": focus, "level": level, "target_tokens": target_tokens, "preserve": preserve}
         return self._post(f"{_path(session_id)}/compact", {**given, "dry_run": dry_run}, api.CompactAnswer)
+
+    def plan(
+        self, session_id: str, focus: str | None = None, level: str | None = None, target_tokens: int | None = None
+    ) -> Plan:
+        """What a compaction would do now, turn by turn; nothing is changed."""
+        given = {"focus": focus, "level": level, "target_tokens": target_tokens}
+        found = self._get(f"{_path(session_id)}/plan", api.PlanAnswer, **given)
+        return Plan(tuple(found.decisions), found.report, {each.turn: each.tier for each in found.steers})
+
+    def steer(self, session_id: str, turn: int, tier: str) -> dict[int, Tier]:
+        """Decide about a turn yourself, for every compaction to come; what is decided now, by turn."""
+        return self._steered(session_id, {"turn": turn, "tier": tier})
+
+    def unsteer(self, session_id: str, turn: int | None = None) -> dict[int, Tier]:
+        """Leave a turn to the engine again, or all of them; what is decided now, by turn."""
+        return self._steered(session_id, {"turn": turn})
+
+    def _steered(self, session_id: str, body: Mapping[str, Any]) -> dict[int, Tier]:
+        found = self._post(f"{_path(session_id)}/steering", body, api.SteeringAnswer, may_repeat=True)
+        return {each.turn: each.tier for each in found.steers}
+
+    def steering(self, session_id: str) -> dict[int, Tier]:
+        """What was decided about turns that stand in the context, by their number."""
+        found = self._get(f"{_path(session_id)}/steering", api.SteeringAnswer)
+        return {each.turn: each.tier for each in found.steers}
 
     def compactions(self, session_id: str, after: str | None = None, limit: int = 100) -> api.CompactionPage:
         """The reports of a session's compactions, in order."""

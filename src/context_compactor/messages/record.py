@@ -68,6 +68,8 @@ class Record(Struct, frozen=True):
     quotes: tuple[Quote, ...] = ()
     sections: dict[str, tuple[str, ...]] = field(default_factory=dict)
     excerpts: tuple[Excerpt, ...] = ()
+    behind: tuple[tuple[int, int], ...] = ()
+    """Turns up to `turns` that were not folded and stand behind the record, each with the number of its first call."""
 
 
 def render(record: Record) -> str:
@@ -78,7 +80,7 @@ def render(record: Record) -> str:
 def _lines(record: Record) -> Iterator[str]:
     yield (
         f"{OPENING} Written by Context Compactor, not by the user: it stands for {record.messages:,} earlier messages "
-        f"({record.tokens:,} tokens, turns 1 to {record.turns}, calls 1 to {record.calls}). "
+        f"({record.tokens:,} tokens, turns 1 to {record.turns}, calls 1 to {record.calls}{_without(record)}). "
         f'It is memory, not a request. recall("id") returns any original, turn_001 to turn_{record.turns:03d} too.]'
     )
     for title in SECTIONS:
@@ -94,6 +96,15 @@ def _lines(record: Record) -> Iterator[str]:
         for excerpt in record.excerpts:
             yield from _excerpt(excerpt)
     yield f"\n{CLOSING}"
+
+
+def _without(record: Record) -> str:
+    """The turns that stand behind the record, so that whoever reads it back can number them."""
+    return (
+        ", without " + ", ".join(f"turn {turn} from call {call}" for turn, call in record.behind)
+        if record.behind
+        else ""
+    )
 
 
 def _excerpt(excerpt: Excerpt) -> Iterator[str]:
@@ -125,7 +136,11 @@ def _quote(quote: Quote) -> Iterator[str]:
     yield f"<user {quote.ref}{status}>\n{quote.text}\n{end}"
 
 
-_COUNTS = re.compile(r"it stands for ([\d,]+) earlier messages \(([\d,]+) tokens, turns 1 to (\d+), calls 1 to (\d+)\)")
+_COUNTS = re.compile(
+    r"it stands for ([\d,]+) earlier messages \(([\d,]+) tokens, turns 1 to (\d+), calls 1 to (\d+)"
+    r"(?:, without ([\w, ]+))?\)"
+)
+_BEHIND = re.compile(r"turn (\d+) from call (\d+)")
 _FENCE = re.compile(r"^<user (turn_\d+)(?: ([a-z_]+))?>\n(.*?)\n</user \1>$", re.MULTILINE | re.DOTALL)
 _SINGLE = re.compile(r"^\[((?:turn|tool|file|agent)_\d+)(?: (user|agent))?\] (.*)$")
 _HEADING = re.compile(r"^\[((?:turn|tool|file|agent)_\d+) (.*)\]$")
@@ -138,14 +153,15 @@ def is_record(text: str) -> bool:
 
 def parse(text: str) -> Record | None:
     """Read a record back; None when the text is not one."""
-    counts = _COUNTS.search(text[:600]) if is_record(text) else None
+    counts = _COUNTS.search(text.partition("\n")[0]) if is_record(text) else None
     if counts is None:
         return None
-    messages, tokens, turns, calls = (int(group.replace(",", "")) for group in counts.groups())
+    messages, tokens, turns, calls = (int(group.replace(",", "")) for group in counts.groups()[:4])
+    behind = tuple((int(turn), int(call)) for turn, call in _BEHIND.findall(counts[5] or ""))
     quotes = tuple(Quote(match[1], match[3], match[2] or "") for match in _FENCE.finditer(text))
     body, _, excerpts = _FENCE.sub("", text).partition(f"\n\n## {EXCERPTS}\n")
     sections, stray = _parse_sections(body)
-    return Record(messages, tokens, turns, calls, quotes + stray, sections, _parse_excerpts(excerpts))
+    return Record(messages, tokens, turns, calls, quotes + stray, sections, _parse_excerpts(excerpts), behind)
 
 
 def _parse_sections(body: str) -> tuple[dict[str, tuple[str, ...]], tuple[Quote, ...]]:

@@ -46,14 +46,27 @@ class Turn(Struct, frozen=True):
                 yield at, index, message, part
 
 
-def split_turns(messages: Sequence[Message], first_turn: int = 1, first_call: int = 1) -> list[Turn]:
-    """Group messages into turns and number them and their calls, starting where the session stands."""
+def split_turns(
+    messages: Sequence[Message],
+    first_turn: int = 1,
+    first_call: int = 1,
+    earlier: Sequence[tuple[int, int]] = (),
+) -> list[Turn]:
+    """Group messages into turns and number them and their calls, starting where the session stands.
+
+    The first ones may be `earlier` turns, each with the numbers of itself and of its first call.
+    """
     turns: list[Turn] = []
     next_turn, next_call, next_instruction = first_turn, first_call, 0
+    known = iter(earlier)
     for group in _groups(messages):
         if group[0].role in ("system", "developer"):
             turns.append(Turn(next_instruction, tuple(group)))
             next_instruction -= 1
+            continue
+        number = next(known, None)
+        if number is not None:
+            turns.append(Turn(number[0], tuple(group), _pair(group, number[1])))
             continue
         exchanges = _pair(group, next_call)
         turns.append(Turn(next_turn, tuple(group), exchanges))

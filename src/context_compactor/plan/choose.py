@@ -46,7 +46,12 @@ class Chooser:
     """Takes pieces in the order of what they add per token, until it is told to stop."""
 
     def __init__(
-        self, pieces: Sequence[Piece], worth: Sequence[float], weights: Weights, headings: dict[int, float]
+        self,
+        pieces: Sequence[Piece],
+        worth: Sequence[float],
+        weights: Weights,
+        headings: dict[int, float],
+        most: dict[int, float] | None = None,
     ) -> None:
         self.pieces = pieces
         self.chosen: list[int] = []
@@ -55,6 +60,8 @@ class Chooser:
         self._again = weights.name_again
         self._neighbour = weights.neighbour
         self._headings = dict(headings)
+        self._most = most or {}
+        self._used: dict[int, float] = {}
         self._costs: list[float] = []
         self._seen = bytearray(len(worth))
         self._lines: set[int] = set()
@@ -89,7 +96,7 @@ class Chooser:
                 heapreplace(heap, (now, at))
                 continue
             heappop(heap)
-            if now >= 0.0:
+            if now >= 0.0 or self._is_used_up(at):
                 continue
             if self.tokens + self._cost(at) > tokens:
                 skipped.append((now, at))
@@ -111,11 +118,23 @@ class Chooser:
             cost = self._costs.pop()
             free += cost
             self.tokens -= cost
+            self._use(at, -1)
 
     def _cost(self, at: int) -> float:
         """What a piece costs now: with the heading of its source when it is the first of it."""
         piece = self.pieces[at]
         return piece.tokens + self._headings.get(piece.source, 0.0)
+
+    def _is_used_up(self, at: int) -> bool:
+        """Whether a source that may give only some of its text has given it; its first piece it gives anyway."""
+        piece = self.pieces[at]
+        used = self._used.get(piece.source, 0.0)
+        return used > 0.0 and used + piece.tokens > self._most[piece.source]
+
+    def _use(self, at: int, sign: int) -> None:
+        piece = self.pieces[at]
+        if piece.source in self._most:
+            self._used[piece.source] = max(self._used.get(piece.source, 0.0) + sign * piece.tokens, 0.0)
 
     def _density(self, at: int) -> float:
         piece = self.pieces[at]
@@ -135,6 +154,7 @@ class Chooser:
         piece = self.pieces[at]
         cost = self._cost(at)
         self.tokens += cost
+        self._use(at, 1)
         self._costs.append(cost)
         is_first = self._headings.pop(piece.source, None) is not None
         self.chosen.append(at)

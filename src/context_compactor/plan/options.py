@@ -80,7 +80,8 @@ class Option(Struct, frozen=True):
     """One way to shorten one target.
 
     With `block` the text stands for that block of the source (a KEEP of some lines); without it for the whole source.
-    `weight` is the value of a token of this text, before what is already in the context is taken off.
+    `weight` is the value of a token of this text, before what is already in the context is taken off. With `is_all`
+    nothing else of the source may be chosen.
     """
 
     strategy: str
@@ -90,3 +91,4 @@ class Option(Struct, frozen=True):
     reason: str
     weight: float = 1.0
     block: int = -1
+    is_all: bool = False

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
+
 from msgspec import Struct
 
 from context_compactor.classify.kinds import Kind
 from context_compactor.classify.tier import Tier
+from context_compactor.report import Report
+
+_SCALE = tuple(Tier)
 
 
 class Decision(Struct, frozen=True):
@@ -20,3 +26,67 @@ class Decision(Struct, frozen=True):
     tokens_before: int
     tokens_after: int
     ref: str = ""
+
+
+class TurnPlan(Struct, frozen=True):
+    """What becomes of one turn: its tier, its tokens, and the decisions behind them. `steer` is what the user chose."""
+
+    turn: int
+    tier: Tier
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    decisions: tuple[Decision, ...]
+    steer: Tier | None = None
+
+
+class TierTotal(Struct, frozen=True):
+    """How many targets fall into a tier, and their tokens before and after."""
+
+    tier: Tier
+    targets: int
+    tokens_before: int
+    tokens_after: int
+
+
+class Plan(Struct, frozen=True):
+    """What a compaction would do: every decision, and the report that it would have. Nothing was changed."""
+
+    decisions: tuple[Decision, ...]
+    report: Report
+    steers: dict[int, Tier] = {}
+    """What the user has decided about turns."""
+
+    def turns(self) -> list[TurnPlan]:
+        """What becomes of each turn, in order."""
+        ordered = sorted(self.decisions, key=lambda decision: decision.turn)
+        return [self._turn(number, tuple(one)) for number, one in groupby(ordered, key=lambda each: each.turn)]
+
+    def _turn(self, number: int, decisions: tuple[Decision, ...]) -> TurnPlan:
+        largest = max(decisions, key=lambda decision: decision.tokens_before)
+        return TurnPlan(
+            number,
+            tier_of(decisions),
+            largest.reason,
+            sum(decision.tokens_before for decision in decisions),
+            sum(decision.tokens_after for decision in decisions),
+            decisions,
+            self.steers.get(number),
+        )
+
+    def totals(self) -> tuple[TierTotal, ...]:
+        """How many targets fall into each tier, from dear to cheap, and what that saves."""
+        return tuple(_total(tier, [one for one in self.decisions if one.tier is tier]) for tier in _SCALE)
+
+
+def tier_of(decisions: Sequence[Decision]) -> Tier:
+    """The tier of several targets together: kept when all are, summarized when anything of them stays."""
+    found = {decision.tier for decision in decisions}
+    if len(found) == 1:
+        return found.pop()
+    return Tier.SUMMARIZE if Tier.KEEP in found else min(found, key=_SCALE.index)
+
+
+def _total(tier: Tier, decisions: Sequence[Decision]) -> TierTotal:
+    before = sum(decision.tokens_before for decision in decisions)
+    return TierTotal(tier, len(decisions), before, sum(decision.tokens_after for decision in decisions))

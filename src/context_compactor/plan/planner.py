@@ -16,6 +16,8 @@ from context_compactor.plan.zones import Zone
 _ADDING = (Tier.KEEP, Tier.SUMMARIZE)
 # What an id in its brackets takes.
 _ID_TOKENS = 4.0
+# Of a text that is to be told in a few lines, the share that these may take.
+_SHORT_SHARE = 1 / 3
 
 
 class Draft(Struct, frozen=True):
@@ -41,7 +43,7 @@ def draft_plan(view: View, options: Sequence[Option], kept: Sequence[str]) -> Dr
     standing = [view.names.ids(text) for text in kept]
     worth = names_worth(view, names_of)
     headings = _headings(view)
-    chooser = Chooser(weigh(view, offers, names, headings), worth, view.weights, headings)
+    chooser = Chooser(weigh(view, offers, names, headings), worth, view.weights, headings, _most(view))
     for found in standing:
         chooser.cover(found)
     for source in view.sources:
@@ -52,7 +54,7 @@ def draft_plan(view: View, options: Sequence[Option], kept: Sequence[str]) -> Dr
 
 def _best_offers(options: Sequence[Option], replaced: dict[int, Option]) -> tuple[Option, ...]:
     """Of several offers for one target the dearest; a source that is dropped offers nothing."""
-    dropped = {source for source, option in replaced.items() if option.tier is Tier.DROP}
+    dropped = {source for source, option in replaced.items() if option.tier is Tier.DROP or option.is_all}
     best: dict[tuple[int, int], Option] = {}
     for option in options:
         if option.tier in _ADDING and option.source not in dropped:
@@ -61,6 +63,12 @@ def _best_offers(options: Sequence[Option], replaced: dict[int, Option]) -> tupl
             if known is None or option.weight > known.weight:
                 best[key] = option
     return tuple(best.values())
+
+
+def _most(view: View) -> dict[int, float]:
+    """What may stay at the most of texts that are to be told in a few lines."""
+    short = (source for source in view.sources if view.steers.get(source.turn) is Tier.SUMMARIZE)
+    return {source.number: source.tokens * _SHORT_SHARE for source in short if not source.is_loose}
 
 
 def _headings(view: View) -> dict[int, float]:

@@ -11,6 +11,8 @@ from context_compactor.classify.kinds import Kind
 from context_compactor.classify.names import NameTable
 from context_compactor.classify.relevance import KIND_WEIGHT, VOICE_WEIGHT, Weights, fade, text_weight
 from context_compactor.classify.rules import Verdict, Verdicts
+from context_compactor.classify.steer import Steers
+from context_compactor.classify.tier import Tier
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.message import Part, Text, Thinking, ToolCall, ToolResult
 from context_compactor.messages.record import ANSWER, GAP, Excerpt
@@ -42,6 +44,10 @@ class View(Struct, frozen=True):
     """By how much a turn is worth more or less than it seems to us, when a model has judged it."""
     reasons: dict[int, str] = {}
     """Why, in the model's words."""
+    steers: Steers = {}
+    """What the user has decided about turns."""
+    why: dict[int, str] = {}
+    """For each turn that was steered, or had to follow one, the reason."""
 
     def zone_of(self, source: Source) -> Zone:
         """Where the turn of a source ends up; what belongs to no turn goes into the record."""
@@ -51,6 +57,10 @@ class View(Struct, frozen=True):
         """Whether a source may be shortened."""
         zone = self.zone_of(source)
         return zone is Zone.FOLDED or (zone is Zone.PLACED and source.voice in (Voice.RESULT, Voice.THINKING))
+
+    def kept_turns(self) -> list[int]:
+        """The turns that the user wants to keep word for word."""
+        return [number for number, tier in self.steers.items() if tier is Tier.KEEP]
 
     def open_sources(self) -> Iterator[Source]:
         """The sources that may be shortened: what strategies make proposals for."""

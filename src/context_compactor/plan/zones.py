@@ -6,7 +6,7 @@ place; everything older is folded. Cuts fall between turns, so every cut is lega
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 
 from msgspec import Struct, structs
@@ -67,9 +67,10 @@ def newest_step(turns: Sequence[Turn]) -> int:
     return max((turn.number for turn in turns if turn.role == "assistant"), default=0)
 
 
-def room_for_turns(turns: Sequence[Turn], sizes: Sequence[TurnSize], target: int) -> int:
-    """What the instructions leave of a target."""
-    fixed = sum(size.whole for turn, size in zip(turns, sizes, strict=True) if turn.is_instruction)
+def room_for_turns(turns: Sequence[Turn], sizes: Sequence[TurnSize], target: int, kept: Collection[int] = ()) -> int:
+    """What the instructions and the turns that are kept in any case leave of a target."""
+    pairs = zip(turns, sizes, strict=True)
+    fixed = sum(size.whole for turn, size in pairs if turn.is_instruction or turn.number in kept)
     return max(target - fixed, 1)
 
 
@@ -93,16 +94,29 @@ def may_clear_thinking(turn: Turn, newest: int, dialect_name: str) -> bool:
 
 
 class Room(Struct, frozen=True):
-    """What a layout has to share out: `tokens` for all turns but the instructions, and how the newest may use them."""
+    """What a layout has to share out: `tokens` for all turns but the instructions, and how the newest may use them.
+
+    `decided` are turns whose zone is settled already; what they take is no longer among the tokens.
+    """
 
     turns: Sequence[Turn]
     sizes: Sequence[TurnSize]
     tokens: int
     shares: Shares
+    decided: dict[int, Zone] = {}
+
+    @property
+    def share(self) -> float:
+        """How much of what there is may stay."""
+        return self.tokens / max(sum(size.whole for turn, size in self._open()), 1)
+
+    def _open(self) -> list[tuple[Turn, TurnSize]]:
+        pairs = zip(self.turns, self.sizes, strict=True)
+        return [(turn, size) for turn, size in pairs if turn.number not in self.decided]
 
     def sized(self) -> list[tuple[Turn, TurnSize]]:
         """The turns that can be moved, with their sizes."""
-        return [(turn, size) for turn, size in zip(self.turns, self.sizes, strict=True) if not turn.is_instruction]
+        return [(turn, size) for turn, size in self._open() if not turn.is_instruction]
 
 
 def assign_zones(room: Room) -> dict[int, Zone]:

@@ -9,6 +9,9 @@ from msgspec import Struct, structs
 
 from context_compactor import __version__, api
 from context_compactor.archive.search.hits import Hit, render_hits
+from context_compactor.classify.kinds import Kind
+from context_compactor.classify.steer import KEPT
+from context_compactor.classify.tier import Tier
 from context_compactor.facts.fact import Fact
 from context_compactor.handoff.checkpoint import ArchiveLine, Checkpoint, Span
 from context_compactor.handoff.checkpoint_lists import Items
@@ -16,6 +19,7 @@ from context_compactor.handoff.checkpoint_text import render_checkpoint
 from context_compactor.handoff.messages import HandoffRequest
 from context_compactor.levels import Level
 from context_compactor.measure.usage import Sections
+from context_compactor.plan.plan import Decision
 from context_compactor.report import Archived, Cache, Fidelity, Metrics, Preserved, Report, Summarized
 from context_compactor.session.record import Totals
 
@@ -106,6 +110,7 @@ _WEBHOOK = api.WebhookAnswer(
     disabled_at=None,
     reason="",
 )
+_STEER = api.TurnSteer(turn=12, tier=Tier.KEEP)
 _ANSWERS: tuple[Struct, ...] = (
     _SESSION,
     api.SessionPage(sessions=[_SESSION]),
@@ -123,6 +128,15 @@ _ANSWERS: tuple[Struct, ...] = (
         dry_run=False,
         report=_REPORT,
     ),
+    api.PlanAnswer(
+        decisions=[
+            Decision(_SUMMARY, 17, Kind.CODE, Tier.REFERENCE, "reference", "can be had again", 2_310, 0, REF),
+            Decision("agent: The token has expired", 12, Kind.TALK, Tier.KEEP, "pin", KEPT, 431, 431, "turn_012"),
+        ],
+        report=_REPORT,
+        steers=[_STEER],
+    ),
+    api.SteeringAnswer(session_id=SESSION_ID, steers=[_STEER]),
     api.CompactionPage(compactions=[_REPORT], totals=_TOTALS),
     api.UndoAnswer(changed=True, report=_REPORT),
     api.ArchivePage(

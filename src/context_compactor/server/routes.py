@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from context_compactor import api
-from context_compactor.server import compacting, following, hooks, measuring, recalling, talking
+from context_compactor.server import compacting, following, hooks, measuring, recalling, steering, talking
 
 _SESSION = "/v1/sessions/{id}"
 _WEBHOOK = "/v1/webhooks/{id}"
@@ -70,6 +70,9 @@ ROUTES: tuple[Route, ...] = (
     _get(f"{_SESSION}/context", talking.context, api.ContextAnswer, query=api.ContextQuery, statuses=(200, 304)),
     _get(f"{_SESSION}/history", talking.history, api.HistoryAnswer, query=api.HistoryQuery),
     _post(f"{_SESSION}/compact", compacting.compact, api.CompactAnswer, body=api.CompactBody, tag="compactions"),
+    _get(f"{_SESSION}/plan", steering.plan, api.PlanAnswer, query=api.PlanQuery, tag="compactions"),
+    _get(f"{_SESSION}/steering", steering.steering, api.SteeringAnswer, tag="compactions"),
+    _post(f"{_SESSION}/steering", steering.steer, api.SteeringAnswer, body=api.SteerBody, tag="compactions"),
     _get(f"{_SESSION}/compactions", compacting.compactions, api.CompactionPage, query=api.PageQuery, tag="compactions"),
     _post(f"{_SESSION}/undo", compacting.undo, api.UndoAnswer, tag="compactions"),
     _post(f"{_SESSION}/redo", compacting.redo, api.UndoAnswer, tag="compactions"),

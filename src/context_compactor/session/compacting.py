@@ -20,6 +20,7 @@ from context_compactor.report import ModelCall, Report
 from context_compactor.session import checkpoints, keep
 from context_compactor.session.after import export_new
 from context_compactor.session.core import Core, raws_of
+from context_compactor.session.following import followed
 from context_compactor.session.lens import Seen
 from context_compactor.session.memory import keep_facts, promote
 from context_compactor.session.values import State, read_state
@@ -119,14 +120,18 @@ def _with_reason(report: Report, why: str, more: str) -> Report:
 
 
 def _beside(core: Core, ask: Ask, seen: Seen, counter: MessageCounter) -> Ask:
-    """The request with what is sent beside the conversation: remembered things, and what only the provider counts."""
+    """The request with what is known of its context: what is sent beside the conversation, and what the user steers.
+
+    Remembered things are sent beside it, and what only the provider counts.
+    """
     kept = [raw for shown, raw in zip(seen.shown, seen.raws, strict=True) if shown.added == "memory"]
     beside = sum(counter.count_many(core.dialect(seen.raws).parse(kept)))
     state = read_state(core.store.session(core.id).state)
+    steers = followed(core, seen, state) if ask.steers is None else ask.steers
     hidden = max(0, round(state.calibration.offset)) if state.calibration.replies else 0
     overhead = beside + max(ask.settings.overhead_tokens, hidden)
     settings = structs.replace(ask.settings, overhead_tokens=overhead)
-    return structs.replace(ask, settings=settings, sent=tuple(seen.raws))
+    return structs.replace(ask, settings=settings, sent=tuple(seen.raws), steers=steers)
 
 
 def _note_no_gain(core: Core, report: Report) -> None:
@@ -175,7 +180,7 @@ def _remember(core: Core, made: Made, told: list[Event]) -> Callable[[State], St
 
     def remember(state: State) -> State:
         if core.settings.extract_facts:
-            state = keep_facts(core, state, made.result.facts)
+            state = keep_facts(core, state, made.result.facts, made.seen)
         messages = core.store.session(core.id).messages
         ahead = "" if made.is_ahead else state.ahead
         state = structs.replace(state, guard=state.guard.succeeded(messages), held=False)

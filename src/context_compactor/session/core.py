@@ -195,9 +195,9 @@ class Core:
         """The context as it is now."""
         return self.lens.now(row)
 
-    def take_apart(self) -> TakenApart:
-        """The context as it is now, taken apart; once for each context."""
-        seen = self.seen()
+    def take_apart(self, seen: Seen | None = None) -> TakenApart:
+        """The context as it is now, or one that was seen, taken apart; once for each context."""
+        seen = seen or self.seen()
         if self._taken_apart is None or self._taken_apart[0] is not seen:
             raws = raws_of(seen)
             dialect = self.dialect(raws)

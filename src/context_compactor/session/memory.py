@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import get_args
 
 import msgspec
@@ -18,7 +18,9 @@ from context_compactor.facts.promote import promote as promote_facts
 from context_compactor.flow import Scene
 from context_compactor.measure.tokens import clean
 from context_compactor.messages.jsontext import json_bytes, read_json
-from context_compactor.session.core import Core
+from context_compactor.messages.record import Record, open_record
+from context_compactor.session.core import Core, raws_of
+from context_compactor.session.lens import Seen
 from context_compactor.session.values import State, read_state
 from context_compactor.store.rows import FactRow
 
@@ -34,15 +36,34 @@ def scene_of(core: Core) -> Scene:
     return core.take_apart().scene
 
 
-def keep_facts(core: Core, state: State, facts: Sequence[Fact]) -> State:
-    """Keep what was extracted from the turns of the context, in the place of what was known of the same turns."""
-    first = first_turn(facts)
+def keep_facts(core: Core, state: State, facts: Sequence[Fact], seen: Seen) -> State:
+    """Keep what was extracted from the turns of a context, in the place of what was known of the same turns.
+
+    Between the first of them there may be turns that were folded long ago: what is known of these stays.
+    """
+    first, past = first_turn(facts), _past(core, seen)
     with core.writing():
+        known = core.store.facts(core.id) if past else []
+        between = [row for row in known if row.turn >= first and _is_folded(past, row.turn)]
         if first:
             core.store.drop_facts(core.id, first)
         rows = [FactRow(fact.kind, fact.turn, _body(fact), _pattern(fact)) for fact in facts]
-        core.store.put_facts(core.id, rows, core.now())
+        core.store.put_facts(core.id, [*between, *rows], core.now())
     return structs.replace(state, extracted_at=core.now())
+
+
+def _past(core: Core, seen: Seen) -> Record | None:
+    """The record of a context; None when there is none, or nothing stands behind it that is older."""
+    raws = raws_of(seen)
+    leading = sum(1 for _ in takewhile(lambda raw: raw.get("role") in ("system", "developer"), raws))
+    dialect = core.dialect(seen.raws)
+    past = open_record(dialect.parse(raws[: leading + 1]), dialect)[1]
+    return past if past and past.behind else None
+
+
+def _is_folded(past: Record | None, turn: int) -> bool:
+    """Whether a turn is in a record that others have stayed behind."""
+    return past is not None and turn <= past.turns and turn not in {number for number, _ in past.behind}
 
 
 def _body(fact: Fact) -> bytes:
@@ -75,7 +96,8 @@ def all_facts(
     live = scene_of(core).facts if live is None else live
     first = min((turn for turn in (fact.turn for fact in live) if turn > 0), default=1 << 60)
     stored = stored_facts(core, kind or "")
-    kept = [fact for fact in stored if fact.turn < first]
+    past = _past(core, core.seen())
+    kept = [fact for fact in stored if fact.turn < first or _is_folded(past, fact.turn)]
     wanted = [fact for fact in (*kept, *live) if kind in (None, fact.kind) and (told or not fact.told_by)]
     return merge(wanted)
 
@@ -146,7 +168,8 @@ def work_ahead(core: Core, fewest: int = 3) -> Ahead:
 
     Nothing is done for fewer turns than `fewest`. What the model sees does not change.
     """
-    scene = scene_of(core)
+    seen = core.seen()
+    scene = core.take_apart(seen).scene
     state = read_state(core.store.session(core.id).state)
     ready = [turn for turn in scene.turns[:-_LEFT_ALONE] if turn.number > state.prepared_turn]
     if len(ready) < fewest or not core.settings.extract_facts:
@@ -155,5 +178,5 @@ def work_ahead(core: Core, fewest: int = 3) -> Ahead:
     counter = core.counter(core.dialect())
     counter.learn(message for turn in ready for message in turn.messages)
     facts = [fact for fact in scene.facts if max(fact.turn, fact.last_turn) <= last]
-    core.change(lambda now: structs.replace(keep_facts(core, now, facts), prepared_turn=last))
+    core.change(lambda now: structs.replace(keep_facts(core, now, facts, seen), prepared_turn=last))
     return Ahead(len(ready), len(facts))

@@ -20,6 +20,7 @@ from context_compactor.app import level_of
 from context_compactor.archive.export import Exported
 from context_compactor.archive.refetch import Refetched, RestoreRate
 from context_compactor.archive.search.hits import Hit
+from context_compactor.classify.tier import Tier
 from context_compactor.events.bus import Bus
 from context_compactor.facts.fact import Fact
 from context_compactor.handoff.checkpoint import Checkpoint
@@ -29,9 +30,10 @@ from context_compactor.handoff.points import Points
 from context_compactor.handoff.resume import Readiness
 from context_compactor.handoff.state import OrchestratorState
 from context_compactor.measure.usage import Usage
+from context_compactor.plan.plan import Plan
 from context_compactor.protocols import Model, Store
 from context_compactor.report import Report
-from context_compactor.session import checkpoints, views
+from context_compactor.session import checkpoints, steering, views
 from context_compactor.session import recall as recalling
 from context_compactor.session.after import export_all
 from context_compactor.session.append import append
@@ -244,6 +246,42 @@ class Session:
         if preserve is not None:
             ask = structs.replace(ask, settings=structs.replace(ask.settings, preserve_recent_turns=preserve))
         return compact(self._core, ask, dry_run=dry_run)
+
+    def plan(
+        self,
+        focus: str | None = None,
+        level: str | None = None,
+        target_tokens: int | None = None,
+        *,
+        steers: Mapping[int, str] | None = None,
+    ) -> Plan:
+        """What `compact` would do now, turn by turn, with what `steer` has asked for; nothing is changed.
+
+        With `steers`, tiers by turn, it is as if these had been asked for instead. No model is asked, so one may still
+        have its say in the compaction itself.
+        """
+        focus = self._core.without_secrets(focus or "")
+        ask = self._core.ask(level=level_of(level), focus=focus, target_tokens=target_tokens, kind="manual")
+        return steering.plan(self._core, ask, steers)
+
+    def steer(self, turn: int, tier: str) -> None:
+        """Decide about a turn yourself: every compaction gives it this tier, until `unsteer` or until it is folded.
+
+        `keep` leaves it word for word, `summarize` a few lines of it, `reference` one line, `drop` no text at all. Its
+        original can be recalled in any case, and failures and other facts stay. Instructions and what nobody has
+        answered yet cannot be lowered.
+        """
+        self._begin()
+        steering.steer(self._core, turn, tier)
+
+    def unsteer(self, turn: int | None = None) -> None:
+        """Leave a turn to the engine again, or all of them."""
+        self._begin()
+        steering.unsteer(self._core, turn)
+
+    def steering(self) -> dict[int, Tier]:
+        """What was decided about turns that stand in the context, by their number."""
+        return steering.steering(self._core)
 
     def cancel(self) -> bool:
         """End what a model is asked for and any compaction under way, from another thread; whether there was one.

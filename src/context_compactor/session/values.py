@@ -8,6 +8,7 @@ from unicodedata import category
 import msgspec
 from msgspec import Struct, field
 
+from context_compactor.classify.tier import Tier
 from context_compactor.errors import BadSetting, StoreError
 from context_compactor.measure.calibrate import Calibration
 from context_compactor.measure.triggers import Counters, Plateau
@@ -57,12 +58,19 @@ class Claim(Struct, frozen=True):
     since: float = 0.0
 
 
+class Steer(Struct, frozen=True):
+    """What the user has decided about a turn. `position` is where it begins in the log, 0 when that is not known."""
+
+    tier: Tier
+    position: int = 0
+
+
 class State(Struct, frozen=True, kw_only=True):
     """Everything small that changes: the gauge, which level has fired, what the guard and the counters know.
 
     `ahead` is the hash of what a model has told ahead, `ahead_by` who is at it, `ahead_spent` and `ahead_calls`
     what telling ahead has taken since the last compaction;
-    `teller` is what went wrong with models lately.
+    `teller` is what went wrong with models lately; `steers` are the user's own tiers, by turn.
     """
 
     gauge: Gauge = Gauge()
@@ -88,6 +96,7 @@ class State(Struct, frozen=True, kw_only=True):
     is_reminded: bool = False
     extracted_at: str = ""
     phase: str = ""
+    steers: dict[int, Steer] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
 
 

@@ -1,0 +1,144 @@
+"""The sessions of a store that the screens look at: open, each used by one thread at a time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import TypeVar
+
+from context_compactor.events.bus import Bus
+from context_compactor.messages.message import Message
+from context_compactor.messages.turn import Turn
+from context_compactor.server.dashboard.saw import Weighed
+from context_compactor.session.core import Clock, Core
+from context_compactor.session.opening import open_core
+from context_compactor.session.session import Session
+from context_compactor.session.values import read_profile
+from context_compactor.session.views import history, report_of
+from context_compactor.store.rows import SessionRow
+from context_compactor.tui.source import Piece, TurnPage
+from context_compactor.tui.turn_index import Span, TurnIndex
+from context_compactor.tui.turn_lines import Decided, line_of, pieces_of
+
+T = TypeVar("T")
+
+_MOST_OPEN = 6
+STEP = 5_000
+"""Messages that are looked at before the list is shown again."""
+
+
+class Opened:
+    """A session that is open, and what was found out about its turns."""
+
+    def __init__(self, row: SessionRow, url: str, clock: Clock) -> None:
+        self.core: Core = open_core(
+            row.id,
+            window=None,
+            store=url,
+            dialect="auto",
+            model=None,
+            settings=None,
+            count_tokens=None,
+            bus=Bus(),
+            clock=clock,
+        )
+        self.session = Session(self.core, owns_store=True)
+        self.lock = Lock()
+        self.users = 0
+        self.weighing = Lock()
+        self.weighed = Weighed()
+        self._index = TurnIndex()
+        self._decided: tuple[int, Decided] = -1, Decided(())
+
+    def is_as(self, row: SessionRow) -> bool:
+        """Whether it was opened as what the session is now."""
+        return read_profile(row.profile) == self.core.profile
+
+    def turns(self, first: int, count: int) -> TurnPage:
+        """Some turns; what is not known yet of the history is looked at, a step at a time."""
+        core, index = self.core, self._index
+        row = core.store.session(core.id)
+        if index.messages < row.messages:
+            start = index.wanted
+            index.take(self._messages(start, index.messages - start + STEP))
+        counter = core.counter(core.dialect())
+        span = index.span(first, count)
+        decided = self.decided(row)
+        lines = [line_of(first + at, turn, counter, decided) for at, turn in enumerate(self._read(span))]
+        return TurnPage(lines, len(index), index.messages >= row.messages)
+
+    def turn(self, at: int) -> list[Piece]:
+        """A turn in full."""
+        return [piece for turn in self._read(self._index.span(at, 1)) for piece in pieces_of(turn)]
+
+    def _read(self, span: Span) -> list[Turn]:
+        return span.turns(self._messages(span.start, span.end - span.start)) if span.count else []
+
+    def _messages(self, after: int, limit: int) -> list[Message]:
+        raws = history(self.core, after, limit)
+        return self.core.dialect(raws).parse(raws)
+
+    def decided(self, row: SessionRow) -> Decided:
+        """What the compactions that count have made of the turns."""
+        if self._decided[0] != row.view:
+            made = self.core.lens.sight(row.head).compactions
+            self._decided = row.view, Decided(report_of(self.core, each) for each in made if each.is_active)
+        return self._decided[1]
+
+
+class OpenedSessions:
+    """At most a few sessions stay open, those used last; one that is in use is never closed."""
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        self._url = url
+        self._clock = clock
+        self._lock = Lock()
+        self._known: OrderedDict[str, Opened] = OrderedDict()
+
+    def use(self, row: SessionRow, work: Callable[[Opened], T]) -> T:
+        """Do something with a session while no other thread does."""
+        with self._opened(row) as opened, opened.lock:
+            return work(opened)
+
+    def beside(self, row: SessionRow, work: Callable[[Session, Opened], T]) -> T:
+        """Do something long with a session while others look at it."""
+        with self._opened(row) as opened, opened.session.twin() as twin:
+            return work(twin, opened)
+
+    def cancel(self, session_id: str) -> None:
+        """End the compaction of a session that is under way."""
+        with self._lock:
+            opened = self._known.get(session_id)
+        if opened is not None:
+            opened.session.cancel()
+
+    @contextmanager
+    def _opened(self, row: SessionRow) -> Iterator[Opened]:
+        with self._lock:
+            opened = self._known.get(row.id)
+            if opened is not None and not opened.users and not opened.is_as(row):
+                self._known.pop(row.id).session.close()
+                opened = None
+            if opened is None:
+                opened = self._known[row.id] = Opened(row, self._url, self._clock)
+            self._known.move_to_end(row.id)
+            opened.users += 1
+        try:
+            yield opened
+        finally:
+            with self._lock:
+                opened.users -= 1
+                for name in list(self._known)[: max(len(self._known) - _MOST_OPEN, 0)]:
+                    if not self._known[name].users:
+                        self._known.pop(name).session.close()
+
+    def close(self) -> None:
+        """End what is under way and let all of them go."""
+        with self._lock:
+            opened = list(self._known.values())
+            self._known.clear()
+        for each in opened:
+            each.session.cancel()
+            each.session.close()

@@ -1,0 +1,184 @@
+"""The history of a session of a server, read page by page: its turns, and what can be reckoned from them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from context_compactor.archive.search.passages import texts_of
+from context_compactor.client import AsyncClient
+from context_compactor.measure.count import MessageCounter, message_counter_for
+from context_compactor.messages.detect import find_dialect
+from context_compactor.messages.jsontext import json_text
+from context_compactor.messages.message import Message
+from context_compactor.messages.printing import one_line
+from context_compactor.messages.turn import Turn
+from context_compactor.report import Report
+from context_compactor.session.diff import ContextDiff, DiffRow, Side
+from context_compactor.tui.source import Piece, Point, Raw, Tooth, TurnLine, TurnPage
+from context_compactor.tui.turn_index import TurnIndex
+from context_compactor.tui.turn_lines import Decided, line_of, pieces_of
+
+_STEP = 1_000
+"""Messages in one answer of a server."""
+_MOST_POINTS = 600
+_WORDS = 400
+
+
+class RemoteHistory:
+    """What was found out about one session's turns. Used by one task at a time."""
+
+    def __init__(self, client: AsyncClient, session_id: str, model: str | None) -> None:
+        self.lock = asyncio.Lock()
+        self._client = client
+        self._id = session_id
+        self._model = model
+        self._index = TurnIndex()
+        self._counter: MessageCounter | None = None
+        self._sums: list[int] = []
+
+    async def turns(self, first: int, count: int, decided: Decided) -> TurnPage:
+        """Some turns; one step of what is not known yet is looked at."""
+        start = self._index.wanted
+        raws, total = await self._read(start, max(self._index.messages - start, 0) + _STEP // 2)
+        if start + len(raws) > self._index.messages:
+            await asyncio.to_thread(self._take, raws)
+        found = await self._turns(first, count)
+        lines = await asyncio.to_thread(self._lines, first, found, decided)
+        return TurnPage(lines, len(self._index), self._index.messages >= total)
+
+    async def turn(self, at: int) -> list[Piece]:
+        """A turn in full."""
+        return [piece for turn in await self._turns(at, 1) for piece in pieces_of(turn)]
+
+    async def _read(self, after: int, limit: int) -> tuple[list[Raw], int]:
+        found: list[Raw] = []
+        total = after
+        while limit > 0:
+            answer = await self._client.history(self._id, after + len(found), min(limit, _STEP))
+            found += answer.messages
+            total = answer.total
+            limit -= len(answer.messages)
+            if not answer.messages or answer.next is None:
+                break
+        return found, total
+
+    async def _turns(self, first: int, count: int) -> list[Turn]:
+        span = self._index.span(first, count)
+        if not span.count:
+            return []
+        raws, _ = await self._read(span.start, span.end - span.start)
+        return span.turns(self._parse(raws))
+
+    def _parse(self, raws: Sequence[Raw]) -> list[Message]:
+        return find_dialect("auto", raws).parse(raws) if raws else []
+
+    def _take(self, raws: list[Raw]) -> None:
+        self._index.take(self._parse(raws))
+
+    def _lines(self, first: int, turns: list[Turn], decided: Decided) -> list[TurnLine]:
+        counter = self._counting([turn.messages[0].raw for turn in turns])
+        return [line_of(first + at, turn, counter, decided) for at, turn in enumerate(turns)]
+
+    def _counting(self, raws: Sequence[Raw]) -> MessageCounter:
+        if self._counter is None:
+            name = find_dialect("auto", raws).name if raws else "openai-chat"
+            self._counter = message_counter_for(self._model, name)
+        return self._counter
+
+    # The plot
+
+    async def weigh(self) -> list[int]:
+        """The tokens of the first messages, had nothing ever been compacted, one sum for each."""
+        while True:
+            raws, total = await self._read(len(self._sums), _STEP)
+            if raws:
+                await asyncio.to_thread(self._add, raws)
+            if len(self._sums) >= total or not raws:
+                return self._sums
+
+    def _add(self, raws: list[Raw]) -> None:
+        before = self._sums[-1] if self._sums else 0
+        for tokens in self._counting(raws).count_many(self._parse(raws)):
+            before += tokens
+            self._sums.append(before)
+
+
+def estimated(sums: Sequence[int], reports: Sequence[Report]) -> tuple[list[Point], list[Tooth]]:
+    """A saw of the sums and the reports: a compaction stands where the tokens are first as many as it says it found."""
+    points: list[Point] = []
+    teeth: list[Tooth] = []
+    at, shift = 0, 0
+    for report in reports:
+        until = next(
+            (each for each in range(at, len(sums)) if sums[each] + shift >= report.tokens_before), len(sums) - 1
+        )
+        points += [(each + 1, sums[each] + shift) for each in range(at, until + 1)]
+        if until < 0:
+            break
+        shift = report.tokens_after - sums[until]
+        teeth.append(Tooth(report.compaction_id, until + 1, report.tokens_before, report.tokens_after))
+        points.append((until + 1, report.tokens_after))
+        at = until + 1
+    points += [(each + 1, sums[each] + shift) for each in range(at, len(sums))]
+    step = max(-(-len(points) // _MOST_POINTS), 1)
+    corners = {tooth.message for tooth in teeth}
+    kept = [
+        point for each, point in enumerate(points) if each % step == 0 or point[0] in corners or each == len(points) - 1
+    ]
+    return kept, teeth
+
+
+# The diff
+
+
+async def last_change(client: AsyncClient, session_id: str, messages: int, report: Report) -> ContextDiff:
+    """The context before and after the last compaction that counts, which is looked for among the contexts that were.
+
+    From that compaction on every context is the beginning of the one there is now, and before it none is.
+    """
+    now = (await client.context(session_id, messages)).messages
+    low, high = 0, messages
+    after = now
+    while low < high:
+        middle = (low + high) // 2
+        then = (await client.context(session_id, middle)).messages
+        if then and now[: len(then)] == then:
+            high, after = middle, then
+        else:
+            low = middle + 1
+    before = (await client.context(session_id, high - 1)).messages if high else []
+    last = (await client.history(session_id, high - 1, 1)).messages if high else []
+    names = f"before {report.compaction_id}", f"after {report.compaction_id}"
+    return await asyncio.to_thread(
+        _compare, names, [*before, *last], after, (report.tokens_before, report.tokens_after)
+    )
+
+
+def _compare(names: tuple[str, str], old: list[Raw], new: list[Raw], tokens: tuple[int, int]) -> ContextDiff:
+    left, right = _sides(old), _sides(new)
+    matcher = SequenceMatcher(None, [json_text(raw) for raw in old], [json_text(raw) for raw in new], autojunk=False)
+    rows: list[DiffRow] = []
+    for change, left_from, left_to, right_from, right_to in matcher.get_opcodes():
+        some, others = left[left_from:left_to], right[right_from:right_to]
+        if len(some) == len(others):
+            rows += [
+                DiffRow("same" if change == "equal" else "changed", one, other)
+                for one, other in zip(some, others, strict=True)
+            ]
+        else:
+            rows += [DiffRow("removed", side, None) for side in some]
+            rows += [DiffRow("added", None, side) for side in others]
+    return ContextDiff(names, tuple(rows), tokens)
+
+
+def _sides(raws: list[Raw]) -> list[Side]:
+    if not raws:
+        return []
+    parsed = find_dialect("auto", raws).parse(raws)
+    texts = (" ".join(text[:_WORDS] for text in texts_of([message])) for message in parsed)
+    return [
+        Side(message.raw, f"{message.role}: {one_line(text, _WORDS)}")
+        for message, text in zip(parsed, texts, strict=True)
+    ]

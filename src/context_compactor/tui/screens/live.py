@@ -1,0 +1,69 @@
+"""What all screens have in common: they follow changes, say when the source cannot be reached, and tell errors."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, cast
+
+from textual.css.query import NoMatches
+from textual.dom import DOMNode
+from textual.screen import Screen
+from textual.widgets import Static
+from textual.worker import Worker
+
+from context_compactor.errors import CompactorError
+from context_compactor.tui.source import Change
+from context_compactor.tui.texts import cut_line
+
+if TYPE_CHECKING:
+    from context_compactor.tui.app import CompactorApp
+
+_LONGEST = 600
+
+
+def app_of(node: DOMNode) -> CompactorApp:
+    """The app, as what it is."""
+    return cast("CompactorApp", node.app)
+
+
+class LiveScreen(Screen[None]):
+    """A screen that is told of changes."""
+
+    def changed(self, change: Change) -> None:
+        """Something is no longer as it was."""
+        raise NotImplementedError
+
+    def show_offline(self, why: str) -> None:
+        """Say over everything that what is shown may be old, or no longer say so."""
+        try:
+            banner = self.query_one("#offline", Static)
+        except NoMatches:
+            return
+        banner.update(f"offline, and what is shown may be old: {cut_line(why, _LONGEST)}" if why else "")
+        banner.display = bool(why)
+
+    def on_mount(self) -> None:
+        """Begin with what is known."""
+        self.show_offline(app_of(self).offline)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """What nobody expected is a message."""
+        app_of(self).tell_unexpected(event)
+
+    def attempt(self, work: Callable[[], Awaitable[None]], group: str = "work") -> Worker[None]:
+        """Do something beside the screen; what goes wrong is told and ends nothing."""
+
+        async def told() -> None:
+            try:
+                await work()
+            except CompactorError as error:
+                app_of(self).tell_error(error)
+
+        return self.run_worker(told(), group=group, exit_on_error=False)
+
+
+def offline_banner() -> Static:
+    """The line that says so."""
+    banner = Static(id="offline", markup=False)
+    banner.display = False
+    return banner

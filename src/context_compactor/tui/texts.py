@@ -1,0 +1,65 @@
+"""Text of a conversation on its way to the screen: nothing in it drives the terminal, nothing in it is markup."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from rich.cells import cell_len, set_cell_size
+
+from context_compactor.messages.printing import one_line, printable
+from context_compactor.server.dashboard.words import ago, moment, percent, short_count
+
+__all__ = ["cut_line", "gauge_bar", "in_width", "long_ago", "percent", "safe", "short_count", "spark"]
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_LONGEST = 400
+
+
+def safe(text: str) -> str:
+    """Text with its lines as they are and without any control character."""
+    return printable(text.replace("\r\n", "\n"), keep="\n\t").expandtabs(4)
+
+
+def cut_line(text: str, width: int = _LONGEST) -> str:
+    """Text as one line of at most so many characters."""
+    return one_line(text, width)
+
+
+def in_width(text: str, width: int, *, right: bool = False) -> str:
+    """A line of exactly so many cells of the screen, cut with a mark or filled up with blanks."""
+    if width <= 0:
+        return ""
+    size = cell_len(text)
+    if size > width:
+        return set_cell_size(text, width - 1) + "…"
+    return " " * (width - size) + text if right else text + " " * (width - size)
+
+
+def long_ago(stamp: str, now: datetime) -> str:
+    """A stored time as its distance from now."""
+    at = moment(stamp)
+    return "–" if at is None else ago((now - at.astimezone(UTC)).total_seconds())
+
+
+def gauge_bar(share: float, width: int, marks: tuple[float, ...] = ()) -> str:
+    """A share from 0 to 1 as a bar with a mark where each level begins; without colour it says the same."""
+    filled = min(max(round(share * width), 1 if share > 0 else 0), width)
+    cells = ["█"] * filled + ["░"] * (width - filled)
+    for mark in marks:
+        at = int(mark * width)
+        if filled <= at < width:
+            cells[at] = "│"
+    return "".join(cells)
+
+
+def spark(values: tuple[int, ...], width: int) -> str:
+    """Numbers as a line of blocks of so many cells, from the first to the last; nothing where there are too few."""
+    most = max(values, default=0)
+    if len(values) < 2 or most <= 0 or width <= 0:
+        return ""
+    if len(values) > width:
+        step = len(values) / width
+        values = tuple(
+            max(values[int(at * step) : max(int((at + 1) * step), int(at * step) + 1)]) for at in range(width)
+        )
+    return "".join(_BLOCKS[max(1, round(value / most * 8)) if value > 0 else 0] for value in values)

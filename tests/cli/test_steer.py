@@ -1,0 +1,61 @@
+"""`compactor steer` and `compactor plan SESSION`: the user's own tiers on the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def steerable(run, stored):
+    """The session as it was before it was compacted: all of its turns stand in the context."""
+    assert run("undo").code == 0
+    return stored
+
+
+def test_what_is_decided_about_turns_is_shown_kept_and_taken_back(run, steerable):
+    assert run("steer", "run-42", "--keep", "5,7", "--drop", "9-10", "--json").json == {
+        "session_id": "run-42",
+        "steering": {"5": "keep", "7": "keep", "9": "drop", "10": "drop"},
+    }
+    assert run("steer").out.split() == "turn 5 keep turn 7 keep turn 9 drop turn 10 drop".split()
+    assert run("steer", "run-42", "--free", "5,9-10", "--json").json["steering"] == {"7": "keep"}
+    assert run("steer", "run-42", "--free", "all", "--summarize", "3", "--json").json["steering"] == {"3": "summarize"}
+    assert "Nothing is decided" in run("steer", "run-42", "--free", "all").out
+
+
+def test_a_plan_of_a_session_shows_what_steers_would_do_and_leaves_it_as_it_is(run, steerable):
+    plan = run("plan", "run-42", "--target", "25%", "--keep", "5", "--drop", "9", "--json").json
+    told = {each["turn"]: (each["tier"], each["reason"]) for each in plan["decisions"]}
+    assert told[5] == ("keep", "kept by you")
+    assert told[9] == ("drop", "lowered by you")
+    assert run("steer", "--json").json["steering"] == {}
+    assert "kept by you" in run("plan", "run-42", "--target", "25%", "--keep", "5").out
+
+
+def test_a_plan_of_a_session_follows_what_was_decided(run, steerable):
+    run("steer", "run-42", "--keep", "5")
+    plan = run("plan", "run-42", "--target", "25%", "--json").json
+    assert "kept by you" in {each["reason"] for each in plan["decisions"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["steer", "run-42", "--keep", "five"], "--keep: 'five' is no turn"),
+        (["steer", "run-42", "--drop", "9-3"], "--drop: '9-3' is no turn"),
+        (["steer", "run-42", "--keep", "5", "--drop", "4-6"], "turn 5 is named by --keep as well"),
+        (["steer", "run-42", "--drop", "0"], "instructions"),
+        (["steer", "run-42", "--keep", "5", "--drop", "999"], "there is no such turn"),
+        (["steer", "nobody", "--keep", "5"], "no session 'nobody'"),
+        (["plan", "run-42", "--drop", "35"], "not answered yet"),
+        (["plan", "run-42", "--window", "9000"], "has its own"),
+        (["plan", "agent.json", "--keep", "5"], "this is a file"),
+        (["plan", "nobody"], "there is no file 'nobody'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_steered_is_refused_and_nothing_is_decided(run, steerable, arguments, why):
+    ran = run(*arguments)
+    assert ran.code == 2
+    assert why in ran.err
+    assert run("steer", "run-42", "--json").json["steering"] == {}

@@ -1,0 +1,65 @@
+"""Steering over HTTP, with the client's verbs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from context_compactor.classify.tier import Tier
+from context_compactor.client import AsyncClient, Client
+from context_compactor.errors import BadSetting
+from tests.cli.conftest import conversation
+
+
+@pytest.fixture
+def client(shared):
+    with Client(shared.url) as made:
+        yield made
+
+
+@pytest.fixture
+def session_id(client) -> str:
+    made = client.create(window=200_000).id
+    client.append(made, conversation())
+    return made
+
+
+def test_a_steer_over_http_is_kept_followed_and_taken_back(client, session_id):
+    assert client.steer(session_id, 5, "keep") == {5: Tier.KEEP}
+    assert client.steer(session_id, 9, Tier.DROP) == {5: Tier.KEEP, 9: Tier.DROP}
+    plan = client.plan(session_id, target_tokens=9_000)
+    told = {each.turn: (each.tier, each.reason, each.steer) for each in plan.turns()}
+    assert told[5] == (Tier.KEEP, "kept by you", Tier.KEEP)
+    assert told[9] == (Tier.DROP, "lowered by you", Tier.DROP)
+    assert client.unsteer(session_id, 9) == {5: Tier.KEEP}
+    expected = client.plan(session_id, target_tokens=9_000).report
+    done = client.compact(session_id, target_tokens=9_000)
+    assert done.tokens_after == expected.tokens_after
+    assert conversation()[8] in client.context(session_id).messages
+    assert client.steering(session_id) == {5: Tier.KEEP}
+    assert client.unsteer(session_id) == client.steering(session_id) == {}
+
+
+def test_what_cannot_be_steered_is_refused_with_the_reason_of_the_library(client, session_id):
+    for turn, tier, why in ((0, "drop", "instructions"), (99, "keep", "no such turn"), (43, "drop", "not answered")):
+        with pytest.raises(BadSetting, match=why):
+            client.steer(session_id, turn, tier)
+    assert client.steering(session_id) == {}
+
+
+def test_a_tier_without_a_turn_is_refused(shared, client, session_id):
+    got = shared.post(f"/v1/sessions/{session_id}/steering", {"tier": "drop"})
+    assert got.status == 422
+    assert "no turn" in got.json["detail"]
+
+
+def test_an_async_client_steers_alike(shared, session_id):
+    async def steered() -> dict[int, Tier]:
+        async with AsyncClient(shared.url) as client:
+            await client.steer(session_id, 5, "keep")
+            assert (await client.plan(session_id, level="soft")).report.status == "unchanged"
+            await client.unsteer(session_id, 5)
+            return await client.steering(session_id)
+
+    assert asyncio.run(steered()) == {}

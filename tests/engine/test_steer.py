@@ -1,0 +1,239 @@
+"""What the user decides about turns is followed, and breaks none of the promises."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from context_compactor import Compaction, app
+from context_compactor.ask import Ask
+from context_compactor.classify.steer import refusal
+from context_compactor.classify.tier import Tier
+from context_compactor.flow import Scene, read_scene
+from context_compactor.messages.detect import DIALECTS
+from context_compactor.messages.message import Message
+from context_compactor.messages.turn import Turn
+from tests.engine import promises
+from tests.engine.sessions import play, sessions, shares
+from tests.engine.talks import DIALECT_NAMES, bash, read, talk_in
+from tests.engine.test_promises import _renamed, target_of
+
+every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
+tiers = st.sampled_from(Tier)
+
+
+def scene_of(messages: list[dict], dialect: str) -> Scene:
+    return read_scene(promises.legal(messages, dialect), DIALECTS[dialect])
+
+
+def steered(messages: list[dict], target: int, dialect: str, steers: dict[int, Tier]) -> Compaction:
+    return app.run(messages, Ask(target_tokens=target, steers=steers), dialect=dialect)
+
+
+def some_steers(data: st.DataObject, scene: Scene) -> dict[int, Tier]:
+    """Any tiers for any turns that may have them."""
+    numbers = st.sampled_from([turn.number for turn in scene.turns])
+    drawn = data.draw(st.dictionaries(numbers, tiers, max_size=8))
+    return {number: tier for number, tier in drawn.items() if not refusal(scene.turns, number, tier)}
+
+
+def stands(turn: Turn, messages: list[Message]) -> bool:
+    """Whether a turn stands in a context, byte for byte; its first message may stand in one with the record."""
+    wanted = [message.raw for message in turn.messages]
+    for at in range(len(messages) - len(wanted) + 1):
+        run = messages[at : at + len(wanted)]
+        first, parts = run[0], turn.messages[0].parts
+        begins = first.raw == wanted[0] or (first.role == "user" and first.parts[-len(parts) :] == parts)
+        if begins and [message.raw for message in run[1:]] == wanted[1:]:
+            return True
+    return False
+
+
+@every_dialect
+@given(data=st.data())
+def test_whatever_is_steered_the_context_is_legal_and_what_is_kept_stands_byte_for_byte(dialect, data):
+    messages = data.draw(sessions(dialect)).messages
+    scene = scene_of(messages, dialect)
+    steers = some_steers(data, scene)
+    target = target_of(messages, data.draw(shares), dialect)
+    result = steered(messages, target, dialect, steers)
+    assert promises.illegal(result, dialect) == []
+    assert promises.misfit(messages, result, target, dialect) == []
+    assert promises.edited_thinking(messages, result, dialect) == []
+    context = promises.parsed(result.messages, dialect)
+    for turn in scene.turns:
+        if steers.get(turn.number) is Tier.KEEP:
+            assert stands(turn, context), turn.number
+
+
+@every_dialect
+@given(data=st.data())
+def test_whatever_is_steered_every_turn_that_left_can_be_recalled_and_every_failure_is_told(dialect, data):
+    session = data.draw(sessions(dialect))
+    scene = scene_of(session.messages, dialect)
+    target = target_of(session.messages, data.draw(shares), dialect)
+    result = steered(session.messages, target, dialect, some_steers(data, scene))
+    if not result.report.changed:
+        return
+    context = promises.parsed(result.messages, dialect)
+    for turn in scene.turns:
+        if not turn.is_instruction and not stands(turn, context):
+            original = result.original(f"turn_{turn.number:03d}")
+            assert original.value == [message.raw for message in turn.messages]
+    assert promises.forgotten(session.failures, result, dialect) == []
+
+
+@every_dialect
+@given(data=st.data())
+def test_a_turn_and_its_calls_have_the_same_numbers_however_often_others_around_it_are_folded(dialect, data):
+    session = data.draw(sessions(dialect))
+    messages = session.messages
+    known: dict[int, Turn] = {}
+    for number in range(3):
+        scene = scene_of(messages, dialect)
+        for turn in scene.turns:
+            before = known.setdefault(turn.number, turn)
+            assert [each.number for each in before.exchanges] == [each.number for each in turn.exchanges]
+            assert before.role == turn.role or turn.is_instruction
+            assert [each.call and each.call.name for each in before.exchanges] == [
+                each.call and each.call.name for each in turn.exchanges
+            ]
+        result = steered(messages, target_of(messages, data.draw(shares), dialect), dialect, some_steers(data, scene))
+        messages = [*result.messages, *_renamed(data.draw(sessions(dialect, 2, 5)).messages, number)]
+
+
+@every_dialect
+@given(data=st.data())
+def test_a_plan_without_steers_and_one_with_steers_that_nothing_has_to_follow_are_the_same(dialect, data):
+    messages = data.draw(sessions(dialect)).messages
+    target = target_of(messages, data.draw(shares), dialect)
+    plain, other = steered(messages, target, dialect, {}), steered(messages, target, dialect, {9_999: Tier.KEEP})
+    assert plain.messages == other.messages
+    assert plain.decisions == other.decisions
+
+
+def long_talk(dialect: str = "openai-chat") -> list[dict]:
+    """Reads, each with a question before it and an answer behind it, then a question that waits."""
+    talk = talk_in(dialect)
+    talk.system("You are careful.")
+    for number in range(12):
+        talk.user(f"Question {number}: what does part_{number} do?")
+        text = "\n".join(f"value_{number}_{line} = compute_{number}({line})" for line in range(60))
+        talk.step(read(f"src/part_{number}.py", text))
+        talk.answer(f"Part {number} computes value_{number}.")
+    talk.user("And what is next?")
+    return talk.messages
+
+
+def decided(result: Compaction, turn: int) -> set[tuple[str, str]]:
+    return {(each.tier.value, each.reason) for each in result.decisions if each.turn == turn}
+
+
+def test_the_plan_says_what_the_user_has_decided():
+    messages = long_talk()
+    steers = {2: Tier.KEEP, 5: Tier.REFERENCE, 8: Tier.DROP, 11: Tier.SUMMARIZE}
+    result = steered(messages, 2_500, "openai-chat", steers)
+    assert decided(result, 2) == {("keep", "kept by you")}
+    assert decided(result, 5) == {("reference", "lowered by you")}
+    assert decided(result, 8) == {("drop", "lowered by you")}
+    assert all("shortened by you" in reason for _, reason in decided(result, 11))
+    assert "summarize" in {tier for tier, _ in decided(result, 11)}
+
+
+def test_of_a_turn_that_is_lowered_to_a_reference_one_line_stays_and_of_one_that_is_dropped_none():
+    messages = long_talk()
+    result = steered(messages, 4_000, "openai-chat", {5: Tier.REFERENCE, 8: Tier.DROP})
+    text = promises.words(promises.parsed(result.messages, "openai-chat"))
+    assert "[turn_005 agent: Read src/part_1.py]" in text
+    assert "value_1_7" not in text
+    assert "value_2_7" not in text
+    assert "[turn_008" not in text
+    assert "value_1_7" in result.recall("turn_005")
+    assert "value_2_7" in result.recall("turn_008")
+
+
+def test_a_turn_at_the_end_can_be_lowered_and_what_stands_around_it_stays():
+    talk = talk_in("openai-chat")
+    talk.user("Look at the log.")
+    talk.step(bash("cat app.log", "\n".join(f"line {line} of a long log" for line in range(800))))
+    talk.step(bash("date", "today"))
+    talk.user("Go on.")
+    result = steered(talk.messages, 2_000, "openai-chat", {2: Tier.DROP})
+    context = promises.parsed(result.messages, "openai-chat")
+    assert "line 17 of" not in promises.words(context)
+    assert stands(scene_of(talk.messages, "openai-chat").turns[2], context)
+    assert promises.illegal(result, "openai-chat") == []
+
+
+def test_lowering_what_stands_between_two_answers_never_brings_them_together():
+    talk = talk_in("openai-chat")
+    talk.user("Look at the log.")
+    talk.step(bash("cat app.log", "\n".join(f"line {line} of a long log" for line in range(900))))
+    talk.answer("It is long.")
+    talk.user("Here is another one: " + "blah " * 200)
+    talk.answer("That one is long too.")
+    talk.user("Go on.")
+    lowered = steered(talk.messages, 2_000, "openai-chat", {4: Tier.DROP})
+    assert promises.illegal(lowered, "openai-chat") == []
+    assert all(reason.startswith("goes with turn 4, lowered by you") for _, reason in decided(lowered, 3))
+    kept = steered(talk.messages, 2_000, "openai-chat", {3: Tier.KEEP, 4: Tier.DROP})
+    assert promises.illegal(kept, "openai-chat") == []
+    ((tier, reason),) = decided(kept, 4)
+    assert tier == "keep"
+    assert "between two steps" in reason
+
+
+def test_a_target_that_pins_make_unreachable_is_answered_with_a_floor_that_names_them():
+    messages = long_talk()
+    steers = dict.fromkeys((2, 5, 8, 11, 14), Tier.KEEP)
+    result = steered(messages, 1_500, "openai-chat", steers)
+    assert result.report.status == "partial"
+    pinned = {part.what for part in result.report.floor if part.reason == "pinned by you"}
+    assert pinned == {f"turn {number} (assistant)" for number in steers}
+    assert result.report.metrics.pins_share == 1.0
+
+
+def test_the_first_task_can_be_lowered_and_stands_in_the_record_all_the_same():
+    result = steered(long_talk(), 3_000, "openai-chat", {1: Tier.DROP})
+    assert "Question 0: what does part_0 do?" in promises.words(promises.parsed(result.messages, "openai-chat"))
+
+
+@pytest.mark.parametrize(
+    ("number", "tier", "why"),
+    [
+        (0, Tier.DROP, "instructions"),
+        (37, Tier.SUMMARIZE, "not answered yet"),
+        (99, Tier.DROP, "no such turn; the last one is 37"),
+        (99, Tier.KEEP, "no such turn"),
+    ],
+)
+def test_what_must_not_be_touched_cannot_be_lowered(number: int, tier: Tier, why: str):
+    messages = long_talk()
+    assert why in refusal(scene_of(messages, "openai-chat").turns, number, tier)
+    plain = steered(messages, 2_000, "openai-chat", {})
+    assert steered(messages, 2_000, "openai-chat", {number: tier}).messages == plain.messages
+
+
+def test_words_beside_results_that_nobody_has_answered_stay_while_the_results_may_shrink():
+    talk = talk_in("anthropic")
+    talk.user("Look.")
+    talk.step(bash("cat app.log", "\n".join(f"line {line} of a long log" for line in range(900))))
+    messages = json.loads(json.dumps(talk.messages))
+    messages[-1]["content"].append({"type": "text", "text": "And hurry up."})
+    turns = scene_of(messages, "anthropic").turns
+    assert "not answered yet" in refusal(turns, 2, Tier.DROP)
+    assert refusal(turns, 2, Tier.SUMMARIZE) == ""
+    result = steered(messages, 1_500, "anthropic", {2: Tier.SUMMARIZE})
+    assert "And hurry up." in promises.words(promises.parsed(result.messages, "anthropic"))
+
+
+def test_pictures_of_a_turn_that_is_kept_stay_though_the_request_is_too_large():
+    session = play("anthropic", [(11, 5), *[(1, number) for number in range(8)]], 4)
+    scene = scene_of(session.messages, "anthropic")
+    shown = next(turn for turn in scene.turns if '"image"' in json.dumps([message.raw for message in turn.messages]))
+    ask = Ask(target_tokens=4_000, steers={shown.number: Tier.KEEP})
+    result = app.run(session.messages, ask, dialect="anthropic")
+    assert stands(shown, promises.parsed(result.messages, "anthropic"))

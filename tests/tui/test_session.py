@@ -1,0 +1,350 @@
+"""One session: how full it is, and in its panes everything that is known of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import msgspec
+import pytest
+from textual.widgets import Input, TabbedContent
+
+from context_compactor.session.session import Session
+from context_compactor.tui.local import LocalSource
+from context_compactor.tui.registry import PANES
+from context_compactor.tui.screens.session import SessionScreen
+from context_compactor.tui.screens.session_viewer import ViewerScreen
+from context_compactor.tui.widgets.prompt import Prompt
+from tests.engine.talks import bash, read, talk_in
+from tests.session.talk import messages
+from tests.tui.places import (
+    CALM,
+    SIZES,
+    URL,
+    WIDE,
+    a_few_sessions,
+    enter,
+    filled,
+    play,
+    press,
+    rows_of,
+    screen_text,
+    settle,
+    until,
+)
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m \u202eright to left\x00\r[bold]not bold[/bold] $text-error"
+
+
+def test_the_header_has_gauge_level_and_forecast():
+    a_few_sessions()
+
+    async def story(pilot):
+        text = screen_text(pilot)
+        assert "run-42" in text
+        assert "below soft" in text
+        assert "█" in text.splitlines()[1]
+        assert "│" in text.splitlines()[1]  # where the levels begin
+        assert "room for ~" in text
+        assert "soft at" in text
+        assert "in ~" in text
+
+    play(story, size=WIDE, session_id="run-42")
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("spec", PANES[:7], ids=lambda spec: spec.id)
+def test_every_pane_shows_what_it_is_for(spec, size, picture):
+    a_few_sessions()
+
+    async def story(pilot):
+        await press(pilot, str(PANES.index(spec) + 1))
+        if spec.id == "search":
+            await enter(pilot, "value_25 compute_5")
+        assert pilot.app.screen.query_one(TabbedContent).active == spec.id
+        picture(pilot, spec.id)
+
+    play(story, size=size, session_id="run-42")
+
+
+@pytest.mark.parametrize("spec", PANES[:7], ids=lambda spec: spec.id)
+def test_every_pane_of_a_session_in_which_nothing_was_said_says_so(spec):
+    a_few_sessions()
+
+    async def story(pilot):
+        await press(pilot, str(PANES.index(spec) + 1))
+        text = screen_text(pilot)
+        assert "Reading…" not in text
+        words = ("Nothing was", "is empty", "No facts", "Only what has left", "No compaction counts")
+        assert any(each in text for each in words)
+        await press(pilot, "enter", "down", "end", "pageup")
+        assert pilot.app.is_running
+
+    play(story, session_id="quiet")
+
+
+def test_turns_say_their_tier_in_words_with_tokens_kind_and_reason():
+    a_few_sessions()
+
+    async def story(pilot):
+        await press(pilot, "home")
+        first = screen_text(pilot)
+        row = next(line for line in first.splitlines() if "turn_001" in line)
+        assert "reference" in row
+        assert "talk" in row
+        assert "recall" in row
+        assert "user: Request 0" in row
+        assert "reference: " in first  # the reason of the turn with the cursor
+        await press(pilot, "end")
+        last = next(line for line in screen_text(pilot).splitlines() if "turn_090" in line)
+        assert "keep" in last
+        assert "in the context, word for word" in last
+
+    play(story, size=WIDE, session_id="run-42")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_turn_opens_with_its_call_and_the_whole_result(size, picture):
+    a_few_sessions()
+
+    async def story(pilot):
+        await press(pilot, "home", "down", "enter")
+        assert isinstance(pilot.app.screen, ViewerScreen)
+        text = screen_text(pilot)
+        assert "call of Read" in text
+        assert "line 0 of part 0" in text
+        picture(pilot, "viewer")
+        await press(pilot, "escape")
+        assert isinstance(pilot.app.screen, SessionScreen)
+
+    play(story, size=size, session_id="run-42")
+
+
+def test_a_long_original_is_read_page_by_page_and_only_that_page():
+    lines = [f"def part_{number}(value): return value + {number}" for number in range(2_000)]
+    talk = talk_in("openai-chat").user("Read it.").step(read("src/long.py", "\n".join(lines)), text="Reading.")
+    for number in range(30):
+        talk.step(bash(f"echo {number}", f"{number} and more words\n" * 20))
+    filled("long", talk.user("Go on.").messages, window=6_000)
+
+    async def story(pilot):
+        await press(pilot, "6")
+        await enter(pilot, "part_1500")
+        await press(pilot, "enter")
+        assert isinstance(pilot.app.screen, ViewerScreen)
+        text = screen_text(pilot)
+        assert "page 1 of" in text
+        assert "src/long.py" in text
+        assert "def part_0(value)" in text
+        await press(pilot, "n")
+        assert "page 2 of" in screen_text(pilot)
+        assert "def part_0(value)" not in screen_text(pilot)
+        await press(pilot, "p", "p", "p")
+        assert "page 1 of" in screen_text(pilot)
+
+    play(story, size=WIDE, session_id="long")
+
+
+def test_compactions_have_their_reports_the_newest_first_and_undone_ones_say_so():
+    a_few_sessions()
+    with Session.open("run-42", store=URL) as session:
+        undone = session.undo()
+        made = session.compactions()
+
+    async def story(pilot):
+        await press(pilot, "4")
+        text = screen_text(pilot)
+        row = next(line for line in text.splitlines() if undone.compaction_id in line)
+        assert "undone" in row
+        assert rows_of(pilot).total == len(made)
+        assert f"Tokens: {undone.tokens_before:,} → {undone.tokens_after:,}" in text
+        await press(pilot, "down")
+        assert f"{made[-2].tokens_before:,} → {made[-2].tokens_after:,} (saved" in screen_text(pilot)
+
+    play(story, size=WIDE, session_id="run-42")
+
+
+def test_facts_are_shown_by_kind():
+    a_few_sessions()
+
+    async def story(pilot):
+        await press(pilot, "5")
+        pane = pilot.app.screen.pane
+        assert "[all " in screen_text(pilot)
+        pane.show_kind("decision")
+        await settle(pilot)
+        assert {fact.kind for fact in pane._shown} == {"decision"}
+        await press(pilot, "f")
+        assert pane.kind == "file_state"
+        await press(pilot, "F", "F", "F", "F")
+        assert pane.kind is None
+        await press(pilot, "enter")
+        assert isinstance(pilot.app.screen, ViewerScreen)
+
+    play(story, session_id="run-42")
+
+
+def test_a_search_that_finds_nothing_says_what_to_try():
+    a_few_sessions()
+
+    async def story(pilot):
+        await press(pilot, "6")
+        await enter(pilot, "xyzzy")
+        assert "Nothing in the archive answers that" in screen_text(pilot)
+
+    play(story, session_id="run-42")
+
+
+def test_what_others_append_appears_by_itself_with_the_gauge():
+    a_few_sessions()
+
+    def talk_on():
+        with Session.open("run-42", store=URL) as session:
+            session.append({"role": "user", "content": "A word from elsewhere."})
+
+    async def story(pilot):
+        await asyncio.to_thread(talk_on)
+        await until(pilot, lambda: "A word from elsewhere." in screen_text(pilot))
+        await until(pilot, lambda: "121 messages" in screen_text(pilot))
+
+    play(story, session_id="run-42")
+
+
+def test_a_cursor_that_was_moved_stays_where_it_is_while_turns_come_in():
+    a_few_sessions()
+
+    def talk_on():
+        with Session.open("run-42", store=URL) as session:
+            session.append({"role": "user", "content": "A word from elsewhere."})
+
+    async def story(pilot):
+        await press(pilot, "home", "down", "down")
+        await asyncio.to_thread(talk_on)
+        await until(pilot, lambda: rows_of(pilot).total == 91)
+        await settle(pilot)
+        assert rows_of(pilot).cursor == 2
+        assert "turn_003" in screen_text(pilot)
+
+    play(story, session_id="run-42")
+
+
+def test_of_a_hundred_thousand_messages_only_the_rows_that_are_seen_are_made():
+    with Session.open("huge", window=10**9, store=URL, dialect="openai-chat", settings=CALM) as session:
+        said = [{"role": role, "content": f"{role} {at}"} for at in range(50_000) for role in ("user", "assistant")]
+        with session._core.writing():
+            session._core.store.append("huge", "message", map(msgspec.json.encode, said), session._core.now())
+
+    class Counting(LocalSource):
+        """Counts the turns that were read."""
+
+        lines = 0
+
+        async def turns(self, session_id, first=0, count=50):
+            page = await super().turns(session_id, first, count)
+            self.lines += len(page.turns)
+            return page
+
+    source = Counting(URL, look_seconds=3600)
+
+    async def story(pilot):
+        rows = rows_of(pilot)
+        assert rows.total == 100_000
+        assert "assistant 49999" in screen_text(pilot)
+        await press(pilot, "home")
+        assert "user 0" in screen_text(pilot)
+        for _ in range(10):
+            await press(pilot, "pagedown")
+        rows.scroll_to(y=50_000, animate=False)
+        await settle(pilot)
+        assert "user 25000" in screen_text(pilot)
+        await press(pilot, "end", "enter")
+        assert "assistant 49999" in screen_text(pilot)
+        assert rows.made < 2_000
+        assert source.lines < 2_000
+        assert len(rows._rows) <= 500
+
+    play(story, source=source, session_id="huge")
+
+
+def test_escape_codes_and_markup_in_messages_reach_no_terminal():
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": f"Bash{ESCAPES}", "arguments": json.dumps({"command": ESCAPES})},
+    }
+    hostile = [
+        {"role": "user", "content": f"Never touch this. {ESCAPES}"},
+        {"role": "assistant", "content": ESCAPES, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": f"{ESCAPES}\nExit code 1: cannot be opened {ESCAPES}"},
+        {"role": "assistant", "content": f"We decided to keep {ESCAPES}."},
+    ]
+    filled("hostile", hostile * 1 + messages(0, 80))
+
+    async def story(pilot):
+        seen = ""
+        for number in range(1, 8):
+            await press(pilot, str(number))
+            if number == 6:
+                await enter(pilot, "touch right to left")
+            await press(pilot, "home")
+            seen += screen_text(pilot)
+            if number in (1, 2, 5, 6, 7):
+                await press(pilot, "enter")
+                seen += screen_text(pilot)
+                await press(pilot, "escape")
+        assert "[bold]not bold[/bold]" in seen
+        assert not [char for char in seen if not char.isprintable() and char != "\n"]
+
+    play(story, size=WIDE, session_id="hostile")
+
+
+def test_a_session_that_is_not_there_is_told_and_the_way_back_is_open():
+    a_few_sessions()
+
+    async def story(pilot):
+        assert any("nobody" in notice.message for notice in pilot.app._notifications)
+        await press(pilot, "2", "3", "4", "5", "6", "escape", "7", "1", "escape")
+        assert "run-42" in screen_text(pilot)
+
+    play(story, session_id="nobody")
+
+
+def test_the_prompt_posts_what_is_entered_and_remembers_it():
+    a_few_sessions()
+
+    async def story(pilot):
+        entered = []
+        pilot.app.screen._entered = lambda event: entered.append(event.text)
+        await press(pilot, "slash")
+        prompt = pilot.app.screen.query_one(Prompt)
+        assert prompt.has_focus
+        assert prompt.value == "/"
+        prompt.value = ""
+        await enter(pilot, "  ")
+        assert prompt.value == "  "
+        prompt.value = ""
+        await enter(pilot, "/nonsense [bold] \x1b[2J")
+        assert "/nonsense is not known" in next(iter(pilot.app._notifications)).message
+        await press(pilot, "up")
+        assert prompt.value.startswith("/nonsense")
+        await press(pilot, "down", "escape")
+        assert not prompt.has_focus
+        assert isinstance(pilot.app.screen, SessionScreen)
+
+    play(story, session_id="run-42")
+
+
+def test_a_paste_of_a_megabyte_into_the_search_and_the_prompt_is_taken():
+    a_few_sessions()
+
+    async def story(pilot):
+        await press(pilot, "6")
+        await enter(pilot, "word " * 200_000)
+        assert pilot.app.is_running
+        pilot.app.screen.query_one("#question", Input).value = ""
+        pilot.app.screen.query_one(Prompt).focus()
+        await settle(pilot)
+        await enter(pilot, "x" * 1_000_000)
+        assert pilot.app.is_running
+
+    play(story, session_id="run-42")
