@@ -32,6 +32,7 @@ from context_compactor.cli.statusline import statusline
 from context_compactor.cli.steer import steer
 from context_compactor.cli.stores import copy, migrate
 from context_compactor.cli.token import token
+from context_compactor.cli.tui import tui
 from context_compactor.cli.worker import worker
 from context_compactor.errors import BadInput, CompactorError, MissingExtra
 
@@ -47,6 +48,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "undo": undo,
         "redo": redo,
         "steer": steer,
+        "tui": tui,
     },
     "Archive and facts": {"recall": recall, "restore": restore, "facts": facts, "export": export, "verify": verify},
     "Going on elsewhere": {"checkpoint": checkpoint, "resume": resume, "handoff": handoff},
