@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from context_compactor.figures import ago, cut, percent, short_count
 from context_compactor.markup import element
 from context_compactor.server import dashboard
-from context_compactor.server.dashboard import saw
 from context_compactor.server.dashboard.entry import local
-from context_compactor.server.dashboard.saw import MOST_POINTS, Weighed, saw_of
 from context_compactor.server.dashboard.sending import CSP, visible
-from context_compactor.server.dashboard.words import ago, cut, path, percent, short_count
+from context_compactor.server.dashboard.words import path
 from context_compactor.server.tokens import add_token
+from context_compactor.session import saw
+from context_compactor.session.saw import MOST_POINTS, Weighed, saw_of
 from context_compactor.session.session import Session
 from tests.cli.conftest import conversation
 from tests.server.running import running

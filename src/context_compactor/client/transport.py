@@ -69,11 +69,12 @@ class Transport:
         self._sleep = sleep
         self._kept: list[tuple[float, http.client.HTTPConnection]] = []
         self._lock = threading.Lock()
+        self._is_closed = False
 
     def close(self) -> None:
-        """Close the connections that are kept."""
+        """Close the connections that are kept, and keep none from now on: a verb may end later."""
         with self._lock:
-            kept, self._kept = self._kept, []
+            kept, self._kept, self._is_closed = self._kept, [], True
         for _, connection in kept:
             connection.close()
 
@@ -145,7 +146,7 @@ class Transport:
 
     def _keep(self, connection: http.client.HTTPConnection) -> None:
         with self._lock:
-            if len(self._kept) < _MOST_KEPT:
+            if not self._is_closed and len(self._kept) < _MOST_KEPT:
                 self._kept.append((time.monotonic(), connection))
                 return
         connection.close()

@@ -10,8 +10,8 @@ from context_compactor.api import SessionAnswer, SessionDetail, UsageAnswer
 from context_compactor.levels import Level
 from context_compactor.llm.secrets import without_userinfo
 from context_compactor.measure.usage import Usage
-from context_compactor.server.fill import Rules
 from context_compactor.server.scope import Scope
+from context_compactor.session.fill import Rules
 from context_compactor.session.session import Session
 from context_compactor.session.values import read_state
 from context_compactor.store.rows import SessionRow

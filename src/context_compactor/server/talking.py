@@ -29,13 +29,13 @@ from context_compactor.errors import BadSetting, StoreError, UnknownSession
 from context_compactor.protocols import Store
 from context_compactor.server.asked import Asked
 from context_compactor.server.describing import describe, detail, level_named
-from context_compactor.server.fill import Rules
 from context_compactor.server.open_sessions import Opened
 from context_compactor.server.reports import outside
 from context_compactor.server.sending import Sent, sent
 from context_compactor.server.session_settings import allowed_settings
 from context_compactor.server.tags import is_known, tag_of
 from context_compactor.session import views
+from context_compactor.session.fill import Rules
 from context_compactor.session.session import Session
 from context_compactor.session.values import read_state
 from context_compactor.session.watch import Watched, share_now

@@ -19,11 +19,11 @@ from context_compactor.facts.fact import Fact
 from context_compactor.handoff.checkpoint_text import render_checkpoint
 from context_compactor.handoff.messages import HandoffRequest
 from context_compactor.report import Report
-from context_compactor.server.dashboard.saw import saw_of
-from context_compactor.server.fill import Rules
 from context_compactor.session import views
 from context_compactor.session.core import Clock, wall_clock
 from context_compactor.session.diff import ContextDiff
+from context_compactor.session.fill import Rules
+from context_compactor.session.saw import saw_of
 from context_compactor.session.session import Session
 from context_compactor.store.address import without_password
 from context_compactor.store.connect import connect

@@ -11,9 +11,9 @@ from typing import TypeVar
 from context_compactor.events.bus import Bus
 from context_compactor.messages.message import Message
 from context_compactor.messages.turn import Turn
-from context_compactor.server.dashboard.saw import Weighed
 from context_compactor.session.core import Clock, Core
 from context_compactor.session.opening import open_core
+from context_compactor.session.saw import Weighed
 from context_compactor.session.session import Session
 from context_compactor.session.values import read_profile
 from context_compactor.session.views import history, report_of

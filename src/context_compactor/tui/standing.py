@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from context_compactor.server.fill import Rules
 from context_compactor.session import views
 from context_compactor.session.core import Core
+from context_compactor.session.fill import Rules
 from context_compactor.session.record import totals
 from context_compactor.session.values import given_settings, read_state
 from context_compactor.store.rows import SessionRow

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from rich.cells import cell_len, set_cell_size
 
+from context_compactor.figures import ago, moment, percent, short_count
 from context_compactor.messages.printing import one_line, printable
-from context_compactor.server.dashboard.words import ago, moment, percent, short_count
 
 __all__ = ["cut_line", "gauge_bar", "in_width", "long_ago", "percent", "safe", "short_count", "spark"]
 

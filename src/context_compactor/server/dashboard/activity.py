@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from context_compactor.events.event import EVENT_TYPES
+from context_compactor.figures import count, percent
 from context_compactor.markup import Markup, element, join
 from context_compactor.server.dashboard.pieces import card, choice, empty, grid, live, text
 from context_compactor.server.dashboard.sending import Page
 from context_compactor.server.dashboard.visit import NoForm, Visit
-from context_compactor.server.dashboard.words import count, path, percent, when
+from context_compactor.server.dashboard.words import path, when
 from context_compactor.store.desk_rows import Job, JobState, KeptEvent
 
 _JOBS, _FAILURES, _EVENTS = 12, 5, 40

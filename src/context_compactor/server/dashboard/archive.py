@@ -7,12 +7,13 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from context_compactor.archive.search.hits import Hit
+from context_compactor.figures import count, plural
 from context_compactor.markup import Markup, element, join
 from context_compactor.server.dashboard import session as session_page
 from context_compactor.server.dashboard.pieces import card, empty, grid, pager, text
 from context_compactor.server.dashboard.sending import Page
 from context_compactor.server.dashboard.visit import NoForm, Visit
-from context_compactor.server.dashboard.words import count, path, plural, when
+from context_compactor.server.dashboard.words import path, when
 from context_compactor.server.open_sessions import Opened
 from context_compactor.session.recall import Page as RecalledPage
 from context_compactor.store.rows import Shelved

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from context_compactor.errors import UnknownReference
+from context_compactor.figures import count, percent
 from context_compactor.markup import Markup, element, join
 from context_compactor.report import Report
 from context_compactor.server.dashboard import session as session_page
@@ -14,7 +15,7 @@ from context_compactor.server.dashboard.pieces import card, empty, grid, live, p
 from context_compactor.server.dashboard.reports import outcome, targets
 from context_compactor.server.dashboard.sending import Page
 from context_compactor.server.dashboard.visit import NoForm, Visit
-from context_compactor.server.dashboard.words import count, path, percent, when
+from context_compactor.server.dashboard.words import path, when
 from context_compactor.server.open_sessions import Opened
 from context_compactor.session.log import Compacted
 from context_compactor.session.views import report_of

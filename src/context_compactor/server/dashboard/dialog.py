@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from context_compactor.figures import percent
 from context_compactor.levels import Level, LevelRule
 from context_compactor.markup import Markup, element
 from context_compactor.server.dashboard.pieces import choice
-from context_compactor.server.dashboard.words import path, percent
+from context_compactor.server.dashboard.words import path
 
 
 def compact_dialog(session_id: str, rules: Sequence[LevelRule]) -> Markup:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from context_compactor.figures import percent
 from context_compactor.levels import Level, LevelRule
 from context_compactor.markup import Markup, element
 from context_compactor.measure.usage import level_at
-from context_compactor.server.dashboard.words import percent
 
 SIGNS: dict[Level | None, str] = {None: "○", Level.SOFT: "◔", Level.AGGRESSIVE: "◑", Level.EMERGENCY: "●"}
 _NO_LEVEL = "below soft"

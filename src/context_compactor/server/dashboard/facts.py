@@ -8,12 +8,13 @@ from typing import get_args
 from msgspec import Struct
 
 from context_compactor.facts.fact import Fact, FactKind
+from context_compactor.figures import count
 from context_compactor.markup import Markup, element, join
 from context_compactor.server.dashboard import session as session_page
 from context_compactor.server.dashboard.pieces import empty, grid, text
 from context_compactor.server.dashboard.sending import Page
 from context_compactor.server.dashboard.visit import NoForm, Visit
-from context_compactor.server.dashboard.words import count, path
+from context_compactor.server.dashboard.words import path
 
 _MOST = 300
 _WORDS = 600

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from context_compactor.levels import Level, LevelRule
 from context_compactor.protocols import Store
-from context_compactor.server.fill import Rules
 from context_compactor.server.scope import Scope
+from context_compactor.session.fill import Rules
 from context_compactor.session.values import read_state
 from context_compactor.store.rows import SessionRow
 

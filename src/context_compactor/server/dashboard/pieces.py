@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from context_compactor.figures import cut
 from context_compactor.markup import Markup, element
-from context_compactor.server.dashboard.words import cut, path
+from context_compactor.server.dashboard.words import path
 
 MOST_TEXT = 2_000
 """Characters of a conversation that stand in one place of a list; the rest is behind a recall."""

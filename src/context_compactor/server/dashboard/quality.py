@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
+from context_compactor.figures import count, percent, short_count
 from context_compactor.markup import Markup, element, join
 from context_compactor.server.dashboard.measures import MOST, Measured
 from context_compactor.server.dashboard.pieces import card, empty, grid, live, numbers, text
 from context_compactor.server.dashboard.sending import Page
 from context_compactor.server.dashboard.visit import NoForm, Visit
-from context_compactor.server.dashboard.words import count, path, percent, short_count, when
+from context_compactor.server.dashboard.words import path, when
 
 _ROWS = 25
 _CHARTS = (

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from context_compactor.figures import count, percent
 from context_compactor.markup import Markup, element, join
 from context_compactor.report import Report
 from context_compactor.server.dashboard.pieces import empty, grid, numbers, text
-from context_compactor.server.dashboard.words import count, path, percent
+from context_compactor.server.dashboard.words import path
 
 _MOST_ROWS = 100
 _WORDS = 400

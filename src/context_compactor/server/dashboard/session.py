@@ -10,12 +10,12 @@ from msgspec import Struct, structs
 from context_compactor.markup import Markup, element, join
 from context_compactor.server.dashboard.dialog import compact_dialog
 from context_compactor.server.dashboard.pieces import card
-from context_compactor.server.dashboard.saw import saw_of
 from context_compactor.server.dashboard.sending import Page
 from context_compactor.server.dashboard.standing import standing_of, standing_part
 from context_compactor.server.dashboard.visit import NoForm, Visit
 from context_compactor.server.dashboard.words import path
 from context_compactor.server.open_sessions import Opened
+from context_compactor.session.saw import saw_of
 from context_compactor.session.views import usage
 
 TABS = (("compactions", "Compactions"), ("plan", "Plan"), ("archive", "Archive"), ("facts", "Facts"))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from context_compactor.figures import count, percent, plural, short_count
 from context_compactor.markup import Markup, element, join
 from context_compactor.server.dashboard.drawings import badge, gauge, level_class, spark
 from context_compactor.server.dashboard.listing import Listed
 from context_compactor.server.dashboard.pieces import empty, text
-from context_compactor.server.dashboard.saw import skeleton
 from context_compactor.server.dashboard.visit import Visit
-from context_compactor.server.dashboard.words import count, path, percent, plural, short_count, when
+from context_compactor.server.dashboard.words import path, when
 from context_compactor.session.log import Sight
+from context_compactor.session.saw import skeleton
 
 
 def session_row(visit: Visit[Any, Any], listed: Listed, sight: Sight | None) -> Markup:

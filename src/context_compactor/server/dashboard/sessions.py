@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from context_compactor.figures import count, plural
 from context_compactor.levels import Level
 from context_compactor.markup import Markup, element, join
 from context_compactor.server.dashboard.drawings import SIGNS, level_class
@@ -16,7 +17,7 @@ from context_compactor.server.dashboard.pieces import choice, empty, live, pager
 from context_compactor.server.dashboard.sending import Page
 from context_compactor.server.dashboard.session_row import nothing_yet, session_row
 from context_compactor.server.dashboard.visit import NoForm, Visit
-from context_compactor.server.dashboard.words import count, path, plural
+from context_compactor.server.dashboard.words import path
 from context_compactor.session.lens import Lens
 from context_compactor.session.log import Sight
 

@@ -7,13 +7,14 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from context_compactor.figures import count, percent, plural
 from context_compactor.levels import LevelRule
 from context_compactor.markup import Markup, element, join
 from context_compactor.measure.usage import Usage
 from context_compactor.server.dashboard.drawings import badge, gauge, stacked, swatch
 from context_compactor.server.dashboard.pieces import live, numbers, text
 from context_compactor.server.dashboard.visit import Visit
-from context_compactor.server.dashboard.words import count, path, percent, plural, when
+from context_compactor.server.dashboard.words import path, when
 from context_compactor.server.open_sessions import Opened
 from context_compactor.session.record import Totals, totals
 from context_compactor.session.views import usage

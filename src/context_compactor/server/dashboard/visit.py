@@ -14,8 +14,8 @@ from msgspec import Struct
 from context_compactor.server.asked import Asked
 from context_compactor.server.dashboard.listing import Listing
 from context_compactor.server.dashboard.measures import Measures
-from context_compactor.server.dashboard.saw import Saws
 from context_compactor.server.problems import Refused
+from context_compactor.session.saw import Saws
 
 LONGEST_FORM = 64 * 1024
 """Bytes; a handler of forms is set up with it, so that what is longer is not read."""
