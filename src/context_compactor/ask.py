@@ -109,5 +109,6 @@ def goal_of(ask: Ask, usage: Usage, trigger: Trigger) -> Goal | str:
         target = max(target, min(usage.sections.system + target // 2, most))
     if usage.tokens <= target and usage.bytes <= usage.budget_bytes:
         return f"{usage.tokens:,} tokens are within the target of {target:,} already"
-    shares = shares_for(trigger.level, settings.preserve_recent_turns, settings.tail_share)
+    level = Level.SOFT if ask.is_free else trigger.level
+    shares = shares_for(level, settings.preserve_recent_turns, settings.tail_share)
     return Goal(target, usage.budget_bytes, trigger.level, shares, may_cut_instructions=ask.target_tokens is not None)

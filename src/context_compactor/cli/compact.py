@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from msgspec import Struct
@@ -10,7 +10,7 @@ from msgspec import Struct
 from context_compactor.cli.opening import store_url
 from context_compactor.cli.options import (
     AsJson,
-    File,
+    FileOrSession,
     Focus,
     IntoSession,
     LevelName,
@@ -28,6 +28,7 @@ from context_compactor.cli.output import (
     working,
     write_messages,
 )
+from context_compactor.cli.show import is_file
 from context_compactor.errors import BadSetting
 from context_compactor.messages.printing import one_line
 
@@ -39,11 +40,12 @@ if TYPE_CHECKING:
 
 _LEFT = "nothing was written"
 _LEFT_IN_STORE = "the context is as it was; the messages that were new are in the session"
+_LEFT_AS_IT_WAS = "the session is as it was"
 Output = Annotated[str | None, typer.Option("--output", "-o", metavar="OUT", help="File for the messages.")]
 
 
 def compact(
-    file: File,
+    file: FileOrSession,
     window: Window = None,
     target: Target = None,
     level: LevelName = None,
@@ -56,13 +58,21 @@ def compact(
 ) -> None:
     """Bring a conversation under its target.
 
-    The messages go to OUT or to standard output, in the dialect they came in; the report goes beside them. Below the
-    soft threshold nothing is changed, unless a target or a level is given. With `--session` the conversation is kept
-    in the store and compacted there; without, nothing is stored. With a model, what is folded is summarized by it; a
-    terminal shows its calls and its text, and Ctrl-C leaves everything as it was.
+    The messages of a file go to OUT or to standard output, in the dialect they came in; the report goes beside them.
+    Below the soft threshold nothing is changed, unless a target or a level is given. With `--session` the conversation
+    is kept in the store and compacted there; without, nothing is stored. A session that is in the store is compacted
+    there whatever its fill; its context is printed by `compactor context`. With a model, what is folded is summarized
+    by it; a terminal shows its calls and its text, and Ctrl-C leaves everything as it was.
 
-    Example: `compactor compact session.jsonl --target 25% -o smaller.json`
+    Example: `compactor compact session.jsonl --target 25% -o smaller.json` or `compactor compact run-42`
     """
+    if not is_file(file):
+        if window is not None or model is not None or session is not None:
+            raise BadSetting(
+                f"--window, --model, --session: there is no file {file!r:.80}, and a session has its own. "
+                "Try: without them, or the name of a file."
+            )
+        _compact_stored(file, store, (target, level, focus), output, as_json)
     refuse_same_file(file, output)
     if store is not None and session is None:
         raise BadSetting("--store: name the session as well. Try: --session ID.")
@@ -85,6 +95,27 @@ def compact(
     else:
         _print(done, conversation, target, paper(beside_output=output is None or output == "-"))
     raise typer.Exit(EXIT_CODES[done.report.status])
+
+
+def _compact_stored(
+    name: str,
+    store: str | None,
+    asked: tuple[str | None, Level | None, str | None],
+    output: str | None,
+    as_json: bool,
+) -> NoReturn:
+    from context_compactor.cli.compact_session import compact_stored
+
+    messages, report = compact_stored(name, store, *asked, _LEFT_AS_IT_WAS)
+    if output is not None:
+        write_messages(messages, output)
+    if as_json:
+        print_json({"messages": messages, "report": report.to_dict()})
+    else:
+        from context_compactor.cli.render import IN_STORE, print_report
+
+        print_report(report, paper(beside_output=output == "-"), IN_STORE)
+    raise typer.Exit(EXIT_CODES[report.status])
 
 
 class Done(Struct, frozen=True):

@@ -21,13 +21,14 @@ FAILED = "Failed before, do not repeat"
 RULES = "Rules and corrections by the user"
 FILES = "Files"
 OUTSIDE = "Done outside, not to be done again"
+DECISIONS = "Decisions"
 _BELOW = re.compile(r"paths are below (\S+) or absolute")
 # Shares of the target: ledger lines but the failures, the user's rules, and the failures.
 _UNLIMITED = (TASK, FAILED, STORY)
-_LASTING = (FAILED, RULES, OUTSIDE)
+_LASTING = (FAILED, RULES, OUTSIDE, DECISIONS)
 _UNFINISHED = ("active: ", "blocked: ")
 _OVERTAKEN = (*_UNFINISHED, "next: ")
-_LATER = ("Decisions", FILES)
+_LATER = (DECISIONS, FILES)
 _LEDGER_SHARE = 0.06
 _RULES_SHARE = 0.08
 _LEAST_RULES = 150
