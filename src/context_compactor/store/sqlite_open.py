@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from errno import EACCES, EISDIR
 from pathlib import Path
 from types import TracebackType
 
@@ -74,13 +75,27 @@ def file_id(file: str) -> tuple[int, int]:
 
 
 def _make_file(path: Path) -> None:
-    """The file and its folder, for its owner only. A file that is there keeps the mode it has."""
+    """The file and its folder, for its owner only. A file that is there keeps the mode it has.
+
+    One that is there is not opened: to close it again would give up the locks that other connections of this process
+    hold on it, and another process that leaves would then take away the log under them.
+    """
     try:
         make_private_folder(path.parent)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        file = os.path.realpath(path)
+        try:
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            _check_file(file)
     except CompactorError as error:
         raise StoreError(f"{path} cannot be opened: {error}. Try: another folder with `store`.") from error
     except OSError as error:
         raise StoreError(
             f"{path} cannot be opened: {error.strerror}. Try: another folder with `store`, or its permissions."
         ) from error
+
+
+def _check_file(file: str) -> None:
+    problem = EISDIR if os.path.isdir(file) else 0 if os.access(file, os.R_OK | os.W_OK) else EACCES  # noqa: PTH112
+    if problem:
+        raise OSError(problem, os.strerror(problem))
