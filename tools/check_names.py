@@ -12,7 +12,9 @@ WORDS = frozenset(
     "handle handled handler manage managed manager data info util utils".split()
 )
 # Names that a base class of somebody else asks for.
-ALLOWED = frozenset({"handle_starttag", "handle_endtag", "handle_data", "data_received"})
+ALLOWED = frozenset(
+    "handle_starttag handle_endtag handle_data data_received _handle_exception _process_messages_loop".split()
+)
 _PIECES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 

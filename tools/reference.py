@@ -13,8 +13,8 @@ from typing import Any
 import typer.main
 
 import context_compactor
-from context_compactor.cli.config import setting_docs, shown
 from context_compactor.cli.main import app
+from context_compactor.setting_words import setting_docs, shown
 from context_compactor.settings import ENV_PREFIX, Settings, expected
 
 _MADE = "<!-- Made from the code by `make reference`. Change the code, not this page. -->\n"

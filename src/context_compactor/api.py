@@ -11,6 +11,7 @@ from msgspec import Meta, Struct, structs
 
 from context_compactor.archive.search.hits import Hit
 from context_compactor.classify.tier import Tier
+from context_compactor.classify.turn_numbers import read_steers
 from context_compactor.events.event import EventType
 from context_compactor.facts.fact import Fact, FactKind
 from context_compactor.handoff.checkpoint import Checkpoint
@@ -20,6 +21,7 @@ from context_compactor.measure.usage import Sections
 from context_compactor.messages.jsontext import json_text
 from context_compactor.plan.plan import Decision
 from context_compactor.report import Report
+from context_compactor.session.pages import Placed
 from context_compactor.session.record import Totals
 
 PROBLEM_TYPE = "urn:context-compactor:"
@@ -32,6 +34,8 @@ Tokens = Annotated[int, Meta(ge=1, le=10**12)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 Text = Annotated[str, Meta(max_length=20_000)]
+Turns = Annotated[str, Meta(max_length=1_000, pattern=r"^([0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*)?$")]
+"""Numbers of turns, such as `12,15` or `3-9`."""
 
 
 class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,6 +101,12 @@ class ReplayBody(Body, frozen=True):
     after: Annotated[str, Meta(max_length=100)] = ""
 
 
+class CheckpointBody(Body, frozen=True):
+    """A checkpoint to keep; `note` is what else is to be remembered."""
+
+    note: Text = ""
+
+
 class HandoffBody(Body, frozen=True):
     """For which phase a request is to be written; `task` is what the next agent is to do."""
 
@@ -120,11 +130,25 @@ class PageQuery(Body, frozen=True):
 
 
 class PlanQuery(Body, frozen=True):
-    """How it would be compacted; without anything, as the settings say."""
+    """How it would be compacted; without anything, as the settings say and with the session's own steers.
+
+    With turns for any tier, be it none, it is as if these had been decided and no others.
+    """
 
     level: Level | None = None
     focus: Annotated[str, Meta(max_length=2_000)] | None = None
     target_tokens: Tokens | None = None
+    keep: Turns | None = None
+    summarize: Turns | None = None
+    reference: Turns | None = None
+    drop: Turns | None = None
+
+    def steers(self) -> dict[int, Tier] | None:
+        """The tiers by turn; None when the session's own count."""
+        given = {tier: getattr(self, tier.value) for tier in Tier}
+        if all(turns is None for turns in given.values()):
+            return None
+        return read_steers({tier: turns or None for tier, turns in given.items()})
 
 
 class ContextQuery(Body, frozen=True):
@@ -253,12 +277,13 @@ class ContextAnswer(Answer, frozen=True):
 
 
 class HistoryAnswer(Answer, frozen=True):
-    """What was appended, in order, equal to what went in."""
+    """What was appended, in order, equal to what went in, and the compactions that were made meanwhile."""
 
     session_id: str
     messages: list[Message]
     total: int
     next: str | None = None
+    compactions: list[Placed] = []
 
 
 class CompactAnswer(Answer, frozen=True):
@@ -302,6 +327,14 @@ class CompactionPage(Answer, frozen=True):
     compactions: list[Report]
     totals: Totals
     next: str | None = None
+
+
+class CancelAnswer(Answer, frozen=True):
+    """Whether a compaction was ended here, and whether one that a job in another process is at was told to end."""
+
+    session_id: str
+    cancelled: bool
+    elsewhere: bool = False
 
 
 class UndoAnswer(Answer, frozen=True):

@@ -136,6 +136,10 @@ class ModelStopped(ModelError):
     """The call was cancelled, or its deadline has passed."""
 
 
+class Cancelled(ModelStopped):
+    """Somebody has cancelled what was asked for; everything is as it was."""
+
+
 class LimitReached(ModelStopped):
     """A call would have passed a limit of the settings, so it was not made."""
 

@@ -12,6 +12,8 @@ from typing import Any, Literal, Self
 import msgspec
 from msgspec import Struct
 
+from context_compactor.figures import plural
+
 Status = Literal["success", "partial", "unchanged", "failed"]
 TriggerName = Literal["threshold", "manual", "pre_handoff"]
 
@@ -259,18 +261,37 @@ class Report(Struct, frozen=True, kw_only=True):
 
     def short(self) -> str:
         """The one or two lines that every surface prints."""
+        if self.messages_removed:
+            done = f"{self.messages_removed:,} messages → summary"
+        elif self._shortened:
+            done = f"{self._shortened:,} results shortened in place"
+        else:
+            done = "the summary of earlier turns shortened"
+        return self._undone() or f"Conversation compacted: {done}\n{self._tokens()}"
+
+    def answer(self) -> str:
+        """The same for who has typed `/compact`."""
+        if self.messages_removed:
+            done = f"Compacted {plural(self.messages_removed, 'message')}"
+        elif self._shortened:
+            done = f"Shortened {plural(self._shortened, 'result')} in place"
+        else:
+            done = "Shortened the summary of earlier turns"
+        return self._undone() or f"✓ {done}\n{self._tokens()}"
+
+    def _undone(self) -> str:
         if self.status == "failed":
             return f"Compaction failed: {self.reason}"
         if self.status == "unchanged":
             return f"No compaction needed: {self.reason}"
-        if not self.changed:
-            return f"Not compacted: {self.reason}"
-        removed = f"{self.messages_removed:,} messages → summary"
-        in_place = f"{sum(not one.id.startswith('turn_') for one in self.archived):,} results shortened in place"
-        return (
-            f"Conversation compacted: {removed if self.messages_removed else in_place}\n"
-            f"Tokens: {self.tokens_before:,} → {self.tokens_after:,} (saved {self.tokens_saved:,})"
-        )
+        return "" if self.changed else f"Not compacted: {self.reason}"
+
+    def _tokens(self) -> str:
+        return f"Tokens: {self.tokens_before:,} → {self.tokens_after:,} (saved {self.tokens_saved:,})"
+
+    @property
+    def _shortened(self) -> int:
+        return sum(not one.id.startswith("turn_") for one in self.archived)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values, each field under its own name."""

@@ -6,7 +6,6 @@ anywhere but to the server.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,17 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from context_compactor.messages.transcripts import read_transcript
-from tests.browser.chromium import ARGUMENTS, chromium
+from tests.installing import program
 from tests.server.running import Running, running
 
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 DEMO = Path(__file__).parents[2] / "examples" / "demo_session.jsonl.gz"
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 360, "height": 740}
@@ -27,12 +34,8 @@ expect.set_options(timeout=TIMEOUT)
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    program = chromium()
-    if program is None:
-        missing = "Chromium is needed. Try: apt-get install chromium, or CHROMIUM=/path/of/it"
-        pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
+        made = playwright.chromium.launch(executable_path=program("chromium", _NAMES), args=_ARGUMENTS)
         yield made
         made.close()
 

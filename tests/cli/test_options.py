@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.cli.options import Goal, read_goal
 from context_compactor.errors import BadSetting
+from context_compactor.figures import Goal, read_goal
 
 
 @pytest.mark.parametrize(

@@ -63,3 +63,30 @@ def test_an_async_client_steers_alike(shared, session_id):
             return await client.steering(session_id)
 
     assert asyncio.run(steered()) == {}
+
+
+def test_a_plan_with_steers_of_its_own_is_that_of_having_decided_so_and_decides_nothing(client, session_id):
+    client.steer(session_id, 5, "keep")
+    provisional = client.plan(session_id, target_tokens=9_000, steers={9: "drop", 8: "drop", 7: "keep", 3: "drop"})
+    without = client.plan(session_id, target_tokens=9_000, steers={})
+    assert client.steering(session_id) == {5: Tier.KEEP}
+    assert provisional.steers == {3: Tier.DROP, 7: Tier.KEEP, 8: Tier.DROP, 9: Tier.DROP}
+    assert without.steers == {}
+    assert client.plan(session_id, target_tokens=9_000).steers == {5: Tier.KEEP}
+    client.unsteer(session_id)
+    assert client.plan(session_id, target_tokens=9_000).decisions == without.decisions
+    for turn, tier in provisional.steers.items():
+        client.steer(session_id, turn, tier)
+    assert client.plan(session_id, target_tokens=9_000).decisions == provisional.decisions
+
+
+def test_a_plan_refuses_steers_that_cannot_be_kept_with_the_reason_of_the_library(client, session_id):
+    for steers, why in (({99: "keep"}, "no such turn"), ({43: "drop"}, "not answered"), ({5: "gone"}, "known tiers")):
+        with pytest.raises(BadSetting, match=why):
+            client.plan(session_id, steers=steers)
+
+
+def test_a_turn_with_two_tiers_and_turns_that_are_no_numbers_are_refused(shared, session_id):
+    for query, why in (("keep=5&drop=5", "turn 5 is named by keep"), ("keep=five", "$.keep"), ("keep=5,,6", "$.keep")):
+        got = shared.get(f"/v1/sessions/{session_id}/plan?{query}")
+        assert (got.status, why in got.json["detail"]) == (422, True), got.json

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from context_compactor.llm.collect import apart
 from context_compactor.llm.model import ModelUsage
 from tests.llm.asking import SCHEMA, ask, control
 from tests.llm.provider import Reply, failure
@@ -33,11 +34,27 @@ def test_reasoning_is_kept_apart_from_the_text(provider, wire):
     assert (answer.text, answer.reasoning, heard) == ("", "Hm. ", [])
 
 
+def test_reasoning_is_heard_while_it_comes_and_apart_from_the_text(provider, wire):
+    provider.replies = [Reply(pieces=[*wire.thinking("Hm. "), *wire.text("Hello"), *wire.end()])]
+    thoughts, heard = [], []
+    asked = control(on_text=heard.append)
+    asked.on_thought = thoughts.append
+    wire.client(provider.url).write(ask(), asked)
+    assert (thoughts, heard) == (["Hm. "], ["Hello"])
+
+
 @pytest.mark.parametrize("written", ["<think>Hm.</think>\nHello", "\n<thinking>Hm.</thinking>Hello"])
 def test_reasoning_written_into_the_answer_is_kept_apart_too(provider, wire, written):
     provider.replies = [Reply(pieces=[*wire.text(*written), *wire.end()])]
     answer = wire.client(provider.url).write(ask(), control())
     assert (answer.text, answer.reasoning) == ("Hello", "Hm.")
+
+
+def test_reasoning_is_apart_in_every_part_of_an_answer_that_is_still_coming():
+    assert apart("<think>Hm") == ("", "Hm")
+    assert apart("<think>Hm.</think>") == ("", "Hm.")
+    assert apart("<think>Hm.</think>\n\nHel") == ("Hel", "Hm.")
+    assert apart("I say <think>") == ("I say <think>", "")
 
 
 def test_reasoning_that_never_ends_leaves_no_text(provider, wire):

@@ -62,6 +62,8 @@ ROUTES = [
     ("GET", "/v1/sessions/plans/context", None),
     ("GET", "/v1/sessions/plans/history", None),
     ("POST", "/v1/sessions/plans/compact", {}),
+    ("POST", "/v1/sessions/plans/cancel", None),
+    ("GET", "/v1/sessions/plans/plan?keep=42", None),
     ("GET", "/v1/sessions/plans/compactions", None),
     ("POST", "/v1/sessions/plans/undo", None),
     ("POST", "/v1/sessions/plans/redo", None),
@@ -71,6 +73,7 @@ ROUTES = [
     ("GET", "/v1/sessions/plans/search?q=part", None),
     ("GET", "/v1/sessions/plans/facts", None),
     ("GET", "/v1/sessions/plans/checkpoint", None),
+    ("POST", "/v1/sessions/plans/checkpoint", {"note": "mind the gap"}),
     ("POST", "/v1/sessions/plans/handoff", {}),
 ]
 
@@ -125,7 +128,7 @@ def test_a_list_holds_the_sessions_of_its_namespace_alone(guarded, red_session):
 
 def test_no_answer_shows_how_a_namespace_is_stored(guarded, red_session):
     for method, path, body in ROUTES:
-        if method == "GET" or path.endswith(("compact", "handoff")):
+        if method == "GET" or path.endswith(("cancel", "checkpoint", "compact", "handoff")):
             got = guarded.call(method, path, body, **guarded.as_("red"))
             assert b"red/plans" not in got.raw, path
 

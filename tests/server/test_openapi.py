@@ -205,7 +205,8 @@ def ran(tmp_path_factory):
             call("post", "/v1/sessions", {"id": "run-42", "window": 200_000})
         call("post", "/v1/sessions/{id}/messages", {"messages": conversation()})
         call("post", "/v1/sessions/{id}/steering", {"turn": 5, "tier": "keep"})
-        call("get", "/v1/sessions/{id}/plan?target_tokens=9000")
+        call("get", "/v1/sessions/{id}/plan?target_tokens=9000&keep=7&drop=9")
+        call("post", "/v1/sessions/{id}/cancel")
         call("post", "/v1/sessions/{id}/compact", {"target_tokens": 9_000, "focus": "the parser"})
         for look in (
             "",
@@ -220,6 +221,7 @@ def ran(tmp_path_factory):
             call("get", f"/v1/sessions/{{id}}{look}")
         call("get", "/v1/sessions/{id}/search?q=part_7_3")
         call("get", "/v1/sessions/{id}/checkpoint")
+        call("post", "/v1/sessions/{id}/checkpoint", {"note": "mind the gap"})
         call("post", "/v1/sessions/{id}/restore", {"ref": "tool_001"})
         call("post", "/v1/sessions/{id}/handoff", {"phase": "write", "task": "Run the tests"})
         call("post", "/v1/sessions/{id}/undo")

@@ -313,3 +313,17 @@ def test_whatever_is_steered_nothing_is_lost_all_is_legal_and_what_is_kept_is_th
         assert lost(session) == []
         assert store.session("run").messages == len(session.history())
         assert list(store.verify()) == []
+
+
+def test_a_plan_where_nothing_has_to_go_keeps_every_turn_and_says_why(tmp_path: Path):
+    with opened(tmp_path, window=WINDOW, automatic=False) as session:
+        assert session.plan().decisions == ()
+        talked(session)
+        plan = session.plan(target_tokens=1_000_000, steers={2: "keep", 5: "drop"})
+        assert (plan.report.status, "within the target" in plan.report.reason) == ("unchanged", True)
+        turns = plan.turns()
+        assert [each.turn for each in turns] == [each.turn for each in session.plan(level="emergency").turns()]
+        assert {each.tier for each in turns} == {Tier.KEEP}
+        assert all(each.tokens_before == each.tokens_after > 0 for each in turns)
+        assert {each.turn: each.reason for each in turns}[2] == "kept by you"
+        assert {each.turn: each.steer for each in turns if each.steer} == {2: Tier.KEEP, 5: Tier.DROP}

@@ -15,13 +15,15 @@ from typing import Any
 
 from msgspec import structs
 from textual.pilot import Pilot
-from textual.widgets import Input
+from textual.widgets import Input, TextArea
 
 from context_compactor.session.session import Session
 from context_compactor.settings import Settings
 from context_compactor.tui.app import CompactorApp
 from context_compactor.tui.local import LocalSource
+from context_compactor.tui.registry import PANES
 from context_compactor.tui.source import Source
+from context_compactor.tui.widgets.prompt import Prompt
 from context_compactor.tui.widgets.rows import RowList
 from tests.session.talk import messages
 from tests.waiting import PATIENCE
@@ -32,6 +34,8 @@ NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 SMALL, WIDE = (80, 24), (140, 40)
 SIZES = [SMALL, WIDE]
 CALM = Settings(idle_seconds=0, promote_to_memory=False)
+SHOWN: list[CompactorApp] = []
+"""The apps of this test."""
 
 Raw = dict[str, Any]
 Story = Callable[[Pilot[None]], Awaitable[None]]
@@ -71,6 +75,7 @@ def shown(source: Source | None = None, session_id: str = "") -> CompactorApp:
     """An app over the store of this folder, at a fixed time and without anything that moves by itself."""
     app = CompactorApp(source or LocalSource(URL, look_seconds=0.05), session_id, now=lambda: NOW)
     app.animation_level = "none"
+    SHOWN.append(app)
     return app
 
 
@@ -94,7 +99,7 @@ async def settle(pilot: Pilot[None]) -> None:
         assert time.monotonic() < give_up, f"it never came to rest: {list(pilot.app.workers)}"
         await pilot.pause(0.01)
         calm = 0 if any(not worker.is_finished for worker in pilot.app.workers if worker.group != "watch") else calm + 1
-    for field in pilot.app.screen.query(Input):
+    for field in (*pilot.app.screen.query(Input), *pilot.app.screen.query(TextArea)):
         field.cursor_blink = False
     await pilot.pause()
 
@@ -113,11 +118,22 @@ async def press(pilot: Pilot[None], *keys: str) -> None:
     await settle(pilot)
 
 
+def key_of(pane_id: str) -> str:
+    """The key of a pane: its number."""
+    return str([spec.id for spec in PANES].index(pane_id) + 1)
+
+
 async def enter(pilot: Pilot[None], text: str) -> None:
     """Write a text as a terminal pastes it, then Enter."""
     field = pilot.app.screen.query_one(Input) if pilot.app.focused is None else pilot.app.focused
-    assert isinstance(field, Input)
-    field.insert_text_at_cursor(text)
+    if isinstance(field, Prompt):
+        field.paste(text)
+    else:
+        assert isinstance(field, Input)
+        field.insert_text_at_cursor(text)
+    await settle(pilot)
+    if isinstance(field, Prompt):
+        field.offers.close()  # what is written in full is entered as it is
     await press(pilot, "enter")
 
 

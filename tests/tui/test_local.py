@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
+from context_compactor.classify.tier import Tier
 from context_compactor.errors import BadSetting, UnknownReference, UnknownSession
+from context_compactor.session.session import Session
 from context_compactor.story import open_teller
 from context_compactor.tui.local import LocalSource
 from tests.session.talk import messages
@@ -32,7 +34,7 @@ def test_verbs_that_change_something_do_and_say_what_they_did(folder):
         await source.create("new", window=60_000)
         appended = await source.append("new", messages(0, 60))
         assert appended.messages == 60
-        plan = await source.plan("new", target_tokens=1_500, focus="part 3")
+        plan = (await source.planned("new", target_tokens=1_500, focus="part 3")).report
         assert plan.changed
         assert not await source.compactions("new")
         report = await source.compact("new", target_tokens=1_500)
@@ -49,6 +51,80 @@ def test_verbs_that_change_something_do_and_say_what_they_did(folder):
 
     asked(lambda source: source.create("new", window=60_000))
     assert asked(story)
+
+
+def test_turns_are_steered_and_a_plan_with_steers_of_its_own_decides_nothing():
+    async def story(source):
+        await source.create("new", window=60_000)
+        await source.append("new", messages(0, 61))
+        await source.steer("new", 5, "keep")
+        assert await source.steering("new") == {5: Tier.KEEP}
+        kept = await source.planned("new", target_tokens=1_500)
+        other = await source.planned("new", target_tokens=1_500, steers={8: "drop"})
+        assert (kept.steers, other.steers) == ({5: Tier.KEEP}, {8: Tier.DROP})
+        with pytest.raises(BadSetting, match="not answered yet"):
+            await source.planned("new", steers={46: "drop"})
+        await source.steer("new", 8, Tier.DROP)
+        await source.unsteer("new", 5)
+        assert (await source.planned("new", target_tokens=1_500)).decisions == other.decisions
+        await source.unsteer("new")
+        assert await source.steering("new") == {}
+        assert not await source.compactions("new")
+
+    asked(lambda source: source.create("new", window=60_000))
+    asked(story)
+
+
+def test_a_request_is_compacted_when_that_is_due_and_only_then():
+    filled("full", messages(0, 41), window=5_000, automatic=False)
+
+    async def story(source):
+        due = await source.request("full")
+        again = await source.request("full")
+        with Session.open("full", store=URL) as session:
+            assert due.messages == again.messages == session.context()
+        return due.report, again.report
+
+    assert asked(story) == (None, None)
+    asked(lambda source: source.set_automatic("full", True))
+    made, again = asked(story)
+    assert made.changed
+    assert again is None
+
+
+def test_an_append_that_leads_to_a_compaction_tells_of_it_and_others_look_meanwhile():
+    filled("run", [*FIRST, *steps(0, 34)], window=32_000, automatic=False)
+    model = Slow()
+
+    async def story(source):
+        await source.set_automatic("run", True)
+        await source.context("run")
+        source._opened._known["run"].core.use_teller(open_teller(model, CALM))
+        said = {"role": "user", "content": "word " * 20_000}
+        task = asyncio.create_task(source.append("run", said))
+        await asyncio.to_thread(model.begun.wait, 60)
+        assert (await source.turns("run")).total
+        assert said in await source.context("run")
+        model.go.set()
+        appended = await task
+        assert appended.report.changed
+        assert (await source.request("run")).report is None  # it was told already
+
+    asked(story)
+
+
+def test_a_session_compacts_by_itself_or_not_for_whoever_opens_it_next():
+    filled("run", messages(0, 8), automatic=False)
+
+    async def story(source):
+        assert (await source.settings("run"))["automatic"] is False
+        assert await source.set_automatic("run", True) is True
+        found = await source.settings("run")
+        assert (found["automatic"], found["idle_seconds"]) == (True, 0)
+        with pytest.raises(UnknownSession):
+            await source.set_automatic("nobody", True)
+
+    asked(story)
 
 
 def test_looking_makes_no_store_and_no_session(folder):

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from textual.widgets import Input
 
+from context_compactor.classify.tier import Tier
 from context_compactor.client import Client
 from context_compactor.errors import BadSetting, ServerDenied, UnknownSession
 from context_compactor.server.tokens import add_token
 from context_compactor.tui.local import LocalSource
 from context_compactor.tui.registry import PANES
 from context_compactor.tui.remote import RemoteSource
+from context_compactor.tui.screens.session_plan import PlanPane
 from context_compactor.tui.screens.session_viewer import ViewerScreen
+from tests.llm.provider import Provider, Reply, failure
 from tests.server.running import running
 from tests.session.talk import messages
-from tests.tui.places import WIDE, enter, play, press, rows_of, screen_text, until
+from tests.tui.places import WIDE, enter, key_of, play, press, rows_of, screen_text, until
+from tests.waiting import wait_for
 
 CALM = {"idle_seconds": 0, "automatic": False}
 
@@ -109,8 +114,8 @@ def test_every_pane_works_over_a_server(server):
     async def story(pilot):
         assert "run" in screen_text(pilot)
         await press(pilot, "slash", *"run", "enter", "enter")
-        for number, spec in enumerate(PANES[:7], 1):
-            await press(pilot, str(number))
+        for spec in PANES:
+            await press(pilot, *(("escape",) if isinstance(pilot.app.focused, Input) else ()), key_of(spec.id))
             if spec.id == "search":
                 await enter(pilot, "value_25")
                 assert rows_of(pilot).total
@@ -136,7 +141,7 @@ def test_a_compaction_on_the_server_is_told_as_it_happens(tmp_path):
             await asyncio.to_thread(compact, server.url)
             await until(pilot, lambda: any("run: compacted" in notice.message for notice in pilot.app._notifications))
             await until(pilot, lambda: "60 messages" in screen_text(pilot))
-            await press(pilot, "4")
+            await press(pilot, key_of("compactions"))
             await until(pilot, lambda: rows_of(pilot).total == 1)
 
         play(story, source=remote(server), session_id="run")
@@ -168,7 +173,7 @@ def test_a_server_that_goes_away_is_said_to_be_offline_and_goes_on_when_it_is_ba
             await asyncio.to_thread(server.__exit__, None, None, None)
         await until(pilot, lambda: "offline" in screen_text(pilot))
         assert "I am back." in screen_text(pilot)  # what was read stays
-        await press(pilot, "5", "r")
+        await press(pilot, key_of("facts"), "r")
         assert pilot.app.is_running
 
     play(story, source=source)
@@ -191,8 +196,6 @@ def test_a_wrong_token_is_a_page_that_says_so(tmp_path):
 def test_what_a_server_cannot_do_is_an_error_that_says_where_it_can_be_done(server, tmp_path):
     with pytest.raises(BadSetting, match="on the server"):
         asked(remote(server), lambda source: source.export("run", tmp_path))
-    with pytest.raises(BadSetting, match="no note"):
-        asked(remote(server), lambda source: source.checkpoint("run", "mind the gap"))
     with pytest.raises(UnknownSession):
         asked(remote(server), lambda source: source.session("nobody"))
 
@@ -202,7 +205,7 @@ def test_verbs_that_change_something_work_over_a_server(tmp_path):
         await source.create("new", window=60_000)
         appended = await source.append("new", messages(0, 60))
         assert appended.messages == 60
-        plan = await source.plan("new", target_tokens=1_500)
+        plan = (await source.planned("new", target_tokens=1_500)).report
         assert plan.changed
         assert not await source.compactions("new")
         report = await source.compact("new", target_tokens=1_500, focus="part 3")
@@ -211,9 +214,137 @@ def test_verbs_that_change_something_work_over_a_server(tmp_path):
         assert back.ref == "turn_001"
         assert (await source.undo("new")).compaction_id == report.compaction_id
         assert (await source.redo("new")).compaction_id == report.compaction_id
-        assert "# " in await source.checkpoint("new")
+        assert "mind the gap" in await source.checkpoint("new", "mind the gap")
         assert (await source.handoff("new", "write", "go on")).phase == "write"
         assert "window" not in await source.settings("new")
 
     with running(tmp_path) as server:
         asked(remote(server), story)
+
+
+def test_turns_are_steered_over_a_server_as_in_its_store(server):
+    async def steered(source):
+        live = [turn.turn for turn in (await source.planned("run", level="emergency")).turns() if turn.turn > 0]
+        await source.steer("run", live[0], "keep")
+        assert await source.steering("run") == {live[0]: Tier.KEEP}
+        await source.steer("run", live[1], Tier.DROP)
+        await source.unsteer("run", live[0])
+        assert await source.steering("run") == {live[1]: Tier.DROP}
+        plan = await source.planned("run", target_tokens=900, steers={live[2]: "keep"})
+        with pytest.raises(BadSetting, match="folded already"):
+            await source.planned("run", steers={live[0] - 1: "keep"})
+        await source.unsteer("run")
+        assert await source.steering("run") == {}
+        return plan.decisions, plan.report.tokens_after, plan.steers
+
+    assert asked(remote(server), steered) == asked(beside(server), steered)
+
+
+def test_a_request_over_a_server_tells_of_compactions_that_were_made_since(tmp_path):
+    async def story(source):
+        await source.create("new", window=60_000)
+        await source.append("new", messages(0, 60))
+        first = await source.request("new")
+        assert (len(first.messages), first.report) == (60, None)
+        with Client(server.url) as other:
+            made = other.compact("new", target_tokens=1_500).report
+        second = await source.request("new")
+        assert second.report.compaction_id == made.compaction_id
+        assert len(second.messages) < 60
+        assert (await source.request("new")).report is None
+        assert (await source.compact("new", target_tokens=600)).changed
+        assert (await source.request("new")).report is None  # whoever asked has it
+
+    with running(tmp_path) as server:
+        asked(remote(server), story)
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """A model that takes requests and says nothing; the server's own choice."""
+    provider = Provider()
+    provider.replies = [Reply(end="stall")]
+    monkeypatch.setenv("COMPACTOR_MODEL", f"{provider.url}/v1#silent")
+    yield provider
+    provider.close()
+
+
+def test_a_compaction_on_a_server_whose_task_is_cancelled_ends_there_and_changes_nothing(tmp_path, silent):
+    async def story(source):
+        await source.create("new", window=60_000)
+        await source.append("new", messages(0, 60))
+        before = await source.context("new")
+        task = asyncio.create_task(source.compact("new", target_tokens=1_500))
+        await asyncio.to_thread(wait_for, lambda: silent.bodies)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.to_thread(wait_for, silent.gone)
+        assert await source.context("new") == before
+        assert not await source.compactions("new")
+        silent.replies = [failure(400, {})]
+        assert (await source.compact("new", target_tokens=1_500)).changed
+
+    with running(tmp_path) as server:
+        asked(remote(server), story)
+
+
+def test_a_compaction_that_was_done_before_it_could_be_cancelled_is_told_as_it_is(tmp_path):
+    async def story(source):
+        await source.create("new", window=60_000)
+        await source.append("new", messages(0, 60))
+        task = asyncio.create_task(source.compact("new", target_tokens=1_500))
+        await asyncio.to_thread(wait_for, lambda: len(service.store.session("new").state) and _made(server))
+        task.cancel()
+        assert (await task).changed
+
+    with running(tmp_path) as server:
+        service = server.service
+        asked(remote(server), story)
+
+
+def _made(server) -> int:
+    return server.get("/v1/sessions/new/compactions").json["totals"]["compactions"]
+
+
+def test_a_session_of_a_server_compacts_by_itself_or_not(tmp_path):
+    async def story(source):
+        await source.create("new", window=60_000)
+        for is_on in (False, True):
+            assert await source.set_automatic("new", is_on) is is_on
+            assert (await source.settings("new")).get("automatic", True) is is_on
+
+    with running(tmp_path) as server:
+        asked(remote(server), story)
+
+
+def test_a_plan_over_a_server_is_changed_accepted_and_cancelled(tmp_path, silent):
+    with running(tmp_path) as server, Client(server.url) as client:
+        client.create("run", window=8_000, settings=CALM)
+        client.append("run", messages(0, 61))
+        before = client.context("run").messages
+
+        async def story(pilot):
+            await press(pilot, key_of("plan"), "t", *"1500", "enter", "down", "down", "down", "down", "p")
+            pane = pilot.app.screen.query_one(PlanPane)
+            expected = client.plan("run", target_tokens=1_500, steers={5: "keep"})
+            assert pane.planner.plan.decisions == expected.decisions
+            assert f"→ {expected.report.tokens_after:,} tokens" in screen_text(pilot)
+            await press(pilot, "end", "minus")
+            assert "not answered yet" in screen_text(pilot)
+            assert client.steering("run") == {}
+            await press(pilot, "A")
+            assert "auto on" in screen_text(pilot)
+            await press(pilot, "A")
+            await pilot.press("a")
+            await until(pilot, lambda: silent.bodies)
+            await press(pilot, "ctrl+c")
+            assert "Cancelled: nothing was changed" in screen_text(pilot)
+            assert (client.steering("run"), client.context("run").messages) == ({}, before)
+            silent.replies = [failure(400, {})]
+            await press(pilot, "a")
+            assert "✓ Compacted" in screen_text(pilot)
+            assert client.steering("run") == {5: Tier.KEEP}
+            assert client.compactions("run").compactions[0].tokens_after == expected.report.tokens_after
+
+        play(story, source=remote(server), session_id="run")

@@ -25,6 +25,7 @@ from tests.tui.places import (
     a_few_sessions,
     enter,
     filled,
+    key_of,
     play,
     press,
     rows_of,
@@ -33,6 +34,7 @@ from tests.tui.places import (
     until,
 )
 
+LOOKED_AT = [spec for spec in PANES if spec.id != "chat"]  # which has tests of its own
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m \u202eright to left\x00\r[bold]not bold[/bold] $text-error"
 
 
@@ -53,12 +55,12 @@ def test_the_header_has_gauge_level_and_forecast():
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("spec", PANES[:7], ids=lambda spec: spec.id)
+@pytest.mark.parametrize("spec", LOOKED_AT, ids=lambda spec: spec.id)
 def test_every_pane_shows_what_it_is_for(spec, size, picture):
     a_few_sessions()
 
     async def story(pilot):
-        await press(pilot, str(PANES.index(spec) + 1))
+        await press(pilot, key_of(spec.id))
         if spec.id == "search":
             await enter(pilot, "value_25 compute_5")
         assert pilot.app.screen.query_one(TabbedContent).active == spec.id
@@ -67,12 +69,12 @@ def test_every_pane_shows_what_it_is_for(spec, size, picture):
     play(story, size=size, session_id="run-42")
 
 
-@pytest.mark.parametrize("spec", PANES[:7], ids=lambda spec: spec.id)
+@pytest.mark.parametrize("spec", LOOKED_AT, ids=lambda spec: spec.id)
 def test_every_pane_of_a_session_in_which_nothing_was_said_says_so(spec):
     a_few_sessions()
 
     async def story(pilot):
-        await press(pilot, str(PANES.index(spec) + 1))
+        await press(pilot, key_of(spec.id))
         text = screen_text(pilot)
         assert "Reading…" not in text
         words = ("Nothing was", "is empty", "No facts", "Only what has left", "No compaction counts")
@@ -128,7 +130,7 @@ def test_a_long_original_is_read_page_by_page_and_only_that_page():
     filled("long", talk.user("Go on.").messages, window=6_000)
 
     async def story(pilot):
-        await press(pilot, "6")
+        await press(pilot, key_of("search"))
         await enter(pilot, "part_1500")
         await press(pilot, "enter")
         assert isinstance(pilot.app.screen, ViewerScreen)
@@ -152,7 +154,7 @@ def test_compactions_have_their_reports_the_newest_first_and_undone_ones_say_so(
         made = session.compactions()
 
     async def story(pilot):
-        await press(pilot, "4")
+        await press(pilot, key_of("compactions"))
         text = screen_text(pilot)
         row = next(line for line in text.splitlines() if undone.compaction_id in line)
         assert "undone" in row
@@ -168,7 +170,7 @@ def test_facts_are_shown_by_kind():
     a_few_sessions()
 
     async def story(pilot):
-        await press(pilot, "5")
+        await press(pilot, key_of("facts"))
         pane = pilot.app.screen.pane
         assert "[all " in screen_text(pilot)
         pane.show_kind("decision")
@@ -188,7 +190,7 @@ def test_a_search_that_finds_nothing_says_what_to_try():
     a_few_sessions()
 
     async def story(pilot):
-        await press(pilot, "6")
+        await press(pilot, key_of("search"))
         await enter(pilot, "xyzzy")
         assert "Nothing in the archive answers that" in screen_text(pilot)
 
@@ -282,13 +284,13 @@ def test_escape_codes_and_markup_in_messages_reach_no_terminal():
 
     async def story(pilot):
         seen = ""
-        for number in range(1, 8):
-            await press(pilot, str(number))
-            if number == 6:
+        for spec in LOOKED_AT:
+            await press(pilot, key_of(spec.id))
+            if spec.id == "search":
                 await enter(pilot, "touch right to left")
             await press(pilot, "home")
             seen += screen_text(pilot)
-            if number in (1, 2, 5, 6, 7):
+            if spec.id not in ("plot", "compactions"):
                 await press(pilot, "enter")
                 seen += screen_text(pilot)
                 await press(pilot, "escape")
@@ -303,42 +305,19 @@ def test_a_session_that_is_not_there_is_told_and_the_way_back_is_open():
 
     async def story(pilot):
         assert any("nobody" in notice.message for notice in pilot.app._notifications)
-        await press(pilot, "2", "3", "4", "5", "6", "escape", "7", "1", "escape")
+        for spec in PANES:
+            await press(pilot, *(("escape",) if isinstance(pilot.app.focused, Input) else ()), key_of(spec.id))
+        await press(pilot, "1", "escape")
         assert "run-42" in screen_text(pilot)
 
     play(story, session_id="nobody")
-
-
-def test_the_prompt_posts_what_is_entered_and_remembers_it():
-    a_few_sessions()
-
-    async def story(pilot):
-        entered = []
-        pilot.app.screen._entered = lambda event: entered.append(event.text)
-        await press(pilot, "slash")
-        prompt = pilot.app.screen.query_one(Prompt)
-        assert prompt.has_focus
-        assert prompt.value == "/"
-        prompt.value = ""
-        await enter(pilot, "  ")
-        assert prompt.value == "  "
-        prompt.value = ""
-        await enter(pilot, "/nonsense [bold] \x1b[2J")
-        assert "/nonsense is not known" in next(iter(pilot.app._notifications)).message
-        await press(pilot, "up")
-        assert prompt.value.startswith("/nonsense")
-        await press(pilot, "down", "escape")
-        assert not prompt.has_focus
-        assert isinstance(pilot.app.screen, SessionScreen)
-
-    play(story, session_id="run-42")
 
 
 def test_a_paste_of_a_megabyte_into_the_search_and_the_prompt_is_taken():
     a_few_sessions()
 
     async def story(pilot):
-        await press(pilot, "6")
+        await press(pilot, key_of("search"))
         await enter(pilot, "word " * 200_000)
         assert pilot.app.is_running
         pilot.app.screen.query_one("#question", Input).value = ""

@@ -24,18 +24,23 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 def write_line(root: str, event: str, what: str, **more: object) -> None:
     """Write down one thing that happened. What cannot be written is lost: there is nobody left to tell."""
-    line = {"time": stamp(), "event": event, "what": what, **more}
-    text = json.dumps({name: _short(value) for name, value in line.items()}, default=str) + "\n"
+    append_line(root, FILE, {"event": event, "what": what, **more})
+
+
+def append_line(root: str, file: str, line: dict[str, object], longest: int = _LONGEST) -> str:
+    """Append a line with the time before it to a file of `.compactor`; the path of that, or nothing if it failed."""
+    told = {"time": stamp()} | {name: _short(value, longest) for name, value in line.items()}
     try:
-        path = os.path.join(prepare_home(root), FILE)
+        path = os.path.join(prepare_home(root), file)
         _begin_anew(path)
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_LINK, 0o600)
         try:
-            os.write(descriptor, text.encode("utf-8", "replace"))
+            os.write(descriptor, (json.dumps(told, default=str) + "\n").encode("utf-8", "replace"))
         finally:
             os.close(descriptor)
     except OSError:
-        return
+        return ""
+    return path
 
 
 def read_lines(root: str) -> Iterator[dict[str, object]]:
@@ -61,8 +66,8 @@ def stamp() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _short(value: object) -> object:
-    return value[:_LONGEST] if isinstance(value, str) else value
+def _short(value: object, longest: int) -> object:
+    return value[:longest] if isinstance(value, str) else value
 
 
 def _begin_anew(path: str) -> None:

@@ -43,6 +43,18 @@ def _with_opinion(decision: Decision, opinion: str) -> Decision:
     return structs.replace(decision, reason=f"{decision.reason}; model: {opinion}") if opinion else decision
 
 
+def keep_all(turns: Sequence[Turn], turn_tokens: Mapping[int, int], why: Mapping[int, str]) -> tuple[Decision, ...]:
+    """The decisions where nothing is to be done: every turn stays as it is."""
+    pins = pinned_turns(turns)
+    reasons = {turn.number: why.get(turn.number) or pins.get(turn.number, "nothing has to go") for turn in turns}
+    return tuple(_kept(turn, turn_tokens[turn.number], reasons[turn.number]) for turn in turns)
+
+
+def _kept(turn: Turn, tokens: int, reason: str) -> Decision:
+    ref = reference_id("turn", turn.number) if turn.number > 0 else ""
+    return Decision(turn_label(turn), turn.number, Kind.TALK, Tier.KEEP, "pin", reason, tokens, tokens, ref)
+
+
 def _kept_turns(view: View, turn_tokens: dict[int, int], cut: Mapping[int, int]) -> Iterator[Decision]:
     pins = pinned_turns(view.turns)
     for turn in view.turns:
@@ -51,17 +63,8 @@ def _kept_turns(view: View, turn_tokens: dict[int, int], cut: Mapping[int, int])
             if turn.number in cut:
                 yield _shortened_instructions(turn, cut[turn.number], tokens)
                 continue
-            yield Decision(
-                target=turn_label(turn),
-                turn=turn.number,
-                kind=Kind.TALK,
-                tier=Tier.KEEP,
-                strategy="pin",
-                reason=view.why.get(turn.number) or pins.get(turn.number, "one of the newest turns"),
-                tokens_before=tokens,
-                tokens_after=tokens,
-                ref=reference_id("turn", turn.number) if turn.number > 0 else "",
-            )
+            reason = view.why.get(turn.number) or pins.get(turn.number, "one of the newest turns")
+            yield _kept(turn, tokens, reason)
 
 
 def _shortened_instructions(turn: Turn, before: int, after: int) -> Decision:

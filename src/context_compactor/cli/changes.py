@@ -33,10 +33,8 @@ def restore(ref: Ref, session: SessionId = None, store: StoreUrl = None, as_json
     if as_json:
         print_json({"session_id": name} | msgspec.to_builtins(restored))
         return
-    where = "in its place" if restored.in_place else "at the end"
-    room = "; the rest was compacted to make room" if restored.compacted else ""
     out = paper(beside_output=False)
-    out.print(f"{ref} is back in the context, {where}: {restored.tokens:,} tokens{room}", style="bold green")
+    out.print(restored.in_words(), style="bold green")
     out.print(f"{'context':<12}{restored.tokens_after:,} tokens")
 
 

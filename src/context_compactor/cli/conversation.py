@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from context_compactor.app import Compaction, run
 from context_compactor.ask import Ask
-from context_compactor.cli.options import read_goal
+from context_compactor.figures import read_goal
 from context_compactor.levels import Level
 from context_compactor.measure.count import MessageCounter
 from context_compactor.measure.tokens import counter_for

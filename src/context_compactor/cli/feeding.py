@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from context_compactor.ask import Ask
 from context_compactor.cli.conversation import Conversation
 from context_compactor.cli.gauge import budget_of
-from context_compactor.cli.options import Goal, read_goal
+from context_compactor.figures import Goal, read_goal
 from context_compactor.levels import Level
 from context_compactor.report import Report
 from context_compactor.session.compacting import compact

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from msgspec import Struct
 
-from context_compactor.errors import BadSetting
 from context_compactor.levels import Level
 
 File = Annotated[
@@ -55,37 +53,3 @@ FileOrSession = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else there.")]
-
-
-class Goal(Struct, frozen=True):
-    """What `--target` asks for: a number of tokens, or a share of those there are."""
-
-    tokens: int | None = None
-    percent: float | None = None
-
-    def of(self, tokens: int) -> int | None:
-        """The goal as tokens, for a conversation of this many."""
-        return self.tokens if self.percent is None else max(1, int(tokens * self.percent / 100))
-
-
-def read_goal(text: str | None) -> Goal:
-    """A target as people write it: `20000`, `20k`, `25%`."""
-    if text is None:
-        return Goal()
-    number = text.strip().lower().replace("_", "").replace(",", "")
-    try:
-        goal = Goal(percent=float(number[:-1])) if number.endswith("%") else Goal(tokens=_tokens(number))
-    except (ValueError, OverflowError) as error:
-        raise _bad_target(text) from error
-    if not (goal.tokens is None or goal.tokens >= 1) or not (goal.percent is None or 0 < goal.percent <= 100):
-        raise _bad_target(text)
-    return goal
-
-
-def _tokens(number: str) -> int:
-    unit = {"k": 1_000, "m": 1_000_000}.get(number[-1:], 1)
-    return int(float(number[:-1]) * unit) if unit > 1 else int(number)
-
-
-def _bad_target(text: str) -> BadSetting:
-    return BadSetting(f"--target: {text!r} is neither a number of tokens of at least 1 nor a percentage up to 100%")

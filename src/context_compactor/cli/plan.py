@@ -9,10 +9,11 @@ import msgspec
 import typer
 
 from context_compactor.classify.tier import Tier
+from context_compactor.classify.turn_numbers import read_steers
 from context_compactor.cli.options import AsJson, FileOrSession, Focus, LevelName, Model, StoreUrl, Target, Window
 from context_compactor.cli.output import EXIT_CODES, paper, print_json, working
 from context_compactor.cli.show import is_file
-from context_compactor.cli.steer import Drop, Keep, Reference, Summarize, steers_of
+from context_compactor.cli.steer import Drop, Keep, Reference, Summarize
 from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def plan(
 
     Example: `compactor plan session.jsonl --target 25% --most 20` or `compactor plan run-42 --keep 12,15 --drop 9`
     """
-    steers = steers_of({Tier.KEEP: keep, Tier.SUMMARIZE: summarize, Tier.REFERENCE: reference, Tier.DROP: drop})
+    steers = read_steers({Tier.KEEP: keep, Tier.SUMMARIZE: summarize, Tier.REFERENCE: reference, Tier.DROP: drop}, "--")
     if is_file(file):
         if steers:
             raise BadSetting("--keep, --summarize, --reference and --drop are for a session, and this is a file")
@@ -74,8 +75,8 @@ def _of_session(
     name: str, store: str | None, target: str | None, level: Level | None, focus: str | None, steers: Mapping[int, Tier]
 ) -> Plan:
     from context_compactor.cli.opening import open_session
-    from context_compactor.cli.options import read_goal
     from context_compactor.cli.show_session import find_named
+    from context_compactor.figures import read_goal
 
     find_named(name, store)
     goal = read_goal(target)
@@ -92,8 +93,9 @@ def _print(made: Plan, most: int | None, as_json: bool) -> None:
     from context_compactor.cli.render import biggest, print_plan, print_report, print_totals
 
     out = paper(beside_output=False)
-    print_plan(biggest(made.decisions) if most else made.decisions, out, most)
-    if made.decisions:
+    decisions = made.decisions if report.status != "unchanged" else ()
+    print_plan(biggest(decisions) if most else decisions, out, most)
+    if decisions:
         out.print()
         print_totals(made.totals(), out)
         out.print()

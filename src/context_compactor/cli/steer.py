@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from context_compactor.classify.tier import Tier
+from context_compactor.classify.turn_numbers import TURNS, read_steers, read_turns
 from context_compactor.cli.opening import open_session
 from context_compactor.cli.options import AsJson, SessionName, StoreUrl
 from context_compactor.cli.output import paper, print_json
-from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
     from context_compactor.session.session import Session
 
-_TURNS = "12,15 or 3-9"
-Keep = Annotated[str | None, typer.Option("--keep", metavar="TURNS", help=f"Turns to keep word for word: {_TURNS}.")]
+Keep = Annotated[str | None, typer.Option("--keep", metavar="TURNS", help=f"Turns to keep word for word: {TURNS}.")]
 Summarize = Annotated[str | None, typer.Option("--summarize", metavar="TURNS", help="Turns to have in a few lines.")]
 Reference = Annotated[str | None, typer.Option("--reference", metavar="TURNS", help="Turns to leave one line of.")]
 Drop = Annotated[str | None, typer.Option("--drop", metavar="TURNS", help="Turns to leave no text of.")]
 Free = Annotated[
     str | None, typer.Option("--free", metavar="TURNS|all", help="Turns to leave to the engine again, or `all`.")
 ]
-_RUN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_MOST = 10_000
 
 
 def steer(
@@ -46,7 +41,7 @@ def steer(
 
     Example: `compactor steer run-42 --keep 12,15 --drop 3-9`
     """
-    wanted = steers_of({Tier.KEEP: keep, Tier.SUMMARIZE: summarize, Tier.REFERENCE: reference, Tier.DROP: drop})
+    wanted = read_steers({Tier.KEEP: keep, Tier.SUMMARIZE: summarize, Tier.REFERENCE: reference, Tier.DROP: drop}, "--")
     with open_session(session, store) as opened:
         if wanted:
             opened.plan(steers=wanted)  # when one is refused, none is done
@@ -69,25 +64,3 @@ def _free(session: Session, turns: str | None) -> None:
         session.unsteer()
     for turn in read_turns("--free", turns) if turns != "all" else ():
         session.unsteer(turn)
-
-
-def steers_of(given: Mapping[Tier, str | None]) -> dict[int, Tier]:
-    """The tiers by turn, as options name them; a turn has one tier."""
-    found: dict[int, Tier] = {}
-    for tier, turns in given.items():
-        for turn in read_turns(f"--{tier}", turns):
-            if found.setdefault(turn, tier) is not tier:
-                raise BadSetting(f"--{tier}: turn {turn} is named by --{found[turn]} as well")
-    return found
-
-
-def read_turns(option: str, turns: str | None) -> list[int]:
-    """Turns as people write them: `12`, `12,15`, `3-9`."""
-    found: list[int] = []
-    for part in turns.split(",") if turns is not None else ():
-        run = _RUN.fullmatch(part.strip())
-        first, last = (int(run[1]), int(run[2] or run[1])) if run else (1, 0)
-        if not first <= last < first + _MOST:
-            raise BadSetting(f"{option}: {part!r:.40} is no turn. Try: {_TURNS}.")
-        found.extend(range(first, last + 1))
-    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +13,7 @@ from context_compactor.cli.options import StoreUrl
 from context_compactor.errors import BadSetting, MissingExtra
 
 if TYPE_CHECKING:
+    from context_compactor.tui.chat.chats import Chats
     from context_compactor.tui.source import Source
 
 Server = Annotated[
@@ -23,7 +24,20 @@ Token = Annotated[str | None, typer.Option(metavar="TOKEN", help="The server's t
 TokenFile = Annotated[
     Path | None, typer.Option("--token-file", metavar="FILE", help="A file whose first line is the server's token.")
 ]
-Which = Annotated[str | None, typer.Option("--session", metavar="ID", help="Begin with this session.")]
+Which = Annotated[
+    str | None,
+    typer.Option("--session", metavar="ID", help="Begin with this session; with a model it need not be there yet."),
+]
+Talker = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="Chat with this model: openai/NAME, http://HOST/v1#NAME and so on."),
+]
+Accepts = Annotated[
+    str | None,
+    typer.Option("--window", metavar="TOKENS", help="How much the model accepts, for sessions begun here."),
+]
+
+_LOOK_SECONDS = 5.0
 
 
 def tui(
@@ -32,23 +46,70 @@ def tui(
     token: Token = None,
     token_file: TokenFile = None,
     session: Which = None,
+    model: Talker = None,
+    window: Accepts = None,
 ) -> None:
     """Show sessions on the terminal, live: how full they are, their turns by tier, compactions, facts and archive.
 
-    Keys stand in the last line, and ? explains all of them. Without a server it is the store of this folder.
+    Keys stand in the last line, and ? explains all of them. Without a server it is the store of this folder. With a
+    model one talks to it inside a session, which is compacted meanwhile, so that the conversation never ends.
 
-    Example: `compactor tui` or `compactor tui --server http://127.0.0.1:8377 --token-file token.txt`
+    Example: `compactor tui`, `compactor tui --server http://127.0.0.1:8377 --token-file token.txt`, or
+    `compactor tui --session talk --model http://127.0.0.1:11434/v1#llama3.2 --window 32k`
     """
     try:
+        from context_compactor.session.values import check_id
         from context_compactor.tui.app import CompactorApp
+        from context_compactor.tui.running import check_terminal, run_app
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("textual", "textual_plotext", "plotext", "pygments"):
             raise
         raise MissingExtra("the terminal UI", "tui") from error
+    chats = _chats(model, window)
+    if session is not None:
+        look = _is_there(_source(store, server, token, token_file), check_id(session), chats)
+        if not asyncio.run(look):
+            chats.expect(session)
     source = _source(store, server, token, token_file)
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):  # what is drawn goes beside the output
-        raise BadSetting("tui: this is no terminal. Try: `compactor sessions` and `compactor show SESSION`.")
-    CompactorApp(source, session or "").run()
+    check_terminal()
+    run_app(CompactorApp(source, session or "", chats=chats))
+
+
+def _chats(model: str | None, window: str | None) -> Chats:
+    """With whom one talks. A name that cannot be one is an error before anything is drawn."""
+    from context_compactor.llm.names import name_model
+    from context_compactor.settings import Settings, read_value
+    from context_compactor.tui.chat.chats import Chats
+    from context_compactor.tui.chat.models import Chosen, full_name
+
+    if model is None:
+        if window is not None:
+            raise BadSetting("--window is for --model: how much it accepts. Try: with it, or without them.")
+        return Chats()
+    accepts = read_value("window", window, "--window") if window is not None else None
+    name = full_name(model.strip()) or model.strip()
+    name_model(name, Settings())
+    return Chats(Chosen(name, accepts, "--model"))
+
+
+async def _is_there(source: Source, session_id: str, chats: Chats) -> bool:
+    """Whether a session is there; one that is not is an error unless there is a model to begin it with."""
+    from context_compactor.errors import CompactorError, ServerError, UnknownSession
+
+    try:
+        async with asyncio.timeout(_LOOK_SECONDS):
+            await source.history(session_id, None, 1)
+    except (ServerError, TimeoutError):
+        return True  # it may come back, and until then the screen says so
+    except CompactorError as error:
+        if chats.model is not None:
+            return False
+        if isinstance(error, UnknownSession):
+            raise UnknownSession(f"{error} To begin it and chat in it: --model NAME.") from error
+        raise
+    finally:
+        await source.close()
+    return True
 
 
 def _source(store: str | None, server: str | None, token: str | None, token_file: Path | None) -> Source:

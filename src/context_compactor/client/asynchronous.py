@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
 from types import TracebackType
@@ -22,7 +22,9 @@ _END = object()
 _AT_ONCE = 32
 
 
-def _awaited(verb: Callable[Concatenate[Client, P], T]) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
+def _awaited(
+    verb: Callable[Concatenate[Client, P], T],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
     @wraps(verb)
     async def call(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._run(partial(verb, self._client, *args, **kwargs))
@@ -72,6 +74,7 @@ class AsyncClient:
     context = _awaited(Client.context)
     history = _awaited(Client.history)
     compact = _awaited(Client.compact)
+    cancel = _awaited(Client.cancel)
     plan = _awaited(Client.plan)
     steer = _awaited(Client.steer)
     unsteer = _awaited(Client.unsteer)
@@ -86,6 +89,7 @@ class AsyncClient:
     search = _awaited(Client.search)
     facts = _awaited(Client.facts)
     checkpoint = _awaited(Client.checkpoint)
+    write_checkpoint = _awaited(Client.write_checkpoint)
     handoff = _awaited(Client.handoff)
     health = _awaited(Client.health)
     add_webhook = _awaited(Client.add_webhook)

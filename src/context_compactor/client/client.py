@@ -7,10 +7,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from http.client import HTTPException
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
 
 from context_compactor import api
 from context_compactor.classify.tier import Tier
+from context_compactor.client.addressing import by_tier, path_of, query_of, quoted
 from context_compactor.client.ending import Ending
 from context_compactor.client.reading import answer_of, error_of
 from context_compactor.client.sse import EventStream
@@ -71,7 +71,7 @@ class Client:
 
     def session(self, session_id: str) -> api.SessionDetail:
         """What a session is, how full its context is, and what its compactions have saved."""
-        return self._get(_path(session_id), api.SessionDetail)
+        return self._get(path_of(session_id), api.SessionDetail)
 
     def sessions(self, after: str | None = None, limit: int = 100) -> api.SessionPage:
         """A page of the sessions, by their ids; `next` of the answer is `after` of the next page."""
@@ -103,7 +103,7 @@ class Client:
         """
         messages = [message] if isinstance(message, Mapping) else list(message)
         return self._post(
-            f"{_path(session_id)}/messages",
+            f"{path_of(session_id)}/messages",
             {"messages": messages, "usage": usage},
             api.AppendAnswer,
             headers={api.IDEMPOTENCY_KEY: key or uuid.uuid4().hex},
@@ -112,11 +112,11 @@ class Client:
 
     def context(self, session_id: str, at: int | None = None, *, sealed: bool = True) -> api.ContextAnswer:
         """What to send next; with `at`, what was sent when so many messages had been appended."""
-        return self._get(f"{_path(session_id)}/context", api.ContextAnswer, at=at, sealed=sealed)
+        return self._get(f"{path_of(session_id)}/context", api.ContextAnswer, at=at, sealed=sealed)
 
     def history(self, session_id: str, after: int = 0, limit: int | None = None) -> api.HistoryAnswer:
         """Everything that was appended, in order and equal to what went in; or a page of it."""
-        return self._get(f"{_path(session_id)}/history", api.HistoryAnswer, after=after, limit=limit)
+        return self._get(f"{path_of(session_id)}/history", api.HistoryAnswer, after=after, limit=limit)
 
     # Compacting
 
@@ -132,14 +132,27 @@ class Client:
     ) -> api.CompactAnswer:
         """Compact now, at any fill; `focus` says what matters, `dry_run` changes nothing."""
         given = {"focus": focus, "level": level, "target_tokens": target_tokens, "preserve": preserve}
-        return self._post(f"{_path(session_id)}/compact", {**given, "dry_run": dry_run}, api.CompactAnswer)
+        return self._post(f"{path_of(session_id)}/compact", {**given, "dry_run": dry_run}, api.CompactAnswer)
+
+    def cancel(self, session_id: str) -> api.CancelAnswer:
+        """End the compactions of a session that are under way; whoever has asked for one gets `Cancelled`."""
+        return self._post(f"{path_of(session_id)}/cancel", None, api.CancelAnswer)
 
     def plan(
-        self, session_id: str, focus: str | None = None, level: str | None = None, target_tokens: int | None = None
+        self,
+        session_id: str,
+        focus: str | None = None,
+        level: str | None = None,
+        target_tokens: int | None = None,
+        *,
+        steers: Mapping[int, str] | None = None,
     ) -> Plan:
-        """What a compaction would do now, turn by turn; nothing is changed."""
-        given = {"focus": focus, "level": level, "target_tokens": target_tokens}
-        found = self._get(f"{_path(session_id)}/plan", api.PlanAnswer, **given)
+        """What a compaction would do now, turn by turn; nothing is changed.
+
+        With `steers`, tiers by turn, it is as if these had been decided and no others.
+        """
+        given = {"focus": focus, "level": level, "target_tokens": target_tokens, **by_tier(steers)}
+        found = self._get(f"{path_of(session_id)}/plan", api.PlanAnswer, **given)
         return Plan(tuple(found.decisions), found.report, {each.turn: each.tier for each in found.steers})
 
     def steer(self, session_id: str, turn: int, tier: str) -> dict[int, Tier]:
@@ -151,45 +164,45 @@ class Client:
         return self._steered(session_id, {"turn": turn})
 
     def _steered(self, session_id: str, body: Mapping[str, Any]) -> dict[int, Tier]:
-        found = self._post(f"{_path(session_id)}/steering", body, api.SteeringAnswer, may_repeat=True)
+        found = self._post(f"{path_of(session_id)}/steering", body, api.SteeringAnswer, may_repeat=True)
         return {each.turn: each.tier for each in found.steers}
 
     def steering(self, session_id: str) -> dict[int, Tier]:
         """What was decided about turns that stand in the context, by their number."""
-        found = self._get(f"{_path(session_id)}/steering", api.SteeringAnswer)
+        found = self._get(f"{path_of(session_id)}/steering", api.SteeringAnswer)
         return {each.turn: each.tier for each in found.steers}
 
     def compactions(self, session_id: str, after: str | None = None, limit: int = 100) -> api.CompactionPage:
         """The reports of a session's compactions, in order."""
-        return self._get(f"{_path(session_id)}/compactions", api.CompactionPage, after=after, limit=limit)
+        return self._get(f"{path_of(session_id)}/compactions", api.CompactionPage, after=after, limit=limit)
 
     def undo(self, session_id: str) -> Report | None:
         """Take the last compaction back; its report, or None when there is none to take back."""
-        return self._post(f"{_path(session_id)}/undo", None, api.UndoAnswer).report
+        return self._post(f"{path_of(session_id)}/undo", None, api.UndoAnswer).report
 
     def redo(self, session_id: str) -> Report | None:
         """Take the last undo back."""
-        return self._post(f"{_path(session_id)}/redo", None, api.UndoAnswer).report
+        return self._post(f"{path_of(session_id)}/redo", None, api.UndoAnswer).report
 
     # Getting back
 
     def archive(self, session_id: str, after: str | None = None, limit: int = 100) -> api.ArchivePage:
         """The originals of a session in the order in which they were archived."""
-        return self._get(f"{_path(session_id)}/archive", api.ArchivePage, after=after, limit=limit)
+        return self._get(f"{path_of(session_id)}/archive", api.ArchivePage, after=after, limit=limit)
 
     def recall(self, session_id: str, ref: str, lines: tuple[int, int] | None = None) -> str:
         """An original, byte for byte, or some lines of it, counted from 1."""
         wanted = f"{lines[0]}-{lines[1]}" if lines else None
-        return self._get(f"{_path(session_id)}/archive/{_quoted(ref)}", api.RecallAnswer, lines=wanted).text
+        return self._get(f"{path_of(session_id)}/archive/{quoted(ref)}", api.RecallAnswer, lines=wanted).text
 
     def page(self, session_id: str, ref: str, number: int = 1, tokens: int = 2_000) -> api.RecallAnswer:
         """One page of an original that is too long to be shown at once."""
-        path = f"{_path(session_id)}/archive/{_quoted(ref)}"
+        path = f"{path_of(session_id)}/archive/{quoted(ref)}"
         return self._get(path, api.RecallAnswer, page=number, tokens=tokens)
 
     def restore(self, session_id: str, ref: str) -> api.RestoreAnswer:
         """Put an original back into the context, with room made for it when there is none."""
-        return self._post(f"{_path(session_id)}/restore", {"ref": ref}, api.RestoreAnswer)
+        return self._post(f"{path_of(session_id)}/restore", {"ref": ref}, api.RestoreAnswer)
 
     def search(
         self,
@@ -203,7 +216,7 @@ class Client:
         until: str = "",
     ) -> api.SearchAnswer:
         """Lines of a session's originals that answer a question, best first."""
-        path = f"{_path(session_id)}/search"
+        path = f"{path_of(session_id)}/search"
         given = {"limit": limit, "tokens": tokens, "kind": kind or None, "since": since or None, "until": until or None}
         return self._get(path, api.SearchAnswer, q=text, **given)
 
@@ -211,16 +224,20 @@ class Client:
 
     def facts(self, session_id: str, kind: str | None = None) -> list[Fact]:
         """What must outlive the text: decisions, errors, failures, file states and so on, by turn."""
-        return self._get(f"{_path(session_id)}/facts", api.FactsAnswer, kind=kind).facts
+        return self._get(f"{path_of(session_id)}/facts", api.FactsAnswer, kind=kind).facts
 
     def checkpoint(self, session_id: str) -> api.CheckpointAnswer:
         """Where the work stands, as a value and as Markdown."""
-        return self._get(f"{_path(session_id)}/checkpoint", api.CheckpointAnswer)
+        return self._get(f"{path_of(session_id)}/checkpoint", api.CheckpointAnswer)
+
+    def write_checkpoint(self, session_id: str, note: str = "") -> api.CheckpointAnswer:
+        """Keep where the work stands, with a note of one's own."""
+        return self._post(f"{path_of(session_id)}/checkpoint", {"note": note}, api.CheckpointAnswer)
 
     def handoff(self, session_id: str, phase: str = "write", task: str = "", task_id: str = "") -> HandoffRequest:
         """What a sub-agent or the next phase is given. Compacts first."""
         given = {"phase": phase, "task": task, "task_id": task_id}
-        return self._post(f"{_path(session_id)}/handoff", given, api.HandoffAnswer).request
+        return self._post(f"{path_of(session_id)}/handoff", given, api.HandoffAnswer).request
 
     # The server
 
@@ -252,7 +269,7 @@ class Client:
     ) -> Generator[Event, None, None]:
         """The same, until it is ended from another thread."""
         stream = EventStream(after, on_gap)
-        query = _given({"session_id": session_id, "types": ",".join(types) or None})
+        query = query_of({"session_id": session_id, "types": ",".join(types) or None})
         while not ending.is_over:
             known = {"Last-Event-ID": stream.last_id} if stream.last_id else {}
             request = Request(
@@ -277,21 +294,21 @@ class Client:
 
     def remove_webhook(self, webhook_id: str) -> None:
         """Tell a webhook nothing more."""
-        request = Request(method="DELETE", path=f"/v1/webhooks/{_quoted(webhook_id)}")
+        request = Request(method="DELETE", path=f"/v1/webhooks/{quoted(webhook_id)}")
         answer_of(self._transport.send(request), api.RemovedAnswer)
 
     def deliveries(self, webhook_id: str) -> api.DeliveriesAnswer:
         """What a webhook is yet to be told, and how the last attempts went."""
-        return self._get(f"/v1/webhooks/{_quoted(webhook_id)}/deliveries", api.DeliveriesAnswer)
+        return self._get(f"/v1/webhooks/{quoted(webhook_id)}/deliveries", api.DeliveriesAnswer)
 
     def replay(self, webhook_id: str, after: str = "") -> int:
         """Tell a webhook again what came behind an event, or all that is kept; how many events that are."""
-        return self._post(f"/v1/webhooks/{_quoted(webhook_id)}/replay", {"after": after}, api.ReplayAnswer).owed
+        return self._post(f"/v1/webhooks/{quoted(webhook_id)}/replay", {"after": after}, api.ReplayAnswer).owed
 
     # How it is said
 
     def _get(self, path: str, answer: type[T], /, **query: Any) -> T:
-        request = Request(method="GET", path=path, query=_given(query), may_repeat=True)
+        request = Request(method="GET", path=path, query=query_of(query), may_repeat=True)
         return answer_of(self._transport.send(request), answer)
 
     def _post(
@@ -307,20 +324,3 @@ class Client:
         content = None if wanted is None else json_bytes(wanted)
         request = Request(method="POST", path=path, body=content, headers=headers or {}, may_repeat=may_repeat)
         return answer_of(self._transport.send(request), kind)
-
-
-def _path(session_id: str) -> str:
-    return f"/v1/sessions/{_quoted(session_id)}"
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="", errors="replace")
-
-
-def _given(query: Mapping[str, Any]) -> dict[str, str]:
-    """A query without what was not given."""
-    return {name: _text(value) for name, value in query.items() if value is not None}
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -13,6 +13,7 @@ from context_compactor.errors import (
     BadInput,
     BadMessage,
     BadSetting,
+    Cancelled,
     CompactorError,
     KeyReused,
     ServerDenied,
@@ -33,6 +34,7 @@ _NAMED: dict[str, type[CompactorError]] = {
     "bad-input": BadInput,
     "key-reused": KeyReused,
     "stale-base": StaleBase,
+    "cancelled": Cancelled,
 }
 _BY_STATUS: dict[int, Callable[[str, int], ServerError]] = {
     401: ServerDenied,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from threading import Condition, Thread
 
 from context_compactor.errors import BadSetting, JobLost, StoreError
@@ -26,7 +26,7 @@ from context_compactor.jobs.repeating import Repeating
 from context_compactor.jobs.retries import Retries
 from context_compactor.jobs.tidying import Tidier
 from context_compactor.jobs.values import EngineStatus, Pace, Stage
-from context_compactor.jobs.work import SessionWork
+from context_compactor.jobs.work import SessionWork, attempt_of
 from context_compactor.messages.ready_types import make_types_ready
 from context_compactor.protocols import Desk, Store
 from context_compactor.session.core import Clock, wall_clock
@@ -118,6 +118,17 @@ class Engine:
         self._go_on_to(Stage.RETURNING)
         for job in self._leases.held():
             self._work.cancel(job)
+
+    def cancel(self, jobs: Collection[Job]) -> list[Job]:
+        """End those of some jobs that are done here, whoever has dropped them; which they are.
+
+        One may only be about to begin: ask again until there is none left.
+        """
+        wanted = set(map(attempt_of, jobs))
+        ours = [job for job in self._leases.held() if attempt_of(job) in wanted]
+        for job in ours:
+            self._work.cancel(job)
+        return ours
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait until no job of the store runs and none is due; False when that takes longer than `timeout` seconds."""

@@ -19,30 +19,33 @@ from context_compactor.llm.model import Control
 from context_compactor.llm.retry import check
 
 Result = TypeVar("Result")
-Hear = Callable[[str], None]
+Piece = tuple[str, bool]
+"""Some text, and whether it is reasoning."""
+Hear = Callable[[Piece], None]
 
 _LOOK_SECONDS = 0.05
 
 
 def call(start: Callable[[Hear], Coroutine[Any, Any, Result]], control: Control) -> Result:
-    """Run a coroutine that tells each piece of text; its result, or `ModelStopped` as soon as it has to end.
+    """Run a coroutine that tells each piece of what is said; its result, or `ModelStopped` as soon as it has to end.
 
     Whatever ends the wait, an interrupt by the user included, also cancels the coroutine, which closes its stream.
     """
     check(control)
-    pieces: SimpleQueue[str | None] = SimpleQueue()
+    pieces: SimpleQueue[Piece | None] = SimpleQueue()
     future = asyncio.run_coroutine_threadsafe(start(pieces.put), _loop(os.getpid()))
     future.add_done_callback(lambda _: pieces.put(None))
     try:
         while (piece := _next(pieces, control)) is not None:
-            if control.on_text:
-                control.on_text(piece)
+            show = control.on_thought if piece[1] else control.on_text
+            if show:
+                show(piece[0])
         return future.result()
     finally:
         future.cancel()
 
 
-def _next(pieces: SimpleQueue[str | None], control: Control) -> str | None:
+def _next(pieces: SimpleQueue[Piece | None], control: Control) -> Piece | None:
     while True:
         check(control)
         try:

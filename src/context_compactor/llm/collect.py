@@ -17,7 +17,7 @@ _MOST_CHARS_PER_TOKEN, _SLACK_CHARS = 32, 65_536
 
 
 class Collected:
-    """What has been heard of an answer of the model `name` so far; `hear` is told each piece of its text."""
+    """What has been heard of an answer of the model `name` so far; `hear` is told each piece of it."""
 
     def __init__(self, request: ModelRequest, name: str, most_output: int, hear: Hear) -> None:
         self._name = name
@@ -38,13 +38,14 @@ class Collected:
         if piece:
             self._text.append(piece)
             self._room -= len(piece)
-            self._hear(piece)
+            self._hear((piece, False))
 
     def add_reasoning(self, piece: str | None) -> None:
         """A piece of what the model thought before."""
         if piece:
             self._reasoning.append(piece)
             self._room -= len(piece)
+            self._hear((piece, True))
 
     @property
     def is_endless(self) -> bool:
@@ -56,7 +57,8 @@ class Collected:
         stop: Stop | None = "length" if self.is_endless else self.stop
         if stop is None:
             raise ModelUnavailable(f"{self._name}: the answer broke off; the connection was closed before its end")
-        text, reasoning = _apart("".join(self._text), "".join(self._reasoning))
+        text, thought = apart("".join(self._text))
+        reasoning = "".join(self._reasoning) + thought
         return ModelAnswer(
             text=text,
             value=read_json(text, self._schema) if self._schema is not None and stop == "complete" else None,
@@ -68,6 +70,7 @@ class Collected:
         )
 
 
-def _apart(text: str, reasoning: str) -> tuple[str, str]:
+def apart(text: str) -> tuple[str, str]:
+    """An answer, as far as it is there, without the reasoning that some models write into it, and that reasoning."""
     thought = _THOUGHT.match(text)
-    return (text[thought.end() :], reasoning + thought[1]) if thought else (text, reasoning)
+    return (text[thought.end() :], thought[1]) if thought else (text, "")

@@ -72,7 +72,7 @@ class Step(Struct, frozen=True):
 
 
 class Control:
-    """How long a call may take, how to end it, and who sees its text and its steps while it is written.
+    """How long a call may take, how to end it, and who sees its text, its steps and its reasoning while it is written.
 
     Who sees them cannot stop the work: one that raises is told nothing more, and a warning is logged.
     """
@@ -83,11 +83,13 @@ class Control:
         cancel: Event,
         on_text: Callable[[str], None] | None = None,
         on_step: Callable[[Step], None] | None = None,
+        on_thought: Callable[[str], None] | None = None,
     ) -> None:
         self.deadline = deadline
         self.cancel = cancel
         self.on_text = _harmless(on_text)
         self.on_step = _harmless(on_step)
+        self.on_thought = _harmless(on_thought)
 
     def tell(self, step: Step) -> None:
         """Show a step to whoever looks."""

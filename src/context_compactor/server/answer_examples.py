@@ -21,6 +21,7 @@ from context_compactor.levels import Level
 from context_compactor.measure.usage import Sections
 from context_compactor.plan.plan import Decision
 from context_compactor.report import Archived, Cache, Fidelity, Metrics, Preserved, Report, Summarized
+from context_compactor.session.pages import Placed
 from context_compactor.session.record import Totals
 
 SESSION_ID, REF = "run-42", "tool_017"
@@ -117,7 +118,13 @@ _ANSWERS: tuple[Struct, ...] = (
     api.SessionDetail(**structs.asdict(_SESSION), usage=_USAGE, totals=_TOTALS),
     api.AppendAnswer(session_id=SESSION_ID, appended=2, messages=116, tokens=157_300, share=0.8201, level=Level.SOFT),
     api.ContextAnswer(session_id=SESSION_ID, messages=[_QUESTION], tokens=_AFTER, history_messages=118),
-    api.HistoryAnswer(session_id=SESSION_ID, messages=[_QUESTION], total=118, next="1"),
+    api.HistoryAnswer(
+        session_id=SESSION_ID,
+        messages=[_QUESTION],
+        total=118,
+        next="1",
+        compactions=[Placed(_REPORT.compaction_id, 1, _BEFORE, _AFTER, _REPORT.messages_removed)],
+    ),
     api.CompactAnswer(
         compacted=True,
         reason="",
@@ -138,6 +145,7 @@ _ANSWERS: tuple[Struct, ...] = (
     ),
     api.SteeringAnswer(session_id=SESSION_ID, steers=[_STEER]),
     api.CompactionPage(compactions=[_REPORT], totals=_TOTALS),
+    api.CancelAnswer(session_id=SESSION_ID, cancelled=True),
     api.UndoAnswer(changed=True, report=_REPORT),
     api.ArchivePage(
         originals=[

@@ -71,9 +71,9 @@ class Asked(Struct, Generic[B, Q], frozen=True, kw_only=True):
 
         return await self.service.in_session(self.store_id, ready)
 
-    async def beside(self, work: Callable[[Session], T]) -> T:
+    async def beside(self, work: Callable[[Session], T], *, can_cancel: bool = False) -> T:
         """Do something long with the session while messages can still be appended."""
-        return await self.service.beside(self.store_id, work)
+        return await self.service.beside(self.store_id, work, can_cancel=can_cancel)
 
 
 def decode(raw: bytes, kind: type[S], content_type: str) -> S:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import structs
 
 from context_compactor.api import (
+    CancelAnswer,
     CheckpointAnswer,
+    CheckpointBody,
     CompactAnswer,
     CompactBody,
     CompactionPage,
@@ -15,6 +19,7 @@ from context_compactor.api import (
     PageQuery,
     UndoAnswer,
 )
+from context_compactor.handoff.checkpoint import Checkpoint
 from context_compactor.handoff.checkpoint_text import render_checkpoint
 from context_compactor.report import Report
 from context_compactor.server.asked import Asked
@@ -40,7 +45,18 @@ async def compact(asked: Asked[CompactBody, NoQuery]) -> Sent[CompactAnswer]:
         )
         return sent(_compacted(report, asked.id, dry_run=body.dry_run))
 
-    return await asked.beside(work)
+    return await asked.beside(work, can_cancel=True)
+
+
+async def cancel(asked: Asked[None, NoQuery]) -> CancelAnswer:
+    """End every compaction of a session that is under way or waits for its turn, whoever has asked for it.
+
+    When this is answered nothing of it goes on here: whoever asked is told that it was cancelled, and the context is
+    as it was, unless the compaction was done already. One that a job in another process is at hears of it within
+    seconds, and stands when it was done before. A plan is not ended, since it changes nothing.
+    """
+    here, elsewhere = await asked.service.cancel(asked.store_id)
+    return CancelAnswer(session_id=asked.id, cancelled=here, elsewhere=elsewhere)
 
 
 def _compacted(report: Report, session_id: str, *, dry_run: bool) -> CompactAnswer:
@@ -87,18 +103,25 @@ def _turned(asked: Asked[None, NoQuery], report: Report | None, why_not: str) ->
 async def checkpoint(asked: Asked[None, NoQuery]) -> Sent[CheckpointAnswer]:
     """Tell where the work stands, for whoever goes on with it in a fresh window."""
 
-    def look(opened: Opened) -> Sent[CheckpointAnswer]:
-        made = structs.replace(checkpoints.make(opened.core), session_id=asked.id)
-        told = tuple(asked.scope.told(line, opened.id) for line in made.recovery)
-        made = structs.replace(made, recovery=told)
-        return sent(CheckpointAnswer(checkpoint=made, markdown=render_checkpoint(made)))
+    return await asked.opened(lambda opened: _told(asked, checkpoints.make(opened.core), opened.id))
 
-    return await asked.opened(look)
+
+async def write_checkpoint(asked: Asked[CheckpointBody, NoQuery]) -> Sent[CheckpointAnswer]:
+    """Keep where the work stands, with a note of one's own, as every compaction does without one."""
+    note = asked.body.note
+    return await asked.opened(lambda opened: _told(asked, opened.session().checkpoint(note), opened.id))
+
+
+def _told(asked: Asked[Any, NoQuery], checkpoint: Checkpoint, store_id: str) -> Sent[CheckpointAnswer]:
+    """A checkpoint as its caller may read it: with the session's own name."""
+    lines = tuple(asked.scope.told(line, store_id) for line in checkpoint.recovery)
+    made = structs.replace(checkpoint, session_id=asked.id, recovery=lines)
+    return sent(CheckpointAnswer(checkpoint=made, markdown=render_checkpoint(made)))
 
 
 async def handoff(asked: Asked[HandoffBody, NoQuery]) -> HandoffAnswer:
     """Write what a sub-agent or the next phase is given, with a summary of at most 500 tokens. Compacts first."""
     body = asked.body
-    request = await asked.beside(lambda session: session.handoff(body.phase, body.task, body.task_id))
+    request = await asked.beside(lambda session: session.handoff(body.phase, body.task, body.task_id), can_cancel=True)
     task_id = body.task_id or asked.scope.outside(request.task_id)
     return HandoffAnswer(request=structs.replace(request, task_id=task_id))

@@ -40,6 +40,7 @@ EXAMPLES: dict[str, Any] = ANSWERS | {
     "CompactBody": {"level": "soft", "focus": "the login test", "dry_run": False},
     "SteerBody": {"turn": 12, "tier": "keep"},
     "RestoreBody": {"ref": REF},
+    "CheckpointBody": {"note": "The fixture's clock stands still on purpose."},
     "HandoffBody": {"phase": "write", "task": "Fix the fixture's clock"},
     "WebhookBody": {"url": "https://example.org/compactions", "types": ["session.compacted"]},
     "ReplayBody": {"after": EVENT_ID},

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from context_compactor.errors import Cancelled, ModelStopped
 from context_compactor.events.bus import Bus
 from context_compactor.jobs.schedule import Schedule
 from context_compactor.protocols import Store
@@ -15,6 +16,24 @@ from context_compactor.session.opening import continue_core
 from context_compactor.session.session import Session
 from context_compactor.session.values import read_profile
 from context_compactor.store.rows import SessionRow
+
+LOOK_SECONDS = 0.05
+"""How often it is seen whether what is ended is over."""
+
+
+class Asking:
+    """Something long that somebody has asked for: it may wait for its turn, be under way, or be about to begin."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        """Who does it, once it is its turn."""
+        self.is_cancelled = False
+        self.was_ended = False
+
+    def check(self) -> None:
+        """Raise once it is cancelled."""
+        if self.is_cancelled:
+            raise ModelStopped("cancelled before it began")
 
 
 class Opened:
@@ -31,6 +50,35 @@ class Opened:
         self._core: Core | None = None
         self._session: Session | None = None
         self._is_stale = False
+        self._asked: set[Asking] = set()
+
+    @contextmanager
+    def asking(self, *, is_listed: bool) -> Iterator[Asking]:
+        """While the block runs somebody asks for something long, which can be ended if it is listed."""
+        asking = Asking()
+        if is_listed:
+            self._asked.add(asking)
+        try:
+            yield asking
+        except ModelStopped as error:
+            if not asking.is_cancelled:
+                raise
+            asking.was_ended = True
+            raise Cancelled("it was cancelled, and everything is as it was") from error
+        finally:
+            self._asked.discard(asking)
+
+    async def end_compactions(self) -> bool:
+        """End what was asked for and what came by itself, and wait until it is over; whether anything was ended."""
+        ending = set(self._asked)
+        for asking in ending:
+            asking.is_cancelled = True
+        is_under_way = self._session is not None and self._session.cancel()
+        while ending & self._asked:
+            for session in filter(None, (asking.session for asking in ending)):
+                session.cancel()  # again and again: it may only be about to begin
+            await asyncio.sleep(LOOK_SECONDS)
+        return any(asking.was_ended for asking in ending) if ending else is_under_way
 
     def session(self) -> Session:
         """The session, as it is in the store now; `UnknownSession` when it is not there. Blocks."""
@@ -96,6 +144,10 @@ class OpenSessions:
             opened.users -= 1
             if not opened.users and not opened.is_open:  # it turned out not to be there, or was closed
                 del self._known[store_id]
+
+    def known(self, store_id: str) -> Opened | None:
+        """The session of this id, if anybody uses it or it is still open."""
+        return self._known.get(store_id)
 
     def surplus(self) -> list[Opened]:
         """Those that are to be closed now. They are no longer known here."""

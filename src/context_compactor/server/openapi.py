@@ -21,7 +21,7 @@ _PROBLEMS = {
     403: "The token may only read, or the page may not call",
     404: "No such session, original, webhook or path",
     405: "The path is there, but not for this method; `Allow` says for which",
-    409: "The context has changed meanwhile",
+    409: "The context has changed meanwhile, or somebody has cancelled it",
     413: "The body is too large, or has too many lists and objects",
     415: "The body is not called JSON",
     422: "Something given cannot be used; `detail` says what and what to try",
@@ -41,7 +41,7 @@ _OTHERS = {
     "metrics": "Numbers, as Prometheus reads them",
 }
 # The problems that only some routes can have.
-_MORE = {"compact": (502,), "handoff": (502,), "restore": (409,)}
+_MORE = {"compact": (409, 502), "handoff": (409, 502), "restore": (409,)}
 # Of what a webhook is sent.
 _SIGNED = {
     "webhook-id": "The id of the event: the same when it is sent again",

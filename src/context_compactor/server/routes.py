@@ -70,6 +70,7 @@ ROUTES: tuple[Route, ...] = (
     _get(f"{_SESSION}/context", talking.context, api.ContextAnswer, query=api.ContextQuery, statuses=(200, 304)),
     _get(f"{_SESSION}/history", talking.history, api.HistoryAnswer, query=api.HistoryQuery),
     _post(f"{_SESSION}/compact", compacting.compact, api.CompactAnswer, body=api.CompactBody, tag="compactions"),
+    _post(f"{_SESSION}/cancel", compacting.cancel, api.CancelAnswer, tag="compactions"),
     _get(f"{_SESSION}/plan", steering.plan, api.PlanAnswer, query=api.PlanQuery, tag="compactions"),
     _get(f"{_SESSION}/steering", steering.steering, api.SteeringAnswer, tag="compactions"),
     _post(f"{_SESSION}/steering", steering.steer, api.SteeringAnswer, body=api.SteerBody, tag="compactions"),
@@ -89,6 +90,13 @@ ROUTES: tuple[Route, ...] = (
     _get(f"{_SESSION}/search", recalling.search, api.SearchAnswer, query=api.SearchQuery, tag="archive"),
     _get(f"{_SESSION}/facts", recalling.facts, api.FactsAnswer, query=api.FactsQuery, tag="facts"),
     _get(f"{_SESSION}/checkpoint", compacting.checkpoint, api.CheckpointAnswer, tag="going on"),
+    _post(
+        f"{_SESSION}/checkpoint",
+        compacting.write_checkpoint,
+        api.CheckpointAnswer,
+        body=api.CheckpointBody,
+        tag="going on",
+    ),
     _post(f"{_SESSION}/handoff", compacting.handoff, api.HandoffAnswer, body=api.HandoffBody, tag="going on"),
     _get("/v1/events", following.events, None, query=api.EventsQuery, tag="events", media_type=following.MEDIA_TYPE),
     _post(

@@ -13,6 +13,7 @@ from typing import TypeVar
 from context_compactor.errors import CompactorError
 from context_compactor.events.bus import Bus
 from context_compactor.events.kept import DeskSink
+from context_compactor.jobs.dropping import drop_compactions
 from context_compactor.jobs.engine import WAKING, Engine
 from context_compactor.jobs.schedule import Schedule
 from context_compactor.messages.ready_types import make_types_ready
@@ -24,10 +25,11 @@ from context_compactor.server.gate import Doorman
 from context_compactor.server.long_work import LongWork
 from context_compactor.server.looking import looking
 from context_compactor.server.metrics import Metrics
-from context_compactor.server.open_sessions import Opened, OpenSessions
+from context_compactor.server.open_sessions import LOOK_SECONDS, Opened, OpenSessions
 from context_compactor.server.readers import Readers
 from context_compactor.server.sender import Sender
 from context_compactor.server.tokens import TokenFile
+from context_compactor.session.opening import continue_core
 from context_compactor.session.session import Session
 from context_compactor.store.connect import connect
 from context_compactor.store.desk import desk_of
@@ -97,13 +99,31 @@ class Service:
         """Close a session, so that the next use opens it anew."""
         await self.in_session(store_id, _let_go)
 
-    async def beside(self, store_id: str, work: Callable[[Session], T]) -> T:
-        """Do something long with a session, while messages can still be appended to it; one such thing at a time."""
+    async def beside(self, store_id: str, work: Callable[[Session], T], *, can_cancel: bool = False) -> T:
+        """Do something long with a session, while messages can still be appended to it; one such thing at a time.
+
+        What `can_cancel` is ended by `cancel`, before it is its turn as well.
+        """
         room = self.long_work.room(namespace_of(store_id))
-        with self.opened.use(store_id) as opened:
+        with self.opened.use(store_id) as opened, opened.asking(is_listed=can_cancel) as asking:
             async with opened.compaction, room:
-                session = await self.in_session(store_id, lambda opened: opened.session().twin())
-                return await self.long_work.run(session, work)
+                asking.check()
+                asking.session = await self.in_session(store_id, lambda opened: opened.session().twin())
+                return await self.long_work.run(asking.session, work)
+
+    async def cancel(self, store_id: str) -> tuple[bool, bool]:
+        """End the compactions of a session; whether one was ended here, and whether one in another process is told.
+
+        Here nothing of it goes on when this returns.
+        """
+        core = await self.run(lambda: continue_core(store_id, self.store, self.bus))
+        opened = self.opened.known(store_id)
+        here = await opened.end_compactions() if opened is not None else False
+        dropped = await self.run(lambda: drop_compactions(core, self.desk))
+        ours = self.engine.cancel(dropped) if self.engine is not None else []
+        while self.engine is not None and self.engine.cancel(ours):
+            await asyncio.sleep(LOOK_SECONDS)
+        return here or bool(ours), len(dropped) > len(ours)
 
     async def _use(self, store_id: str, work: Callable[[Opened], Awaitable[T]]) -> T:
         try:

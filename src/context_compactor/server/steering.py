@@ -14,11 +14,14 @@ from context_compactor.session.session import Session
 
 
 async def plan(asked: Asked[None, PlanQuery]) -> Sent[PlanAnswer]:
-    """Tell what a compaction would do now, target by target; nothing is changed, and no model is asked."""
+    """Tell what a compaction would do now, target by target; nothing is changed, and no model is asked.
+
+    With turns for tiers, such as `keep=12,15&drop=9`, it tells what would come of deciding so.
+    """
     query = asked.query
 
     def work(session: Session) -> Sent[PlanAnswer]:
-        made = session.plan(query.focus, query.level, query.target_tokens)
+        made = session.plan(query.focus, query.level, query.target_tokens, steers=query.steers())
         report = outside(made.report, asked.id)
         return sent(PlanAnswer(decisions=list(made.decisions), report=report, steers=_listed(made.steers)))
 

@@ -36,6 +36,7 @@ from context_compactor.server.session_settings import allowed_settings
 from context_compactor.server.tags import is_known, tag_of
 from context_compactor.session import views
 from context_compactor.session.fill import Rules
+from context_compactor.session.pages import history_page
 from context_compactor.session.session import Session
 from context_compactor.session.values import read_state
 from context_compactor.session.watch import Watched, share_now
@@ -201,12 +202,15 @@ async def history(asked: Asked[None, HistoryQuery]) -> Sent[HistoryAnswer]:
     after, limit = asked.query.after, asked.query.limit
 
     def look(opened: Opened) -> Sent[HistoryAnswer]:
-        total = opened.core.store.session(opened.id).messages
-        messages = views.history(opened.core, after, limit)
-        behind = after + len(messages)
+        page = history_page(opened.core, after, limit)
+        behind = after + len(page.messages)
         return sent(
             HistoryAnswer(
-                session_id=asked.id, messages=messages, total=total, next=str(behind) if behind < total else None
+                session_id=asked.id,
+                messages=page.messages,
+                total=page.total,
+                next=str(behind) if behind < page.total else None,
+                compactions=page.compactions,
             )
         )
 

@@ -19,6 +19,9 @@ Change = Literal["same", "removed", "added", "changed"]
 _MARKS = {"same": "=", "removed": "<", "added": ">", "changed": "|"}
 _SHOWN = 400
 
+Named = tuple[str, Raw]
+"""A message, with a name that only its equals have."""
+
 
 class Side(Struct, frozen=True):
     """A message on one side: as it is sent, and its words in one line."""
@@ -80,14 +83,23 @@ def _diff(core: Core, title: tuple[str, str], old: Seen, new: Seen) -> ContextDi
     dialect = core.dialect([*old.raws, *new.raws])
     counter = core.counter(dialect)
     tokens = [counter.request_tokens(dialect.parse(seen.raws)) for seen in (old, new)]
-    return ContextDiff(title, tuple(_rows(old, new, dialect)), (tokens[0], tokens[1]))
+    return side_by_side(title, _named(old), _named(new), dialect, (tokens[0], tokens[1]))
 
 
-def _rows(old: Seen, new: Seen, dialect: Dialect) -> Iterator[DiffRow]:
-    left, right = _sides(old.raws, dialect), _sides(new.raws, dialect)
-    matcher = SequenceMatcher(
-        None, [each.hash for each in old.shown], [each.hash for each in new.shown], autojunk=False
-    )
+def _named(seen: Seen) -> list[Named]:
+    return [(shown.hash, raw) for shown, raw in zip(seen.shown, seen.raws, strict=True)]
+
+
+def side_by_side(
+    title: tuple[str, str], old: Sequence[Named], new: Sequence[Named], dialect: Dialect, tokens: tuple[int, int]
+) -> ContextDiff:
+    """Two contexts compared. Messages of one name are the same."""
+    return ContextDiff(title, tuple(_rows(old, new, dialect)), tokens)
+
+
+def _rows(old: Sequence[Named], new: Sequence[Named], dialect: Dialect) -> Iterator[DiffRow]:
+    left, right = (_sides([raw for _, raw in each], dialect) for each in (old, new))
+    matcher = SequenceMatcher(None, [name for name, _ in old], [name for name, _ in new], autojunk=False)
     for change, left_from, left_to, right_from, right_to in matcher.get_opcodes():
         yield from _change_rows(change, left[left_from:left_to], right[right_from:right_to])
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import structs
 
 from context_compactor.app import teller_for
 from context_compactor.errors import BadMessage, BadSetting
@@ -19,7 +20,7 @@ from context_compactor.session.core import Clock, Core, wall_clock
 from context_compactor.session.holding import others
 from context_compactor.session.project import project_of
 from context_compactor.session.values import Profile, check_id, check_model, given_settings, read_profile
-from context_compactor.settings import Settings, load_settings, refuse_password
+from context_compactor.settings import Settings, load_settings, read_value, refuse_password
 from context_compactor.store.connect import connect
 from context_compactor.store.desk_rows import timestamp
 from context_compactor.store.rows import MESSAGE
@@ -100,6 +101,17 @@ def continue_core(
         clock=clock,
         schedule=schedule,
     )
+
+
+def change_settings(session_id: str, store: Store, changes: Mapping[str, Any]) -> Settings:
+    """Settings of a session that is there, for whoever opens it from now on; all that are then in force."""
+    values = {name: msgspec.to_builtins(read_value(name, value, "session")) for name, value in changes.items()}
+    with store.writing(session_id) as row:
+        profile = read_profile(row.profile)
+        known = {**profile.settings, **values}
+        loaded = load_settings(known).settings  # all of them together must make sense
+        store.save_profile(session_id, msgspec.json.encode(structs.replace(profile, settings=known)))
+    return loaded
 
 
 def _begin(core: Core, own: Profile, settings: Settings | None) -> None:

@@ -39,6 +39,12 @@ class Restored(Struct, frozen=True):
     compacted: bool
     tokens_after: int
 
+    def in_words(self) -> str:
+        """All of it in one line."""
+        where = "in its place" if self.in_place else "at the end"
+        room = "; the rest was compacted to make room" if self.compacted else ""
+        return f"{self.ref} is back in the context, {where}: {self.tokens:,} tokens{room}"
+
 
 def restore(core: Core, ref: str) -> Restored:
     """Put an original back: in its place when its turn is still there, else at the end of the context.

@@ -257,6 +257,7 @@ class Session:
     ) -> Plan:
         """What `compact` would do now, turn by turn, with what `steer` has asked for; nothing is changed.
 
+        Where there is nothing to do every turn is kept, and the report says why.
         With `steers`, tiers by turn, it is as if these had been asked for instead. No model is asked, so one may still
         have its say in the compaction itself.
         """

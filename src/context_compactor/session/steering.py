@@ -10,14 +10,16 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
+from context_compactor.apply.decisions import keep_all
 from context_compactor.ask import Ask
-from context_compactor.classify.steer import refusal
-from context_compactor.classify.tier import Tier
+from context_compactor.classify.steer import KEPT, refusal
+from context_compactor.classify.tier import Tier, tier_named
 from context_compactor.errors import BadSetting
-from context_compactor.plan.plan import Plan
+from context_compactor.plan.plan import Decision, Plan
 from context_compactor.session.compacting import run_engine
 from context_compactor.session.core import Core, TakenApart
 from context_compactor.session.following import followed, turn_starts
+from context_compactor.session.lens import Seen
 from context_compactor.session.values import State, Steer, read_state
 
 
@@ -33,10 +35,7 @@ def _sound(core: Core, taken: TakenApart, turn: int, tier: str) -> Tier:
     """The tier, when this turn may have it."""
     if type(turn) is not int:
         raise BadSetting(f"turn {turn!r:.40} is no number. Try: one like 12.")
-    try:
-        wanted = Tier(tier)
-    except ValueError:
-        raise BadSetting(f"unknown tier {tier!r:.40}; known tiers: {', '.join(Tier)}") from None
+    wanted = tier_named(tier)
     why = refusal(taken.scene.turns, turn, wanted)
     if why:
         raise BadSetting(f"session {core.id!r}, {wanted} turn {turn}: {why}")
@@ -59,7 +58,10 @@ def steering(core: Core) -> dict[int, Tier]:
 
 
 def plan(core: Core, ask: Ask, steers: Mapping[int, str] | None) -> Plan:
-    """What a compaction would do now, with the session's steers or with others; nothing is written."""
+    """What a compaction would do now, with the session's steers or with others; nothing is written.
+
+    Where there is nothing to do, every turn is kept.
+    """
     seen = core.seen()
     if steers is None:
         wanted = steering(core)
@@ -67,4 +69,11 @@ def plan(core: Core, ask: Ask, steers: Mapping[int, str] | None) -> Plan:
         taken = core.take_apart(seen)
         wanted = {turn: _sound(core, taken, turn, tier) for turn, tier in steers.items()}
     made = run_engine(core, structs.replace(ask, steers=wanted), seen, None, dry_run=True)
-    return Plan(made.decisions, made.report, wanted)
+    return Plan(made.decisions or _all_kept(core, seen, wanted), made.report, wanted)
+
+
+def _all_kept(core: Core, seen: Seen, steers: Mapping[int, Tier]) -> tuple[Decision, ...]:
+    taken = core.take_apart(seen)
+    counter = core.counter(taken.dialect)
+    weights = {turn.number: sum(counter.count_many(turn.messages)) for turn in taken.scene.turns}
+    return keep_all(taken.scene.turns, weights, {turn: KEPT for turn, tier in steers.items() if tier is Tier.KEEP})

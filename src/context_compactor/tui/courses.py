@@ -11,7 +11,7 @@ from context_compactor.messages.turn import split_turns
 from context_compactor.protocols import Store
 from context_compactor.session.lens import Lens
 from context_compactor.session.values import read_profile, read_state
-from context_compactor.tui.source import Course
+from context_compactor.tui.values import Course
 
 _POINTS = 48
 

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import structs
 
 from context_compactor.archive.export import Exported
 from context_compactor.archive.search.hits import Hit
+from context_compactor.classify.tier import Tier
 from context_compactor.facts.fact import Fact
 from context_compactor.handoff.checkpoint_text import render_checkpoint
 from context_compactor.handoff.messages import HandoffRequest
+from context_compactor.plan.plan import Plan
 from context_compactor.report import Report
 from context_compactor.session import views
 from context_compactor.session.core import Clock, wall_clock
 from context_compactor.session.diff import ContextDiff
 from context_compactor.session.fill import Rules
+from context_compactor.session.opening import change_settings
+from context_compactor.session.pages import HistoryPage, history_page
+from context_compactor.session.project import project_of
 from context_compactor.session.saw import saw_of
 from context_compactor.session.session import Session
 from context_compactor.store.address import without_password
-from context_compactor.store.connect import connect
-from context_compactor.store.sql_store import SqlStore
 from context_compactor.tui.courses import course_of
-from context_compactor.tui.opened import Opened, OpenedSessions
-from context_compactor.tui.source import (
+from context_compactor.tui.local_work import LocalWork
+from context_compactor.tui.opened import Opened
+from context_compactor.tui.standing import line_of_row, mark_of, standing_of
+from context_compactor.tui.values import (
     Appended,
     Change,
     CompactionLine,
@@ -40,40 +41,38 @@ from context_compactor.tui.source import (
     Plotted,
     PutBack,
     Raw,
+    Request,
     SessionLine,
     Standing,
     Tooth,
     TurnPage,
 )
-from context_compactor.tui.standing import line_of_row, mark_of, standing_of
 from context_compactor.tui.watching import changes
 
-T = TypeVar("T")
-
 _LOOK_SECONDS = 1.0
-_CANCEL_SECONDS = 0.05
 _PAGE_TOKENS = 2_000
 
 
-class LocalSource:
-    """The sessions of one store. It is opened at the first look, and again when it was not there."""
+class LocalSource(LocalWork):
+    """The sessions of one store."""
 
     is_remote = False
 
     def __init__(self, url: str, *, clock: Clock = wall_clock, look_seconds: float = _LOOK_SECONDS) -> None:
-        self._url = url
+        super().__init__(url, clock)
         self._look_seconds = look_seconds
-        self._clock = clock
-        self._threads = ThreadPoolExecutor(8, thread_name_prefix="context-compactor tui")
-        self._lock = Lock()
-        self._kept: SqlStore | None = None
-        self._opened = OpenedSessions(url, clock)
         self._courses: dict[str, tuple[str, Course]] = {}
 
     @property
     def name(self) -> str:
         """The address of the store, without a password."""
         return without_password(self._url)
+
+    @property
+    def checkpoint_file(self) -> str:
+        """In the project, where the store has one."""
+        project = project_of(self._url)
+        return str(project.checkpoint_file) if project else ""
 
     # Looking
 
@@ -107,6 +106,10 @@ class LocalSource:
     async def original(self, session_id: str, ref: str, page: int = 1) -> OriginalPage:
         """A page of an original."""
         return await self._use(session_id, lambda opened: _original(opened, ref, page))
+
+    async def history(self, session_id: str, first: int | None = None, count: int = 50) -> HistoryPage:
+        """Some messages of the history."""
+        return await self._use(session_id, lambda opened: history_page(opened.core, first, count))
 
     async def context(self, session_id: str, at: int | None = None) -> list[Raw]:
         """What the model is shown. Looking changes nothing: a compaction that is due waits for who sends a request."""
@@ -163,26 +166,40 @@ class LocalSource:
 
         return await self._use(session_id, look)
 
+    async def steering(self, session_id: str) -> dict[int, Tier]:
+        """What was decided about turns that stand in the context."""
+        return await self._use(session_id, lambda opened: opened.session.steering())
+
     # Doing
 
-    async def plan(
-        self, session_id: str, *, level: str | None = None, target_tokens: int | None = None, focus: str | None = None
-    ) -> Report:
-        """What a compaction would do now."""
-        return await self._beside(
-            session_id,
-            lambda twin, _: twin.compact(focus, level, dry_run=True, target_tokens=target_tokens),
-            can_cancel=True,
-        )
+    async def planned(
+        self,
+        session_id: str,
+        *,
+        level: str | None = None,
+        target_tokens: int | None = None,
+        focus: str | None = None,
+        steers: Mapping[int, str] | None = None,
+    ) -> Plan:
+        """What a compaction would do now, turn by turn. One that nobody waits for any more comes to its own end."""
+        return await self._beside(session_id, lambda twin, _: twin.plan(focus, level, target_tokens, steers=steers))
+
+    async def steer(self, session_id: str, turn: int, tier: str) -> None:
+        """Decide about a turn."""
+        await self._use(session_id, lambda opened: opened.session.steer(turn, tier))
+
+    async def unsteer(self, session_id: str, turn: int | None = None) -> None:
+        """Leave a turn to the engine again, or all of them."""
+        await self._use(session_id, lambda opened: opened.session.unsteer(turn))
 
     async def compact(
         self, session_id: str, *, level: str | None = None, target_tokens: int | None = None, focus: str | None = None
     ) -> Report:
-        """Compact now; a task that is cancelled cancels the compaction, and then nothing is changed."""
-        return await self._beside(
+        """Compact now; a task that is cancelled cancels the compaction, and then nothing is changed, or it was done."""
+        return await self._cancellable(
             session_id,
             lambda twin, _: twin.compact(focus, level, target_tokens=target_tokens),
-            can_cancel=True,
+            is_done=lambda report: report.changed,
         )
 
     async def undo(self, session_id: str) -> Report | None:
@@ -204,7 +221,7 @@ class LocalSource:
 
     async def handoff(self, session_id: str, phase: str = "write", task: str = "") -> HandoffRequest:
         """What the next phase is given."""
-        return await self._beside(session_id, lambda twin, _: twin.handoff(phase, task), can_cancel=True)
+        return await self._cancellable(session_id, lambda twin, _: twin.handoff(phase, task), is_done=bool)
 
     async def create(self, session_id: str, *, window: int, model: str | None = None, dialect: str = "auto") -> None:
         """Make a session, and the store when there is none, or go on with the one that is there."""
@@ -220,16 +237,25 @@ class LocalSource:
         messages: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         usage: Mapping[str, Any] | None = None,
     ) -> Appended:
-        """Append messages, all or none."""
+        """Append messages, all or none. What follows from them is done while others look at the session."""
+        watched = await self._use(session_id, lambda opened: opened.record(messages, usage))
+        report = await self._cancellable(session_id, lambda twin, _: twin.answer(watched))
+        line = await self._run(lambda: line_of_row(self._store().session(session_id), Rules()))
+        return Appended(line.messages, line.tokens, line.share, line.level, report)
 
-        def work(opened: Opened) -> Appended:
-            report = opened.session.append(messages, usage)
-            line = line_of_row(opened.core.store.session(session_id), Rules())
-            return Appended(line.messages, line.tokens, line.share, line.level, report)
+    async def request(self, session_id: str) -> Request:
+        """The context as it must be sent now. Only the first one after opening finds a compaction due: see `append`."""
 
-        return await self._use(session_id, work, can_cancel=True)
+        known = await self._use(session_id, lambda opened: len(opened.core.lens.sight().compactions))
+        await self._cancellable(session_id, lambda twin, opened: opened.check(twin))
+        return await self._use(session_id, lambda opened: _request(opened, known))
 
-    async def export(self, session_id: str, folder: Path) -> Exported:
+    async def set_automatic(self, session_id: str, is_on: bool) -> bool:
+        """Let the session compact by itself, or not."""
+        changed = await self._run(lambda: change_settings(session_id, self._store(), {"automatic": is_on}))
+        return changed.automatic
+
+    async def export(self, session_id: str, folder: Path | None = None) -> Exported:
         """Write all archived originals as plain files."""
         return await self._use(session_id, lambda opened: opened.session.export(folder))
 
@@ -243,44 +269,11 @@ class LocalSource:
 
         return changes(look, self._look_seconds)
 
-    async def close(self) -> None:
-        """End what is under way and give back the store."""
-        await self._run(self._opened.close)
-        self._threads.shutdown(wait=False)
-        if self._kept is not None:
-            self._kept.close()
 
-    # How it is done
-
-    def _store(self) -> SqlStore:
-        with self._lock:
-            if self._kept is None:
-                self._kept = connect(self._url, create=False)
-            return self._kept
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-    async def _use(self, session_id: str, work: Callable[[Opened], T], *, can_cancel: bool = False) -> T:
-        done = self._run(lambda: self._opened.use(self._store().session(session_id), work))
-        return await (self._ending(session_id, done) if can_cancel else done)
-
-    async def _beside(self, session_id: str, work: Callable[[Session, Opened], T], *, can_cancel: bool = False) -> T:
-        done = self._run(lambda: self._opened.beside(self._store().session(session_id), work))
-        return await (self._ending(session_id, done) if can_cancel else done)
-
-    async def _ending(self, session_id: str, work: Any) -> Any:
-        """Work whose task may be cancelled: then what is under way is ended, and waited for."""
-        task = asyncio.ensure_future(work)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            while not task.done():
-                self._opened.cancel(session_id)
-                with suppress(asyncio.CancelledError):  # to be cancelled twice is no reason to leave the thread behind
-                    await asyncio.wait([task], timeout=_CANCEL_SECONDS)
-            task.exception()  # nobody waits for it any more
-            raise
+def _request(opened: Opened, known: int) -> Request:
+    core = opened.core
+    made = [each for each in core.lens.sight().compactions[known:] if each.is_active]
+    return Request(views.context(core, core.seen()), views.report_of(core, made[-1]) if made else None)
 
 
 def _original(opened: Opened, ref: str, page: int) -> OriginalPage:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from context_compactor.events.bus import Bus
 from context_compactor.messages.message import Message
@@ -17,10 +17,11 @@ from context_compactor.session.saw import Weighed
 from context_compactor.session.session import Session
 from context_compactor.session.values import read_profile
 from context_compactor.session.views import history, report_of
+from context_compactor.session.watch import Watched
 from context_compactor.store.rows import SessionRow
-from context_compactor.tui.source import Piece, TurnPage
 from context_compactor.tui.turn_index import Span, TurnIndex
 from context_compactor.tui.turn_lines import Decided, line_of, pieces_of
+from context_compactor.tui.values import Piece, TurnPage
 
 T = TypeVar("T")
 
@@ -49,12 +50,26 @@ class Opened:
         self.users = 0
         self.weighing = Lock()
         self.weighed = Weighed()
+        self._is_checked = False
         self._index = TurnIndex()
         self._decided: tuple[int, Decided] = -1, Decided(())
 
     def is_as(self, row: SessionRow) -> bool:
         """Whether it was opened as what the session is now."""
         return read_profile(row.profile) == self.core.profile
+
+    def record(
+        self, messages: Mapping[str, Any] | Sequence[Mapping[str, Any]], usage: Mapping[str, Any] | None
+    ) -> Watched:
+        """Write messages. What was seen with them is to be answered."""
+        self._is_checked = True
+        return self.session.record(messages, usage)
+
+    def check(self, twin: Session) -> None:
+        """Before the first request after opening: see whether a level is reached."""
+        if not self._is_checked:
+            self._is_checked = True
+            twin.check()
 
     def turns(self, first: int, count: int) -> TurnPage:
         """Some turns; what is not known yet of the history is looked at, a step at a time."""

@@ -8,7 +8,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from context_compactor.session.recall import cut_pages
-from context_compactor.tui.source import Piece, Source
+from context_compactor.tui.source import Source
+from context_compactor.tui.values import Piece
 
 _PAGE_SIZE = 8_000
 

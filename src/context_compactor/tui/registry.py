@@ -7,14 +7,25 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from context_compactor.tui.commands.command import Command
+from context_compactor.tui.commands.compact import COMPACT, PLAN
+from context_compactor.tui.commands.going_on import CHECKPOINT, EXPORT, HANDOFF
+from context_compactor.tui.commands.leaving import QUIT, SESSIONS, help_for
+from context_compactor.tui.commands.looking import CONTEXT, FACTS, SEARCH, SETTINGS
+from context_compactor.tui.commands.originals import RECALL, RESTORE
+from context_compactor.tui.commands.talking import MODEL, RETRY
+from context_compactor.tui.commands.undo import REDO, UNDO
 from context_compactor.tui.screens.session_changes import ChangesPane
+from context_compactor.tui.screens.session_chat import ChatPane
 from context_compactor.tui.screens.session_compactions import CompactionsPane
 from context_compactor.tui.screens.session_context import ContextPane
 from context_compactor.tui.screens.session_facts import FactsPane
 from context_compactor.tui.screens.session_pane import Pane
+from context_compactor.tui.screens.session_plan import PlanPane
 from context_compactor.tui.screens.session_plot import PlotPane
 from context_compactor.tui.screens.session_search import SearchPane
 from context_compactor.tui.screens.session_turns import TurnsPane
+from context_compactor.tui.screens.talking import talk
 
 if TYPE_CHECKING:
     from context_compactor.tui.screens.session import SessionScreen
@@ -30,6 +41,8 @@ class PaneSpec(Struct, frozen=True):
 
 PANES: list[PaneSpec] = [
     PaneSpec("turns", "Turns", TurnsPane),
+    PaneSpec("plan", "Plan", PlanPane),
+    PaneSpec("chat", "Chat", ChatPane),
     PaneSpec("context", "Context", ContextPane),
     PaneSpec("plot", "Plot", PlotPane),
     PaneSpec("compactions", "Compactions", CompactionsPane),
@@ -40,19 +53,30 @@ PANES: list[PaneSpec] = [
 """In the order of their tabs; the key of each is its number."""
 
 
-class Command(Struct, frozen=True):
-    """A command of the prompt: what is entered behind its name goes to `run`, which may take long and be cancelled."""
+COMMANDS: dict[str, Command] = {
+    command.name: command
+    for command in (
+        COMPACT,
+        PLAN,
+        UNDO,
+        REDO,
+        CONTEXT,
+        RECALL,
+        SEARCH,
+        FACTS,
+        CHECKPOINT,
+        HANDOFF,
+        RESTORE,
+        MODEL,
+        RETRY,
+        SETTINGS,
+        EXPORT,
+        help_for(lambda: COMMANDS),
+        SESSIONS,
+        QUIT,
+    )
+}
+"""By name, without the slash, in the order in which they are offered."""
 
-    name: str
-    words: str
-    """One line of help."""
-    run: Callable[[SessionScreen, str], Awaitable[None]]
-    arguments: str = ""
-    """What may stand behind the name, such as `[focus]`."""
-
-
-COMMANDS: dict[str, Command] = {}
-"""By name, without the slash."""
-
-TALK: list[Callable[[SessionScreen, str], Awaitable[None]]] = []
+TALK: list[Callable[[SessionScreen, str], Awaitable[None]]] = [talk]
 """What is entered without a slash goes to the last of these."""

@@ -3,228 +3,91 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import msgspec
 from msgspec import structs
 
-from context_compactor.api import SessionAnswer
 from context_compactor.archive.export import Exported
-from context_compactor.archive.search.hits import Hit
 from context_compactor.client import AsyncClient
 from context_compactor.errors import BadSetting, CompactorError
 from context_compactor.events.event import Event
-from context_compactor.facts.fact import Fact
 from context_compactor.handoff.messages import HandoffRequest
-from context_compactor.levels import DEFAULT_LEVELS, LevelRule
+from context_compactor.plan.plan import Plan
 from context_compactor.report import Report
-from context_compactor.session.diff import ContextDiff
-from context_compactor.session.recall import Page
-from context_compactor.tui.courses import line_through, turn_count
-from context_compactor.tui.remote_history import RemoteHistory, estimated, last_change
-from context_compactor.tui.source import (
+from context_compactor.tui.ending import ended_with_its_task
+from context_compactor.tui.remote_look import RemoteLook
+from context_compactor.tui.values import (
     Appended,
     Change,
-    CompactionLine,
-    Course,
-    OriginalPage,
-    Piece,
-    Plotted,
     PutBack,
-    Raw,
+    Request,
     SessionLine,
-    Standing,
-    TurnPage,
 )
-from context_compactor.tui.turn_lines import Decided
 from context_compactor.tui.watching import changes
 
+T = TypeVar("T")
+
 _LOOK_SECONDS = 2.0
-_QUICK_SECONDS = 20.0
-"""The longest that looking at something may take; what a model has a part in may take as long as the client lets it."""
-_TURNS_SECONDS = 30.0
 _LAST_SECONDS = 1.0
 _TOLD = ("session.compacted", "compaction.failed", "compaction.refused", "compaction.undone", "item.restored")
 
 
-class RemoteSource:
+class RemoteSource(RemoteLook):
     """The sessions that a token may see on one server."""
 
     is_remote = True
+    checkpoint_file = ""
 
     def __init__(self, url: str, token: str | None = None, *, look_seconds: float = _LOOK_SECONDS) -> None:
+        super().__init__(url, token)
         self._url = url
         self._look_seconds = look_seconds
-        self._client = AsyncClient(url, token, timeout=_QUICK_SECONDS, attempts=2)
         self._slow = AsyncClient(url, token)
         self._looking: asyncio.Future[list[SessionLine]] | None = None
-        self._histories: dict[str, RemoteHistory] = {}
-        self._decided: dict[str, tuple[tuple[int, tuple[str, ...]], list[Report], Decided]] = {}
-        self._courses: dict[str, tuple[str, float, Course]] = {}
+        self._told: dict[str, set[str]] = {}
+        """Per session the compactions whose reports were given to whoever sends requests."""
 
     @property
     def name(self) -> str:
         """The address of the server."""
         return self._url
 
-    # Looking
-
-    async def sessions(self) -> list[SessionLine]:
-        """All sessions, by their ids."""
-        return [_line(answer) async for answer in self._client.every_session()]
-
-    async def course(self, line: SessionLine) -> Course:
-        """How a session went. Its turns are counted at most twice a minute: that takes the whole context."""
-        known = self._courses.get(line.id)
-        if known is not None and known[0] == line.mark:
-            return known[2]
-        page = await self._client.compactions(line.id, limit=1)
-        reports, made = await self._reports(line.id), page.totals
-        if known is None or time.monotonic() - known[1] > _TURNS_SECONDS:
-            context = await self._client.context(line.id, line.messages)
-            counted_at, turns = time.monotonic(), await asyncio.to_thread(turn_count, context.messages, line.dialect)
-        else:
-            counted_at, turns = known[1], known[2].turns or 0
-        course = Course(
-            turns=turns,
-            compactions=made.compactions,
-            undone=made.undone,
-            saved=made.tokens_saved,
-            last_at=made.last_at,
-            line=_spark(reports, line),
-        )
-        self._courses[line.id] = line.mark, counted_at, course
-        return course
-
-    async def session(self, session_id: str) -> Standing:
-        """How a session stands."""
-        found = await self._client.session(session_id)
-        usage = found.usage
-        left = usage.turns_left
-        return Standing(
-            line=_line(found),
-            budget_tokens=usage.budget_tokens,
-            bytes=usage.bytes,
-            budget_bytes=usage.budget_bytes,
-            margin=usage.margin,
-            source=usage.source,
-            tool_results=usage.tool_results,
-            files_loaded=usage.files_loaded,
-            growth=max(1, (usage.budget_tokens - usage.tokens) // left) if left else None,
-            turns_left=left,
-            sections=usage.sections,
-            totals=found.totals,
-            settings=found.settings,
-        )
-
-    async def turns(self, session_id: str, first: int = 0, count: int = 50) -> TurnPage:
-        """Some turns of the history."""
-        await self._reports(session_id)
-        history = await self._history(session_id)
-        async with history.lock:
-            return await history.turns(first, count, self._decided[session_id][2])
-
-    async def turn(self, session_id: str, at: int) -> list[Piece]:
-        """A turn in full."""
-        history = await self._history(session_id)
-        async with history.lock:
-            return await history.turn(at)
-
-    async def _history(self, session_id: str) -> RemoteHistory:
-        known = self._histories.get(session_id)
-        if known is None:
-            model = (await self._client.session(session_id)).model
-            known = self._histories.setdefault(session_id, RemoteHistory(self._client, session_id, model))
-        return known
-
-    async def _reports(self, session_id: str) -> list[Report]:
-        """The reports of the compactions that count; read again when there are others."""
-        totals = (await self._client.compactions(session_id, limit=1)).totals
-        mark = totals.compactions, totals.undone_ids
-        known = self._decided.get(session_id)
-        if known is None or known[0] != mark:
-            made = await self.compactions(session_id)
-            active = [each.report for each in made if each.is_active]
-            known = mark, active, await asyncio.to_thread(Decided, active)
-            self._decided[session_id] = known
-        return known[1]
-
-    async def original(self, session_id: str, ref: str, page: int = 1) -> OriginalPage:
-        """A page of an original."""
-        found = await self._client.page(session_id, ref, page)
-        return OriginalPage(
-            Page(found.id, found.page or 1, found.pages or 1, found.first_line or 1, found.last_line or 1, found.text)
-        )
-
-    async def context(self, session_id: str, at: int | None = None) -> list[Raw]:
-        """What the model is shown. Looking changes nothing."""
-        if at is None:
-            at = (await self._client.session(session_id)).messages
-        return (await self._client.context(session_id, at)).messages
-
-    async def compactions(self, session_id: str) -> list[CompactionLine]:
-        """Every compaction, in order."""
-        found: list[CompactionLine] = []
-        after: str | None = None
-        while True:
-            page = await self._client.compactions(session_id, after)
-            undone = set(page.totals.undone_ids)
-            found += [
-                CompactionLine(report, report.created_at, report.compaction_id not in undone)
-                for report in page.compactions
-            ]
-            after = page.next
-            if after is None:
-                return found
-
-    async def plotted(self, session_id: str) -> Plotted:
-        """Tokens over messages, reckoned from the history and the reports."""
-        found = await self._client.session(session_id)
-        reports = await self._reports(session_id)
-        history = await self._history(session_id)
-        async with history.lock:
-            sums = await history.weigh()
-            points, teeth = await asyncio.to_thread(estimated, sums, reports)
-        return Plotted(points, teeth, found.usage.budget_tokens, _levels(found), is_estimate=True)
-
-    async def facts(self, session_id: str, kind: str | None = None) -> list[Fact]:
-        """What must outlive the text, by turn."""
-        return await self._client.facts(session_id, kind)
-
-    async def search(self, session_id: str, text: str, limit: int = 20) -> list[Hit]:
-        """Lines of archived originals that answer a question."""
-        return (await self._client.search(session_id, text, limit=limit, tokens=4_000)).hits
-
-    async def diff(self, session_id: str) -> ContextDiff:
-        """The context before and after the last compaction."""
-        found = await self._client.session(session_id)
-        reports = await self._reports(session_id)
-        if not reports:
-            raise BadSetting("diff: no compaction counts, so there is nothing to compare.")
-        return await last_change(self._client, session_id, found.messages, reports[-1])
-
-    async def settings(self, session_id: str) -> dict[str, Any]:
-        """The settings that differ from the defaults, which is what a server tells."""
-        return (await self._client.session(session_id)).settings
-
     # Doing
 
-    async def plan(
-        self, session_id: str, *, level: str | None = None, target_tokens: int | None = None, focus: str | None = None
-    ) -> Report:
-        """What a compaction would do now."""
-        answer = await self._slow.compact(session_id, focus, level, True, target_tokens=target_tokens)
-        return answer.report
+    async def planned(
+        self,
+        session_id: str,
+        *,
+        level: str | None = None,
+        target_tokens: int | None = None,
+        focus: str | None = None,
+        steers: Mapping[int, str] | None = None,
+    ) -> Plan:
+        """What a compaction would do now, turn by turn."""
+        return await self._slow.plan(session_id, focus, level, target_tokens, steers=steers)
+
+    async def steer(self, session_id: str, turn: int, tier: str) -> None:
+        """Decide about a turn."""
+        await self._client.steer(session_id, turn, tier)
+
+    async def unsteer(self, session_id: str, turn: int | None = None) -> None:
+        """Leave a turn to the engine again, or all of them."""
+        await self._client.unsteer(session_id, turn)
 
     async def compact(
         self, session_id: str, *, level: str | None = None, target_tokens: int | None = None, focus: str | None = None
     ) -> Report:
-        """Compact now. A task that is cancelled waits no longer; the server goes on."""
-        return (await self._slow.compact(session_id, focus, level, target_tokens=target_tokens)).report
+        """Compact now; a task that is cancelled has the server end it, and then nothing is changed, or it was done."""
+        work = self._slow.compact(session_id, focus, level, target_tokens=target_tokens)
+        answer = await self._cancellable(session_id, work, is_done=lambda answer: answer.compacted)
+        self._tell(session_id, answer.report)
+        return answer.report
+
+    async def _cancellable(self, session_id: str, work: Coroutine[Any, Any, T], is_done: Callable[[T], bool]) -> T:
+        return await ended_with_its_task(work, lambda: self._client.cancel(session_id), is_done)
 
     async def undo(self, session_id: str) -> Report | None:
         """Take the last compaction back."""
@@ -239,14 +102,12 @@ class RemoteSource:
         return PutBack(**structs.asdict(await self._slow.restore(session_id, ref)))
 
     async def checkpoint(self, session_id: str, note: str = "") -> str:
-        """Where the work stands. A server takes no note."""
-        if note:
-            raise BadSetting("checkpoint: a server takes no note. Try: without one, or append it as a message.")
-        return (await self._client.checkpoint(session_id)).markdown
+        """Where the work stands, which the server keeps as well."""
+        return (await self._client.write_checkpoint(session_id, note)).markdown
 
     async def handoff(self, session_id: str, phase: str = "write", task: str = "") -> HandoffRequest:
         """What the next phase is given."""
-        return await self._slow.handoff(session_id, phase, task)
+        return await self._cancellable(session_id, self._slow.handoff(session_id, phase, task), is_done=bool)
 
     async def create(self, session_id: str, *, window: int, model: str | None = None, dialect: str = "auto") -> None:
         """Make a session, or go on with the one that is there."""
@@ -260,12 +121,39 @@ class RemoteSource:
     ) -> Appended:
         """Append messages, all or none."""
         done = await self._slow.append(session_id, messages, usage)
+        self._tell(session_id, done.report)
         return Appended(done.messages, done.tokens, done.share, done.level, done.report)
 
-    async def export(self, session_id: str, folder: Path) -> Exported:
+    async def request(self, session_id: str) -> Request:
+        """The context as it must be sent now. A compaction that a job has made since the last one is told as well."""
+        known = self._told.get(session_id)
+        if known is None:
+            known = {report.compaction_id for report in await self._reports(session_id)}
+        messages = (await self._slow.context(session_id)).messages
+        made = await self._reports(session_id)
+        new = [report for report in made if report.compaction_id not in known]
+        self._told[session_id] = known | {report.compaction_id for report in new}
+        return Request(messages, new[-1] if new else None)
+
+    def _tell(self, session_id: str, report: Report | None) -> None:
+        """What was told already is no news to the next request."""
+        if report is not None and session_id in self._told:
+            self._told[session_id].add(report.compaction_id)
+
+    async def set_automatic(self, session_id: str, is_on: bool) -> bool:
+        """Let the session compact by itself, or not. Where its own settings are as usual, those of the server count."""
+        found = await self._client.session(session_id)
+        if found.window is None:
+            raise BadSetting(f"automatic: {session_id!r:.80} has no window of its own. Try: create it with one.")
+        settings = {**found.settings, "automatic": is_on}
+        made = await self._client.create(session_id, window=found.window, settings=settings)
+        return bool(made.settings.get("automatic", is_on))
+
+    async def export(self, session_id: str, folder: Path | None = None) -> Exported:
         """A server keeps its archive: files can be written where its store is."""
+        what = folder or "it"
         raise BadSetting(
-            f"export: the archive of {session_id!r:.80} is on the server, so {folder} cannot be written from here. "
+            f"export: the archive of {session_id!r:.80} is on the server, so {what} cannot be written from here. "
             "Try: `compactor export` there, or recall originals one by one."
         )
 
@@ -307,37 +195,6 @@ class RemoteSource:
             await asyncio.wait([self._looking], timeout=_LAST_SECONDS)
         await self._client.close()
         await self._slow.close()
-
-
-def _line(answer: SessionAnswer) -> SessionLine:
-    return SessionLine(
-        id=answer.id,
-        updated_at=answer.updated_at,
-        messages=answer.messages,
-        tokens=answer.tokens,
-        share=answer.share,
-        level=answer.level,
-        levels=_levels(answer),
-        window=answer.window,
-        model=answer.model or "",
-        dialect=answer.dialect,
-        mark=f"{answer.updated_at} {answer.messages} {answer.tokens}",
-    )
-
-
-def _levels(answer: SessionAnswer) -> tuple[LevelRule, ...]:
-    """Where the levels begin: the session's own, else the usual ones. The server may have others of its own."""
-    try:
-        return msgspec.convert(answer.settings["levels"], tuple[LevelRule, ...])
-    except (KeyError, msgspec.ValidationError):
-        return DEFAULT_LEVELS
-
-
-def _spark(reports: Sequence[Report], line: SessionLine) -> tuple[int, ...]:
-    """The corners at equal distances: where they stand among the messages is not told."""
-    step = max(line.messages // (len(reports) + 1), 1)
-    corners = [(step * at, report.tokens_before, report.tokens_after) for at, report in enumerate(reports, 1)]
-    return line_through(corners, max(line.messages, step * (len(reports) + 1)), line.tokens)
 
 
 def _words(event: Event) -> str:

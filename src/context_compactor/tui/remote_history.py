@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 
-from context_compactor.archive.search.passages import texts_of
 from context_compactor.client import AsyncClient
 from context_compactor.measure.count import MessageCounter, message_counter_for
 from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.jsontext import json_text
 from context_compactor.messages.message import Message
-from context_compactor.messages.printing import one_line
 from context_compactor.messages.turn import Turn
 from context_compactor.report import Report
-from context_compactor.session.diff import ContextDiff, DiffRow, Side
-from context_compactor.tui.source import Piece, Point, Raw, Tooth, TurnLine, TurnPage
+from context_compactor.session.diff import ContextDiff, side_by_side
 from context_compactor.tui.turn_index import TurnIndex
 from context_compactor.tui.turn_lines import Decided, line_of, pieces_of
+from context_compactor.tui.values import Piece, Point, Raw, Tooth, TurnLine, TurnPage
 
 _STEP = 1_000
 """Messages in one answer of a server."""
 _MOST_POINTS = 600
-_WORDS = 400
 
 
 class RemoteHistory:
@@ -151,34 +147,11 @@ async def last_change(client: AsyncClient, session_id: str, messages: int, repor
     before = (await client.context(session_id, high - 1)).messages if high else []
     last = (await client.history(session_id, high - 1, 1)).messages if high else []
     names = f"before {report.compaction_id}", f"after {report.compaction_id}"
-    return await asyncio.to_thread(
-        _compare, names, [*before, *last], after, (report.tokens_before, report.tokens_after)
-    )
+    tokens = report.tokens_before, report.tokens_after
+    return await asyncio.to_thread(_compare, names, [*before, *last], after, tokens)
 
 
-def _compare(names: tuple[str, str], old: list[Raw], new: list[Raw], tokens: tuple[int, int]) -> ContextDiff:
-    left, right = _sides(old), _sides(new)
-    matcher = SequenceMatcher(None, [json_text(raw) for raw in old], [json_text(raw) for raw in new], autojunk=False)
-    rows: list[DiffRow] = []
-    for change, left_from, left_to, right_from, right_to in matcher.get_opcodes():
-        some, others = left[left_from:left_to], right[right_from:right_to]
-        if len(some) == len(others):
-            rows += [
-                DiffRow("same" if change == "equal" else "changed", one, other)
-                for one, other in zip(some, others, strict=True)
-            ]
-        else:
-            rows += [DiffRow("removed", side, None) for side in some]
-            rows += [DiffRow("added", None, side) for side in others]
-    return ContextDiff(names, tuple(rows), tokens)
-
-
-def _sides(raws: list[Raw]) -> list[Side]:
-    if not raws:
-        return []
-    parsed = find_dialect("auto", raws).parse(raws)
-    texts = (" ".join(text[:_WORDS] for text in texts_of([message])) for message in parsed)
-    return [
-        Side(message.raw, f"{message.role}: {one_line(text, _WORDS)}")
-        for message, text in zip(parsed, texts, strict=True)
-    ]
+def _compare(title: tuple[str, str], old: list[Raw], new: list[Raw], tokens: tuple[int, int]) -> ContextDiff:
+    dialect = find_dialect("auto", [*old, *new])
+    before, after = ([(json_text(raw), raw) for raw in raws] for raws in (old, new))
+    return side_by_side(title, before, after, dialect, tokens)

@@ -9,178 +9,30 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from msgspec import Struct
-
 from context_compactor.archive.export import Exported
 from context_compactor.archive.search.hits import Hit
 from context_compactor.classify.tier import Tier
 from context_compactor.facts.fact import Fact
 from context_compactor.handoff.messages import HandoffRequest
-from context_compactor.levels import DEFAULT_LEVELS, Level, LevelRule
-from context_compactor.measure.usage import Sections
+from context_compactor.plan.plan import Plan
 from context_compactor.report import Report
 from context_compactor.session.diff import ContextDiff
-from context_compactor.session.recall import Page
-from context_compactor.session.record import Totals
-
-Raw = dict[str, Any]
-Point = tuple[int, int]
-
-
-class SessionLine(Struct, frozen=True, kw_only=True):
-    """A session in a list. `share` is of the budget, from 0; `mark` changes whenever the session does."""
-
-    id: str
-    updated_at: str
-    messages: int
-    tokens: int
-    share: float
-    level: Level | None
-    levels: tuple[LevelRule, ...] = DEFAULT_LEVELS
-    window: int | None = None
-    model: str = ""
-    dialect: str = ""
-    mark: str = ""
-
-
-class Course(Struct, frozen=True):
-    """How a session went: its turns, its compactions in numbers, and a line of tokens from its beginning to now."""
-
-    turns: int | None = None
-    compactions: int = 0
-    undone: int = 0
-    saved: int = 0
-    last_at: str = ""
-    line: tuple[int, ...] = ()
-
-
-class Standing(Struct, frozen=True, kw_only=True):
-    """How one session stands: its fill with forecast, its sections, and its compactions in numbers."""
-
-    line: SessionLine
-    budget_tokens: int
-    bytes: int
-    budget_bytes: int
-    margin: float
-    source: str
-    """Who counted."""
-    tool_results: int
-    files_loaded: int
-    growth: int | None
-    """Tokens of a turn, about; None when it cannot be told."""
-    turns_left: int | None
-    sections: Sections
-    totals: Totals
-    settings: dict[str, Any]
-    """Those that differ from the defaults."""
-
-    def turns_until(self, tokens: int) -> int | None:
-        """About how many more turns it takes to reach so many tokens."""
-        return None if self.growth is None else max(0, tokens - self.line.tokens) // self.growth
-
-
-class TurnLine(Struct, frozen=True, kw_only=True):
-    """A turn in a list. `at` counts all turns of the history from 0, `number` those that references count."""
-
-    at: int
-    number: int
-    role: str
-    words: str
-    kind: str
-    tokens: int
-    tier: Tier
-    reason: str
-    refs: tuple[str, ...] = ()
-    """What recalls it and its results, as far as they are archived."""
-
-    @property
-    def ref(self) -> str:
-        """The id of the turn; instructions have none."""
-        return f"turn_{self.number:03d}" if self.number > 0 else ""
-
-
-class TurnPage(Struct, frozen=True):
-    """Some turns, and how many there are. While `is_all` is not so, more are still being read."""
-
-    turns: list[TurnLine]
-    total: int
-    is_all: bool = True
-
-
-class Piece(Struct, frozen=True):
-    """Some text of a turn under a heading. `path` says what it is written in."""
-
-    title: str
-    text: str
-    path: str = ""
-    role: str = ""
-
-
-class OriginalPage(Struct, frozen=True):
-    """A page of an original, with what it is and the path it was read from, as far as that is known."""
-
-    page: Page
-    title: str = ""
-    path: str = ""
-
-
-class CompactionLine(Struct, frozen=True):
-    """A compaction: its report, when it was made, and whether it counts or was undone."""
-
-    report: Report
-    created_at: str
-    is_active: bool = True
-
-
-class Tooth(Struct, frozen=True):
-    """A compaction in the plot: at which message, from how many tokens to how many."""
-
-    id: str
-    message: int
-    before: int
-    after: int
-    is_active: bool = True
-
-
-class Plotted(Struct, frozen=True):
-    """Tokens over messages, with the compactions among them. An estimate says so."""
-
-    points: list[Point]
-    teeth: list[Tooth]
-    budget_tokens: int
-    levels: tuple[LevelRule, ...]
-    is_estimate: bool = False
-
-
-class Appended(Struct, frozen=True):
-    """What an append led to; `report` is that of a compaction made at once."""
-
-    messages: int
-    tokens: int
-    share: float
-    level: Level | None
-    report: Report | None = None
-
-
-class PutBack(Struct, frozen=True):
-    """An original that stands in the context again."""
-
-    ref: str
-    tokens: int
-    in_place: bool
-    compacted: bool
-    tokens_after: int
-
-
-class Change(Struct, frozen=True):
-    """Something is no longer as it was: these sessions, or all that are listed when there are none named.
-
-    `offline` says why the source cannot be reached; an empty one says that it can. `told` is for people.
-    """
-
-    sessions: frozenset[str] = frozenset()
-    offline: str = ""
-    told: str = ""
+from context_compactor.session.pages import HistoryPage
+from context_compactor.tui.values import (
+    Appended,
+    Change,
+    CompactionLine,
+    Course,
+    OriginalPage,
+    Piece,
+    Plotted,
+    PutBack,
+    Raw,
+    Request,
+    SessionLine,
+    Standing,
+    TurnPage,
+)
 
 
 class Source(Protocol):
@@ -192,8 +44,13 @@ class Source(Protocol):
         ...
 
     @property
+    def checkpoint_file(self) -> str:
+        """Where checkpoints are written; empty when that is nowhere on this machine."""
+        ...
+
+    @property
     def is_remote(self) -> bool:
-        """Whether it is a server: what it does goes on when nobody waits for it."""
+        """Whether it is a server: what it does may go on when nobody waits for it."""
         ...
 
     # Looking
@@ -225,6 +82,10 @@ class Source(Protocol):
         """A page of an original."""
         ...
 
+    async def history(self, session_id: str, first: int | None = None, count: int = 50) -> HistoryPage:
+        """So many messages of the history from this index on, or the last ones, with the compactions among them."""
+        ...
+
     async def context(self, session_id: str, at: int | None = None) -> list[Raw]:
         """What the model is shown now, or was shown when so many messages had been appended."""
         ...
@@ -253,18 +114,42 @@ class Source(Protocol):
         """Every setting in force, or where only those are known, those that differ from the defaults."""
         ...
 
+    async def steering(self, session_id: str) -> dict[int, Tier]:
+        """What was decided about turns that stand in the context, by their number."""
+        ...
+
     # Doing
 
-    async def plan(
-        self, session_id: str, *, level: str | None = None, target_tokens: int | None = None, focus: str | None = None
-    ) -> Report:
-        """What a compaction would do now. Nothing is changed."""
+    async def planned(
+        self,
+        session_id: str,
+        *,
+        level: str | None = None,
+        target_tokens: int | None = None,
+        focus: str | None = None,
+        steers: Mapping[int, str] | None = None,
+    ) -> Plan:
+        """What a compaction would do now, turn by turn. Nothing is changed, and no model is asked.
+
+        With `steers`, tiers by turn, it is as if these had been decided and no others.
+        """
+        ...
+
+    async def steer(self, session_id: str, turn: int, tier: str) -> None:
+        """Decide about a turn: every compaction gives it this tier, until that is taken back."""
+        ...
+
+    async def unsteer(self, session_id: str, turn: int | None = None) -> None:
+        """Leave a turn to the engine again, or all of them."""
         ...
 
     async def compact(
         self, session_id: str, *, level: str | None = None, target_tokens: int | None = None, focus: str | None = None
     ) -> Report:
-        """Compact now. Cancel the task to cancel the compaction: then nothing is changed, unless a server does it."""
+        """Compact now. Cancel the task to cancel the compaction: then nothing is changed.
+
+        One that was done before it could be cancelled is told as it is.
+        """
         ...
 
     async def undo(self, session_id: str) -> Report | None:
@@ -300,8 +185,16 @@ class Source(Protocol):
         """Append messages, all or none."""
         ...
 
-    async def export(self, session_id: str, folder: Path) -> Exported:
-        """Write all archived originals as plain files below a folder."""
+    async def request(self, session_id: str) -> Request:
+        """The context as it must be sent now. It is compacted first when that is due and nobody has looked yet."""
+        ...
+
+    async def set_automatic(self, session_id: str, is_on: bool) -> bool:
+        """Let the session compact by itself, or not, for whoever opens it from now on; whether it does then."""
+        ...
+
+    async def export(self, session_id: str, folder: Path | None = None) -> Exported:
+        """Write all archived originals as plain files, to the project's readable archive or below another folder."""
         ...
 
     # Living with it

@@ -10,7 +10,7 @@ from context_compactor.session.fill import Rules
 from context_compactor.session.record import totals
 from context_compactor.session.values import given_settings, read_state
 from context_compactor.store.rows import SessionRow
-from context_compactor.tui.source import SessionLine, Standing
+from context_compactor.tui.values import SessionLine, Standing
 
 
 def mark_of(row: SessionRow) -> str:

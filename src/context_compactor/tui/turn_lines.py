@@ -16,7 +16,7 @@ from context_compactor.messages.message import Media, Message, Opaque, Text, Thi
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.report import Report
-from context_compactor.tui.source import Piece, TurnLine
+from context_compactor.tui.values import Piece, TurnLine
 
 _WORDS = 300
 _IN_CONTEXT = "in the context, word for word"

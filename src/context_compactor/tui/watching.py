@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from context_compactor.errors import CompactorError
-from context_compactor.tui.source import Change
+from context_compactor.tui.values import Change
 
 _REST = 10
 """What takes long to look at is looked at so many times more seldom than it takes."""

@@ -17,7 +17,7 @@ async def compact(visit: Visit[CompactBody, NoForm]) -> Page:
     """Compact now as the form says; a preview changes nothing."""
     form = visit.body
     report = await visit.beside(
-        lambda session: session.compact(form.focus, form.level, form.dry_run, preserve=form.preserve)
+        lambda session: session.compact(form.focus, form.level, form.dry_run, preserve=form.preserve), can_cancel=True
     )
     return Page(body=_compacted(visit, report), tell=not form.dry_run)
 

@@ -12,8 +12,8 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from context_compactor.errors import CompactorError
-from context_compactor.tui.source import Change
 from context_compactor.tui.texts import cut_line
+from context_compactor.tui.values import Change
 
 if TYPE_CHECKING:
     from context_compactor.tui.app import CompactorApp

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.notifications import SeverityLevel
 from textual.widgets import Footer, Input, TabbedContent, TabPane
 
+from context_compactor.errors import CompactorError
+from context_compactor.report import Archived
+from context_compactor.tui.commands.entering import enter
+from context_compactor.tui.commands.offering import offers_for
 from context_compactor.tui.registry import COMMANDS, PANES, TALK
 from context_compactor.tui.screens.live import LiveScreen, app_of, offline_banner
 from context_compactor.tui.screens.session_pane import Pane
-from context_compactor.tui.source import Change
 from context_compactor.tui.texts import cut_line
+from context_compactor.tui.values import Change
+from context_compactor.tui.widgets.answer import Answer, Tone
 from context_compactor.tui.widgets.gauge import Gauge
+from context_compactor.tui.widgets.offers import Offer, Offers
 from context_compactor.tui.widgets.prompt import Prompt
-from context_compactor.tui.widgets.rows import RowList
+from context_compactor.tui.widgets.tabs import PaneTabs
+
+_PLACEHOLDER = "/ for commands, ? for help"
+_SEVERITIES: dict[str, SeverityLevel] = {"failed": "error", "warning": "warning"}
+_LONGEST = 1_000
 
 
 class SessionScreen(LiveScreen):
@@ -34,22 +46,29 @@ class SessionScreen(LiveScreen):
     def __init__(self, session_id: str, pane: str = "") -> None:
         super().__init__()
         self.session_id = session_id
+        self.archived: dict[str, Archived] | None = None
+        """What is known to be archived, by id, the newest first; None until somebody asks."""
         self._first = pane or PANES[0].id
 
     def compose(self) -> ComposeResult:
         """Gauge, tabs, prompt, keys."""
         yield offline_banner()
         yield Gauge(self.session_id)
-        with TabbedContent(initial=self._first):
+        with PaneTabs(initial=self._first):
             for spec in PANES:
                 with TabPane(spec.title, id=spec.id):
                     yield spec.make(self.session_id)
-        yield Prompt(placeholder="/ for commands", id="prompt")
+        yield Answer()
+        offers = Offers()
+        yield offers
+        yield Prompt(app_of(self).entered_in(self.session_id), offers, self._find, placeholder=_PLACEHOLDER)
         yield Footer()
 
     def on_mount(self) -> None:
-        """Find out how it stands."""
+        """Find out how it stands; whoever begins with the chat wants to write."""
         super().on_mount()
+        if self._first == "chat":
+            self.focus_prompt()
         self.attempt(self._measure, "gauge")
 
     # Panes
@@ -87,8 +106,10 @@ class SessionScreen(LiveScreen):
         self.show_pane(names[(names.index(self.query_one(TabbedContent).active) + by) % len(names)])
 
     def action_reload(self) -> None:
-        """Look at everything anew."""
-        self.changed(Change(frozenset({self.session_id})))
+        """Look at everything anew, unless it was left meanwhile."""
+        shown = app_of(self).screen_of(self.session_id)
+        if shown is not None:
+            shown.changed(Change(frozenset({self.session_id})))
 
     # Living
 
@@ -96,13 +117,51 @@ class SessionScreen(LiveScreen):
         """Look again when this session is no longer as it was, or when the source has come back."""
         if change.offline or (change.sessions and self.session_id not in change.sessions):
             return
+        self.archived = None
         self.attempt(self._measure, "gauge")
         active = self.query_one(TabbedContent).active
         for spec in PANES:
             self.pane_of(spec.id).turn_stale(is_seen=spec.id == active)
 
+    def show_offline(self, why: str) -> None:
+        """Say that the source cannot be reached; a store that is made with the first words is not missed."""
+        app = app_of(self)
+        super().show_offline("" if app.chats.is_new(self.session_id) and not app.source.is_remote else why)
+
     async def _measure(self) -> None:
-        self.query_one(Gauge).standing = await app_of(self).source.session(self.session_id)
+        app = app_of(self)
+        try:
+            self.query_one(Gauge).standing = await app.source.session(self.session_id)
+        except CompactorError:
+            if not app.chats.is_new(self.session_id):
+                raise
+
+    # What is said over the prompt
+
+    def tell(self, text: str, style: Tone = "") -> None:
+        """Show a text over the prompt, on every pane, until Escape or until something else is entered.
+
+        Where another screen is seen, it is a message there as well; also when this one was left meanwhile.
+        """
+        app = app_of(self)
+        shown = app.screen_of(self.session_id)
+        if shown is not None:
+            shown.query_one(Answer).tell(text, style)
+        if shown is None or app.screen is not shown:
+            severity = _SEVERITIES.get(style, "information")
+            app.notify(cut_line(text, _LONGEST), title=cut_line(self.session_id, 60), severity=severity, markup=False)
+
+    def tell_progress(self, text: str) -> None:
+        """Say in one line what goes on; an empty one ends it."""
+        shown = app_of(self).screen_of(self.session_id)
+        if shown is not None:
+            shown.query_one(Answer).tell_progress(text)
+
+    @on(Prompt.LookedBack)
+    def _look_back(self, event: Prompt.LookedBack) -> None:
+        answer = self.query_one(Answer)
+        if answer.is_open or not self.pane.look_back(event.by):
+            answer.look_back(event.by)
 
     # The prompt
 
@@ -112,33 +171,49 @@ class SessionScreen(LiveScreen):
         prompt.focus()
         if not prompt.value:
             prompt.value = "/"
-            prompt.cursor_position = 1
+
+    def focus_prompt(self) -> None:
+        """To the prompt, as it is, at once."""
+        self.set_focus(self.query_one(Prompt))
 
     def action_leave(self) -> None:
-        """From what is being written back to the pane, from there back to all sessions."""
+        """Close what is open over the prompt, then from what is being written to the pane, then to all sessions."""
+        if self.query_one(Offers).close() or self.query_one(Answer).close():
+            return
         if isinstance(self.focused, Input):
             self.focused.value = ""
-            self.set_focus(next(iter(self.pane.query(RowList)), None))
+        if isinstance(self.focused, Prompt) and self.focused.value == "/":
+            self.focused.empty()
+        if isinstance(self.focused, (Input, Prompt)):
+            self.set_focus(next(iter(self.pane.query("RowList, Conversation")), None))
             return
         app_of(self).show_sessions()
 
     @on(Prompt.Submitted)
     def _entered(self, event: Prompt.Submitted) -> None:
-        name, _, rest = event.text[1:].partition(" ")
-        if not event.text.startswith("/"):
-            if TALK:
-                self.attempt(lambda: TALK[-1](self, event.text), "talk")
-            else:
-                self.notify("There is nobody to talk to here. Try: a command such as /help.", markup=False)
-        elif name in COMMANDS:
-            self.attempt(lambda: COMMANDS[name].run(self, rest.strip()), "command")
-        else:
-            known = ", ".join(f"/{each}" for each in COMMANDS) or "none yet"
-            self.notify(f"/{cut_line(name, 40)} is not known. Known: {known}.", severity="warning", markup=False)
+        self.query_one(Answer).begin()
+        if not enter(self, event.text, COMMANDS, TALK):
+            event.prompt.put_back()
+
+    async def _find(self, text: str) -> Sequence[Offer]:
+        return await offers_for(self, text, COMMANDS)
+
+    @on(Offers.OptionSelected)
+    def _take(self, event: Offers.OptionSelected) -> None:
+        event.stop()
+        prompt = self.query_one(Prompt)
+        offer = prompt.offers.at(event.option_index)
+        if offer is not None:
+            prompt.focus()
+            prompt.take(offer)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """What nobody else takes goes to the prompt: a paste is never lost."""
+        event.stop()
+        self.query_one(Prompt).paste(event.text)
 
     def enter(self, text: str) -> None:
         """Put something into the prompt, for who is to go on writing."""
         prompt = self.query_one(Prompt)
-        prompt.value = text
-        prompt.cursor_position = len(text)
         prompt.focus()
+        prompt.value = text

@@ -11,7 +11,7 @@ from context_compactor.session.diff import ContextDiff, DiffRow, Side
 from context_compactor.tui.reading import TextReading
 from context_compactor.tui.screens.session_pane import Pane, note
 from context_compactor.tui.screens.session_viewer import ViewerScreen
-from context_compactor.tui.source import Piece
+from context_compactor.tui.values import Piece
 from context_compactor.tui.widgets.rows import Cell, Column, Row, RowList
 
 _MARKS = {"same": "=", "removed": "<", "added": ">", "changed": "|"}

@@ -13,20 +13,20 @@ from textual.widgets import Static
 from context_compactor.report import Report
 from context_compactor.tui.screens.live import app_of
 from context_compactor.tui.screens.session_pane import Pane, note
-from context_compactor.tui.source import CompactionLine
 from context_compactor.tui.texts import long_ago, percent, safe
+from context_compactor.tui.values import CompactionLine
 from context_compactor.tui.widgets.rows import Cell, Column, Row, RowList
 
 _LONGEST_REPORT = 60_000
 _COLUMNS = (
     Column("Compaction", 17),
-    Column("When", 11, from_width=70),
-    Column("Why", 20),
+    Column("When", 11, from_width=100),
+    Column("Why"),
     Column("Tokens", 20, right=True),
     Column("Saved", 7, right=True),
-    Column("Readable", 9, right=True, from_width=100),
-    Column("Failures kept", 13, right=True, from_width=110),
-    Column("State"),
+    Column("State", 7),
+    Column("Readable", 9, right=True, from_width=110),
+    Column("Failures kept", 13, right=True, from_width=120),
 )
 
 
@@ -76,9 +76,9 @@ def _row(made: CompactionLine, now: datetime) -> list[Cell]:
         Cell(" ".join(filter(None, (report.trigger, report.level)))),
         Cell(f"{report.tokens_before:,} → {report.tokens_after:,}"),
         Cell(f"{report.reduction_percent:.0f} %"),
+        Cell("" if made.is_active else "undone", "" if made.is_active else "failed"),
         Cell(percent(report.fidelity.retained / checked if checked else None)),
         Cell(percent(report.metrics.failures_share)),
-        Cell("" if made.is_active else "undone", "" if made.is_active else "failed"),
     ]
 
 

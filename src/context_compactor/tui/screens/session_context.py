@@ -15,9 +15,9 @@ from context_compactor.messages.turn import Turn
 from context_compactor.tui.reading import TextReading
 from context_compactor.tui.screens.session_pane import Pane, note
 from context_compactor.tui.screens.session_viewer import ViewerScreen
-from context_compactor.tui.source import Piece, Raw, Standing
 from context_compactor.tui.texts import gauge_bar
 from context_compactor.tui.turn_lines import pieces_of
+from context_compactor.tui.values import Piece, Raw, Standing
 from context_compactor.tui.widgets.rows import Cell, Column, Row, RowList
 
 _NAME, _BAR = 14, 30

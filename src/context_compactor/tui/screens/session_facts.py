@@ -14,7 +14,7 @@ from context_compactor.facts.fact import Fact, FactKind
 from context_compactor.tui.reading import OriginalReading, TextReading
 from context_compactor.tui.screens.session_pane import Pane, note
 from context_compactor.tui.screens.session_viewer import ViewerScreen
-from context_compactor.tui.source import Piece
+from context_compactor.tui.values import Piece
 from context_compactor.tui.widgets.rows import Cell, Column, Row, RowList
 
 _COLUMNS = (

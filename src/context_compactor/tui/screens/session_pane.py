@@ -37,6 +37,10 @@ class Pane(Vertical):
         """What has the focus when the pane is chosen: the first that can have it."""
         return next((each for each in self.query("*") if each.focusable), None)
 
+    def look_back(self, by: int) -> bool:  # noqa: ARG002
+        """A page up or down while the prompt is written into; not so where that means nothing."""
+        return False
+
     def look(self) -> None:
         """The pane is looked at: fill it unless it is fresh."""
         if not self._is_fresh:

@@ -7,8 +7,8 @@ from textual.widgets import Static
 from textual_plotext import PlotextPlot
 
 from context_compactor.tui.screens.session_pane import Pane, note
-from context_compactor.tui.source import Plotted
 from context_compactor.tui.texts import short_count
+from context_compactor.tui.values import Plotted
 
 _MOST_TEETH = 40
 _TICKS = 4

@@ -11,8 +11,8 @@ from context_compactor.tui.reading import TurnReading
 from context_compactor.tui.screens.live import app_of
 from context_compactor.tui.screens.session_pane import Pane, note
 from context_compactor.tui.screens.session_viewer import ViewerScreen
-from context_compactor.tui.source import TurnLine, TurnPage
 from context_compactor.tui.texts import cut_line
+from context_compactor.tui.values import TurnLine, TurnPage
 from context_compactor.tui.widgets.rows import Cell, Column, RowList
 
 _PAGE = 60

@@ -13,8 +13,8 @@ from textual.widgets import Footer, Static
 
 from context_compactor.tui.reading import Reading, Sheet
 from context_compactor.tui.screens.live import LiveScreen, offline_banner
-from context_compactor.tui.source import Change, Piece
 from context_compactor.tui.texts import cut_line, safe
+from context_compactor.tui.values import Change, Piece
 
 _UNKNOWN = "default"
 _SHAPES = (("{", "json"), ("[", "json"), ("diff --git", "diff"), ("--- ", "diff"), ("Traceback", "pytb"), ("<", "html"))

@@ -13,8 +13,9 @@ from textual.widgets import Footer, Input, Static
 
 from context_compactor.errors import CompactorError
 from context_compactor.tui.screens.live import LiveScreen, app_of, offline_banner
-from context_compactor.tui.source import Change, Course, SessionLine
+from context_compactor.tui.screens.new_session import NewSessionScreen
 from context_compactor.tui.texts import cut_line, gauge_bar, long_ago, percent, safe, short_count, spark
+from context_compactor.tui.values import Change, Course, SessionLine
 from context_compactor.tui.widgets.gauge import level_style, level_words
 from context_compactor.tui.widgets.rows import Cell, Column, Row, RowList
 
@@ -34,6 +35,7 @@ _LEVELS = {None: 0, "soft": 1, "aggressive": 2, "emergency": 3}
 _NO_STORE = """{error}
 
 What to try
+  n                                  chat with a model, here and now
   compactor sessions                 which sessions the store of this folder has
   compactor compact FILE --session A keep a conversation as a session
   compactor import                   take over what coding agents have logged
@@ -45,6 +47,7 @@ _NONE_YET = """There is no session in {name} yet.
 
 The first one appears here by itself, as soon as an agent begins one. To make one now:
 
+  n                                         chat with a model, here and now
   compactor compact FILE --session run-42   keep a conversation
   compactor import                          take over what coding agents have logged"""
 
@@ -54,6 +57,7 @@ class SessionsScreen(LiveScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter"),
+        Binding("n", "new", "New"),
         Binding("s", "sort", "Sort"),
         Binding("S", "turn_around", "Reverse", show=False),
         Binding("r", "reload", "Reload"),
@@ -221,6 +225,10 @@ class SessionsScreen(LiveScreen):
     def action_reload(self) -> None:
         """Read the list again."""
         self.load()
+
+    def action_new(self) -> None:
+        """A session to chat in."""
+        self.app.push_screen(NewSessionScreen(frozenset(line.id for line in self._every)))
 
     # Rows
 

@@ -9,8 +9,8 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from context_compactor.levels import Level
-from context_compactor.tui.source import Standing
 from context_compactor.tui.texts import cut_line, gauge_bar, in_width, percent, short_count
+from context_compactor.tui.values import Standing
 
 SIGNS: dict[Level | None, str] = {None: "○", Level.SOFT: "◔", Level.AGGRESSIVE: "◑", Level.EMERGENCY: "●"}
 _SOON = 1_000_000

@@ -1,27 +1,48 @@
-"""The line at the bottom of a session, for commands and for talking."""
+"""The prompt at the bottom of a session, for commands and for talking: some lines, what was entered before, pastes of
+any size, and offers to go on.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
+from textual import events
 from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.document._document import EditResult, Location, Selection
+from textual.document._edit import Edit
 from textual.message import Message
-from textual.widgets import Input
+from textual.widgets import TextArea
+from textual.worker import WorkType
+
+from context_compactor.tui.widgets.entered import Entered
+from context_compactor.tui.widgets.held import can_be_shown, plain_lines
+from context_compactor.tui.widgets.offers import Offer, Offers
+
+Finding = Callable[[str], Awaitable[Sequence[Offer]]]
+"""Finds how a text may go on."""
+_NEW_LINES = ("alt+enter", "shift+enter", "ctrl+j")
 
 
-class Prompt(Input):
-    """An input that posts `Submitted(text)` when there is something in it, and remembers what was entered."""
+class Prompt(TextArea):
+    """Posts `Submitted(text)` when something is entered."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "back", "Before", show=False),
-        Binding("down", "forth", "After", show=False),
+        # Keys of these three reach `_on_key` first; here they are for the last line and for the help.
+        Binding("enter", "submit", "Send"),
+        Binding("alt+enter,ctrl+j,shift+enter", "new_line", "New line", key_display="alt+⏎"),
+        Binding("tab", "complete", "Complete", show=False),
+        Binding("pageup", "look_back(-1)", "Look back", show=False),
+        Binding("pagedown", "look_back(1)", "Look on", show=False),
     ]
 
-    class Submitted(Message):
-        """Something was entered."""
+    class Told(Message):
+        """What a prompt tells whoever owns it."""
 
-        def __init__(self, prompt: Prompt, text: str) -> None:
-            self.prompt, self.text = prompt, text
+        def __init__(self, prompt: Prompt) -> None:
+            self.prompt = prompt
             super().__init__()
 
         @property
@@ -29,31 +50,220 @@ class Prompt(Input):
             """The prompt."""
             return self.prompt
 
-    def __init__(self, *, placeholder: str = "", id: str | None = None) -> None:  # noqa: A002
-        super().__init__(placeholder=placeholder, id=id, compact=True)
-        self._entered: list[str] = []
-        self._at = 0
+    class Submitted(Told):
+        """Something was entered."""
 
-    async def action_submit(self) -> None:
-        """Post what was entered and begin anew."""
-        text = self.value.strip()
-        if not text:
+        def __init__(self, prompt: Prompt, text: str) -> None:
+            super().__init__(prompt)
+            self.text = text
+
+    class LookedBack(Told):
+        """What was told before is wanted, or what was told after that."""
+
+        def __init__(self, prompt: Prompt, by: int) -> None:
+            super().__init__(prompt)
+            self.by = by
+
+    def __init__(self, entered: Entered, offers: Offers, find: Finding, *, placeholder: str = "") -> None:
+        self._entered = entered  # asked for while the rest is made
+        super().__init__(
+            entered.draft,
+            id="prompt",
+            compact=True,
+            highlight_cursor_line=False,
+            placeholder=Content(placeholder),
+        )
+        self.set_reactive(TextArea.match_cursor_bracket, False)
+        self.offers = offers
+        self._find = find
+        self._recalled = entered.draft
+        self._offered_for = ""
+        """The text that the offers go on from."""
+        self._wanted_for = ""
+        """The text that is to go on with the first offer, as soon as there is one."""
+
+    def on_mount(self) -> None:
+        """Go on behind what was being written."""
+        self.move_cursor(self.document.end)
+
+    def on_unmount(self) -> None:
+        """What is being written is kept."""
+        self._entered.draft = self.text
+
+    # What stands in it
+
+    @property
+    def value(self) -> str:
+        """What stands in it, with labels for long pastes."""
+        return self.text
+
+    @value.setter
+    def value(self, text: str) -> None:
+        self.load_text(text)
+        self.move_cursor(self.document.end)
+
+    def put_back(self) -> None:
+        """What was entered last was not taken: it stands there again, unless something else does."""
+        if not self.text and self._entered.lines:
+            self.value = self._recalled = self._entered.lines[-1]
+
+    def empty(self) -> bool:
+        """Leave nothing in it; says whether there was anything."""
+        had = bool(self.text)
+        self.offers.close()
+        self.load_text("")
+        return had
+
+    # Keys
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key in ("enter", "tab") and self._is_ahead and " " not in self.text:
+            await self._look(self.text)  # names are known at once
+        if event.key == "enter":
+            self.action_submit()
+        elif event.key in _NEW_LINES:
+            self.action_new_line()
+        elif event.key == "tab" and (self.offers.is_open or self._is_ahead):
+            self.action_complete()
+        else:
             return
-        if self._entered[-1:] != [text]:
-            self._entered.append(text)
-        self._at = len(self._entered)
-        self.value = ""
+        event.stop()
+        event.prevent_default()
+
+    def action_new_line(self) -> None:
+        """Go on in the next line."""
+        self._replace_via_keyboard("\n", *self.selection)
+
+    def action_complete(self) -> None:
+        """Take what is chosen among the offers, else the first; those that are still looked for are waited for."""
+        self._wanted_for = self.text if self._is_ahead else ""
+        if self.offers.is_open and self.offers.chosen is None:
+            self.offers.move(1)
+        self._choose()
+
+    def action_submit(self) -> None:
+        """Take what is chosen among the offers, else send what stands there."""
+        if self._choose():
+            return
+        line = self.text.strip()
+        if not line:
+            return
+        text = self._entered.held.full(line)
+        self._entered.add(line)
+        self.empty()
         self.post_message(self.Submitted(self, text))
 
-    def action_back(self) -> None:
-        """What was entered before."""
-        self._show(self._at - 1)
+    def action_cursor_up(self, select: bool = False) -> None:
+        """Up: among offers, in the text, or on its first line to what was entered before."""
+        if self.offers.is_open:
+            self.offers.move(-1)
+        elif select or not self.navigator.is_first_wrapped_line(self.cursor_location) or not self._recall(-1):
+            super().action_cursor_up(select)
 
-    def action_forth(self) -> None:
-        """What was entered after that."""
-        self._show(self._at + 1)
+    def action_cursor_down(self, select: bool = False) -> None:
+        """Down: among offers, in the text, or on its last line to what was entered after."""
+        if self.offers.is_open:
+            self.offers.move(1)
+        elif select or not self.navigator.is_last_wrapped_line(self.cursor_location) or not self._recall(1):
+            super().action_cursor_down(select)
 
-    def _show(self, at: int) -> None:
-        self._at = min(max(at, 0), len(self._entered))
-        self.value = self._entered[self._at] if self._at < len(self._entered) else ""
-        self.cursor_position = len(self.value)
+    def action_cursor_right(self, select: bool = False) -> None:
+        """Right: at the end, what is chosen among the offers."""
+        if select or not self.cursor_at_end_of_text or not self._choose():
+            super().action_cursor_right(select)
+
+    def action_look_back(self, by: int) -> None:
+        """What was told before, or after that."""
+        self.post_message(self.LookedBack(self, by))
+
+    def _recall(self, by: int) -> bool:
+        line = self._entered.step(by, self.text)
+        if line is None:
+            return False
+        self.value = self._recalled = line
+        return True
+
+    # Offers
+
+    def take(self, offer: Offer) -> None:
+        """Go on as offered."""
+        self.offers.close()
+        self.value = offer.line
+
+    def _choose(self) -> bool:
+        """Take the offer that is chosen; not so when there is none, or when it says what stands there already."""
+        offer = self.offers.chosen
+        if offer is None or self._is_ahead or offer.line.rstrip() == self.text.rstrip():
+            return False
+        self.take(offer)
+        return True
+
+    def on_text_area_changed(self) -> None:
+        """Look for offers, and keep what is being written."""
+        self._entered.draft = self.text
+        if self.text == self._recalled:
+            self.offers.close()
+            return
+        self._recalled = ""
+        look: WorkType[None] = partial(self._look, self.text)
+        self.run_worker(look, group="offers", exclusive=True, exit_on_error=False)
+
+    async def _look(self, text: str) -> None:
+        found = await self._find(text) if text.startswith("/") and "\n" not in text else []
+        if text == self.text:
+            self._offered_for = text
+            self.offers.offer(found, is_begun=not text.endswith(" "))
+            if self._wanted_for == text:
+                self.action_complete()
+
+    @property
+    def _is_ahead(self) -> bool:
+        """Whether somebody writes faster than offers are found."""
+        text = self.text
+        return text.startswith("/") and "\n" not in text and text not in (self._offered_for, self._recalled)
+
+    def on_blur(self) -> None:
+        """Nobody writes any more."""
+        self.offers.close()
+
+    # Pastes
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        self.paste(event.text)
+
+    def action_paste(self) -> None:
+        """What was copied in the app."""
+        self.paste(self.app.clipboard)
+
+    def paste(self, text: str) -> None:
+        """Put a text where the cursor is: a short one as it is, a long one as a label that is one piece."""
+        text = plain_lines(text)
+        shown = text if can_be_shown(text) else self._entered.held.label(text)
+        done = self._replace_via_keyboard(shown, *self.selection)
+        if done is not None:
+            self.move_cursor(done.end_location)
+        self.focus()
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Change the text; a label that is touched goes as a whole."""
+        top, bottom = sorted((edit.from_location, edit.to_location))
+        wider = self._outside(top, -1 if top != bottom else 1), self._outside(bottom, 1)
+        if wider != (top, bottom):
+            edit = Edit(edit.text, *wider, edit.maintain_selection_offset)
+        return super().edit(edit)
+
+    def validate_selection(self, selection: Selection) -> Selection:
+        """The cursor never stands within a label: it goes to the end that lies ahead."""
+        ahead = 1 if selection.end >= self.selection.end else -1
+        end = self._outside(selection.end, ahead)
+        return Selection.cursor(end) if selection.is_empty else Selection(self._outside(selection.start, -ahead), end)
+
+    def _outside(self, location: Location, towards: int) -> Location:
+        row, column = location
+        if row < self.document.line_count:
+            for start, end in self._entered.held.spans(self.document.get_line(row)):
+                if start < column < end:
+                    return row, end if towards > 0 else start
+        return location

@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from msgspec import Struct
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -18,31 +17,13 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from context_compactor.tui.texts import cut_line, in_width
+from context_compactor.tui.widgets.columns import Cell, Column, Row, widths_of
+
+__all__ = ["Cell", "Column", "Row", "RowList"]
 
 _MOST_KEPT = 500
 _MARGIN = 20
 """Rows around those that are seen which are asked for together with them."""
-
-
-class Column(Struct, frozen=True):
-    """A column: its title, its width in cells (0 takes what is left), and how wide the list must be to show it."""
-
-    title: str
-    width: int = 0
-    right: bool = False
-    from_width: int = 0
-    name: str = ""
-    """What it is sorted by; a column without one is not."""
-
-
-class Cell(Struct, frozen=True):
-    """A text in a row, and the component class that styles it."""
-
-    text: str
-    style: str = ""
-
-
-Row = Sequence[Cell]
 
 
 class RowList(ScrollView, can_focus=True):
@@ -213,19 +194,10 @@ class RowList(ScrollView, can_focus=True):
             return ""
         return "↓" if self.sorted_by.startswith("-") else "↑"
 
-    def _widths(self, width: int) -> list[int]:
-        """The width of each column, 0 for those that are not shown; one blank stands between two."""
-        shown = [column for column in self.columns if width >= column.from_width]
-        fixed = sum(column.width for column in shown if column.width)
-        flexible = sum(1 for column in shown if not column.width)
-        left = max(width - fixed - len(shown) - 1, 0)
-        share = left // flexible if flexible else 0
-        return [0 if column not in shown else column.width or max(share, 1) for column in self.columns]
-
     def _segments(self, row: Row, width: int, base: Style, is_cursor: bool) -> list[Segment]:
         line = [Segment("▌" if is_cursor and self.has_focus else " ", base)]
         used = 1
-        widths = self._widths(width) if len(row) > 1 else [width - 1]
+        widths = widths_of(self.columns, width) if len(row) > 1 else [width - 1]
         for cell, column, size in zip(row, self.columns, widths, strict=False):
             if not size or used + size > width:
                 continue
@@ -305,7 +277,9 @@ class RowList(ScrollView, can_focus=True):
 
     def _sort_at(self, x: int) -> None:
         left = 1
-        for column, size in zip(self.columns, self._widths(self.scrollable_content_region.width), strict=True):
+        for column, size in zip(
+            self.columns, widths_of(self.columns, self.scrollable_content_region.width), strict=True
+        ):
             if size and left <= x < left + size + 1 and column.name:
                 self.post_message(self.Sorted(self, column.name))
             left += size + 1 if size else 0

@@ -1,0 +1,129 @@
+"""What comes from the terminal: keys, and pastes as one piece each, whatever is in them.
+
+Textual reads a paste like keys. An escape code in it, as logs with colours have, makes the rest of it keys that are
+pressed, Enter among them; a byte that is no UTF-8 ends the app. So pastes are taken out before keys are read.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from codecs import getincrementaldecoder
+from collections.abc import Iterator
+
+from textual import events
+from textual._xterm_parser import XTermParser
+from textual.drivers.linux_driver import LinuxDriver
+
+_BEGIN, _END = b"\x1b[200~", b"\x1b[201~"
+_STOP = b"\x03"
+_CHUNK = 1 << 16
+_MANY = 1_000
+"""Nobody writes so much at once: it is part of something longer."""
+_TICK_SECONDS = 0.05
+_SILENCE_SECONDS = 1.0
+# What terminals send for Enter with Alt or Shift, and what the parser of keys knows as that.
+_ENTERS = {
+    b"\x1b\r": b"\x1b[13;3u",
+    b"\x1b\n": b"\x1b[13;3u",
+    b"\x1b[27;3;13~": b"\x1b[13;3u",
+    b"\x1b[27;2;13~": b"\x1b[13;2u",
+}
+
+
+class Intake:
+    """Takes bytes as they come and gives keys as bytes and pastes as texts."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._paste: bytearray | None = None
+
+    def take(self, chunk: bytes) -> Iterator[bytes | str]:
+        """What these bytes are, behind those that came before."""
+        if self._paste is not None and chunk == _STOP:  # the end of the paste was lost
+            yield from self.rest()
+            self._paste = None
+        chunk = self._rest + chunk
+        self._rest = b""
+        while chunk:
+            if self._paste is None:
+                keys, begun, chunk = chunk.partition(_BEGIN)
+                if begun:
+                    self._paste = bytearray()
+                else:
+                    keys = self._hold_back(keys)
+                if keys:
+                    yield _plain_enters(keys)
+            else:
+                searched = max(len(self._paste) - len(_END), 0)
+                self._paste += chunk
+                chunk = b""
+                end = self._paste.find(_END, searched)
+                if end >= 0:
+                    text, chunk = bytes(self._paste[:end]), bytes(self._paste[end + len(_END) :])
+                    self._paste = None
+                    yield _text(text)
+
+    def rest(self) -> Iterator[bytes | str]:
+        """What can wait no longer: nothing more comes."""
+        rest, self._rest = self._rest, b""
+        if rest:
+            yield _plain_enters(rest)
+        if self._paste:
+            text = bytes(self._paste)
+            self._paste = bytearray()
+            yield _text(text)
+
+    @property
+    def is_pasting(self) -> bool:
+        """Whether the end of a paste has not come yet."""
+        return self._paste is not None
+
+    def _hold_back(self, keys: bytes) -> bytes:
+        """Keys without an end that a paste may begin with; the key Escape alone does not wait."""
+        shortest = 1 if len(keys) >= _MANY else 2
+        for size in range(len(_BEGIN) - 1, shortest - 1, -1):
+            if keys.endswith(_BEGIN[:size]):
+                self._rest = keys[-size:]
+                return keys[:-size]
+        return keys
+
+
+def _plain_enters(keys: bytes) -> bytes:
+    for sent, known in _ENTERS.items():
+        keys = keys.replace(sent, known)
+    return keys
+
+
+def _text(pasted: bytes) -> str:
+    return pasted.decode("utf-8", "replace").replace("\0", "")
+
+
+class TerminalDriver(LinuxDriver):
+    """The driver for terminals on this machine, with its own way to read."""
+
+    def run_input_thread(self) -> None:
+        """Read until the app ends. What goes wrong here is told by who calls it."""
+        parser, intake = XTermParser(self._debug), Intake()
+        decode = getincrementaldecoder("utf-8")("replace").decode
+        heard = time.monotonic()
+        with selectors.SelectSelector() as selector:
+            selector.register(self.fileno, selectors.EVENT_READ)
+            while not self.exit_event.is_set():
+                found: list[bytes | str] = []
+                if selector.select(_TICK_SECONDS):
+                    chunk = os.read(self.fileno, _CHUNK)
+                    if not chunk:
+                        raise EOFError("the terminal has hung up")
+                    found, heard = list(intake.take(chunk)), time.monotonic()
+                elif time.monotonic() - heard > (_SILENCE_SECONDS if intake.is_pasting else _TICK_SECONDS):
+                    found = list(intake.rest())
+                for each in found:
+                    if isinstance(each, str):
+                        self.process_message(events.Paste(each))
+                    elif keys := decode(each):
+                        for event in parser.feed(keys):
+                            self.process_message(event)
+                for event in parser.tick():
+                    self.process_message(event)

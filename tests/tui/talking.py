@@ -1,0 +1,149 @@
+"""Talk with a scripted provider in the store of this folder, on a screen and without one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from textual.pilot import Pilot
+
+from context_compactor.messages.boundaries import find_problems
+from context_compactor.messages.detect import find_dialect
+from context_compactor.tui.app import CompactorApp
+from context_compactor.tui.chat.chats import Chats
+from context_compactor.tui.chat.models import Chosen
+from context_compactor.tui.chat.saying import Saying
+from context_compactor.tui.local import LocalSource
+from context_compactor.tui.screens.session_chat import ChatPane
+from context_compactor.tui.source import Source
+from context_compactor.tui.widgets.prompt import Prompt
+from tests.llm.formats import OpenAIFormat
+from tests.llm.provider import Provider, Reply
+from tests.tui.places import NOW, SHOWN, SMALL, URL, Story, settle
+from tests.waiting import PATIENCE
+
+Raw = dict[str, Any]
+OPENAI = OpenAIFormat()
+
+
+def reply(*pieces: str, end: str = "complete", counted: bool = True) -> Reply:
+    """An answer in these pieces. The script always tells the same usage; unless `counted` it tells none."""
+    stop, usage, done = OPENAI.end(end)
+    return Reply(pieces=[*OPENAI.text(*pieces), stop, *([usage] if counted else []), done])
+
+
+def answers(*texts: str) -> list[Reply]:
+    """One answer after the other."""
+    return [reply(text) for text in texts]
+
+
+def name_of(provider: Provider) -> str:
+    """The scripted provider as the user names it."""
+    return f"{provider.url}/v1#scripted"
+
+
+class Place:
+    """A session in which one can talk; it is made with the first word."""
+
+    def __init__(
+        self, provider: Provider, session_id: str = "chat", *, window: int = 8_000, source: Source | None = None
+    ) -> None:
+        self.source: Source = source or LocalSource(URL, look_seconds=0.05)
+        self.session_id = session_id
+        self.chats = Chats(Chosen(name_of(provider), window, "--model"))
+        self.chats.expect(session_id)
+
+    async def say(self, text: str = "") -> Saying:
+        """One saying; without words, the answer to those said last."""
+        saying = Saying(text)
+        await saying.take(self.source, self.session_id, self.chats)
+        return saying
+
+    async def history(self) -> list[Raw]:
+        return (await self.source.history(self.session_id, 0, 1_000)).messages
+
+    async def talked(self) -> list[tuple[str, str]]:
+        return [(raw["role"], raw["content"]) for raw in await self.history()]
+
+
+def run(story: Callable[[], Awaitable[None]], *places: Place) -> None:
+    """Play a story without a screen, and close what it used."""
+
+    async def play() -> None:
+        try:
+            await story()
+        finally:
+            for place in places:
+                await place.source.close()
+
+    asyncio.run(play())
+
+
+async def when(what: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    give_up = time.monotonic() + PATIENCE
+    while not what():
+        assert time.monotonic() < give_up, "it never came"
+        await asyncio.sleep(0.005)
+
+
+def assert_valid(body: Raw, wire: str = "openai-chat") -> None:
+    """What was sent is what its provider takes, and what any other would: plain talk that alternates."""
+    said: Sequence[Raw] = body["messages"]
+    dialect = find_dialect(wire, said)
+    assert find_problems(dialect.parse(list(said)), dialect) == []
+    roles = [message["role"] for message in said if message["role"] != "system"]
+    assert roles[0] == roles[-1] == "user"
+    assert all(one != other for one, other in pairwise(roles))
+    assert [at for at, message in enumerate(said) if message["role"] == "system"] in ([], [0])
+    assert all(set(message) == {"role", "content"} and message["content"] for message in said)
+
+
+def show(
+    story: Story,
+    provider: Provider,
+    session_id: str = "chat",
+    *,
+    window: int | None = 8_000,
+    size: tuple[int, int] = SMALL,
+    source: Source | None = None,
+    model: str = "",
+    settles: bool = True,
+) -> None:
+    """Run the app with the chat of a session, which is made with the first word, and a story in it."""
+
+    async def play() -> None:
+        chats = Chats(Chosen(model or name_of(provider), window, "--model"))
+        chats.expect(session_id)
+        app = CompactorApp(source or LocalSource(URL, look_seconds=0.05), session_id, chats=chats, now=lambda: NOW)
+        app.animation_level = "none"
+        SHOWN.append(app)
+        async with app.run_test(size=size, notifications=True) as pilot:
+            await settle(pilot)
+            await story(pilot)
+            if settles:
+                await settle(pilot)
+
+    asyncio.run(play())
+
+
+def pane(pilot: Pilot[None]) -> ChatPane:
+    """The chat that is seen."""
+    return pilot.app.screen.query_one(ChatPane)
+
+
+def prompt(pilot: Pilot[None]) -> str:
+    """What stands in the prompt."""
+    return pilot.app.screen.query_one(Prompt).value
+
+
+async def send(pilot: Pilot[None], text: str) -> None:
+    """Write something and send it, without waiting for what comes of it."""
+    field = pilot.app.screen.query_one(Prompt)
+    field.focus()
+    field.paste(text)
+    await pilot.pause()
+    await pilot.press("enter")

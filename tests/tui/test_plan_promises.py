@@ -1,0 +1,149 @@
+"""Whatever was said and whatever is wished for: a plan changes nothing, and what is accepted is what is done."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from context_compactor.classify.tier import Tier
+from context_compactor.levels import Level
+from context_compactor.session import views
+from context_compactor.session.session import Session
+from context_compactor.tui.local import LocalSource
+from context_compactor.tui.plan import lines
+from context_compactor.tui.plan.accepting import keep, put_back
+from context_compactor.tui.plan.planner import Planner
+from context_compactor.tui.plan.reading import DecidedReading, find_turn
+from context_compactor.tui.plan.wish import Wish
+from tests.messages.strategies import DIALECT_NAMES, stories, tell
+from tests.session.talk import CALM, messages
+
+NAMED = ("status", "tokens_before", "tokens_after", "messages_after", "preserved", "summarized", "discarded")
+
+wishes = st.builds(
+    Wish,
+    level=st.sampled_from((None, *Level)),
+    target_tokens=st.sampled_from((None, 1, 300, 1_000, 10**9)),
+    focus=st.sampled_from((None, "", "part 3", "\x00[bold]")),
+    changes=st.dictionaries(st.integers(-3, 40), st.sampled_from((None, *Tier)), max_size=6),
+)
+
+
+@contextmanager
+def store_with(said, dialect: str):
+    """The address of a new store with a session in which that was said."""
+    with TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/a/sessions.db"
+        Path(folder, "a").mkdir()
+        calm = structs.replace(CALM, automatic=False)
+        with Session.open("run", window=4_000, store=url, dialect=dialect, settings=calm) as session:
+            session.append(said)
+        yield url
+
+
+def state_of(url: str):
+    with Session.open("run", store=url) as session:
+        core, store = session._core, session._core.store
+        return store.session("run"), store.entries("run"), views.context(core, core.seen()), session.steering()
+
+
+async def planned(url: str, wish: Wish) -> tuple[Planner, list[str]]:
+    source = LocalSource(url)
+    try:
+        planner = Planner(source, "run", wish)
+        await planner.look()
+        refused = await planner.reckon()
+        for turn in planner.turns[:3]:
+            lines.row_of(turn, planner.wish, planner.kept, planner.wish.steers(planner.kept), False)
+            lines.why_text(turn, 80, 3)
+            assert (await DecidedReading(source, "run", turn).sheet(1)).pieces
+        lines.outcome_text(planner.plan, planner.budget_tokens, planner.wish, False)
+        return planner, refused
+    finally:
+        await source.close()
+
+
+async def accepted(url: str, planner: Planner):
+    source = LocalSource(url)
+    wish = planner.wish
+    try:
+        await keep(source, "run", planner.kept, wish)
+        return await source.compact("run", level=wish.level, target_tokens=wish.target_tokens, focus=wish.focus)
+    finally:
+        await source.close()
+
+
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
+@given(story=stories(1, 6), wish=wishes)
+def test_a_plan_of_any_conversation_changes_nothing_and_is_what_accepting_it_does(dialect, story, wish):
+    with store_with(tell(dialect, story), dialect) as url:
+        before = state_of(url)
+        planner, refused = asyncio.run(planned(url, wish))
+        assert state_of(url) == before
+        assert not planner.is_reckoning
+        assert len(planner.wish.changes) + len(refused) <= len(wish.changes)
+        folder = Path(url.removeprefix("sqlite:///")).parent
+        copytree(folder, folder.parent / "other")
+        with Session.open("run", store=f"sqlite:///{folder.parent}/other/sessions.db") as session:
+            for turn, tier in planner.wish.changes.items():
+                session.unsteer(turn) if tier is None else session.steer(turn, tier)
+            expected = session.compact(wish.focus, wish.level, target_tokens=wish.target_tokens)
+            context = session.context()
+        report = asyncio.run(accepted(url, planner))
+        for name in NAMED:
+            assert getattr(report, name) == getattr(expected, name)
+            assert getattr(planner.plan.report, name) == getattr(report, name)
+        assert state_of(url)[2] == context
+
+
+@given(wish=wishes, kept=st.dictionaries(st.integers(1, 12), st.sampled_from(Tier), max_size=4))
+def test_what_is_put_back_is_as_it_was(wish, kept):
+    with store_with(messages(0, 17), "openai-chat") as url:
+        with Session.open("run", store=url) as session:
+            for turn, tier in kept.items():
+                session.steer(turn, tier)
+            before = session.steering()
+        sound = Wish(changes={turn: tier for turn, tier in wish.changes.items() if 0 < turn < 13})
+
+        async def there_and_back():
+            source = LocalSource(url)
+            try:
+                await keep(source, "run", before, sound)
+                assert await source.steering("run") == sound.steers(before)
+                await put_back(source, "run", before, sound)
+                return await source.steering("run")
+            finally:
+                await source.close()
+
+        assert asyncio.run(there_and_back()) == before
+
+
+@given(places=st.lists(st.integers(0, 20), max_size=6))
+def test_a_turn_is_found_by_its_number_wherever_instructions_stand(places):
+    said = messages(0, 28)
+    for place in sorted(places, reverse=True):
+        at = next(at for at in range(place, len(said)) if said[at]["role"] != "tool")
+        said.insert(at, {"role": "system", "content": f"Be careful, {at}."})
+    with store_with(said, "openai-chat") as url:
+
+        async def found():
+            source = LocalSource(url)
+            try:
+                known = (await source.turns("run", 0, 100)).turns
+                for line in known:
+                    if line.number > 0:
+                        assert await find_turn(source, "run", line.number) == line.at
+                assert await find_turn(source, "run", 0) is None
+                assert await find_turn(source, "run", 999) is None
+            finally:
+                await source.close()
+
+        asyncio.run(found())

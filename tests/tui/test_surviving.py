@@ -1,0 +1,355 @@
+"""What nobody expected: told, written down, and over; and where it cannot be over, a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from textual.binding import Binding, BindingType
+from textual.reactive import reactive
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from context_compactor.errors import CompactorError
+from context_compactor.tui.running import run_app
+from context_compactor.tui.surviving import LOG_FILE, SurvivingApp
+from context_compactor.tui.widgets.rows import Cell, Column, RowList
+from tests.tui.places import screen_text, until
+from tests.waiting import PATIENCE
+
+
+class Bomb(Static):
+    """Goes off in as many ways as there are."""
+
+    can_focus = True
+    heat = reactive(0)
+
+    def on_key(self, event):
+        if event.key == "k":
+            raise ZeroDivisionError("behind a key")
+
+    def on_click(self):
+        raise ZeroDivisionError("behind a click")
+
+    def watch_heat(self, heat):
+        if heat:
+            raise ZeroDivisionError("behind a value")
+
+
+class Drawn(Widget):
+    """Cannot be drawn once it is told so."""
+
+    is_broken = reactive(False, layout=True)
+
+    def render(self):
+        if self.is_broken:
+            raise ZeroDivisionError("in a drawing")
+        return "drawn well"
+
+
+class Survivor(SurvivingApp):
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("a", "explode"), Binding("b", "app.count")]
+    CSS = "Drawn { height: auto; } RowList { height: 3; }"
+
+    def __init__(self):
+        super().__init__()
+        self.counted = 0
+
+    def compose(self):
+        yield Bomb("here I am", id="bomb")
+        yield Input(id="field")
+        yield Drawn()
+        yield RowList([Column("one")], self._rows)
+
+    def _rows(self, first, count):
+        if self.counted > 99:
+            raise ZeroDivisionError("in a row")
+        return [[Cell("a row")] for _ in range(count)]
+
+    def on_mount(self):
+        self.query_one(RowList).forget(2)
+
+    def action_explode(self):
+        raise ZeroDivisionError("behind an action")
+
+    def action_count(self):
+        self.counted += 1
+
+    def on_input_changed(self, event):
+        raise ZeroDivisionError("behind a field")
+
+    async def fail(self):
+        raise ZeroDivisionError("in some work")
+
+    def on_worker_state_changed(self, event):
+        self.tell_unexpected(event)
+
+    def later(self):
+        raise ZeroDivisionError("behind a timer")
+
+
+def lines() -> list[dict]:
+    log = Path(".compactor", LOG_FILE)
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def play(story, app=None) -> Survivor:
+    app = app or Survivor()
+
+    async def run():
+        async with app.run_test(size=(80, 24), notifications=True) as pilot:
+            await story(pilot)
+
+    asyncio.run(run())
+    return app
+
+
+def fails(story, app=None) -> Survivor:
+    """The same with an app that ends in an error, which Textual gives to whoever tests it."""
+    app = app or Survivor()
+    with pytest.raises(ZeroDivisionError):
+        play(story, app)
+    return app
+
+
+async def by_key(pilot):
+    pilot.app.query_one("#bomb").focus()
+    await pilot.press("k")
+
+
+async def by_click(pilot):
+    await pilot.click("#bomb")
+
+
+async def by_action(pilot):
+    pilot.app.query_one("#bomb").focus()
+    await pilot.press("a")
+
+
+async def by_field(pilot):
+    pilot.app.query_one("#field").focus()
+    await pilot.press("x")
+
+
+async def by_value(pilot):
+    bomb = pilot.app.query_one(Bomb)
+    bomb.call_later(setattr, bomb, "heat", 1)
+
+
+async def by_timer(pilot):
+    pilot.app.query_one(Bomb).set_timer(0.01, pilot.app.later)
+
+
+async def by_turn(pilot):
+    pilot.app.query_one(Bomb).call_after_refresh(pilot.app.later)
+
+
+async def by_next(pilot):
+    pilot.app.query_one(Bomb).call_next(pilot.app.later)
+
+
+async def by_work(pilot):
+    pilot.app.run_worker(pilot.app.fail(), exit_on_error=False)
+
+
+async def by_work_that_would_end_it(pilot):
+    pilot.app.run_worker(pilot.app.fail(), exit_on_error=True)
+
+
+async def by_thread(pilot):
+    pilot.app.run_worker(pilot.app.later, thread=True)
+
+
+async def by_drawing(pilot):
+    pilot.app.query_one(Drawn).is_broken = True
+
+
+async def by_row(pilot):
+    pilot.app.counted = 100
+    pilot.app.query_one(RowList).forget(2)
+
+
+WAYS = [
+    by_key,
+    by_click,
+    by_action,
+    by_field,
+    by_value,
+    by_timer,
+    by_turn,
+    by_next,
+    by_work,
+    by_work_that_would_end_it,
+    by_thread,
+    by_drawing,
+    by_row,
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_whatever_goes_wrong_is_a_message_and_a_line_in_the_log_and_everything_still_works(way):
+    async def story(pilot):
+        app = pilot.app
+        for _ in range(2):  # once more, since what has failed must still be there
+            app.unexpected.clear()
+            await way(pilot)
+            await until(pilot, lambda: app.unexpected)
+            app.query_one(Bomb).heat = 0
+            app.query_one(Drawn).is_broken = False
+            app.counted = 0
+            await pilot.pause(0.05)
+        assert "Unexpected" in screen_text(pilot)
+        assert "ZeroDivisionError" in screen_text(pilot)
+        app.query_one("#bomb").focus()
+        await pilot.press("b")
+        assert app.counted == 1
+        assert all(node._running for node in app.query("*"))
+
+    app = play(story)
+    assert app.return_code in (0, None)
+    assert app.ending == ""
+    assert "ZeroDivisionError" in lines()[0]["error"]
+    assert 'raise ZeroDivisionError("' in lines()[0]["trace"]
+
+
+def test_what_cannot_be_drawn_says_so_in_its_place_and_the_rest_is_drawn():
+    async def story(pilot):
+        await by_drawing(pilot)
+        await until(pilot, lambda: "This cannot be shown" in screen_text(pilot))
+        assert "here I am" in screen_text(pilot)
+        assert "a row" in screen_text(pilot)
+        pilot.app.query_one(Drawn).is_broken = False
+        await until(pilot, lambda: "drawn well" in screen_text(pilot))
+
+    play(story)
+
+
+def test_the_log_is_its_owners_alone_and_bounded_and_what_comes_again_at_once_is_told_once():
+    async def story(pilot):
+        for _ in range(30):
+            await by_key(pilot)
+        await pilot.pause(0.05)
+        assert len(pilot.app._notifications) == 1
+
+    play(story)
+    log = Path(".compactor", LOG_FILE)
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    assert stat.S_IMODE(log.parent.stat().st_mode) == 0o700
+    assert len(lines()) == 1
+    log.write_text("x" * 1_100_000)
+
+    async def once(pilot):
+        await by_key(pilot)
+
+    play(once)
+    assert log.stat().st_size < 30_000
+
+
+def test_without_a_place_for_the_log_the_message_names_none():
+    Path(".compactor").write_text("a file where the folder should be")
+
+    async def story(pilot):
+        await by_key(pilot)
+        await until(pilot, lambda: pilot.app._notifications)
+        told = next(iter(pilot.app._notifications)).message
+        assert "behind a key" in told
+        assert "please report it." in told
+
+    play(story)
+
+
+class NeverMade(Screen):
+    def compose(self):
+        raise ZeroDivisionError("while it was made")
+        yield
+
+
+class NeverMounted(Screen):
+    def on_mount(self):
+        raise ZeroDivisionError("while it was mounted")
+
+
+@pytest.mark.parametrize("screen", [NeverMade, NeverMounted])
+def test_a_screen_that_cannot_be_made_ends_the_app_with_one_line(screen):
+    async def story(pilot):
+        pilot.app.push_screen(screen())
+        await asyncio.wait_for(pilot.app._exception_event.wait(), PATIENCE)
+
+    app = fails(story)
+    assert app.return_code == 1
+    assert app.ending.startswith("the terminal UI had to end: ZeroDivisionError: while it was m")
+    assert "\n" not in app.ending
+    assert "tui.jsonl" in app.ending
+
+
+def test_errors_that_come_again_and_again_by_themselves_end_the_app_but_not_those_behind_keys():
+    async def by_keys(pilot):
+        for _ in range(100):
+            await by_key(pilot)
+        pilot.app.query_one(Bomb).set_interval(0.001, pilot.app.later)
+        await asyncio.wait_for(pilot.app._exception_event.wait(), PATIENCE)
+
+    app = fails(by_keys)
+    assert app.return_code == 1
+    assert "behind a timer" in app.ending
+
+
+def test_an_app_that_cannot_begin_or_cannot_end_says_so():
+    class Stillborn(SurvivingApp):
+        def on_mount(self):
+            raise ZeroDivisionError("at the beginning")
+
+    class Restless(SurvivingApp):
+        def on_unmount(self):
+            raise ZeroDivisionError("at the end")
+
+    async def nothing(pilot):
+        await pilot.pause()
+
+    begun, ended = fails(nothing, Stillborn()), fails(nothing, Restless())
+    assert "at the beginning" in begun.ending
+    assert "at the end" in ended.ending
+    assert (begun.return_code, ended.return_code) == (1, 1)
+
+
+def test_a_program_that_runs_such_an_app_leaves_with_one_line_and_no_trace(tmp_path):
+    source = """
+from context_compactor.tui.surviving import SurvivingApp
+from context_compactor.tui import running
+from context_compactor.cli import main
+class Stillborn(SurvivingApp):
+    async def run_async(self):
+        self.leave(ZeroDivisionError("at the\\x1b[31m beginning"))
+main.make_app = lambda name: (lambda args: running.run_app(Stillborn()))
+main.main([])
+"""
+    done = subprocess.run([sys.executable, "-c", source], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the terminal UI had to end: ZeroDivisionError: at the [31m beginning. Try: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_work_that_nobody_waits_for_is_written_down_too():
+    class Forgetful(SurvivingApp):
+        async def run_async(self):
+            asyncio.get_running_loop().call_soon(lambda: 1 / 0)
+            await asyncio.sleep(0.01)
+
+    run_app(Forgetful())
+    assert "division by zero" in lines()[0]["error"]
+
+
+def test_an_app_that_had_to_end_is_an_error_of_ours():
+    class Lost(SurvivingApp):
+        async def run_async(self):
+            self.leave(ZeroDivisionError("lost"))
+
+    with pytest.raises(CompactorError, match="had to end: ZeroDivisionError: lost"):
+        run_app(Lost())
