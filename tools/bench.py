@@ -23,7 +23,7 @@ from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.message import Media, ToolCall
 from context_compactor.messages.transcripts import Transcript, read_transcript, read_transcripts
 from context_compactor.quality.corpus import default_corpus
-from tools import bench_hooks, bench_load, bench_server, bench_sessions
+from tools import bench_hooks, bench_load, bench_server, bench_sessions, bench_tui
 from tools.timing import seconds
 
 SHIPPED = Path("examples/demo_session.jsonl.gz")
@@ -44,6 +44,7 @@ def main() -> int:
     print()
     bench_hooks.bench(print_line, transcript)
     bench_sessions.bench(print_line)
+    bench_tui.bench(print_line)
     bench_server.bench(print_line)
     return bench_load.bench(print_line)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from context_compactor.cli.conversation import conversation_of
 from context_compactor.cli.feeding import Wish, compact_session
-from context_compactor.cli.options import Goal
+from context_compactor.figures import Goal
 from context_compactor.messages.transcripts import parse_transcript
 from context_compactor.session.session import Session
 from context_compactor.settings import Settings

@@ -61,6 +61,15 @@ def test_a_message_is_found_by_how_many_there_are_up_to_it(store: Store):
     assert [store.message_position("a", count) for count in (1, 2, 3, 4)] == [1, 3, 6, None]
 
 
+@pytest.mark.parametrize("shape", ["", "u", "um", "uum", "mu", "mmuuumumu", "ummmmmmu", "mumumumum"])
+def test_that_holds_wherever_entries_stand_that_are_no_message(store: Store, shape: str):
+    for letter in shape:
+        store.append("a", "message" if letter == "m" else "undo", bodies(letter), AT)
+    places = [place for place, letter in enumerate(shape, 1) if letter == "m"]
+    found = [store.message_position("a", count) for count in range(1, len(places) + 2)]
+    assert found == [*places, None]
+
+
 def test_the_row_knows_the_head_the_messages_and_the_last_entry_that_is_none(store: Store):
     def row() -> tuple[int, int, int]:
         known = store.session("a")

@@ -34,7 +34,7 @@ stty -a >{folder}/after
 mv {folder}/code.part {folder}/code
 exec sleep 1000000
 """
-_SCRUBBED = ("NO_COLOR", "TMUX", "TMUX_PANE", "COLORTERM", "LC_ALL", "LC_CTYPE", "TERM_PROGRAM")
+_SCRUBBED = ("NO_COLOR", "COLUMNS", "LINES", "TMUX", "TMUX_PANE", "COLORTERM", "LC_ALL", "LC_CTYPE", "TERM_PROGRAM")
 
 
 class Left(Struct, frozen=True):
@@ -118,6 +118,10 @@ class Terminal:
         """What can be seen."""
         return self._run("capture-pane", "-p")
 
+    def ask(self, about: str) -> str:
+        """What tmux knows of the terminal, in its words for that."""
+        return self._run("display-message", "-p", about)
+
     def painted(self) -> str:
         """What can be seen, with the codes of its colours."""
         return self._run("capture-pane", "-p", "-e")
@@ -145,7 +149,7 @@ class Terminal:
     def left(self) -> Left:
         """Wait until the program has ended."""
         self._until((self._folder / "code").exists, "it does not end")
-        state = self._run("display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag}")
+        state = self.ask("#{alternate_on} #{cursor_flag} #{mouse_any_flag}")
         is_as_before = self._modes("before") == self._modes("after")
         screen = self._run("capture-pane", "-p", "-S", "-")
         return Left(int(self._read("code")), screen, is_as_before and state.split() == ["0", "1", "0"])

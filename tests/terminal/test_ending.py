@@ -73,12 +73,20 @@ def test_ctrl_c_twice_leaves_from_every_screen(open_terminal):
     assert left.is_restored
 
 
+def has_ended(pid: int) -> bool:
+    """Whether a process is over, also when nobody has asked for its exit code."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
 def test_a_terminal_that_is_closed_takes_it_along(open_terminal):
     terminal = open_terminal(*HERE)
     terminal.sees("run-42")
     pid = terminal.pid
     terminal.close()
-    wait_for(lambda: not Path(f"/proc/{pid}").exists())
+    wait_for(lambda: has_ended(pid))
 
 
 def test_a_terminal_that_hangs_up_without_a_word_takes_it_along(open_terminal, tmp_path):

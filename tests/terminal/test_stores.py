@@ -81,8 +81,8 @@ def test_a_store_that_may_not_be_written_says_so(open_terminal, tmp_path):
         shutil.chown(tmp_path / "sessions.db", NOBODY)
         for folder in (tmp_path, *tmp_path.parents[:3]):
             folder.chmod(0o755)
-    terminal = open_terminal(*HERE, command=command)
-    terminal.sees("cannot be opened: Permission denied", "permissions")
+    terminal = open_terminal(*HERE, command=command, size=(200, 24))
+    terminal.sees("cannot be opened: Permission denied", "or its permissions")
     left_well(terminal)
 
 

@@ -407,7 +407,7 @@ def test_what_was_said_can_be_selected_and_copied(provider):
 
     async def story(pilot) -> None:
         await enter(pilot, "What colour?")
-        chunk = pilot.app.screen.query(".chunk").last()
+        chunk = pilot.app.screen.query("#said .chunk").last()
         await pilot.mouse_down(chunk, offset=(0, 0))
         await pilot.hover(chunk, offset=(8, 0))
         await pilot.mouse_up(chunk, offset=(8, 0))
@@ -546,7 +546,8 @@ def test_an_answer_that_is_coming_looks_as_it_should(provider, picture, size):
 
     async def story(pilot) -> None:
         await send(pilot, "Is it so?")
-        await until(pilot, lambda: "return line * 5" in screen_text(pilot))
+        await until(pilot, lambda: "return line * 5" in screen_text(pilot) and "9 messages" in screen_text(pilot))
+        await until(pilot, lambda: pane(pilot).conversation.end == 9)
         await pilot.pause(0.3)
         picture(pilot, "chat-answering")
         await pilot.press("ctrl+c")

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
-import msgspec
 import pytest
 from textual.widgets import Input, TabbedContent
 
 from context_compactor.session.session import Session
-from context_compactor.tui.local import LocalSource
 from context_compactor.tui.registry import PANES
 from context_compactor.tui.screens.session import SessionScreen
 from context_compactor.tui.screens.session_viewer import ViewerScreen
@@ -18,7 +16,6 @@ from context_compactor.tui.widgets.prompt import Prompt
 from tests.engine.talks import bash, read, talk_in
 from tests.session.talk import messages
 from tests.tui.places import (
-    CALM,
     SIZES,
     URL,
     WIDE,
@@ -228,44 +225,6 @@ def test_a_cursor_that_was_moved_stays_where_it_is_while_turns_come_in():
         assert "turn_003" in screen_text(pilot)
 
     play(story, session_id="run-42")
-
-
-def test_of_a_hundred_thousand_messages_only_the_rows_that_are_seen_are_made():
-    with Session.open("huge", window=10**9, store=URL, dialect="openai-chat", settings=CALM) as session:
-        said = [{"role": role, "content": f"{role} {at}"} for at in range(50_000) for role in ("user", "assistant")]
-        with session._core.writing():
-            session._core.store.append("huge", "message", map(msgspec.json.encode, said), session._core.now())
-
-    class Counting(LocalSource):
-        """Counts the turns that were read."""
-
-        lines = 0
-
-        async def turns(self, session_id, first=0, count=50):
-            page = await super().turns(session_id, first, count)
-            self.lines += len(page.turns)
-            return page
-
-    source = Counting(URL, look_seconds=3600)
-
-    async def story(pilot):
-        rows = rows_of(pilot)
-        assert rows.total == 100_000
-        assert "assistant 49999" in screen_text(pilot)
-        await press(pilot, "home")
-        assert "user 0" in screen_text(pilot)
-        for _ in range(10):
-            await press(pilot, "pagedown")
-        rows.scroll_to(y=50_000, animate=False)
-        await settle(pilot)
-        assert "user 25000" in screen_text(pilot)
-        await press(pilot, "end", "enter")
-        assert "assistant 49999" in screen_text(pilot)
-        assert rows.made < 2_000
-        assert source.lines < 2_000
-        assert len(rows._rows) <= 500
-
-    play(story, source=source, session_id="huge")
 
 
 def test_escape_codes_and_markup_in_messages_reach_no_terminal():

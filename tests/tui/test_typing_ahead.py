@@ -97,6 +97,22 @@ def test_what_is_written_into_a_field_waits_for_nothing():
     assert not waited
 
 
+def test_ctrl_c_behind_what_is_written_empties_it_and_does_not_leave():
+    a_few_sessions()
+
+    async def story(pilot):
+        type_at_once(pilot, "/")
+        for _ in range(5):
+            type_at_once(pilot, *"run-")
+            await until(pilot, lambda: filter_of(pilot) == "run-")
+            type_at_once(pilot, *"42", "ctrl+c")
+            await until(pilot, lambda: filter_of(pilot) == "")
+            await settle(pilot)
+            assert not pilot.app._notifications
+
+    play(story)
+
+
 def test_a_key_that_is_lost_with_its_screen_does_not_hold_up_the_next():
     class Passing(Screen):
         def on_key(self, event):

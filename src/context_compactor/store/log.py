@@ -63,11 +63,20 @@ class Log:
 
     def message_position(self, session: int, count: int) -> int | None:
         """The position of the message with so many messages up to and with it; None when there are fewer."""
-        row = self._database.row(
-            f"SELECT position FROM entries WHERE session = ? AND kind = '{MESSAGE}' ORDER BY position LIMIT 1 OFFSET ?",
-            [session, count - 1],
+        if count > self._database.row("SELECT messages FROM sessions WHERE number = ?", [session])[0]:
+            return None
+        # No position is left out, so only the few entries that are no message have to be counted.
+        others = self._database.rows(
+            f"SELECT position FROM entries{self._database.by_index('entries_by_kind')} "
+            f"WHERE session = ? AND kind <> '{MESSAGE}' ORDER BY position",
+            [session],
         )
-        return row[0] if row else None
+        position = count
+        for (other,) in others:
+            if other > position:
+                break
+            position += 1
+        return position
 
     def verify(self, session_id: str, session: int) -> Iterator[str]:
         """Follow the chain again; one line for each thing that is not as it was stored."""

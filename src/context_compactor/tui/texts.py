@@ -13,16 +13,18 @@ __all__ = ["cut_line", "gauge_bar", "in_width", "long_ago", "percent", "safe", "
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _LONGEST = 400
+_AS_PICTURE = "\ufe0f"
+"""Makes a sign before it a picture, which some terminals draw twice as wide and others do not."""
 
 
 def safe(text: str) -> str:
     """Text with its lines as they are and without any control character."""
-    return printable(text.replace("\r\n", "\n"), keep="\n\t").expandtabs(4)
+    return printable(text.replace("\r\n", "\n").replace(_AS_PICTURE, ""), keep="\n\t").expandtabs(4)
 
 
 def cut_line(text: str, width: int = _LONGEST) -> str:
     """Text as one line of at most so many characters."""
-    return one_line(text, width)
+    return one_line(text[: 4 * width].replace(_AS_PICTURE, ""), width)
 
 
 def in_width(text: str, width: int, *, right: bool = False) -> str:

@@ -2,7 +2,8 @@
 
 Textual gives a key at once to what has the focus now. On a slow line, or while much is drawn, the keys of `/find this`
 come together, and all but the first would go to the list that the slash is about to leave. So a key that may lead
-elsewhere is waited for before the next is looked at. What is written into a field leads nowhere and waits for nothing.
+elsewhere is waited for before the next is looked at. What is written into a field leads nowhere, and only waits to be
+there before a key that may be about it, such as Ctrl-C, is looked at.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class TypedAheadApp(SurvivingApp):
         super().__init__()
         self._typed: deque[events.Key | events.Paste] = deque()
         self._awaited: TypedAheadApp.Followed | None = None
+        self._written_to: Widget | None = None
 
     async def on_event(self, event: events.Event) -> None:
         """Put what is typed in line; everything else is none of ours."""
@@ -43,13 +45,19 @@ class TypedAheadApp(SurvivingApp):
 
     async def _take(self) -> None:
         while self._typed and self._awaited is None and not self._closing:
-            event = self._typed.popleft()
             target = self.focused or self.screen
-            await super().on_event(event)
-            if not _leads_nowhere(event, target):
+            is_text = _leads_nowhere(self._typed[0], target)
+            if self._written_to is not None and not is_text:  # it may be about what is being written
+                self._await(self._written_to)
+                return
+            await super().on_event(self._typed.popleft())
+            if is_text:
+                self._written_to = target
+            else:
                 self._await(target)
 
     def _await(self, target: Widget) -> None:
+        self._written_to = None
         awaited = self._awaited = self.Followed()
         if target.post_message(awaited):
             self._check(awaited, target, _MOST_LOOKS)

@@ -33,6 +33,7 @@ async def plan(screen: SessionScreen, rest: str) -> None:
     pane = screen.show_pane("plan")
     if isinstance(pane, PlanPane):
         pane.preview(wish.level, wish.target_tokens, wish.focus)
+        pane.rows.focus()  # its keys are what one wants next
 
 
 COMPACT = Command(

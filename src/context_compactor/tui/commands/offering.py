@@ -36,9 +36,9 @@ async def offers_for(screen: SessionScreen, text: str, commands: Mapping[str, Co
 
 def fitting(begun: str, names: Iterable[str]) -> list[str]:
     """The names that fit what was begun, those that begin with it first, each in the order they came in."""
-    begun, names = begun.casefold(), list(names)
-    first = [name for name in names if name.casefold().startswith(begun)]
-    return first + [name for name in names if begun in name.casefold() and name not in first] if begun else names
+    begun = begun.casefold()
+    found = [(name, at) for name in names if (at := name.casefold().find(begun)) >= 0]
+    return [name for name, at in found if not at] + [name for name, at in found if at]
 
 
 def nearest(name: str, names: Iterable[str], count: int = 1) -> list[str]:

@@ -33,6 +33,7 @@ class ChatPane(Pane):
         super().__init__(session_id)
         self._timer: Timer | None = None
         self._seen: Saying | None = None
+        self._looked_at = 0
 
     def compose(self) -> ComposeResult:
         """What was said, and with whom one talks."""
@@ -127,8 +128,11 @@ class ChatPane(Pane):
         talk.coming.draw(saying, talk.is_in_view, app_of(self).now())
         if saying.is_over and self._timer is not None:
             self._timer.pause()
-        if talk.end < max(saying.kept_at, saying.answered_at):
-            self.reload()
+        kept = max(saying.kept_at, saying.answered_at)
+        screen = app_of(self).screen_of(self.session_id)
+        if talk.end < kept and kept != self._looked_at and screen is not None:
+            self._looked_at = kept
+            screen.action_reload()
 
     # Who answers
 

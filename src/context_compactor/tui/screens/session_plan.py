@@ -19,6 +19,7 @@ from context_compactor.tui.plan.accepting import accept, tell_kept
 from context_compactor.tui.plan.wish import Wish, raised
 from context_compactor.tui.screens.live import app_of
 from context_compactor.tui.screens.plan_view import PlanView
+from context_compactor.tui.widgets.answer import Answer
 from context_compactor.tui.widgets.keys import KeyLine
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class PlanPane(PlanView):
     def action_accept(self) -> None:
         """Keep the steers and compact as planned."""
         wish, kept = self.planner.wish, dict(self.planner.kept)
-        self._do("/compact", lambda screen: accept(screen, kept, wish), wish)
+        self._do(lambda screen: accept(screen, kept, wish), wish)
 
     def action_keep(self) -> None:
         """Keep the steers for every compaction to come, without one now."""
@@ -147,7 +148,7 @@ class PlanPane(PlanView):
         if not wish.changes:
             self.session_screen.tell("There is no steer that is not kept.", "faint")
             return
-        self._do("steers", lambda screen: tell_kept(screen, kept, wish), wish)
+        self._do(lambda screen: tell_kept(screen, kept, wish), wish)
 
     def action_automatic(self) -> None:
         """Let the session compact by itself, or not."""
@@ -159,9 +160,9 @@ class PlanPane(PlanView):
             other = "" if now is is_on else " The settings around it say so; they count more."
             screen.tell(f"From now on this session is compacted {told}.{other}", "done" if now is is_on else "warning")
 
-        self._do("automatic", change, Wish())
+        self._do(change, Wish())
 
-    def _do(self, name: str, work: Callable[[SessionScreen], Awaitable[None]], done: Wish) -> None:
+    def _do(self, work: Callable[[SessionScreen], Awaitable[None]], done: Wish) -> None:
         """Begin some work that can be cancelled; what of the wish it has kept is wished for no longer."""
         screen = self.session_screen
         busy = app_of(self).busy_with(screen)
@@ -177,7 +178,8 @@ class PlanPane(PlanView):
             finally:
                 _look_again(screen)
 
-        begin(screen, Command(name.lstrip("/"), "", run), "")
+        screen.query_one(Answer).begin()
+        begin(screen, Command("plan", "", run), "")
 
     @on(KeyLine.Pressed)
     async def _press(self, event: KeyLine.Pressed) -> None:

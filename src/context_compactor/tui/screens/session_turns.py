@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Static
+from textual.worker import WorkType
 
 from context_compactor.errors import CompactorError
 from context_compactor.tui.reading import TurnReading
@@ -33,6 +34,7 @@ class TurnsPane(Pane):
         super().__init__(session_id)
         self._lines: dict[int, TurnLine] = {}
         self._has_begun = False
+        self._is_fetching = False
 
     def compose(self) -> ComposeResult:
         """The list, and why the turn with the cursor is what it is."""
@@ -63,21 +65,31 @@ class TurnsPane(Pane):
         self._show_why()
 
     def _put(self, first: int, page: TurnPage) -> None:
+        rows = self.rows
+        rows.put(first, [_row(line) for line in page.turns])
         self._lines.update((line.at, line) for line in page.turns)
-        self.rows.put(first, [_row(line) for line in page.turns])
+        self._lines = {at: line for at, line in self._lines.items() if rows.at(at) is not None}
 
     @on(RowList.Wanted)
-    def _want(self, event: RowList.Wanted) -> None:
-        self.run_worker(self._fetch(event.first, event.count), group="rows", exclusive=True, exit_on_error=False)
+    def _want(self) -> None:
+        if not self._is_fetching:
+            self._is_fetching = True
+            work: WorkType[None] = self._fetch
+            self.run_worker(work, group="rows", exit_on_error=False)
 
-    async def _fetch(self, first: int, count: int) -> None:
+    async def _fetch(self) -> None:
+        """Read what is seen now; what was passed by meanwhile is not asked for any more."""
         try:
-            page = await self.source.turns(self.session_id, first, count)
+            while (wanted := self.rows.missing()) is not None:
+                page = await self.source.turns(self.session_id, *wanted)
+                if not page.turns or page.total < self.rows.total:
+                    return
+                self._put(wanted[0], page)
+                self._show_why()
         except CompactorError as error:
             app_of(self).tell_error(error)
-            return
-        self._put(first, page)
-        self._show_why()
+        finally:
+            self._is_fetching = False
 
     @on(RowList.Moved)
     def _show_why(self) -> None:

@@ -12,6 +12,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Footer, Input, Static
 
 from context_compactor.errors import CompactorError
+from context_compactor.figures import plural
 from context_compactor.tui.screens.live import LiveScreen, app_of, offline_banner
 from context_compactor.tui.screens.new_session import NewSessionScreen
 from context_compactor.tui.texts import cut_line, gauge_bar, long_ago, percent, safe, short_count, spark
@@ -134,7 +135,7 @@ class SessionsScreen(LiveScreen):
         self.rows.display = True
         self.query_one("#nothing").display = False
         self._choose()
-        if is_first:
+        if is_first and not self.query_one("#filter", Input).value:
             self.rows.focus()
 
     def _show_nothing(self, words: str) -> None:
@@ -161,11 +162,12 @@ class SessionsScreen(LiveScreen):
         rows.cursor = next(
             (at for at, line in enumerate(self._shown) if line.id == held), min(rows.cursor, len(self._shown))
         )
-        of = f" of {len(self._every):,}" if len(self._shown) != len(self._every) else ""
+        part = f"{len(self._shown):,} of " if len(self._shown) != len(self._every) else ""
+        many = f"{part}{plural(len(self._every), 'session')}"
         levels = ", ".join(
             f"{count:,} {name}" for name in ("soft", "aggressive", "emergency") if (count := self._count(name))
         )
-        title = " · ".join(filter(None, (f"{len(self._shown):,}{of} sessions", levels, app_of(self).source.name)))
+        title = " · ".join(filter(None, (many, levels, app_of(self).source.name)))
         self.query_one("#sessions-title", Static).update(cut_line(title))
 
     def _count(self, level: str) -> int:

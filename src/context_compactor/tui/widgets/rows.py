@@ -149,6 +149,15 @@ class RowList(ScrollView, can_focus=True):
         first = max(self.scroll_offset.y, 0)
         return first, max(min(self.size.height - 1, self.total - first), 0)
 
+    def missing(self) -> tuple[int, int] | None:
+        """The first row and how many to give, so that nothing that is seen is missing; None when nothing is."""
+        first, seen = self.seen
+        return None if all(at in self._rows for at in range(first, first + seen)) else self._around(first, seen)
+
+    def _around(self, first: int, seen: int) -> tuple[int, int]:
+        start = max(first - _MARGIN, 0)
+        return start, min(seen + 2 * _MARGIN, self.total - start)
+
     def watch_total(self) -> None:
         """The scroll bar follows the number of rows."""
         self._resize()
@@ -213,9 +222,7 @@ class RowList(ScrollView, can_focus=True):
     def _want(self, at: int) -> None:
         if self._asked is not None and self._asked[0] <= at < sum(self._asked):
             return
-        first, seen = self.seen
-        start = max(first - _MARGIN, 0)
-        count = min(seen + 2 * _MARGIN, self.total - start)
+        start, count = self._around(*self.seen)
         if not start <= at < start + count:
             start, count = at, 1
         self._asked = start, count
