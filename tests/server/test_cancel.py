@@ -17,7 +17,7 @@ from tests.cli.conftest import conversation
 from tests.jobs.place import turn
 from tests.llm.provider import Provider, Reply, failure
 from tests.server.running import Running, running
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 SMALL = {"target_tokens": 9_000}
 WORKER = [sys.executable, "-c", "from context_compactor.cli.main import main; main()", "worker", "--concurrency", "1"]
@@ -52,7 +52,7 @@ def test_whoever_waits_for_a_cancelled_compaction_is_told_and_nothing_is_changed
         wait_for(lambda: silent.bodies)
         cancelled = server.post(f"{path}/cancel").json
         assert cancelled == {"session_id": path.rpartition("/")[2], "cancelled": True, "elsewhere": False}
-        assert waiting.done()  # when a cancel is answered, nothing goes on any more
+        waiting.result(PATIENCE)  # when a cancel is answered nothing goes on; its own answer is on its way
         assert waiting.result().problem == "cancelled"
         assert _looks(server, path) == before
 

@@ -143,7 +143,6 @@ NONSENSE = {
     "no HTTP": b"\x00\xff\x1b[31mSSH-2.0-OpenSSH\r\n",
     "another shape": http(b'[{"id": [1, 2]}]'),
     "half an answer": http(b"[", size=4_000),
-    "nothing": b"",
     "a failure": http(b"oops", "500 Oops", "text/plain"),
     "a detour": http(b"", "302 Found\r\nLocation: http://127.0.0.1:1/"),
 }
