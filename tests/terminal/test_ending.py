@@ -95,7 +95,8 @@ def test_a_terminal_that_hangs_up_without_a_word_takes_it_along(open_terminal, t
     terminal.sees("run-42")
     terminal.close()
     wait_for(lambda: (tmp_path / "code").exists() and (tmp_path / "code").read_text())
-    assert (tmp_path / "code").read_text() == "1\n"
+    assert (tmp_path / "code").read_text() == "129\n"
+    assert not (tmp_path / ".compactor" / "logs" / "tui.jsonl").exists()
 
 
 @pytest.mark.parametrize("more", ["<&-", "</dev/null", "2>out", "2>&1 | cat", "| cat 2>&1", "2>&-"])

@@ -45,6 +45,7 @@ class Counting(LocalSource):
         self.asked: list[tuple[int, int]] = []
         self.courses = 0
         self.lists = 0
+        self.measured = 0
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -53,6 +54,11 @@ class Counting(LocalSource):
             self.asked.append((first, count))
         await self.gate.wait()
         return await super().turns(session_id, first, count)
+
+    async def session(self, session_id):
+        self.measured += 1
+        await self.gate.wait()
+        return await super().session(session_id)
 
     async def course(self, line):
         self.courses += 1
@@ -186,6 +192,26 @@ def test_a_session_that_another_program_writes_to_all_the_time_can_be_read_in_pe
         writer.kill()
         writer.wait()
         writer.stdout.close()
+
+
+def test_however_often_a_session_changes_while_the_source_is_slow_it_is_measured_and_read_once_more():
+    a_few_sessions()
+    source = Counting()
+
+    async def story(pilot):
+        source.gate.clear()
+        source.measured = 0
+        source.asked.clear()
+        for _ in range(50):
+            pilot.app.screen.action_reload()
+            await pilot.pause(0)
+        assert source.measured == 1
+        source.gate.set()
+        await settle(pilot)
+        assert source.measured == 2
+        assert len(source.asked) <= 2
+
+    play(story, source=source, session_id="run-42")
 
 
 def test_a_clock_that_jumps_back_or_ahead_changes_distances_and_nothing_else():

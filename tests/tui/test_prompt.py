@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -289,6 +290,27 @@ def test_a_label_is_one_piece_for_the_cursor_and_for_deleting(monkeypatch):
         assert prompt.value == "ab"
         await press(pilot, "enter")
         assert heard == ["ab"]
+
+    play(story, session_id="run-42")
+
+
+def test_whatever_keys_are_pressed_a_label_is_whole_or_gone(monkeypatch):
+    listening(monkeypatch)
+    a_few_sessions()
+    keys = "left right backspace delete ctrl+w ctrl+k ctrl+u ctrl+z ctrl+y shift+left shift+right ctrl+left ctrl+right "
+    keys += "home end up down alt+delete ctrl+shift+k ctrl+x ctrl+v a space ctrl+j shift+home shift+up f6 f7"
+
+    async def story(pilot):
+        prompt = await at_prompt(pilot)
+        for seed in range(4):
+            random = Random(seed)
+            prompt.empty()
+            for _ in range(80):
+                if random.random() < 0.1:
+                    prompt.paste(random.choice("xyz") * random.choice([3_000, 5_000]))
+                await pilot.press(random.choice(keys.split()))
+                left = prompt._entered.held.full(prompt.value)
+                assert not any(part in left for part in ("[", "]", "pasted", "characters"))
 
     play(story, session_id="run-42")
 

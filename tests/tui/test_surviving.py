@@ -7,10 +7,12 @@ import json
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from rich.traceback import Traceback
 from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 from textual.screen import Screen
@@ -287,6 +289,23 @@ def test_a_screen_that_cannot_be_made_ends_the_app_with_one_line(screen):
     assert app.ending.startswith("the terminal UI had to end: ZeroDivisionError: while it was m")
     assert "\n" not in app.ending
     assert "tui.jsonl" in app.ending
+
+
+@pytest.mark.parametrize(("error", "code"), [(EOFError("hung up"), 129), (OSError(5, "I/O"), 129), (KeyError("x"), 1)])
+def test_a_terminal_that_hangs_up_is_no_error_but_one_that_cannot_be_read_otherwise_is(error, code):
+    async def story(pilot):
+        try:
+            raise error
+        except type(error):
+            pilot.app.panic(Traceback())
+        await asyncio.sleep(0)
+
+    app = Survivor()
+    with suppress(RuntimeError):
+        play(story, app)
+    assert app.return_code == code
+    assert ("reading from the terminal: KeyError" in app.ending) == (code == 1)
+    assert Path(".compactor", LOG_FILE).exists() == (code == 1)
 
 
 def test_errors_that_come_again_and_again_by_themselves_end_the_app_but_not_those_behind_keys():

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rich.segment import Segment
+from rich.traceback import Traceback
 from textual import events
 from textual._context import active_message_pump
 from textual.app import App
@@ -42,6 +43,7 @@ _MOST, _SECONDS = 40, 10.0
 """So many errors in so many seconds, none of them after another key, are a loop."""
 _AGAIN_SECONDS = 5.0
 """The same error is not told again before that."""
+_HUNG_UP, _HANGUP_CODE = ("EOFError", "OSError"), 129
 _NOT_DRAWN = "This cannot be shown: something unexpected went wrong."
 
 
@@ -113,9 +115,14 @@ class SurvivingApp(App[None]):
         else:
             self.leave(error)
 
-    def panic(self, *_: Any) -> None:
-        """Textual's other end: the terminal cannot be read any more."""
-        self.leave(EOFError("the terminal is gone"))
+    def panic(self, *renderables: Any) -> None:
+        """Textual's other end: the terminal cannot be read. One that has hung up is left as at its signal."""
+        found = [each.trace.stacks[0] for each in renderables if isinstance(each, Traceback)]
+        if all(stack.exc_type in _HUNG_UP for stack in found):
+            self.exit(return_code=self.return_code or _HANGUP_CODE)
+        for stack in found:
+            if stack.exc_type not in _HUNG_UP:
+                self.leave(RuntimeError(f"reading from the terminal: {stack.exc_type}: {stack.exc_value}"))
 
     # Telling
 

@@ -29,6 +29,11 @@ def app_of(node: DOMNode) -> CompactorApp:
 class LiveScreen(Screen[None]):
     """A screen that is told of changes."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._under_way: set[str] = set()
+        self._once_more: set[str] = set()
+
     def changed(self, change: Change) -> None:
         """Something is no longer as it was."""
         raise NotImplementedError
@@ -60,6 +65,27 @@ class LiveScreen(Screen[None]):
                 app_of(self).tell_error(error)
 
         return self.run_worker(told(), group=group, exit_on_error=False)
+
+    def keep_up(self, work: Callable[[], Awaitable[None]], group: str) -> None:
+        """The same with what is done again at every change: while it is being done, it is done once more behind that.
+
+        However long it takes and however often it is asked for, it never piles up.
+        """
+        if group in self._under_way:
+            self._once_more.add(group)
+            return
+        self._under_way.add(group)
+
+        async def until_it_is_now() -> None:
+            try:
+                self._once_more.add(group)
+                while group in self._once_more:
+                    self._once_more.discard(group)
+                    await work()
+            finally:
+                self._under_way.discard(group)
+
+        self.attempt(until_it_is_now, group)
 
 
 def offline_banner() -> Static:

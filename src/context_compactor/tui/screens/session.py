@@ -69,7 +69,7 @@ class SessionScreen(LiveScreen):
         super().on_mount()
         if self._first == "chat":
             self.focus_prompt()
-        self.attempt(self._measure, "gauge")
+        self.keep_up(self._measure, "gauge")
 
     # Panes
 
@@ -118,7 +118,7 @@ class SessionScreen(LiveScreen):
         if change.offline or (change.sessions and self.session_id not in change.sessions):
             return
         self.archived = None
-        self.attempt(self._measure, "gauge")
+        self.keep_up(self._measure, "gauge")
         active = self.query_one(TabbedContent).active
         for spec in PANES:
             self.pane_of(spec.id).turn_stale(is_seen=spec.id == active)
