@@ -88,6 +88,8 @@ def test_a_terminal_may_get_any_size_on_every_screen_and_one_that_is_too_small_s
     for width, height in ((1, 1), (2, 60), (200, 1)):
         terminal.resize(width, height)
         terminal.shows(lambda screen: screen.startswith("T"), "it does not say that it is too small")
+    terminal.resize(39, 9)  # on one line, tmux itself keeps what its alternate screen showed
+    terminal.sees("Too small: 39x9")
     terminal.press("C-q")
     left_well(terminal)
 

@@ -60,6 +60,15 @@ class Conversation(VerticalScroll):
         self._earlier.display = False
         self.anchor()
 
+    def on_resize(self) -> None:
+        """Draw the bar where the view is: Textual keeps the view at the end without drawing its bar again."""
+        self.call_after_refresh(self._draw_bar)
+
+    def _draw_bar(self) -> None:
+        if not self._anchor_released:
+            self.scroll_end(animate=False, immediate=True)
+        self.vertical_scrollbar.refresh()
+
     def action_write(self) -> None:
         """To the prompt."""
         self._want("prompt")
