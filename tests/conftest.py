@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import tempfile
@@ -29,6 +30,12 @@ settings.register_profile(
 )
 settings.register_profile("deep", deadline=None, max_examples=400, suppress_health_check=CALM)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected is there to the end: no search for garbage looks through it again, nor in a fork of this."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
+import os
 from copy import deepcopy
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from context_compactor import BadInput, BadMessage, BadSetting, Compaction, compact
+from tests import warm
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, Call, Talk, bash, read, talk_in
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
-HANG_GUARD = 300
 
 DONE, FAILED, BAD, DOES_NOT_FIT = 0, 1, 2, 3
 
@@ -227,10 +227,8 @@ def test_a_token_counter_that_does_not_count_is_refused_in_words(count):
 # Through the command line -------------------------------------------------------------------------------------
 
 
-def compactor(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    program = "from context_compactor.cli.main import main; main()"
-    command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(command, input=given, capture_output=True, timeout=HANG_GUARD, check=False)
+def compactor(*arguments: str, given: bytes = b"") -> CompletedProcess[bytes]:
+    return warm.run(*arguments, cwd=Path.cwd(), env=os.environ, said=given)
 
 
 def lines(messages: list[dict]) -> bytes:
@@ -256,7 +254,7 @@ REFUSED = {
 }
 
 
-def check_refusal(done: subprocess.CompletedProcess[bytes]) -> None:
+def check_refusal(done: CompletedProcess[bytes]) -> None:
     assert done.returncode == BAD
     assert done.stderr.startswith(b"error: ")
     assert b"Traceback" not in done.stderr

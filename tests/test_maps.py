@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,15 +12,11 @@ HERE = Path(__file__).parent
 MAPS = ["failures/README.md", "jobs/README.md"]
 
 
+@cache
 def defined() -> set[str]:
     """The names of all tests."""
-    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in HERE.rglob("test_*.py"))
-    return {
-        node.name
-        for tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
-    }
+    texts = (path.read_text(encoding="utf-8") for path in HERE.rglob("test_*.py"))
+    return {name for text in texts for name in re.findall(r"^(?:async )?def (test_\w+)\(", text, re.MULTILINE)}
 
 
 @pytest.mark.parametrize("name", MAPS)

@@ -29,10 +29,11 @@ def in_file(path: Path) -> Iterator[str]:
     content = path.read_bytes()
     if b"\0" in content or content.startswith(b"\x1f\x8b"):
         return
+    places = _places()
     for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
         if _REGISTRY.search(line):
             yield f"{path}:{number}: names a package registry"
-        if any(place in line for place in _places()):
+        if any(place in line for place in places):
             yield f"{path}:{number}: names a folder of this machine"
 
 

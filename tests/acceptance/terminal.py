@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -10,87 +12,93 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 from context_compactor.session.session import Session
+from context_compactor.tui.app import CompactorApp
+from context_compactor.tui.chat.chats import Chats
+from context_compactor.tui.chat.models import Chosen
+from context_compactor.tui.local import LocalSource
 from context_compactor.tui.screens.session import SessionScreen
 from context_compactor.tui.widgets.gauge import Gauge
 from context_compactor.tui.widgets.prompt import Prompt
 from tests.acceptance.surfaces import NAME, WINDOW, Raw, Turn, raws
 from tests.llm.provider import Provider
-from tests.tui.places import URL, WIDE, enter, press, screen_text, settle, until
-from tests.tui.talking import reply, show
+from tests.tui.places import NOW, SMALL, URL, enter, press, screen_text, settle, until
+from tests.tui.talking import name_of, reply
 
-TYPED = 3
+Story = Callable[[Pilot[None]], Awaitable[str]]
 
 
 class InTerminal:
-    """Each verb opens the app, does what a user does there, and leaves it."""
+    """The app is opened once and stays open; each verb is what a user does there."""
 
     def __init__(self) -> None:
         self._provider = Provider()
+        self._runner = asyncio.Runner()
+        self._opened = AsyncExitStack()
+        self._pilot: Pilot[None] | None = None
 
     def close(self) -> None:
-        """The model goes."""
+        """The user leaves, and the model goes."""
+        self._runner.run(self._opened.aclose())
+        self._runner.close()
         self._provider.close()
 
-    def _show(self, story: Callable[[Pilot[None]], Awaitable[None]]) -> None:
-        show(story, self._provider, NAME, window=WINDOW, size=WIDE)
+    def _play(self, story: Story) -> str:
+        """What a story in the app finds; between two stories nothing moves there."""
+        return self._runner.run(self._played(story))
+
+    async def _played(self, story: Story) -> str:
+        if self._pilot is None:
+            chats = Chats(Chosen(name_of(self._provider), WINDOW, "--model"))
+            app = CompactorApp(LocalSource(URL, look_seconds=0.05), NAME, chats=chats, now=lambda: NOW)
+            app.animation_level = "none"
+            self._pilot = await self._opened.enter_async_context(app.run_test(size=SMALL, notifications=True))
+            await settle(self._pilot)
+        return await story(self._pilot)
 
     def say(self, *turns: Turn) -> None:
-        """An agent goes on in the session, and the user types the last few turns and hears the answers."""
-        provider, typed = self._provider, turns[-TYPED:]
-        provider.replies = [*provider.replies, *(reply(answer, counted=False) for _, answer in typed)]
+        """An agent goes on in the session, and the user types the last turn and hears the answer."""
+        provider, (question, answer) = self._provider, turns[-1]
+        provider.replies = [*provider.replies, reply(answer, counted=False)]
         with Session.open(NAME, window=WINDOW, store=URL) as session:
-            session.append(raws(turns[:-TYPED]))
+            session.append(raws(turns[:-1]))
 
-        async def story(pilot: Pilot[None]) -> None:
+        async def story(pilot: Pilot[None]) -> str:
             _choose(pilot, "chat")
             pilot.app.screen.query_one(Prompt).focus()
-            for question, _ in typed:
-                asked = len(provider.bodies)
-                await enter(pilot, question)
-                assert len(provider.bodies) == asked + 1, screen_text(pilot)
+            asked = len(provider.bodies)
+            await enter(pilot, question)
+            assert len(provider.bodies) == asked + 1, screen_text(pilot)
+            return screen_text(pilot)
 
-        self._show(story)
+        self._play(story)
 
     def compact(self) -> str:
         """`/compact`."""
-        told: list[str] = []
-
-        async def story(pilot: Pilot[None]) -> None:
-            told.append(await _compacted(pilot))
-
-        self._show(story)
-        return told[0]
+        return self._play(_compacted)
 
     def looked_on(self) -> tuple[str, str]:
         """The screen in which it is entered."""
-        shown: list[str] = []
 
-        async def story(pilot: Pilot[None]) -> None:
+        async def after(pilot: Pilot[None]) -> str:
             gauge = pilot.app.screen.query_one(Gauge)
-            shown.append(screen_text(pilot))
             standing = gauge.standing
             await _compacted(pilot)
             await until(pilot, lambda: gauge.standing is not standing)
             await settle(pilot)
-            shown.append(screen_text(pilot))
+            return screen_text(pilot)
 
-        self._show(story)
-        before, after = shown
-        return before, after
+        return self._play(_seen), self._play(after)
 
     def shown_compactions(self) -> str:
         """Each compaction of the pane, with the report that is under the list."""
-        shown: list[str] = []
 
-        async def story(pilot: Pilot[None]) -> None:
+        async def story(pilot: Pilot[None]) -> str:
             _choose(pilot, "compactions").focus()
-            await settle(pilot)
-            shown.append(screen_text(pilot))
+            newest = await _seen(pilot)
             await press(pilot, "up")
-            shown.append(screen_text(pilot))
+            return f"{newest}\n{screen_text(pilot)}"
 
-        self._show(story)
-        return "\n".join(shown)
+        return self._play(story)
 
     def context(self) -> list[Raw]:
         """What the model is shown now."""
@@ -114,10 +122,16 @@ def _choose(pilot: Pilot[None], pane: str) -> Widget:
     return first
 
 
+async def _seen(pilot: Pilot[None]) -> str:
+    """What stands on the screen when nothing moves any more."""
+    await settle(pilot)
+    return screen_text(pilot)
+
+
 async def _compacted(pilot: Pilot[None]) -> str:
     """Enter the command; what is then said over the prompt."""
-    await press(pilot, "slash")
-    await enter(pilot, "compact")
+    pilot.app.screen.query_one(Prompt).focus()
+    await enter(pilot, "/compact")
     return screen_text(pilot)
 
 

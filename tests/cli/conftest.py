@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import chdir
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 from msgspec import Struct
@@ -83,8 +85,25 @@ class Stored(Struct):
 
 
 @pytest.fixture
-def stored(run, tmp_path) -> Stored:
+def stored(run, tmp_path, kept_store) -> Stored:
     """A conversation in which things went wrong, kept and compacted by the command."""
+    if not any(kept_store.iterdir()):
+        _store(run, kept_store)
+    copytree(kept_store, tmp_path, dirs_exist_ok=True)
+    done = json.loads((tmp_path / "done.json").read_text(encoding="utf-8"))
+    (tmp_path / "done.json").unlink()
+    file = tmp_path / "agent.json"
+    messages = json.loads(file.read_text(encoding="utf-8"))
+    return Stored(file, tmp_path / ".compactor" / "compactor.db", messages, done["messages"], done["report"])
+
+
+@pytest.fixture(scope="session")
+def kept_store(tmp_path_factory) -> Path:
+    """Where the session lies from which each test gets a copy."""
+    return tmp_path_factory.mktemp("kept")
+
+
+def _store(run, folder: Path) -> None:
     talk = talk_in("openai-chat").system("You are a careful engineer.").user("Fix the parser. Never touch legacy/.")
     for number in range(30):
         lines = "\n".join(f"def part_{number}_{line}(value): return value + {line}" for line in range(50))
@@ -92,7 +111,7 @@ def stored(run, tmp_path) -> Stored:
     talk.step(bash("pytest -q tests/test_parser.py", f"Exit code 1\nE   {ERROR}\n1 failed in 0.10s", failed=True))
     talk.step(edit("src/parser.py", "return 1", "return 2"), text="We decided to go with a table of rules.")
     talk.answer("All parts are read.").user("Go on.")
-    file = tmp_path / "agent.json"
-    file.write_text(json.dumps(talk.messages), encoding="utf-8")
-    done = run("compact", file, "--session", "run-42", "--target", "25%", "--json").json
-    return Stored(file, tmp_path / ".compactor" / "compactor.db", talk.messages, done["messages"], done["report"])
+    (folder / "agent.json").write_text(json.dumps(talk.messages), encoding="utf-8")
+    with chdir(folder):
+        done = run("compact", folder / "agent.json", "--session", "run-42", "--target", "25%", "--json")
+    (folder / "done.json").write_text(done.out, encoding="utf-8")

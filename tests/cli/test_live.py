@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from tests import warm
 from tests.cli.test_process import COMMAND
 from tests.engine.test_model import SHORT
 from tests.llm.formats import FORMATS
@@ -93,7 +94,7 @@ def at_terminal(folder: Path, command: list[str], **env: str) -> Screen:
 
 
 def elsewhere(folder: Path, command: list[str]) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(command, capture_output=True, check=False, cwd=folder, env=environment())
+    return warm.run(*command[len(COMMAND) :], cwd=folder, env=environment())
 
 
 def test_a_terminal_shows_the_model_its_calls_the_retries_the_text_and_the_cost(provider, day):
@@ -188,6 +189,6 @@ def test_a_plan_says_what_would_be_asked_and_what_it_should_cost_without_asking(
 def test_a_plan_needs_no_key(day):
     env = {name: value for name, value in environment().items() if name != "ANTHROPIC_API_KEY"}
     command = [*COMMAND, "plan", "day.json", "--target", "2000", "--model", "anthropic/claude-haiku-4-5"]
-    ran = subprocess.run(command, capture_output=True, check=False, cwd=day, env=env)
+    ran = warm.run(*command[len(COMMAND) :], cwd=day, env=env)
     assert ran.returncode == 0
     assert b"anthropic/claude-haiku-4-5 would be asked 1 times" in ran.stdout

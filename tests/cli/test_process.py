@@ -8,8 +8,11 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copytree
 
 import pytest
+
+from tests import warm
 
 SHIPPED = Path(__file__).parents[2] / "examples" / "demo_session.jsonl.gz"
 COMMAND = [sys.executable, "-c", "from context_compactor.cli.main import main; main()"]
@@ -19,12 +22,13 @@ def run(*arguments: object, **options) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, check=False, **options)
 
 
-@pytest.fixture
-def kept(tmp_path) -> Path:
-    """A folder with the shipped session in its store, compacted by one process."""
-    ran = run("compact", SHIPPED, "--session", "demo", "--target", "20%", "-o", "context.json", cwd=tmp_path)
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory) -> Path:
+    """A folder with the shipped session in its store, compacted by one process. Tests leave it as it is."""
+    folder = tmp_path_factory.mktemp("kept")
+    ran = run("compact", SHIPPED, "--session", "demo", "--target", "20%", "-o", "context.json", cwd=folder)
     assert ran.returncode == 0
-    return tmp_path
+    return folder
 
 
 def test_the_version_is_printed():
@@ -77,18 +81,23 @@ def test_a_terminal_that_knows_no_unicode_gets_something_readable():
 # A session that other processes made
 
 
-def test_another_process_recalls_undoes_compares_and_asks_for_facts(kept):
-    reports = json.loads(run("history", "demo", "--reports", "--json", cwd=kept).stdout)["compactions"]
+def test_another_process_recalls_undoes_compares_and_asks_for_facts(kept, tmp_path):
+    place = copytree(kept, tmp_path / "kept")
+
+    def ran(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+        return warm.run(*arguments, cwd=place, env=os.environ)
+
+    reports = json.loads(ran("history", "demo", "--reports", "--json").stdout)["compactions"]
     ids = [each["id"] for each in reports[0]["archived"]]
-    assert run("recall", ids[0], cwd=kept).stdout
-    assert run("context", "demo", cwd=kept).stdout == (kept / "context.json").read_bytes()
-    assert b"failure" in run("facts", cwd=kept).stdout
-    assert b"removed" in run("diff", cwd=kept).stdout
-    assert run("undo", cwd=kept).returncode == 0
-    history, context = (json.loads(run(verb, "demo", cwd=kept).stdout) for verb in ("history", "context"))
+    assert ran("recall", ids[0]).stdout
+    assert ran("context", "demo").stdout == (place / "context.json").read_bytes()
+    assert b"failure" in ran("facts").stdout
+    assert b"removed" in ran("diff").stdout
+    assert ran("undo").returncode == 0
+    history, context = (json.loads(ran(verb, "demo").stdout) for verb in ("history", "context"))
     assert len(history) == len(context)
-    assert run("redo", cwd=kept).returncode == 0
-    assert run("verify", cwd=kept).returncode == 0
+    assert ran("redo").returncode == 0
+    assert ran("verify").returncode == 0
 
 
 @pytest.mark.parametrize("command", ["context demo", "history demo", "recall turn_001", "facts", "sessions"])

@@ -64,6 +64,11 @@ def tokens_of(messages: Sequence[Raw], dialect: str) -> int:
     return counter.request_tokens(parsed(messages, dialect))
 
 
+def broken(**promises: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    """Of what was found wrong about several promises, by their names: the beginning of it, where there is any."""
+    return {promise: wrong[:3] for promise, wrong in promises.items() if wrong}
+
+
 # The promises -------------------------------------------------------------------------------------------------
 
 

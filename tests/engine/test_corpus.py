@@ -24,7 +24,7 @@ CORPUS = ROOT.parent / "shared" / "corpus" / "dev"
 FILES = sorted((*CORPUS.glob("*.jsonl.gz"), *ROOT.glob("examples/*.gz")))
 SHARES = (0.5, 0.25, 0.1, 0.05)
 FULL = bool(os.environ.get("COMPACTOR_FULL_CORPUS"))
-EVERY = 5
+EVERY = 10
 
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 
@@ -35,7 +35,7 @@ def conversations(path: Path) -> list[Transcript]:
 
 
 def chosen(path: Path, share: float) -> list[Transcript]:
-    """Every fifth conversation, each at one of the targets."""
+    """Every tenth conversation, each at one of the targets."""
     found = conversations(path)
     if FULL or len(found) == 1:
         return found
@@ -57,18 +57,18 @@ def broken(transcript: Transcript, share: float) -> list[str]:
     before = deepcopy(messages)
     result = compact(messages, target_tokens=target, dialect=dialect)
     again = compact(result.messages, target_tokens=target, dialect=dialect)
-    found = {
-        "legal": promises.illegal(result, dialect),
-        "fits": promises.misfit(messages, result, target, dialect),
-        "pins": promises.lost_pins(messages, result, dialect),
-        "failures": promises.forgotten(failures_of(messages, dialect), result, dialect),
-        "recall": promises.not_recalled(messages, result, dialect),
-        "thinking": promises.edited_thinking(messages, result, dialect),
-        "missing": [str(missing) for missing in result.report.fidelity.missing],
-        "untouched": [] if messages == before else ["the input was changed"],
-        "twice": [] if again.messages == result.messages else ["compacting again changed it"],
-    }
-    return [f"{transcript.session_id}: {promise}: {wrong[:3]}" for promise, wrong in found.items() if wrong]
+    found = promises.broken(
+        legal=promises.illegal(result, dialect),
+        fits=promises.misfit(messages, result, target, dialect),
+        pins=promises.lost_pins(messages, result, dialect),
+        failures=promises.forgotten(failures_of(messages, dialect), result, dialect),
+        recall=promises.not_recalled(messages, result, dialect),
+        thinking=promises.edited_thinking(messages, result, dialect),
+        missing=[str(missing) for missing in result.report.fidelity.missing],
+        untouched=[] if messages == before else ["the input was changed"],
+        twice=[] if again.messages == result.messages else ["compacting again changed it"],
+    )
+    return [f"{transcript.session_id}: {promise}: {wrong}" for promise, wrong in found.items()]
 
 
 @every_file

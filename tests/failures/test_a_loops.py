@@ -23,11 +23,11 @@ def test_a_replay_of_500_turns_compacts_rarely_and_works_in_between(dialect):
     """Row 2."""
     talk = talk_in(dialect).system("Be careful.").user("Go through all folders.")
     compacted_at, grown = [], 0
+    before = promises.tokens_of(talk.messages, dialect)
     for turn in range(500):
-        before = promises.tokens_of(talk.messages, dialect)
-        fill(talk, 1, turn)
-        grown += promises.tokens_of(talk.messages, dialect) - before
-        result = compact(talk.messages, window=24_000, dialect=dialect)
+        result = compact(fill(talk, 1, turn).messages, window=24_000, dialect=dialect)
+        grown += result.report.tokens_before - before
+        before = result.report.tokens_after
         if result.report.changed:
             compacted_at.append((turn, result.report.tokens_saved))
             talk.messages = result.messages

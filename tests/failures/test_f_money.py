@@ -109,12 +109,12 @@ def test_over_a_long_run_it_costs_less_than_clearing_old_outputs_on_every_turn(d
     talk = talk_in(dialect).system("Be careful.").user("Go through all folders.")
     whole = list(talk.messages)
     compactions = 0
-    for turn in range(120):
+    for turn in range(70):
         had = len(talk.messages)
         fill(talk, 1, turn)
         whole += talk.messages[had:]
         step = 5 * (len(talk.messages) - had)
-        result = compact(talk.messages, window=24_000, dialect=dialect)
+        result = compact(talk.messages, window=14_000, dialect=dialect)
         compactions += result.report.changed
         talk.messages = result.messages
         ours.send(talk.messages)

@@ -16,7 +16,7 @@ import pytest
 from context_compactor.session import compacting
 from tests.failures.served import WIRES, serving
 from tests.llm.provider import Reply
-from tests.server.filling import Held, Raw, Talk, before_jobs, idle, told, turn
+from tests.server.filling import WIDE, Held, Raw, Talk, before_jobs, idle, told, turn
 from tests.server.running import Running, running
 from tests.session.talk import illegal
 from tests.session.telling import FIRST, steps
@@ -194,7 +194,7 @@ def test_a_setting_of_one_session_does_not_change_another_that_is_served_at_the_
         "early": {"levels": [{"level": "soft", "threshold": 0.5, "target": 0.3}]},
         "plain": {},
     }
-    talks = {name: Talk(server, name, **settings) for name, settings in chosen.items()}
+    talks = {name: Talk(server, name, WIDE, **settings) for name, settings in chosen.items()}
     with ThreadPoolExecutor(4) as callers:
         for _ in range(9):
             list(callers.map(lambda talk: talk.turns(10), talks.values()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -15,8 +14,8 @@ from context_compactor.agents.current import known_rows
 from context_compactor.agents.diary import read_lines
 from context_compactor.agents.tally import Row
 from context_compactor.session.session import Session
+from tests import warm
 
-COMMAND = str(Path(sys.executable).with_name("compactor"))
 RECORDED = Path(__file__).with_name("recorded")
 _NUMBERS = count(1)
 
@@ -38,19 +37,21 @@ class Place:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("COMPACTOR_", "CLAUDE_"))}
         return kept | {"HOME": str(self.home), "CLAUDE_PROJECT_DIR": str(self.project)}
 
-    def call(self, event: str, said: object, **env: str) -> str:
+    def call(self, event: str, said: object, *, is_started: bool = False, **env: str) -> str:
         """Call a hook, which leaves with 0 and says nothing on standard error; what it prints."""
-        ran = self.run(event, said, **env)
+        ran = self.run(event, said, is_started=is_started, **env)
         assert (ran.returncode, ran.stderr.decode()) == (0, "")
         return ran.stdout.decode()
 
-    def run(self, event: str, said: object, **env: str) -> subprocess.CompletedProcess[bytes]:
-        """Call a hook, whatever comes of it."""
+    def run(
+        self, event: str, said: object, *, is_started: bool = False, **env: str
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Call a hook, whatever comes of it; started as an agent does, or as a copy, which takes less time."""
         given = said if isinstance(said, bytes) else json.dumps(said).encode()
-        command = [COMMAND, "hook", *event.split()]
-        return subprocess.run(
-            command, input=given, capture_output=True, check=False, cwd=self.project, env=self.env | env
-        )
+        command, place = ["hook", *event.split()], {"cwd": self.project, "env": self.env | env}
+        if not is_started:
+            return warm.run(*command, said=given, **place)
+        return subprocess.run([warm.COMMAND, *command], input=given, capture_output=True, check=False, **place)
 
     def diary(self) -> list[dict[str, Any]]:
         """What hooks have written down."""

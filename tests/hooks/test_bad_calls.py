@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from context_compactor.agents.known import CLAUDE_CODE, CODEX
 from context_compactor.agents.tally import FILE
 from context_compactor.hooks import quick
-from tests.hooks.place import COMMAND, Place, Talk, recorded, worked
+from tests.hooks.place import Place, Talk, recorded, worked
+from tests.warm import COMMAND
 
 _CALLS = [*recorded(CLAUDE_CODE.name).values(), *recorded(CODEX.name).values()]
 _VALUES = st.recursive(

@@ -15,7 +15,8 @@ import pytest
 
 from context_compactor.agents.places import project_root
 from context_compactor.agents.tally import FILE
-from tests.hooks.place import COMMAND, Place, Talk, worked
+from tests.hooks.place import Place, Talk, worked
+from tests.warm import COMMAND
 
 
 def spoken(place: Place, talk: Talk) -> list[subprocess.CompletedProcess[bytes]]:

@@ -18,6 +18,8 @@ _CASES = [
     for case, said in recorded(agent.name).items()
     if said.get("hook_event_name") in _WORDS[agent.name]
 ]
+# Of each event one call starts the command as the agent does.
+_STARTED = {(agent, recorded(agent)[case]["hook_event_name"]): case for agent, case in _CASES}
 # The fields that each agent takes: Codex refuses an answer with any other.
 _TAKEN = {
     "claude-code": {"systemMessage", "hookSpecificOutput"},
@@ -43,7 +45,7 @@ def test_every_recorded_call_is_answered_with_nothing_or_with_what_the_agent_tak
     talk.path = Path(said["transcript_path"])
     talk.path.parent.mkdir(parents=True, exist_ok=True)
     worked(talk)
-    out = place.call(_WORDS[agent][event], said)
+    out = place.call(_WORDS[agent][event], said, is_started=case == _STARTED[agent, event])
     assert not [line for line in place.diary() if line["what"] == "failed"]
     if event in ("PreCompact", "Stop"):
         assert out == ""

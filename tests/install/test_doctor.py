@@ -1,13 +1,15 @@
 """`compactor doctor`: whatever keeps it from working is named, with what to do; nothing is changed by looking.
 
 Settings are written by the real `compactor install`, and hooks are called as an agent calls them: by the command that
-stands in its settings. The agents themselves are small scripts that tell a version.
+stands in its settings; in most tests copies of one process do their work. The agents are small scripts that tell a
+version.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -24,6 +26,7 @@ from context_compactor.install.doctor_case import Case
 from context_compactor.install.doctor_sources import hooks_of, sources
 from context_compactor.install.doctor_trust import trusted_hash
 from context_compactor.session.session import Session
+from tests import warm
 
 PROGRAM = Path(sysconfig.get_path("scripts")) / "compactor"
 CLAUDE_ID, CODEX_ID = "b93034ba-468e-4aa5-9519-58d7d84b1804", "01a1e13c-df96-7ba2-bb22-ce2bfae55ac0"
@@ -50,6 +53,7 @@ class Desk:
         self.log = self.home / ".claude" / "projects" / munged / f"{CLAUDE_ID}.jsonl"
         self.rollout = self.home / ".codex/sessions/2026/11/15" / f"rollout-2026-11-15T22-03-45-{CODEX_ID}.jsonl"
         self.codex_config = self.home / ".codex" / "config.toml"
+        self.are_started = False  # whether commands are started as agents and people do, or copied
 
     @staticmethod
     def write_program(path: Path, script: str) -> None:
@@ -58,10 +62,15 @@ class Desk:
         path.chmod(0o755)
 
     def run(self, *arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-        command = [str(PROGRAM), *arguments]
-        return subprocess.run(
-            command, cwd=folder or self.root, env=self.env, capture_output=True, text=True, check=False
-        )
+        return self._call([str(PROGRAM), *arguments], "", folder or self.root)
+
+    def _call(self, command: list[str], said: str, folder: Path) -> subprocess.CompletedProcess[str]:
+        place = {"cwd": folder, "env": self.env}
+        if self.are_started:
+            return subprocess.run(command, input=said, capture_output=True, text=True, check=False, **place)
+        assert command[0] == str(PROGRAM)
+        ran = warm.run(*command[1:], said=said.encode(), **place)
+        return subprocess.CompletedProcess(command, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
     def install(self, *arguments: str) -> None:
         ran = self.run("install", *arguments, "--yes")
@@ -71,15 +80,10 @@ class Desk:
         """Call a hook by the command that Claude Code finds in its settings."""
         (group,) = json.loads(self.settings.read_text())["hooks"][event]
         call = {"session_id": CLAUDE_ID, "transcript_path": str(self.log), "cwd": str(self.root)}
-        ran = subprocess.run(
-            ["/bin/sh", "-c", group["hooks"][0]["command"]],
-            input=json.dumps(call | {"hook_event_name": event} | said),
-            cwd=self.root,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        line = group["hooks"][0]["command"]
+        command = ["/bin/sh", "-c", line] if self.are_started else shlex.split(line)
+        ran = self._call(command, json.dumps(call | {"hook_event_name": event} | said), self.root)
+        assert ran.returncode == 0, ran.stderr
         return json.loads(ran.stdout) if ran.stdout.startswith("{") else ran.stdout
 
     def append(self, *lines: dict[str, Any], log: Path | None = None) -> None:
@@ -210,6 +214,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_healthy_installation_is_ok_from_the_settings_to_what_reached_the_model(whole: Desk, tmp_path: Path):
+    whole.are_started = True
     whole.work()
     brief = whole.give_brief()
     whole.attach("hook_additional_context", content=[brief])
@@ -272,9 +277,8 @@ def test_an_agent_that_hangs_or_fails_when_asked_for_its_version_is_to_be_looked
 
 
 @pytest.mark.parametrize("script", [None, "not executable", "exit 1", "echo compactor 0.0.1"])
-def test_a_program_that_settings_name_must_be_there_run_and_have_this_version(desk: Desk, script: str | None):
-    other = desk.home / "other" / "compactor"
-    desk.install("claude-code")
+def test_a_program_that_settings_name_must_be_there_run_and_have_this_version(claude: Desk, script: str | None):
+    desk, other = claude, claude.home / "other" / "compactor"
     desk.settings.write_text(desk.settings.read_text().replace(str(PROGRAM), str(other)))
     if script:
         desk.write_program(other, script)
@@ -417,6 +421,7 @@ def _codex_hook(desk: Desk, event: str, **said: Any) -> Any:
 
 def test_hooks_that_codex_skips_since_nobody_reviewed_them_are_wrong(desk: Desk):
     desk.install("codex")
+    desk.codex_config.write_text("")
     assert desk.doctor().has(
         "wrong", "trust", "any of our 8 hooks", "without a word", "Trust all and continue", "/hooks"
     )
@@ -473,6 +478,7 @@ def test_codex_settings_that_switch_hooks_off_or_are_ignored_are_wrong(codex: De
 @pytest.mark.parametrize(("level", "state"), [("untrusted", "wrong"), (None, "look"), ("trusted", "ok")])
 def test_hooks_of_a_project_need_a_project_that_codex_trusts(desk: Desk, level: str | None, state: str):
     desk.install("codex", "--project")
+    (desk.root / ".codex" / "config.toml").unlink()  # the MCP server, which takes long to start
     desk.codex_config.parent.mkdir(exist_ok=True)
     desk.codex_config.write_text(f'[projects."{desk.root}"]\ntrust_level = "{level}"\n' if level else "")
     desk.trust_codex()

@@ -137,13 +137,14 @@ def assert_judged(report: Report, messages: list) -> None:
 
 
 def test_a_compaction_with_it_is_judged_and_no_worse_than_without(small_model):
-    settings = Settings(model_window=WINDOW, retry_delay_seconds=0.0, deadline_seconds=30.0)
+    short = "{messages}\nSay only: done."  # a story of its own would be as poor, and takes it long to write
+    settings = Settings(model_window=WINDOW, retry_delay_seconds=0.0, deadline_seconds=15.0, compact_prompt=short)
     result: Compaction = compact(WORK, target_tokens=TARGET, model=small_model.name, settings=settings)
     assert_judged(result.report, result.messages)
 
 
 def test_a_session_with_it_goes_on_whatever_it_says(small_model):
-    settings = structs.replace(CALM, model=small_model.name, model_window=WINDOW, deadline_seconds=8.0)
+    settings = structs.replace(CALM, model=small_model.name, model_window=WINDOW, deadline_seconds=5.0)
     with Session.open("run", window=1_000_000, store="memory:", settings=settings) as session:
         session.append(WORK)
         report = session.compact(target_tokens=TARGET)

@@ -15,6 +15,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, TextContent
 from msgspec import Struct
 
+from context_compactor.agents.current import ancestors
 from context_compactor.agents.keeping_up import Log, keep_up, remember
 from context_compactor.mcp.place import Place
 from context_compactor.mcp.tools import TOOLS
@@ -117,6 +118,15 @@ def talk(needle: str = NEEDLE) -> list[dict[str, Any]]:
         *ran("git commit -m 'Count from one'", "[main 1234567] Count from one", 5),
         replied("Done so far.", 6),
     ]
+
+
+def known_agent(root: Path) -> Agent:
+    """An agent whose session is known to its hooks; it is the program of the test itself."""
+    agent = Agent(root, "lamp")
+    agent.write(talk())
+    agent.follow()
+    agent.is_run_by(*ancestors())
+    return agent
 
 
 def arguments(root: Path, *more: object) -> list[str]:

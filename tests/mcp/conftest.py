@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from context_compactor.agents.current import ancestors
-from tests.mcp.agent import Agent, talk
+from tests.mcp.agent import Agent, known_agent
 
 
 @pytest.fixture
 def agent(tmp_path, monkeypatch) -> Agent:
-    """An agent whose session is known to its hooks; it is the program of the test itself."""
+    """An agent whose session is known, in the folder of the test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
-    agent = Agent(tmp_path, "lamp")
-    agent.write(talk())
-    agent.follow()
-    agent.is_run_by(*ancestors())
-    return agent
+    return known_agent(tmp_path)

@@ -6,11 +6,13 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.mcp.agent import COMMAND, Agent, environment, started
+from tests import warm
+from tests.mcp.agent import Agent, environment, known_agent, started
 from tests.waiting import PATIENCE
 
 INITIALIZE = {
@@ -70,16 +72,22 @@ class Talk:
         return self.server.returncode, out, err
 
 
-def test_a_client_of_today_is_told_who_answers_and_how_to_use_it(agent: Agent):
-    with Talk(agent) as talk:
-        told = talk.opening["result"]
-        assert told["protocolVersion"] == "2025-06-18"
-        assert told["serverInfo"]["name"] == "context-compactor"
-        assert "search_archive" in told["instructions"]
-        assert talk.request("ping")["result"] == {}
-        tools = talk.request("tools/list")["result"]["tools"]
-        assert all(tool["inputSchema"]["type"] == tool["outputSchema"]["type"] == "object" for tool in tools)
-        assert [tool["name"] for tool in tools if tool.get("_meta")] == ["recall", "search_archive"]
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory) -> Iterator[Talk]:
+    """A server that goes on, whatever it is asked."""
+    with Talk(known_agent(tmp_path_factory.mktemp("project"))) as talk:
+        yield talk
+
+
+def test_a_client_of_today_is_told_who_answers_and_how_to_use_it(talk: Talk):
+    told = talk.opening["result"]
+    assert told["protocolVersion"] == "2025-06-18"
+    assert told["serverInfo"]["name"] == "context-compactor"
+    assert "search_archive" in told["instructions"]
+    assert talk.request("ping")["result"] == {}
+    tools = talk.request("tools/list")["result"]["tools"]
+    assert all(tool["inputSchema"]["type"] == tool["outputSchema"]["type"] == "object" for tool in tools)
+    assert [tool["name"] for tool in tools if tool.get("_meta")] == ["recall", "search_archive"]
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
@@ -103,37 +111,34 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-def test_what_cannot_be_done_is_an_answer_that_says_what_to_try(agent: Agent):
-    with Talk(agent) as talk:
-        for name, arguments, told in WRONG:
-            got = talk.call(name, arguments)["result"]
-            assert got["isError"] is True, (name, arguments)
-            assert told in got["content"][0]["text"]
-            assert "Traceback" not in got["content"][0]["text"]
-        assert talk.call("recall", {"id": "tool_001"})["result"]["isError"] is False
+def test_what_cannot_be_done_is_an_answer_that_says_what_to_try(talk: Talk):
+    for name, arguments, told in WRONG:
+        got = talk.call(name, arguments)["result"]
+        assert got["isError"] is True, (name, arguments)
+        assert told in got["content"][0]["text"]
+        assert "Traceback" not in got["content"][0]["text"]
+    assert talk.call("recall", {"id": "tool_001"})["result"]["isError"] is False
 
 
-def test_garbage_and_requests_that_are_none_do_not_end_the_server(agent: Agent):
-    with Talk(agent) as talk:
-        talk.send(b"this is no JSON\n")
-        talk.send(b"\xff\xfe\x00{}\n")
-        talk.send(b"\n")
-        talk.send(b"[" * 100_000 + b"\n")
-        talk.send({"jsonrpc": "2.0", "method": "notifications/nobody/knows"})
-        assert "error" in talk.request("tools/nonsense")
-        assert "error" in talk.request("tools/call", {"arguments": {}})
-        assert "error" in talk.request("tools/call", {"name": "recall", "arguments": ["tool_001"]})
-        assert talk.request("ping")["result"] == {}
+def test_garbage_and_requests_that_are_none_do_not_end_the_server(talk: Talk):
+    talk.send(b"this is no JSON\n")
+    talk.send(b"\xff\xfe\x00{}\n")
+    talk.send(b"\n")
+    talk.send(b"[" * 100_000 + b"\n")
+    talk.send({"jsonrpc": "2.0", "method": "notifications/nobody/knows"})
+    assert "error" in talk.request("tools/nonsense")
+    assert "error" in talk.request("tools/call", {"arguments": {}})
+    assert "error" in talk.request("tools/call", {"name": "recall", "arguments": ["tool_001"]})
+    assert talk.request("ping")["result"] == {}
 
 
-def test_half_a_character_in_a_question_is_answered_and_not_dropped(agent: Agent):
-    with Talk(agent) as talk:
-        line = b'{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"search_archive",'
-        talk.send(line + b'"arguments":{"text":"lamp \\ud83d"}}}\n')
-        assert talk.server.stdout is not None
-        got = json.loads(talk.server.stdout.readline())
-        assert got["id"] == 77
-        assert got["result"]["structuredContent"]["hits"]
+def test_half_a_character_in_a_question_is_answered_and_not_dropped(talk: Talk):
+    line = b'{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"search_archive",'
+    talk.send(line + b'"arguments":{"text":"lamp \\ud83d"}}}\n')
+    assert talk.server.stdout is not None
+    got = json.loads(talk.server.stdout.readline())
+    assert got["id"] == 77
+    assert got["result"]["structuredContent"]["hits"]
 
 
 def test_the_end_of_the_input_ends_the_server_cleanly(agent: Agent):
@@ -186,9 +191,7 @@ def test_without_its_library_the_command_says_which_extra_it_needs(tmp_path):
     ],
 )
 def test_a_wrong_option_is_told_in_one_line(tmp_path, more, told):
-    got = subprocess.run(
-        [*COMMAND, *more], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
-    )
-    assert (got.returncode, got.stdout) == (2, "")
-    assert told in got.stderr
+    got = warm.run("mcp", *more, cwd=tmp_path, env=environment())
+    assert (got.returncode, got.stdout) == (2, b"")
+    assert told in got.stderr.decode()
     assert len(got.stderr.splitlines()) == 1

@@ -28,7 +28,7 @@ SECONDS = 1.5
 REFUSED = ("endless", "empty", "hostile", "echoing", "lying", "smoothly lying")
 """Models of which no summary may be used."""
 UNTOUCHED = ("FAIL", "LEGAL", "RESTOR")
-EVERY = 40
+EVERY = 80
 MOST_LOST = 0.02
 """What the least valuable lines may be worth on average over many conversations, which a story takes the room of."""
 

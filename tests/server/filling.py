@@ -14,7 +14,9 @@ from tests.waiting import PATIENCE, wait_for
 
 Raw = dict[str, Any]
 
-WINDOW = 24_000
+WINDOW = 12_000
+WIDE = 24_000
+"""A window of which a turn is so small a share that several do not lead from one level to the next."""
 CALM: dict[str, Any] = {"idle_seconds": 0, "retry_delay_seconds": 0.01}
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from context_compactor.server.config import Config
 from context_compactor.server.run import Listener, bind, listener_of
 from context_compactor.server.service import Service
+from tests.waiting import wait_for
 
 JSON = {"Content-Type": "application/json"}
 
@@ -88,8 +89,8 @@ def running(folder: Path, **options: Any) -> Iterator[Running]:
     thread = threading.Thread(target=listener.run, args=([place],))
     thread.start()
     try:
-        while not listener.started:
-            assert thread.is_alive(), "the server did not start"
+        wait_for(lambda: listener.started or not thread.is_alive())
+        assert listener.started, "the server did not start"
         yield Running(service, listener, place.getsockname()[1])
     finally:
         listener.should_exit = True

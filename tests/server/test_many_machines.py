@@ -147,7 +147,7 @@ def test_two_servers_and_three_workers_lose_and_double_nothing_whatever_is_kille
     url = own_postgres.url(schema=new_schema())
     with Fleet(url, tmp_path) as fleet:
         fleet.start(servers=2, workers=3)
-        with loaded(url, fleet, sessions=8, turns=22) as load:
+        with loaded(url, fleet, sessions=5, turns=18) as load:
             load.wait_for(0.3)
             killed = fleet.kill_one_at_work(load.desk.jobs, fleet.workers)
             load.wait_for(0.4)
@@ -168,7 +168,7 @@ def test_a_server_and_a_worker_on_one_file_lose_and_double_nothing_when_the_serv
     url = f"sqlite:///{tmp_path}/own.db"
     with Fleet(url, tmp_path) as fleet:
         fleet.start(servers=1, workers=1, workers_in_server=2)
-        with loaded(url, fleet, sessions=6, turns=20) as load:
+        with loaded(url, fleet, sessions=4, turns=16) as load:
             load.wait_for(0.3)
             killed = fleet.kill_one_at_work(load.desk.jobs, fleet.servers)
             fleet.servers[0].start().wait_until_ready()

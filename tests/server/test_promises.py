@@ -18,7 +18,7 @@ import pytest
 
 from context_compactor.server import metrics as metrics_module
 from context_compactor.store.desk_rows import Job
-from tests.server.filling import Held, Raw, Talk, before_jobs, idle, told, turn
+from tests.server.filling import WIDE, Held, Raw, Talk, before_jobs, idle, told, turn
 from tests.server.receivers import receiving
 from tests.server.running import Running, running
 from tests.server.streams import following
@@ -145,18 +145,18 @@ def test_it_compacts_more_aggressively_if_the_situation_is_urgent(server: Runnin
 
 def test_agents_running_long_autonomous_tasks_never_hit_the_limit_not_over_days_and_restarts(serve: Serve):
     """Nothing waits for the jobs: whatever they have not done when the next message comes must not matter."""
-    window, number, name = 10_000, 0, "days"
+    window, number, name = 6_000, 0, "days"
     task = {"role": "user", "content": "Read every part of src/ and keep a list. Never touch legacy/."}
     said: list[Raw] = []
     for day in range(4):
         with serve() as server:
             path = f"/v1/sessions/{name}" if day else Talk(server, name, window).path
-            for raws in [[task]] * (not day) + [step(number + at) for at in range(60)]:
+            for raws in [[task]] * (not day) + [step(number + at) for at in range(30)]:
                 got = server.post(f"{path}/messages", {"messages": raws}).json
                 said += raws
                 assert got["share"] < 1.0
                 assert got["tokens"] < window
-            number += 60
+            number += 30
             sent = server.get(f"{path}/context").json
             assert illegal(sent["messages"]) == []
             assert "Never touch legacy/." in str(sent["messages"])
@@ -231,7 +231,7 @@ def test_emergency_is_triggered_at_95_percent_at_once_in_the_request(slow: Runni
 
 
 def test_each_level_is_triggered_at_most_once_per_session_until_it_has_been_left(server: Running):
-    talk = Talk(server)
+    talk = Talk(server, window=WIDE)
     held = Held()
     with before_jobs(server, held):
         talk.fill(0.82)
@@ -287,7 +287,7 @@ def test_if_a_job_is_already_active_or_queued_new_trigger_events_are_silently_dr
 ):
     held = Held()
     with before_jobs(server, held):
-        talk, other = Talk(server), Talk(server, "other")
+        talk, other = Talk(server, window=WIDE), Talk(server, "other")
         if not is_active:
             server.service.engine.stop(finish=False)
         talk.fill(0.81)
@@ -307,7 +307,7 @@ def test_if_a_job_is_already_active_or_queued_new_trigger_events_are_silently_dr
 def test_when_multiple_messages_arrive_in_quick_succession_near_a_threshold_nothing_is_summarized_twice(
     server: Running,
 ):
-    talk = Talk(server)
+    talk = Talk(server, window=WIDE)
     talk.fill(0.79)
     with ThreadPoolExecutor(6) as callers:
         raws = [turn(number) for number in range(1_000, 1_012, 2)]
@@ -442,7 +442,7 @@ def test_summary_applied_is_fired_when_a_compaction_job_completes_successfully_a
     assert applied["payload"]["compaction_id"] == report["compaction_id"]
     assert applied["payload"]["tokens_saved"] == report["tokens_saved"] > 0
     assert not talk.compact(dry_run=True).json["compacted"]
-    assert not talk.compact(target_tokens=23_000).json["compacted"]
+    assert not talk.compact(target_tokens=11_500).json["compacted"]
     assert len(talk.told("summary.applied")) == 1
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.server.filling import Raw, Talk
+from tests.server.filling import WIDE, Raw, Talk
 from tests.server.running import Running
 
 
@@ -55,7 +55,7 @@ def test_an_append_that_leaves_calls_open_tells_how_full_the_context_is_now(serv
 
 
 def test_a_level_that_was_crossed_while_calls_waited_is_answered_with_their_results(server: Running):
-    talk = Talk(server)
+    talk = Talk(server, window=WIDE)
     talk.fill(0.78)
     answer = talk.say(calls(1))
     assert 0.80 < answer["share"] < 0.95

@@ -21,7 +21,7 @@ from context_compactor.store.sqlite import SqliteStore
 from tests.session.talk import CALM, WINDOW, Raw, count, illegal, message, messages, opened, references
 from tests.store.children import Child, started
 
-EACH = 24
+EACH = 16
 
 
 def words(who: object, number: int) -> list[Raw]:

@@ -156,7 +156,7 @@ def test_facts_are_kept_after_half_an_hour_without_a_compaction():
 
 
 def test_a_long_session_of_many_messages_is_opened_and_appended_to():
-    count = 100_000
+    count = 20_000
     messages = [{"role": "user" if at % 2 == 0 else "assistant", "content": f"Message {at}."} for at in range(count)]
     with Session.open("long", window=50_000_000, store="memory:", settings=QUIET) as session:
         session.append(messages)

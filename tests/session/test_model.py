@@ -11,11 +11,13 @@ from context_compactor import Session, Settings
 from context_compactor.errors import BadSetting
 from context_compactor.events.bus import Bus
 from context_compactor.messages.record import STORY, parse
-from tests.engine.test_model import DAY, TARGET
+from tests.engine.test_model import working_day
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply, failure
 from tests.session.talk import CALM
 from tests.summary.scenes import GOOD
+
+DAY, TARGET = working_day(30), 6_000
 
 WIRE = FORMATS["openai"]
 

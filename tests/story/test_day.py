@@ -16,7 +16,7 @@ from context_compactor.messages.turn import split_turns
 from tools.day import live, open_day, stream
 
 ANTHROPIC = DIALECTS["anthropic"]
-MESSAGES = 2_000
+MESSAGES = 900
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def messages():
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory, messages):
     folder = tmp_path_factory.mktemp("day")
-    return folder, live(folder, messages, [700, 1_400])
+    return folder, live(folder, messages, [300, 600])
 
 
 @pytest.fixture

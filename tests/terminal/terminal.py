@@ -17,7 +17,7 @@ from tests.installing import program
 from tests.waiting import PATIENCE
 
 COMPACTOR = str(Path(sys.executable).with_name("compactor"))
-_PAUSE = 0.04
+_PAUSE = 0.1
 _KIND = "tmux-256color"
 _CONFIG = """\
 set -g status off

@@ -73,6 +73,26 @@ def test_ctrl_c_twice_leaves_from_every_screen(open_terminal):
     assert left.is_restored
 
 
+def test_a_stop_from_outside_is_gone_on_from_with_everything_drawn_anew_and_nothing_doubled(open_terminal):
+    terminal = open_terminal(*HERE)
+    terminal.sees("run-42")
+    tasks = Path(f"/proc/{terminal.pid}/task")
+    before = len(list(tasks.iterdir()))
+    for _ in range(3):
+        terminal.send(signal.SIGSTOP)
+        Path(terminal.ask("#{pane_tty}").strip()).write_text("\x1b[2;1HSCRIBBLED")
+        terminal.sees("SCRIBBLED")
+        terminal.send(signal.SIGCONT)
+        terminal.misses("SCRIBBLED")
+    assert len(list(tasks.iterdir())) == before
+    terminal.press("Down", "Enter")
+    terminal.sees("turn_090")
+    terminal.press("C-q")
+    left = terminal.left()
+    assert (left.code, left.screen.strip()) == (0, "")
+    assert left.is_restored
+
+
 def has_ended(pid: int) -> bool:
     """Whether a process is over, also when nobody has asked for its exit code."""
     try:

@@ -21,7 +21,7 @@ def conversation() -> list[dict]:
         {"role": "assistant", "content": ODD, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c", "content": f"{CODES}\n{SEPARATORS}\n" * 40},
         {"role": "assistant", "content": f"We decided to keep {CODES} {ODD}."},
-        {"role": "user", "content": "x" * 5_000_000},
+        {"role": "user", "content": "x" * 1_000_000},
         {"role": "assistant", "content": "漢" * 50_000 + "\u0301" * 50_000},
         {"role": "user", "content": "\n" * 50_000 + "\t" * 5_000 + "the end of it"},
         {"role": "assistant", "content": SEPARATORS},

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from context_compactor.session.session import Session
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply
 from tests.terminal.terminal import COMPACTOR, Terminal
@@ -30,10 +31,9 @@ def provider(tmp_path, monkeypatch) -> Iterator[Provider]:
 
 
 def kept(session_id: str) -> list[dict]:
-    """What the command line says was said."""
-    command = [COMPACTOR, "history", session_id, "--json", "--store", URL]
-    done = subprocess.run(command, capture_output=True, check=True, text=True)
-    return json.loads(done.stdout)["messages"]
+    """What the store says was said."""
+    with Session.open(session_id, store=URL) as session:
+        return session.history()
 
 
 def talking(open_terminal, provider: Provider, window: int = 100_000, **options) -> Terminal:

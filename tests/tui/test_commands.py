@@ -33,6 +33,42 @@ from tests.tui.places import CALM, SIZES, URL, a_few_sessions, filled, play, pre
 from tests.waiting import PATIENCE
 
 OWN = {"idle_seconds": 0, "automatic": False, "promote_to_memory": False}
+WRONG = {
+    "/compact --level loud": "unknown level 'loud'",
+    "/compact --level": "--level needs a value",
+    "/compact --target many": "--target: 'many' is neither",
+    "/compact --target 0": "--target: '0' is neither",
+    "/compact --target=5k --target 6k": "given twice",
+    "/compact --lvl soft": "'--lvl' is no option. Try: --level or --target",
+    "/plan --level loud": "unknown level 'loud'",
+    "/plan --target many": "--target: 'many' is neither",
+    "/retry now": "/retry takes nothing",
+    "/compact the names --level soft": "--level stands behind the focus",
+    "/undo now": "/undo takes nothing, but 'now' stands behind it",
+    "/redo now": "/redo takes nothing",
+    "/context all": "/context takes nothing",
+    "/sessions all": "/sessions takes nothing",
+    "/quit now": "/quit takes nothing",
+    "/recall": "an id is missing",
+    "/recall turn_001 turn_002": "is more than one id",
+    "/recall nonsense": "'nonsense' is no id",
+    "/recall turn_999": "Near: turn_0",
+    "/restore": "an id is missing",
+    "/restore turn_999": "Near: turn_0",
+    "/search": "say what to look for",
+    "/facts failures": "'failures' is no kind of fact. Did you mean failure?",
+    "/facts ???": "Try: one of task, constraint",
+    "/handoff": "a phase is missing",
+    "/handoff wrote": "'wrote' is no phase. Did you mean write?",
+    "/settings windw": "Did you mean window?",
+    "/help compcat": "Did you mean /compact?",
+    "/compcat": "'/compcat' is no command; did you mean /compact?",
+    "/zzzz": "/help lists all of them",
+    "/": "is no command",
+    "/usr/bin/env is missing": "begin with two slashes",
+    "/\x1b[2J[bold]": "is no command",
+}
+"""What may be entered wrongly, and a part of what is said then."""
 
 
 class Place(Struct):
@@ -164,51 +200,16 @@ def test_compact_takes_a_level_a_target_and_a_focus(place):
     session_in(place, story)
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("/compact --level loud", "unknown level 'loud'"),
-        ("/compact --level", "--level needs a value"),
-        ("/compact --target many", "--target: 'many' is neither"),
-        ("/compact --target 0", "--target: '0' is neither"),
-        ("/compact --target=5k --target 6k", "given twice"),
-        ("/compact --lvl soft", "'--lvl' is no option. Try: --level or --target"),
-        ("/plan --level loud", "unknown level 'loud'"),
-        ("/plan --target many", "--target: 'many' is neither"),
-        ("/retry now", "/retry takes nothing"),
-        ("/compact the names --level soft", "--level stands behind the focus"),
-        ("/undo now", "/undo takes nothing, but 'now' stands behind it"),
-        ("/redo now", "/redo takes nothing"),
-        ("/context all", "/context takes nothing"),
-        ("/sessions all", "/sessions takes nothing"),
-        ("/quit now", "/quit takes nothing"),
-        ("/recall", "an id is missing"),
-        ("/recall turn_001 turn_002", "is more than one id"),
-        ("/recall nonsense", "'nonsense' is no id"),
-        ("/recall turn_999", "Near: turn_0"),
-        ("/restore", "an id is missing"),
-        ("/restore turn_999", "Near: turn_0"),
-        ("/search", "say what to look for"),
-        ("/facts failures", "'failures' is no kind of fact. Did you mean failure?"),
-        ("/facts ???", "Try: one of task, constraint"),
-        ("/handoff", "a phase is missing"),
-        ("/handoff wrote", "'wrote' is no phase. Did you mean write?"),
-        ("/settings windw", "Did you mean window?"),
-        ("/help compcat", "Did you mean /compact?"),
-        ("/compcat", "'/compcat' is no command; did you mean /compact?"),
-        ("/zzzz", "/help lists all of them"),
-        ("/", "is no command"),
-        ("/usr/bin/env is missing", "begin with two slashes"),
-        ("/\x1b[2J[bold]", "is no command"),
-    ],
-)
-def test_what_is_wrong_is_said_with_what_to_try_and_nothing_is_changed(line, words, place):
+def test_what_is_wrong_is_said_with_what_to_try_and_nothing_is_changed(place):
     async def story(pilot):
         before = await pilot.app.source.session(place.name)
-        assert words in await run(pilot, line)
-        assert "\x1b" not in told(pilot)
+        for at, (line, words) in enumerate(WRONG.items(), 1):
+            said = await run(pilot, line)
+            assert len(pilot.app.screen.query_one(Answer).texts) == at, line
+            assert words in said, line
+            assert "\x1b" not in said, line
+            assert not pilot.app.busy_with(pilot.app.screen), line
         assert await pilot.app.source.session(place.name) == before
-        assert not pilot.app.busy_with(pilot.app.screen)
 
     session_in(place, story)
 
@@ -305,7 +306,9 @@ def test_settings_are_listed_with_those_that_differ_marked(place):
     session_in(place, story, size=(140, 60))
 
 
-def test_help_is_a_page_and_help_for_a_command_is_told(place):
+def test_help_is_a_page_and_help_for_a_command_is_told():
+    a_few_sessions()
+
     async def story(pilot):
         for name, command in COMMANDS.items():
             said = await run(pilot, f"/help {name}")
@@ -316,7 +319,7 @@ def test_help_is_a_page_and_help_for_a_command_is_told(place):
         for command in COMMANDS.values():
             assert command.usage in pilot.app.screen._text.plain
 
-    session_in(place, story)
+    play(story, session_id="run-42")
 
 
 # Going on elsewhere

@@ -194,7 +194,8 @@ def slow() -> Iterator[Provider]:
 async def compacting(pilot, slow) -> None:
     prompt = pilot.app.screen.query_one(Prompt)
     prompt.focus()
-    await pilot.press(*"/compact --target 9k")
+    prompt.paste("/compact --target 9k")
+    await settle(pilot)
     prompt.offers.close()
     await pilot.press("enter")
     await until(pilot, lambda: slow.bodies)

@@ -100,9 +100,9 @@ def test_an_append_that_leads_to_a_compaction_tells_of_it_and_others_look_meanwh
         await source.set_automatic("run", True)
         await source.context("run")
         source._opened._known["run"].core.use_teller(open_teller(model, CALM))
-        said = {"role": "user", "content": "word " * 20_000}
+        said = {"role": "user", "content": "word " * 5_000}
         task = asyncio.create_task(source.append("run", said))
-        await asyncio.to_thread(model.begun.wait, 60)
+        assert await asyncio.to_thread(model.begun.wait, 60)
         assert (await source.turns("run")).total
         assert said in await source.context("run")
         model.go.set()
@@ -148,7 +148,7 @@ def test_a_compaction_whose_task_is_cancelled_leaves_everything_as_it_was():
         core = source._opened._known["run"].core
         core.use_teller(open_teller(model, CALM))
         task = asyncio.create_task(source.compact("run", target_tokens=4_000))
-        await asyncio.to_thread(model.begun.wait, 60)
+        assert await asyncio.to_thread(model.begun.wait, 60)
         turns = await source.turns("run")  # others can look meanwhile
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -52,34 +52,41 @@ def test_the_header_has_gauge_level_and_forecast():
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("spec", LOOKED_AT, ids=lambda spec: spec.id)
-def test_every_pane_shows_what_it_is_for(spec, size, picture):
+def test_every_pane_shows_what_it_is_for(size, picture):
     a_few_sessions()
 
     async def story(pilot):
-        await press(pilot, key_of(spec.id))
-        if spec.id == "search":
-            await enter(pilot, "value_25 compute_5")
-        assert pilot.app.screen.query_one(TabbedContent).active == spec.id
-        picture(pilot, spec.id)
+        for spec in LOOKED_AT:
+            await to_pane(pilot, spec.id)
+            if spec.id == "search":
+                await enter(pilot, "value_25 compute_5")
+            assert pilot.app.screen.query_one(TabbedContent).active == spec.id
+            picture(pilot, spec.id)
 
     play(story, size=size, session_id="run-42")
 
 
-@pytest.mark.parametrize("spec", LOOKED_AT, ids=lambda spec: spec.id)
-def test_every_pane_of_a_session_in_which_nothing_was_said_says_so(spec):
+def test_every_pane_of_a_session_in_which_nothing_was_said_says_so():
+    words = ("Nothing was", "is empty", "No facts", "Only what has left", "No compaction counts")
     a_few_sessions()
 
     async def story(pilot):
-        await press(pilot, key_of(spec.id))
-        text = screen_text(pilot)
-        assert "Reading…" not in text
-        words = ("Nothing was", "is empty", "No facts", "Only what has left", "No compaction counts")
-        assert any(each in text for each in words)
-        await press(pilot, "enter", "down", "end", "pageup")
-        assert pilot.app.is_running
+        for spec in LOOKED_AT:
+            await to_pane(pilot, spec.id)
+            text = screen_text(pilot)
+            assert "Reading…" not in text, spec.id
+            assert any(each in text for each in words), spec.id
+            await press(pilot, "enter", "down", "end", "pageup")
+            assert pilot.app.is_running
 
     play(story, session_id="quiet")
+
+
+async def to_pane(pilot, pane_id: str) -> None:
+    """Choose a pane by its number, which a field that is written into would take for itself."""
+    if isinstance(pilot.app.focused, Input):
+        await press(pilot, "escape")
+    await press(pilot, key_of(pane_id))
 
 
 def test_turns_say_their_tier_in_words_with_tokens_kind_and_reason():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -50,6 +51,7 @@ _SIGNED = {
 }
 
 
+@cache
 def document() -> bytes:
     """The whole document as JSON."""
     kinds = {kind for route in ROUTES for kind in (route.answer, route.body, route.query) if kind}

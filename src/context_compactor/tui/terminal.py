@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import selectors
+import sys
 import time
 from codecs import getincrementaldecoder
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import IO, Any, cast
 
 from textual import events
 from textual._xterm_parser import XTermParser
@@ -100,8 +102,44 @@ def _text(pasted: bytes) -> str:
     return pasted.decode("utf-8", "replace").replace("\0", "")
 
 
+class Output:
+    """What is drawn goes here. When the terminal has hung up it goes nowhere: nobody waits for room in what is left."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self._is_gone = False
+
+    def write(self, text: str) -> None:
+        """Write, unless the terminal is gone."""
+        self._attempt(lambda: self._file.write(text))
+
+    def flush(self) -> None:
+        """Send what was written."""
+        self._attempt(self._file.flush)
+
+    def _attempt(self, send: Callable[[], object]) -> None:
+        try:
+            if not self._is_gone:
+                send()
+        except (OSError, ValueError):  # a file that is closed is a `ValueError`
+            self._is_gone = True
+
+
 class TerminalDriver(LinuxDriver):
-    """The driver for terminals on this machine, with its own way to read."""
+    """The driver for terminals on this machine, with its own ways to read, to write, and to go on after a stop."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._file = cast("Any", Output(sys.__stderr__ or sys.stderr))
+
+    def _sigcont_application(self, *_: object) -> None:
+        """Go on after a stop. Behind Ctrl-Z everything is begun again; else nothing has ended, and it is only drawn
+        anew. With a hang-up this comes as well: whatever was begun then would wait for a terminal that is gone.
+        """
+        if self._must_signal_resume:
+            super()._sigcont_application()
+        else:
+            self._app.call_later(self._app.refresh)
 
     def run_input_thread(self) -> None:
         """Read until the app ends. What goes wrong here is told by who calls it."""

@@ -58,8 +58,9 @@ class SessionScreen(LiveScreen):
             for spec in PANES:
                 with TabPane(spec.title, id=spec.id):
                     yield spec.make(self.session_id)
-        yield Answer()
-        offers = Offers()
+        answer = Answer()
+        offers = Offers(answer.make_room)
+        yield answer
         yield offers
         yield Prompt(app_of(self).entered_in(self.session_id), offers, self._find, placeholder=_PLACEHOLDER)
         yield Footer()

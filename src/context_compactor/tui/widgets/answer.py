@@ -63,6 +63,10 @@ class Answer(Vertical):
         self._progress.display = bool(text)
         self._show()
 
+    def make_room(self, is_wanted: bool) -> None:
+        """Leave what was told out of sight while its place is wanted for something else."""
+        self._told.set_class(is_wanted, "shut")
+
     @property
     def is_open(self) -> bool:
         """Whether anything that was told is in sight."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
@@ -25,12 +25,13 @@ class Offer(Struct, frozen=True):
 
 
 class Offers(OptionList, can_focus=False):
-    """What may be chosen. Keys come from the prompt, clicks from anywhere."""
+    """What may be chosen. Keys come from the prompt, clicks from anywhere. `make_room` hears if there is a list."""
 
     BINDINGS: ClassVar = []
 
-    def __init__(self) -> None:
+    def __init__(self, make_room: Callable[[bool], None]) -> None:
         super().__init__(id="offers", compact=True, markup=False)
+        self._make_room = make_room
         self.display = False
         self._offers: list[Offer] = []
 
@@ -49,7 +50,7 @@ class Offers(OptionList, can_focus=False):
         """Show these, or nothing. Where a word is begun, the first that fits it is chosen already."""
         self._offers = list(offers[:_MOST])
         self.clear_options()
-        self.screen.set_class(bool(self._offers), "offering")
+        self._make_room(bool(self._offers))
         if not self._offers:
             self.display = False
             return
