@@ -13,7 +13,8 @@ WORDS = frozenset(
 )
 # Names that a base class of somebody else asks for.
 ALLOWED = frozenset(
-    "handle_starttag handle_endtag handle_data data_received _handle_exception _process_messages_loop".split()
+    "handle_starttag handle_endtag handle_data handle_exit data_received _handle_exception "
+    "_process_messages_loop".split()
 )
 _PIECES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 

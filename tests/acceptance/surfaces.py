@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +15,7 @@ from context_compactor.tui.local import LocalSource
 from context_compactor.tui.remote import RemoteSource
 from context_compactor.tui.source import Source
 from context_compactor.tui.widgets.gauge import Gauge
+from tests import warm
 from tests.server.filling import idle
 from tests.server.running import Running
 from tests.tui.places import WIDE, play, screen_text, settle, until
@@ -70,7 +70,7 @@ class Surface(Protocol):
 
 
 class CommandLine:
-    """`compactor` as a program, in a folder."""
+    """`compactor` as a program in a folder, each time a process of its own."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -78,10 +78,9 @@ class CommandLine:
 
     def run(self, *arguments: str) -> str:
         """What a command prints; it must leave with 0."""
-        command = [Path(sys.executable).with_name("compactor"), *arguments]
-        ran = subprocess.run(command, capture_output=True, check=False, cwd=self._folder, text=True)
+        ran = warm.run(*arguments, cwd=self._folder, env=os.environ)
         assert ran.returncode == 0, ran.stderr
-        return ran.stdout
+        return ran.stdout.decode()
 
     def say(self, *turns: Turn) -> None:
         """An agent that keeps its conversation in a file tells us of it from time to time."""

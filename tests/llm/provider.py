@@ -60,8 +60,9 @@ class Provider:
         return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def _reply(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
         reply = self.replies[min(len(self.bodies), len(self.replies) - 1)]
-        self.bodies.append(await request.json())
+        self.bodies.append(body)
         self.headers.append(dict(request.headers))
         self.keys.append(request.headers.get("x-api-key") or request.headers.get("authorization", ""))
         response = web.StreamResponse(

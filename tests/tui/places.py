@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import chdir
@@ -46,10 +47,11 @@ def filled(
     name: str, said: Sequence[Raw], window: int = 3_000, age: timedelta = timedelta(hours=1), **settings: Any
 ) -> None:
     """A session in the store of this folder, in which that was said one message after the other."""
-    calm = structs.replace(CALM, **settings)
-    with Session.open(name, window=window, store=URL, settings=calm, clock=lambda: NOW - age) as session:
-        for message in said:
-            session.append(message)
+    told = json.dumps(said), window, age, tuple(settings.items())
+    if Path("sessions.db").exists():
+        _fill(name, *told)
+    else:  # a store that holds nothing else is made once and then copied
+        copytree(_filled(name, *told).name, Path(), dirs_exist_ok=True)
 
 
 def a_few_sessions() -> None:
@@ -62,14 +64,25 @@ def _made() -> TemporaryDirectory[str]:
     """The same in a folder of its own, made once."""
     folder = TemporaryDirectory()
     with chdir(folder.name):
-        _make()
+        filled("run-42", messages(0, 120))
+        filled("almost full", messages(0, 16), window=1_010, age=timedelta(minutes=3), automatic=False)
+        filled("quiet", [], age=timedelta(days=2))
     return folder
 
 
-def _make() -> None:
-    filled("run-42", messages(0, 120))
-    filled("almost full", messages(0, 16), window=1_010, age=timedelta(minutes=3), automatic=False)
-    filled("quiet", [], age=timedelta(days=2))
+@cache
+def _filled(name: str, *told: Any) -> TemporaryDirectory[str]:
+    folder = TemporaryDirectory()
+    with chdir(folder.name):
+        _fill(name, *told)
+    return folder
+
+
+def _fill(name: str, said: str, window: int, age: timedelta, settings: Sequence[tuple[str, Any]]) -> None:
+    calm = structs.replace(CALM, **dict(settings))
+    with Session.open(name, window=window, store=URL, settings=calm, clock=lambda: NOW - age) as session:
+        for message in json.loads(said):
+            session.append(message)
 
 
 def shown(source: Source | None = None, session_id: str = "") -> CompactorApp:

@@ -13,7 +13,7 @@ from tests.llm.small_model import SmallModel
 from tests.tui.places import WIDE, enter, screen_text, settle, until
 from tests.tui.talking import Place, assert_valid, run, send, show
 
-WINDOW, TURNS = 1_000, 9
+WINDOW, TURNS = 800, 8
 WORDS = "The keeper of the lighthouse counts the ships that pass the rock, and writes them down. " * 4
 
 

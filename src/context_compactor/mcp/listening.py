@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -65,10 +66,10 @@ def listen(server: Server[Any], where: Where, told: Callable[[str], None]) -> No
 class _Listener(uvicorn.Server):
     """A server that ends quietly after Ctrl-C or SIGTERM."""
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish. A client that listens for news is cut off then, which uvicorn would call an error."""
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Finish. A client that listens for news is cut off from now on, which uvicorn would call an error."""
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-        await super().shutdown(sockets)
+        super().handle_exit(sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -127,9 +127,12 @@ class SurvivingApp(App[None]):
     # Telling
 
     def meet(self, error: BaseException) -> None:
-        """Tell an error that nobody expected, and go on."""
+        """Tell an error that nobody expected, and go on. What fails while all is taken apart is only written down."""
         if isinstance(error, WorkerFailed):
             error = error.error
+        if self._exit:
+            write_down(error)
+            return
         now = time.monotonic()
         self.unexpected.append(error)
         self._since_touch.append(now)

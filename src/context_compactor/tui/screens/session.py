@@ -9,7 +9,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.notifications import SeverityLevel
-from textual.widgets import Footer, Input, TabbedContent, TabPane
+from textual.widgets import Input, TabbedContent, TabPane
 
 from context_compactor.errors import CompactorError
 from context_compactor.report import Archived
@@ -21,6 +21,7 @@ from context_compactor.tui.screens.session_pane import Pane
 from context_compactor.tui.texts import cut_line
 from context_compactor.tui.values import Change
 from context_compactor.tui.widgets.answer import Answer, Tone
+from context_compactor.tui.widgets.footer import KeysFooter
 from context_compactor.tui.widgets.gauge import Gauge
 from context_compactor.tui.widgets.offers import Offer, Offers
 from context_compactor.tui.widgets.prompt import Prompt
@@ -63,7 +64,7 @@ class SessionScreen(LiveScreen):
         yield answer
         yield offers
         yield Prompt(app_of(self).entered_in(self.session_id), offers, self._find, placeholder=_PLACEHOLDER)
-        yield Footer()
+        yield KeysFooter()
 
     def on_mount(self) -> None:
         """Find out how it stands; whoever begins with the chat wants to write."""

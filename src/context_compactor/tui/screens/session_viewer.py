@@ -9,12 +9,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.highlight import guess_language, highlight
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from context_compactor.tui.reading import Reading, Sheet
 from context_compactor.tui.screens.live import LiveScreen, offline_banner
 from context_compactor.tui.texts import cut_line, safe
 from context_compactor.tui.values import Change, Piece
+from context_compactor.tui.widgets.footer import KeysFooter
 
 _UNKNOWN = "default"
 _SHAPES = (("{", "json"), ("[", "json"), ("diff --git", "diff"), ("--- ", "diff"), ("Traceback", "pytb"), ("<", "html"))
@@ -41,7 +42,7 @@ class ViewerScreen(LiveScreen):
         yield Static(id="viewer-title", classes="title", markup=False)
         with VerticalScroll(id="viewer-text"):
             yield Static("Reading…", id="viewer-page", markup=False)
-        yield Footer()
+        yield KeysFooter()
 
     def on_mount(self) -> None:
         """Show the first page."""

@@ -9,7 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 
 from context_compactor.errors import CompactorError
 from context_compactor.figures import plural
@@ -17,6 +17,7 @@ from context_compactor.tui.screens.live import LiveScreen, app_of, offline_banne
 from context_compactor.tui.screens.new_session import NewSessionScreen
 from context_compactor.tui.texts import cut_line, gauge_bar, long_ago, percent, safe, short_count, spark
 from context_compactor.tui.values import Change, Course, SessionLine
+from context_compactor.tui.widgets.footer import KeysFooter
 from context_compactor.tui.widgets.gauge import level_style, level_words
 from context_compactor.tui.widgets.rows import Cell, Column, Row, RowList
 
@@ -83,7 +84,7 @@ class SessionsScreen(LiveScreen):
         yield RowList(_COLUMNS, self._some, id="session-rows")
         with VerticalScroll(id="nothing"):
             yield Static("Reading…", markup=False)
-        yield Footer()
+        yield KeysFooter()
 
     def on_mount(self) -> None:
         """Read the list."""
