@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.llm.provider import Provider
 from tests.terminal.terminal import COMPACTOR, Terminal
 
 Open = Callable[..., Terminal]
@@ -30,3 +31,12 @@ def open_terminal(tmp_path) -> Iterator[Open]:
     for terminal, folder in opened:
         terminal.close()
         rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def provider(tmp_path, monkeypatch) -> Iterator[Provider]:
+    """A model to talk to, for a test that works in its own folder."""
+    monkeypatch.chdir(tmp_path)
+    serving = Provider()
+    yield serving
+    serving.close()

@@ -171,3 +171,12 @@ class Terminal:
             too_late = has_ended or time.monotonic() > give_up
             assert not too_late, f"{told}; code {self._read('code')!r}, the screen:\n{self.screen()}"
             time.sleep(_PAUSE)
+
+
+def left_well(terminal: Terminal, *keys: str) -> None:
+    """With these keys it ends as if nothing had been: no error, and no trace of it on the terminal."""
+    if keys:
+        terminal.press(*keys)
+    left = terminal.left()
+    assert (left.code, left.screen.strip()) == (0, "")
+    assert left.is_restored

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.terminal.terminal import COMPACTOR
+from tests.terminal.terminal import COMPACTOR, left_well
 from tests.tui.places import URL, a_few_sessions
 from tests.waiting import wait_for
 
@@ -66,11 +66,7 @@ def test_ctrl_c_twice_leaves_from_every_screen(open_terminal):
     terminal.sees("turn_090")
     terminal.press("Enter")
     terminal.sees("Part 29 does 87")
-    terminal.press("C-c", "C-c")
-    left = terminal.left()
-    assert left.code == 0
-    assert left.screen.strip() == ""
-    assert left.is_restored
+    left_well(terminal, "C-c", "C-c")
 
 
 def test_a_stop_from_outside_is_gone_on_from_with_everything_drawn_anew_and_nothing_doubled(open_terminal):
@@ -87,10 +83,7 @@ def test_a_stop_from_outside_is_gone_on_from_with_everything_drawn_anew_and_noth
     assert len(list(tasks.iterdir())) == before
     terminal.press("Down", "Enter")
     terminal.sees("turn_090")
-    terminal.press("C-q")
-    left = terminal.left()
-    assert (left.code, left.screen.strip()) == (0, "")
-    assert left.is_restored
+    left_well(terminal, "C-q")
 
 
 def has_ended(pid: int) -> bool:
@@ -155,10 +148,7 @@ def test_an_error_behind_a_key_is_a_message_and_everything_goes_on(open_terminal
     terminal.sees("Unexpected", "ZeroDivisionError", "[31mthat", "tui.jsonl")
     terminal.press("Down", "Enter")
     terminal.sees("turn_090")
-    terminal.press("C-q")
-    left = terminal.left()
-    assert (left.code, left.screen.strip()) == (0, "")
-    assert left.is_restored
+    left_well(terminal, "C-q")
     log = tmp_path / ".compactor" / "logs" / "tui.jsonl"
     assert log.stat().st_mode & 0o777 == 0o600
     assert "line" in json.loads(log.read_text())["trace"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from tests.terminal.terminal import left_well
 from tests.tui.places import URL, filled
 
 CODES = "\x1b[31mred \x1b]0;a title\x07 \x1b[2J\x1b[H \x9b5A \x1bc \x08\x08 \x0e \x00 \r over \x7f"
@@ -49,10 +50,7 @@ def test_no_text_of_a_conversation_drives_the_terminal_or_disorders_what_is_draw
     title, bell = terminal.ask("#{pane_title}|#{window_bell_flag}").split("|")
     assert "a title" not in title
     assert bell.strip() == "0"
-    terminal.press("C-q")
-    left = terminal.left()
-    assert (left.code, left.screen.strip()) == (0, "")
-    assert left.is_restored
+    left_well(terminal, "C-q")
 
 
 def is_whole(screen: str) -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.terminal.terminal import COMPACTOR, Terminal
+from tests.terminal.terminal import COMPACTOR, left_well
 from tests.tui.places import URL, a_few_sessions
 
 HERE = ("--store", URL)
@@ -19,14 +19,6 @@ def sessions(tmp_path, monkeypatch) -> None:
     """Three sessions in the folder of the test."""
     monkeypatch.chdir(tmp_path)
     a_few_sessions()
-
-
-def left_well(terminal: Terminal) -> None:
-    """It ends as if nothing had been: no trace of it on the terminal."""
-    left = terminal.left()
-    assert left.code == 0
-    assert left.screen.strip() == ""
-    assert left.is_restored
 
 
 def test_from_all_sessions_to_one_through_all_its_panes_to_what_was_said_and_back(open_terminal):
@@ -59,8 +51,7 @@ def test_from_all_sessions_to_one_through_all_its_panes_to_what_was_said_and_bac
     terminal.sees("903 of 2,362 tokens", "turn_001")
     terminal.press("Escape")
     terminal.sees("1 of 3 sessions")
-    terminal.press("q")
-    left_well(terminal)
+    left_well(terminal, "q")
 
 
 def test_a_terminal_may_get_any_size_on_every_screen_and_one_that_is_too_small_says_so(open_terminal):
@@ -90,8 +81,7 @@ def test_a_terminal_may_get_any_size_on_every_screen_and_one_that_is_too_small_s
         terminal.shows(lambda screen: screen.startswith("T"), "it does not say that it is too small")
     terminal.resize(39, 9)  # on one line, tmux itself keeps what its alternate screen showed
     terminal.sees("Too small: 39x9")
-    terminal.press("C-q")
-    left_well(terminal)
+    left_well(terminal, "C-q")
 
 
 @pytest.mark.parametrize("kind", ["xterm-mono", "vt100", "linux"])
@@ -100,8 +90,7 @@ def test_every_kind_of_terminal_that_has_a_cursor_is_drawn_on(open_terminal, kin
         *HERE, "--session", "run-42", env={"TERM": kind}, command=("env", f"TERM={kind}", COMPACTOR, "tui")
     )
     terminal.sees("○ below soft", *STANDS)
-    terminal.press("C-q")
-    left_well(terminal)
+    left_well(terminal, "C-q")
 
 
 def test_without_colours_every_sign_is_there_and_nothing_is_coloured(open_terminal):
@@ -111,8 +100,7 @@ def test_without_colours_every_sign_is_there_and_nothing_is_coloured(open_termin
     assert found
     assert all(red == green == blue for red, green, blue, _ in found), found
     assert all(not number or is_grey(int(number)) for *_, number in found), found
-    terminal.press("q")
-    left_well(terminal)
+    left_well(terminal, "q")
 
 
 def is_grey(number: int) -> bool:
@@ -124,8 +112,7 @@ def is_grey(number: int) -> bool:
 def test_without_a_locale_of_utf_8_it_is_drawn_all_the_same(open_terminal, locale):
     terminal = open_terminal(*HERE, env=locale)
     terminal.sees("███████░ 88 %", "run-42")
-    terminal.press("q")
-    left_well(terminal)
+    left_well(terminal, "q")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.session.talk import messages
-from tests.terminal.terminal import COMPACTOR, Terminal
+from tests.terminal.terminal import COMPACTOR, left_well
 from tests.tui.places import URL, a_few_sessions
 from tests.waiting import wait_for
 
@@ -84,13 +84,6 @@ def answering(says: Callable[[], bytes | None], calls: list[bytes] | None = None
         server.shutdown()
 
 
-def left_well(terminal: Terminal) -> None:
-    terminal.press("C-q")
-    left = terminal.left()
-    assert (left.code, left.screen.strip()) == (0, "")
-    assert left.is_restored
-
-
 def test_a_server_that_is_killed_and_started_again_is_said_to_be_away_and_all_goes_on(open_terminal, serve, port):
     server = serve()
     url = f"http://127.0.0.1:{port}"
@@ -109,7 +102,7 @@ def test_a_server_that_is_killed_and_started_again_is_said_to_be_away_and_all_go
     terminal.sees("turn_093", "Part 30 does 90")
     terminal.press("Escape")
     terminal.sees("3 sessions", "run-42", "almost full")
-    left_well(terminal)
+    left_well(terminal, "C-q")
 
 
 def test_a_server_that_is_not_there_yet_is_waited_for(open_terminal, serve, port):
@@ -117,7 +110,7 @@ def test_a_server_that_is_not_there_yet_is_waited_for(open_terminal, serve, port
     terminal.sees("offline", "What to try")
     serve()
     terminal.sees("3 sessions", "run-42")
-    left_well(terminal)
+    left_well(terminal, "C-q")
 
 
 def test_a_wrong_token_is_refused_with_words_and_the_right_one_is_let_in(open_terminal, serve, port, tmp_path):
@@ -126,11 +119,11 @@ def test_a_wrong_token_is_refused_with_words_and_the_right_one_is_let_in(open_te
     url = f"http://127.0.0.1:{port}"
     terminal = open_terminal("--server", url, "--token", "cct_wrong", size=(100, 30))
     terminal.sees("token", "What to try")
-    left_well(terminal)
+    left_well(terminal, "C-q")
     (tmp_path / "token").write_text(made.stdout)
     terminal = open_terminal("--server", url, "--token-file", "token", size=(100, 30))
     terminal.sees("3 sessions", "run-42")
-    left_well(terminal)
+    left_well(terminal, "C-q")
 
 
 def http(body: bytes, status: str = "200 OK", kind: str = "application/json", size: int | None = None) -> bytes:
@@ -160,7 +153,7 @@ def test_a_server_that_talks_nonsense_is_told_and_can_be_left(open_terminal):
             seen = terminal.sees("offline", "What to try", words)
             assert "Traceback" not in seen
             assert "Unexpected" not in seen
-        left_well(terminal)
+        left_well(terminal, "C-q")
 
 
 def test_a_server_that_never_answers_can_be_left_without_waiting_for_it(open_terminal):
@@ -170,5 +163,5 @@ def test_a_server_that_never_answers_can_be_left_without_waiting_for_it(open_ter
         terminal.sees("Reading…")
         wait_for(lambda: calls)
         heard = len(calls)
-        left_well(terminal)
+        left_well(terminal, "C-q")
         assert len(calls) == heard, "it went on until the call was tried once more"

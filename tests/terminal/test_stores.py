@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.terminal.terminal import COMPACTOR, Terminal
+from tests.terminal.terminal import COMPACTOR, left_well
 from tests.tui.places import URL, a_few_sessions
 
 HERE = ("--store", URL)
@@ -25,20 +25,13 @@ def sessions(tmp_path, monkeypatch) -> None:
     a_few_sessions()
 
 
-def left_well(terminal: Terminal) -> None:
-    terminal.press("C-q")
-    left = terminal.left()
-    assert (left.code, left.screen.strip()) == (0, "")
-    assert left.is_restored
-
-
 def test_a_store_that_is_not_there_is_looked_for_until_it_is(open_terminal, tmp_path):
     (tmp_path / "sessions.db").rename(tmp_path / "elsewhere.db")
     terminal = open_terminal(*HERE)
     terminal.sees("there is no store at", "What to try")
     (tmp_path / "elsewhere.db").rename(tmp_path / "sessions.db")
     terminal.sees("3 sessions", "run-42")
-    left_well(terminal)
+    left_well(terminal, "C-q")
 
 
 def test_a_store_with_damaged_contents_says_so_in_every_pane_and_nothing_ends(open_terminal):
@@ -51,14 +44,14 @@ def test_a_store_with_damaged_contents_says_so_in_every_pane_and_nothing_ends(op
     for name in ("Plan", "Context", "Plot", "Compactions", "Facts"):
         terminal.press(str(tabs.index(name) + 1))
         terminal.sees("cannot be unpacked", name)
-    left_well(terminal)
+    left_well(terminal, "C-q")
 
 
 def test_a_file_that_is_no_store_says_so(open_terminal, tmp_path):
     (tmp_path / "sessions.db").write_bytes(b"This is a text, and a long one. " * 1_000)
     terminal = open_terminal(*HERE)
     terminal.sees("is damaged or no database", "What to try")
-    left_well(terminal)
+    left_well(terminal, "C-q")
 
 
 def test_a_store_that_somebody_else_writes_to_is_waited_for(open_terminal):
@@ -71,7 +64,7 @@ def test_a_store_that_somebody_else_writes_to_is_waited_for(open_terminal):
         terminal.shows(lambda screen: "turn_090" in screen and "/undo" not in screen, "it was not entered")
         other.execute("ROLLBACK")
     terminal.sees("was taken back")
-    left_well(terminal)
+    left_well(terminal, "C-q")
 
 
 def test_a_store_that_may_not_be_written_says_so(open_terminal, tmp_path):
@@ -86,7 +79,7 @@ def test_a_store_that_may_not_be_written_says_so(open_terminal, tmp_path):
                 folder.chmod(0o755)
     terminal = open_terminal(*HERE, command=command, size=(200, 24))
     terminal.sees("cannot be opened: Permission denied", "or its permissions")
-    left_well(terminal)
+    left_well(terminal, "C-q")
 
 
 def test_on_a_full_disk_a_change_fails_with_words_and_the_rest_is_still_there(open_terminal):
@@ -97,4 +90,4 @@ def test_on_a_full_disk_a_change_fails_with_words_and_the_rest_is_still_there(op
     terminal.press("Enter")
     terminal.sees("sessions.db", "nothing was written")
     terminal.press("Escape")
-    left_well(terminal)
+    left_well(terminal, "C-q")

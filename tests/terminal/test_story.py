@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
-
-import pytest
 
 from tests.llm.formats import FORMATS
-from tests.llm.provider import Provider, Reply
+from tests.llm.provider import Reply
 from tests.terminal.terminal import COMPACTOR, Terminal
 from tests.tui.places import URL
 from tests.tui.talking import reply
@@ -18,14 +15,6 @@ from tests.tui.talking import reply
 WIRE = FORMATS["openai"]
 COMPACTED = re.compile(r"✓ (Compacted \d+ messages|Shortened \d+ results? in place)")
 TOKENS = re.compile(r"Tokens: ([\d,]+) → ([\d,]+) \(saved ([\d,]+)\)")
-
-
-@pytest.fixture
-def provider(tmp_path, monkeypatch) -> Iterator[Provider]:
-    monkeypatch.chdir(tmp_path)
-    serving = Provider()
-    yield serving
-    serving.close()
 
 
 def answer(number: int) -> str:

@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,14 +19,6 @@ from tests.waiting import PATIENCE, wait_for
 
 WIRE = FORMATS["openai"]
 SAVED = re.compile(r"✓ Compacted (\d+) messages\s+Tokens: ([\d,]+) → ([\d,]+) \(saved ([\d,]+)\)")
-
-
-@pytest.fixture
-def provider(tmp_path, monkeypatch) -> Iterator[Provider]:
-    monkeypatch.chdir(tmp_path)
-    serving = Provider()
-    yield serving
-    serving.close()
 
 
 def kept(session_id: str) -> list[dict]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from textual.widgets import Input, Static
 from context_compactor.errors import CompactorError
 from context_compactor.tui.running import run_app
 from context_compactor.tui.surviving import LOG_FILE, SurvivingApp
+from context_compactor.tui.terminal import Output
 from context_compactor.tui.widgets.rows import Cell, Column, RowList
 from tests.tui.places import screen_text, until
 from tests.waiting import PATIENCE
@@ -306,6 +308,32 @@ def test_a_terminal_that_hangs_up_is_no_error_but_one_that_cannot_be_read_otherw
     assert app.return_code == code
     assert ("reading from the terminal: KeyError" in app.ending) == (code == 1)
     assert Path(".compactor", LOG_FILE).exists() == (code == 1)
+
+
+def test_what_is_drawn_on_a_terminal_that_is_gone_goes_nowhere_and_holds_nothing_up():
+    far, near = os.openpty()
+    with os.fdopen(near, "w") as file:
+        output = Output(file)
+        output.write("seen")
+        output.flush()
+        assert os.read(far, 100) == b"seen"
+        os.close(far)
+        with pytest.raises(OSError, match="Input/output"):
+            os.write(near, b"the terminal says so itself")
+        for _ in range(100):
+            output.write("never seen" * 1_000)
+            output.flush()
+
+
+def test_what_fails_while_somebody_leaves_is_written_down_and_changes_no_exit():
+    async def story(pilot):
+        pilot.app.exit(return_code=0)
+        pilot.app.meet(ZeroDivisionError("taken apart"))
+
+    app = Survivor()
+    play(story, app)
+    assert (app.return_code, app.ending) == (0, "")
+    assert "taken apart" in Path(".compactor", LOG_FILE).read_text()
 
 
 def test_errors_that_come_again_and_again_by_themselves_end_the_app_but_not_those_behind_keys():

@@ -159,6 +159,6 @@ def _openapi(service: Service) -> HTTPRouteHandler:
 
 
 def _document() -> bytes:
-    from context_compactor.server.openapi import document  # its examples take a third of the time to start a server
+    from context_compactor.server.openapi import document  # its examples take a quarter of the time to start a server
 
     return document()
