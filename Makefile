@@ -49,7 +49,7 @@ format: $(READY)  ## Put the code into its one shape
 bench: $(READY)  ## Speed and memory, as ratios measured in one run
 	$(BIN)/python -m tools.bench
 
-soak: $(READY)  ## Ten minutes of steady load on a server: does its memory stay where it is? STORE=url for another store
+soak: $(READY)  ## Fifteen minutes of load on a server: is its memory flat, does any compaction come too early? STORE=url
 	$(BIN)/python -m tools.soak --minutes 10 $(if $(STORE),--store '$(STORE)')
 
 eval: $(READY)  ## Measure quality beside the baselines, write docs/quality.md; CORPUS=folder, EVERY=1 for all of it

@@ -9,8 +9,9 @@ import pytest
 
 from tools import bench_events, bench_held, bench_load
 from tools.bench_crossing import cross
-from tools.calling import Wrong
-from tools.serving import Program, new_store, serving
+from tools.calling import Caller, Wrong, append, create, turns
+from tools.pressure_load import WINDOW, PressureLoad
+from tools.serving import Program, new_store, serving, working
 from tools.soak import Memory, soak
 
 MINUTE = 60
@@ -52,6 +53,36 @@ def test_workers_on_postgresql_are_measured(postgres_url: str):
     lines = Lines()
     bench_load.on_postgres(lines, postgres_url, sessions=2, workers=(2,), requests=32)
     assert len(lines) == 1
+
+
+@pytest.mark.parametrize("with_usage", [False, True])
+def test_under_pressure_no_compaction_begins_below_its_level_and_none_follows_another(
+    server: Program, with_usage: bool
+):
+    load = PressureLoad(server.port, f"pressed-{with_usage}", with_usage=with_usage)
+    asyncio.run(load.run(sessions=3, turns=60))
+    assert load.done["compactions"] >= 9
+    assert server.complaints() == []
+
+
+def test_under_pressure_the_same_holds_on_postgresql_with_workers_beside_the_server(postgres_url: str):
+    with serving(postgres_url) as server, working(postgres_url, 1):
+        load = PressureLoad(server.port)
+        asyncio.run(load.run(sessions=3, turns=40))
+        assert load.done["compactions"] >= 6
+        assert server.complaints() == []
+
+
+def test_a_compaction_below_its_level_is_told_as_wrong(server: Program):
+    async def compact_early() -> None:
+        async with Caller(server.port) as caller:
+            await create(caller, "early", WINDOW)
+            await append(caller, "early", turns("early", 0, 20))
+            await caller.post("/v1/sessions/early/compact", {"level": "emergency"})
+            await PressureLoad(server.port).check(caller, "early", 80)
+
+    with pytest.raises(Wrong, match="a compaction at level emergency of"):
+        asyncio.run(compact_early())
 
 
 def test_a_soak_looks_at_the_memory_of_a_server_that_loses_nothing(server: Program):

@@ -1,10 +1,11 @@
-"""`make soak`: a steady load on a server for minutes, and whether its memory stays where it is.
+"""`make soak`: a steady load on a server for minutes, and whether its memory stays where it is; then sessions that are
+filled faster than they are compacted, and whether any compaction came when it should not.
 
     python -m tools.soak --minutes 10 [--store URL]
 
 First so many sessions begin and end that the server keeps as many open as it ever will. From then on its memory is
 looked at every few seconds. It is flat when a straight line through all looks rises by less than 5 % from the first to
-the last; else it is GROWING, and that ends with 1, as does anything lost.
+the last; else it is GROWING, and that ends with 1, as does anything lost and any compaction below its level.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from tools.calling import Wrong
+from tools.pressure_load import PressureLoad
 from tools.serving import Program, new_store, serving
 from tools.soak_load import Audience, Load
 
@@ -28,6 +30,7 @@ AGENTS = 6
 EVERY = 0.3
 MOST_GROWTH = 0.05
 _LOOKS = 300
+_TURNS = 200
 _LEAST_LOOK_SECONDS = 0.1
 
 
@@ -80,9 +83,18 @@ async def soak(server: Program, minutes: float, lives: int = LIVES, agents: int 
     looking = asyncio.create_task(_look(server, minutes * 60))
     await load.go_on(agents, minutes * 60, EVERY)
     looks = await looking
+    await _press(server, minutes * 60 / 2)
     told = await audience.end()
     print(f"{', '.join(f'{number:,} {what}' for what, number in sorted(load.done.items()))}, {told:,} events; lost=0")
     return Memory(looks)
+
+
+async def _press(server: Program, seconds: float) -> None:
+    """Half of the time without and half with what a provider reports."""
+    for with_usage in (False, True):
+        load = PressureLoad(server.port, "reported" if with_usage else "pressed", with_usage=with_usage)
+        await load.go_on(AGENTS, _TURNS, seconds / 2)
+        print(f"under pressure: {', '.join(f'{number:,} {what}' for what, number in sorted(load.done.items()))}")
 
 
 async def _look(server: Program, seconds: float) -> list[tuple[float, int]]:

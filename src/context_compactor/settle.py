@@ -97,8 +97,13 @@ def settle(request: Request, goal: Goal, scene: Scene, outcome: Outcome) -> Sett
         report = unchanged(request, scene.messages, f"refused: {'; '.join(outcome.damage[:3])}")
         return Settled(outcome, structs.replace(report, status="failed"), decisions)
     gain = 1 - after / max(request.usage.tokens, 1)
-    if gain * 100 < request.ask.settings.min_gain_percent or is_settled(scene, request.ask.steers or {}):
-        return Settled(outcome, _no_gain(request, goal, scene, outcome, gain), decisions)
+    if gain * 100 < request.ask.settings.min_gain_percent:
+        least = f"{request.ask.settings.min_gain_percent:g} %"
+        why = f"only {max(gain, 0):.0%} could be saved, less than min_gain_percent of {least}"
+        return Settled(outcome, _no_gain(request, goal, scene, outcome, why), decisions)
+    if is_settled(scene, request.ask.steers or {}):
+        why = "nothing that could be folded has come since the last compaction"
+        return Settled(outcome, _no_gain(request, goal, scene, outcome, why), decisions)
     return Settled(outcome, _report(request, goal, scene, outcome, after, decisions), decisions)
 
 
@@ -108,12 +113,9 @@ def is_settled(scene: Scene, steers: Steers) -> bool:
     return scene.past is not None and all(turn.is_instruction or turn.number in pinned for turn in scene.turns)
 
 
-def _no_gain(request: Request, goal: Goal, scene: Scene, outcome: Outcome, gain: float) -> Report:
+def _no_gain(request: Request, goal: Goal, scene: Scene, outcome: Outcome, why: str) -> Report:
     floor = account.floor_parts(outcome.composer, request.ask.settings.overhead_tokens, outcome.cut)
-    reason = (
-        f"only {max(gain, 0):.0%} could be saved, less than min_gain_percent of "
-        f"{request.ask.settings.min_gain_percent:g} %; the largest part that must stay is {_largest(floor)}"
-    )
+    reason = f"{why}; the largest part that must stay is {_largest(floor)}"
     if request.ask.is_free:
         return unchanged(request, scene.messages, f"not enough to compact: {reason}")
     report = unchanged(request, scene.messages, reason)

@@ -11,8 +11,8 @@ from context_compactor.protocols import Desk
 from context_compactor.report import Report
 from context_compactor.session.automatic import tell_crossing, tell_queued
 from context_compactor.session.core import Core
-from context_compactor.session.values import State, read_state
-from context_compactor.session.watch import crossed
+from context_compactor.session.values import State
+from context_compactor.session.watch import answered, measured
 from context_compactor.store.desk_rows import Job
 from context_compactor.store.rows import SessionRow
 
@@ -28,22 +28,11 @@ def look_again(core: Core, desk: Desk, job: Job, before: SessionRow, report: Rep
         if done is None:
             raise JobLost(f"job {job.id}: somebody else has it by now")
         if _may_be_unseen(core, done, before, row, report):
-            state, trigger = gauged(core, row)
+            state, trigger = measured(core, row)
             queued = _queue(core, desk, state, trigger) if trigger else None
     if trigger is not None and queued is not None:
         tell_crossing(core, trigger)
         tell_queued(core, (queued,))
-
-
-def gauged(core: Core, row: SessionRow) -> tuple[State, Trigger | None]:
-    """The session's state with its gauge as it is now, and the trigger that this pulls.
-
-    After an undo nothing does until the next message: what was taken back is not to come again by itself.
-    """
-    counter = core.counter(core.dialect(core.seen(row).raws))
-    state = read_state(row.state)
-    state = structs.replace(state, gauge=core.gauge(row, state, counter))
-    return state, None if state.held else crossed(core, state, counter)
 
 
 def _may_be_unseen(core: Core, done: Job, before: SessionRow, row: SessionRow, report: Report | None) -> bool:
@@ -70,7 +59,7 @@ def _queue(core: Core, desk: Desk, state: State, trigger: Trigger) -> Job | None
     """A job for the level that is reached. An emergency stays armed too, for the next message to answer at once."""
     known = [rule.level for rule in core.settings.levels if rule.level is not Level.EMERGENCY]
     if trigger.level is not Level.EMERGENCY:
-        core.save(structs.replace(state, share=trigger.share, fired=trigger.level, attempted=trigger.current_tokens))
+        core.save(answered(state, trigger))
     else:
         core.save(structs.replace(state, share=0.0, fired=""))
     level = trigger.level if trigger.level in known else known[-1] if known else None

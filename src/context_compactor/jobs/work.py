@@ -10,15 +10,13 @@ from threading import Lock
 from context_compactor.ask import Ask
 from context_compactor.errors import JobLost
 from context_compactor.events.bus import Bus
-from context_compactor.jobs.again import gauged, look_again
+from context_compactor.jobs.again import look_again
 from context_compactor.jobs.schedule import queue_idle
 from context_compactor.levels import Level
 from context_compactor.llm.retry import check
 from context_compactor.protocols import Desk, Store
-from context_compactor.report import Report
 from context_compactor.session.ahead import tell_ahead
-from context_compactor.session.automatic import held_back, remember_failure
-from context_compactor.session.compacting import compact
+from context_compactor.session.automatic import compact_when_due, remember_failure
 from context_compactor.session.core import Clock, Core
 from context_compactor.session.memory import work_ahead
 from context_compactor.session.opening import continue_core
@@ -108,17 +106,9 @@ class SessionWork:
 
     def _compact(self, core: Core, job: Job) -> None:
         before = self._store.session(core.id)
-        report = self._compacted(core, job)
+        report = compact_when_due(core, _ask(core, job), Level(job.level) if job.level else None)
         reason = report.reason if report else "there was nothing left to do"
         look_again(core, self._desk, job, before, report, reason)
-
-    def _compacted(self, core: Core, job: Job) -> Report | None:
-        """The report of the job's compaction; None when its level has been left, perhaps by its own first attempt."""
-        row = self._store.session(core.id)
-        if job.level and gauged(core, row)[1] is None:
-            return None
-        ask = _ask(core, job)
-        return held_back(core, ask, row) or compact(core, ask)
 
     def _work_in_quiet(self, core: Core, job: Job) -> None:
         """Work ahead, or wait again when the session was not quiet. What comes meanwhile gets a job of its own."""

@@ -24,7 +24,7 @@ from context_compactor.session.lens import Raw
 from context_compactor.session.log import REVISION, Revision
 from context_compactor.session.memory import learned
 from context_compactor.session.shorten import cut_outputs, is_too_long
-from context_compactor.session.values import Gauge, State, read_profile, read_state
+from context_compactor.session.values import Gauge, Replaced, State, read_profile, read_state
 from context_compactor.session.watch import Watched, is_urgent, share_now, unanswered, watch
 from context_compactor.store.rows import MESSAGE, SessionRow
 
@@ -154,11 +154,15 @@ def _answered(before: Gauge, given: Given, counter: MessageCounter) -> int:
 
 
 def _learn(state: State, before: Gauge, after: Gauge, answered: int, reported: ReportedUsage | None) -> State:
-    if reported is None:
-        return structs.replace(state, gauge=after, held=False)
+    state = structs.replace(state, gauge=after, held=False)
+    if reported is None or not reported.prompt:
+        return state
+    if gauging.is_late(state, before.tokens, reported.prompt):
+        left = structs.replace(state.replaced, reports=state.replaced.reports - 1)
+        return structs.replace(state, replaced=left)
     calibration = state.calibration.learn(before.tokens, reported.prompt)
     anchored = structs.replace(after, anchor=(reported.total, answered))
-    return structs.replace(state, gauge=anchored, calibration=calibration, held=False)
+    return structs.replace(state, gauge=anchored, calibration=calibration, replaced=Replaced())
 
 
 def _reported(usage: object) -> ReportedUsage | None:

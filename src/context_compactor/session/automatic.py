@@ -22,9 +22,11 @@ from context_compactor.session.watch import (
     RETRY_SECONDS,
     Watched,
     answered,
+    is_due,
     is_left_to_jobs,
     is_urgent,
     is_wanted,
+    measured,
     unanswered,
     watch,
 )
@@ -33,6 +35,8 @@ from context_compactor.store.rows import SessionRow
 
 _BREAKER_SECONDS = 300.0
 _FRESH_TOKENS = 2_500
+# How often a compaction is begun anew because somebody else has changed the context meanwhile.
+_MOST_TRIES = 3
 _OPENED = "the session was opened again"
 
 
@@ -76,15 +80,24 @@ def _answer(core: Core, watched: Watched) -> Report | None:
     tell_queued(core, watched.jobs)
     if is_queued or not is_wanted(core, watched):
         return None
-    level = watched.trigger.level if watched.trigger else Level.SOFT
+    level = watched.trigger.level if watched.trigger else None
     why = f"at a boundary: {watched.boundary}" if watched.boundary else ""
-    report = compact_by_itself(core, core.ask(level=level, kind="threshold"), why)
-    if level is not Level.EMERGENCY:
+    report = _compact_by_itself(core, core.ask(level=level or Level.SOFT, kind="threshold"), level, why)
+    if level is not Level.EMERGENCY or report is None:
         return report
-    report = fresh_window(core, report)
+    if report.changed or report.status == "partial":
+        report = _fresh_if_still_full(core, report)
     if not report.changed:
-        core.change(lambda state: answered(state, watched))
+        _note_answered(core)
     return report
+
+
+def _note_answered(core: Core) -> None:
+    """An emergency was answered, though nothing came of it: it is not to be tried again with every message."""
+    with core.writing() as row:
+        state, trigger = measured(core, row)
+        if trigger is not None:
+            core.save(answered(state, trigger))
 
 
 def tell_crossing(core: Core, trigger: Trigger) -> None:
@@ -105,25 +118,30 @@ def tell_queued(core: Core, jobs: Iterable[Job]) -> None:
             core.emit("job.queued", job=job.id, what=job.kind, level=job.level)
 
 
-def fresh_window(core: Core, report: Report | None = None) -> Report:
-    """Begin anew with what must not be forgotten: task, rules, failures, references, and instructions if they fit.
+def fresh_window(core: Core) -> Report:
+    """Begin anew with what must not be forgotten: task, rules, failures, references, and instructions if they fit."""
+    target = min(_emergency_target(core), _instructions(core) + _FRESH_TOKENS)
+    return compact(core, core.ask(target_tokens=target, kind="manual"), with_model=False)
 
-    After an emergency compaction it is done only when that one has left the context above the soft threshold.
-    """
-    counter = core.counter(core.dialect())
-    budget = core.budget(counter).tokens
-    soft = min(rule.threshold for rule in core.settings.levels)
-    if report is not None and (report.status == "failed" or report.tokens_after <= soft * budget):
+
+def _fresh_if_still_full(core: Core, report: Report) -> Report:
+    """Open a fresh window if an emergency compaction could not bring the context below soft, and it still is above."""
+    soft = min(core.settings.levels, key=lambda rule: rule.threshold)
+    if report.tokens_after <= soft.threshold * core.budget(core.counter(core.dialect())).tokens:
         return report
-    target = level_target(core.settings.levels[-1].level, core.settings.levels, budget)
-    if report is None:
-        ask = core.ask(target_tokens=min(target, _instructions(core) + _FRESH_TOKENS), kind="manual")
-        return compact(core, ask, with_model=False)
-    fresh = compact_by_itself(core, core.ask(target_tokens=target, kind="threshold"))
+    ask = core.ask(target_tokens=_emergency_target(core), kind="threshold")
+    fresh = _compact_by_itself(core, ask, soft.level)
+    if fresh is None:
+        return report
     if not fresh.changed:
         return structs.replace(report, reason=f"{report.reason}; a fresh window is no smaller: {fresh.reason}")
     why = f"even an emergency compaction left {report.tokens_after:,} tokens, so a fresh window was opened"
     return structs.replace(fresh, reason=f"{why}. {fresh.reason}".strip())
+
+
+def _emergency_target(core: Core) -> int:
+    budget = core.budget(core.counter(core.dialect())).tokens
+    return level_target(core.settings.levels[-1].level, core.settings.levels, budget)
 
 
 def _instructions(core: Core) -> int:
@@ -133,17 +151,28 @@ def _instructions(core: Core) -> int:
     return sum(core.counter(dialect).count_many(told))
 
 
-def compact_by_itself(core: Core, ask: Ask, why: str = "") -> Report:
-    """A compaction that nobody asked for: it is held back after failures, and never stops the agent.
+def compact_when_due(core: Core, ask: Ask, level: Level | None, why: str = "") -> Report | None:
+    """Compact if the context, as it is when its turn comes, is at `level` (see `is_due`); None when it is not.
 
-    `why` it comes now is added to the reason in its report.
+    When somebody else changes the context before the commit, the new one is measured again before anything more is
+    done to it. `why` it comes now is added to the reason in the report.
     """
+    report = None
+    for _ in range(_MOST_TRIES):
+        row = core.store.session(core.id)
+        if not is_due(core, row, level):
+            return None
+        report = held_back(core, ask, row) or compact(core, ask, why=why, seen=core.seen(row))
+        if report.changed or core.store.session(core.id).view == row.view:
+            return report
+    return report
+
+
+def _compact_by_itself(core: Core, ask: Ask, level: Level | None, why: str = "") -> Report | None:
+    """The same for somebody who waits: whatever fails never stops the agent."""
     row = core.store.session(core.id)
-    held = held_back(core, ask, row)
-    if held is not None:
-        return held
     try:
-        return compact(core, ask, why=why)
+        return compact_when_due(core, ask, level, why)
     except ModelStopped as error:  # only a cancel comes this far: nothing is wrong with what was tried
         core.change(lambda known: structs.replace(known, failed_at=core.seconds()))
         core.emit("compaction.refused", reason=str(error), level=ask.level)

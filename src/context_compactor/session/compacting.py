@@ -54,9 +54,13 @@ class Made(Struct, frozen=True):
 
 
 @traced("compact", app.told_of)
-def compact(core: Core, ask: Ask, *, dry_run: bool = False, with_model: bool = True, why: str = "") -> Report:
+def compact(
+    core: Core, ask: Ask, *, dry_run: bool = False, with_model: bool = True, why: str = "", seen: Seen | None = None
+) -> Report:
     """Compact as asked. The report says what happened, and `why` now; when nothing did, the context is as it was.
 
+    `seen` is the context that the caller has measured, else it is the one of now: when it has been replaced by the
+    time of the commit, what was made of it is dropped.
     A dry run asks no model: its report says what would be asked. When nobody asked for the compaction, or a server did
     so for somebody who cannot put it right, a model that cannot be opened is done without. One that is cancelled raises
     `ModelStopped` and leaves everything as it was.
@@ -65,7 +69,7 @@ def compact(core: Core, ask: Ask, *, dry_run: bool = False, with_model: bool = T
         if not dry_run:
             core.running.cancel("ahead")  # what is told now would come too late
         telling, missing = _telling(core, ask, control, dry_run) if with_model else (None, "")
-        seen = core.seen()
+        seen = seen or core.seen()
         dialect = core.dialect(seen.raws)
         result = run_engine(core, ask, seen, telling, dry_run=dry_run)
         result = structs.replace(result, report=_with_reason(result.report, why, missing))
@@ -152,7 +156,9 @@ def commit_made(core: Core, ask: Ask, made: Made) -> Report:
         keep.commit(core.store, core.id, draft, made.dialect, made.counter, core.now(), _remember(core, made, told))
     except StaleBase as error:
         core.emit("compaction.refused", reason=str(error), level=report.level)
-        left = refused(core, ask, str(error), report.tokens_before, report.messages_before)
+        row = core.store.session(core.id)
+        tokens = read_state(row.state).gauge.tokens  # of the context that is there now, not of the one that was not
+        left = refused(core, ask, str(error), tokens, len(core.seen(row).shown))
         return structs.replace(left, model_calls=made.asked)
     _drop_ahead(core)
     for purpose, what, is_used in (

@@ -10,9 +10,11 @@ from context_compactor.classify.kinds import file_paths_of, is_read
 from context_compactor.measure.calibrate import Calibration, anchored
 from context_compactor.measure.count import MessageCounter, is_question, message_bytes
 from context_compactor.messages.message import Message, Thinking
-from context_compactor.session.values import Gauge
+from context_compactor.session.values import Gauge, Replaced, State
 
 _MOST_FILES = 100
+# An agent has one request under way when its context is replaced, seldom two.
+_LATE_REPORTS = 2
 
 
 def weigh(messages: Sequence[Message], counter: MessageCounter) -> Gauge:
@@ -44,6 +46,25 @@ def add(
         open_calls=tuple(calls),
         files=tuple(files)[-_MOST_FILES:],
     )
+
+
+def replace_context(state: State, gauge: Gauge) -> State:
+    """The state after the context was replaced by another one, with the gauge of that.
+
+    A request with the old context may be under way, and what the provider will report for it says nothing of the new.
+    """
+    return replace(state, gauge=gauge, replaced=Replaced(state.gauge.tokens, _LATE_REPORTS))
+
+
+def is_late(state: State, counted: int, reported: int) -> bool:
+    """Whether usage was reported for a request with the context that has been replaced since.
+
+    It was when it is nearer to what we expect of the old one. Before the first report there is nothing to expect.
+    """
+    if not state.replaced.reports:
+        return False
+    now, before = (state.calibration.estimate(tokens).tokens for tokens in (counted, state.replaced.tokens))
+    return not state.calibration.replies or abs(reported - before) < abs(reported - now)
 
 
 def comes_to_rest(gauge: Gauge, messages: Sequence[Message]) -> bool:

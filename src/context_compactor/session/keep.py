@@ -131,7 +131,7 @@ def commit(
         late = store.entries(session_id, kinds=(MESSAGE,), after=seen.head, until=position)
         weighed = gauging.add(weighed, dialect.parse([read_json(each.body) for each in late]), counter)
         weighed = structs.replace(weighed, head=position, view=position)
-        state = remember(structs.replace(read_state(row.state), gauge=weighed))
+        state = remember(gauging.replace_context(read_state(row.state), weighed))
         store.save_state(session_id, msgspec.json.encode(state))
         return position
 

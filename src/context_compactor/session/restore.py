@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from context_compactor.archive.archive import Original
 from context_compactor.classify.references import reference_of
@@ -16,7 +16,7 @@ from context_compactor.messages.message import Message, ToolResult
 from context_compactor.plan.goal import level_target
 from context_compactor.session.compacting import compact
 from context_compactor.session.core import Core
-from context_compactor.session.gauge import tokens_now
+from context_compactor.session.gauge import replace_context, tokens_now
 from context_compactor.session.lens import Raw, Seen
 from context_compactor.session.log import REVISION, Revision
 from context_compactor.session.memory import scene_of
@@ -65,7 +65,7 @@ def restore(core: Core, ref: str) -> Restored:
         after = core.store.session(core.id)
         state = read_state(after.state)
         gauge = core.gauge(after, state, counter)
-        core.save(settled(core, structs.replace(state, gauge=gauge), counter))
+        core.save(settled(core, replace_context(state, gauge), counter))
     tokens_after = tokens_now(gauge, state.calibration, core.settings.overhead_tokens)
     core.emit("item.restored", ref=ref, tokens=tokens, in_place=revision.after < 0)
     return Restored(ref, tokens, revision.after < 0, compacted, tokens_after)

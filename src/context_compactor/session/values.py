@@ -51,6 +51,13 @@ class Gauge(Struct, frozen=True, kw_only=True):
     anchor: tuple[int, int] | None = None
 
 
+class Replaced(Struct, frozen=True):
+    """The context that was replaced last: our count of it, and how many reports of usage may still be about it."""
+
+    tokens: int = 0
+    reports: int = 0
+
+
 class Claim(Struct, frozen=True):
     """Who has begun work that is done by one alone, and when in seconds."""
 
@@ -74,6 +81,7 @@ class State(Struct, frozen=True, kw_only=True):
     """
 
     gauge: Gauge = Gauge()
+    replaced: Replaced = Replaced()
     share: float = 0.0
     fired: str = ""
     failed_at: float | None = None

@@ -123,8 +123,8 @@ def _turn_back(core: Core, kind: str) -> Report | None:
         after = core.store.session(core.id)
         counter = core.counter(core.dialect(core.seen(after).raws))
         state = read_state(after.state)
-        state = structs.replace(state, gauge=core.gauge(after, state, counter), held=True)
-        core.save(settled(core, state, counter))
+        state = gauging.replace_context(state, core.gauge(after, state, counter))
+        core.save(settled(core, structs.replace(state, held=True), counter))
     core.emit("compaction.undone", compaction_id=compacted.note.id, redone=kind == REDO)
     return report_of(core, compacted)
 

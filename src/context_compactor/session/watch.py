@@ -13,8 +13,9 @@ from context_compactor.measure.usage import level_at
 from context_compactor.messages.turn import split_turns
 from context_compactor.session.core import Core, raws_of
 from context_compactor.session.gauge import tokens_now
-from context_compactor.session.values import State
+from context_compactor.session.values import State, read_state
 from context_compactor.store.desk_rows import Job
+from context_compactor.store.rows import SessionRow
 
 RETRY_SECONDS = 60.0
 # A level that could not be left fires again when the context has grown by so much.
@@ -117,12 +118,9 @@ def unanswered(before: State, state: State) -> State:
     )
 
 
-def answered(state: State, watched: Watched) -> State:
-    """The state after an emergency that was answered, though nothing came of it."""
-    if watched.trigger is None:
-        return state
-    trigger = watched.trigger
-    return structs.replace(state, share=trigger.share, fired=trigger.level, attempted=trigger.current_tokens)
+def answered(state: State, trigger: Trigger) -> State:
+    """The state after a level was answered: it fires again when the context has grown."""
+    return structs.replace(state, share=trigger.share, fired=trigger.level or "", attempted=trigger.current_tokens)
 
 
 def _wait(core: Core, trigger: Trigger | None, seen: Watch, step: float, boundary: str) -> tuple[str, bool]:
@@ -143,7 +141,34 @@ def _boundary(core: Core) -> str:
     return find_boundary(split_turns(core.dialect(raws).parse(raws)))
 
 
-def crossed(core: Core, state: State, counter: MessageCounter) -> Trigger | None:
+def measured(core: Core, row: SessionRow) -> tuple[State, Trigger | None]:
+    """The state with the gauge of the context that `row` stands for, and the trigger it pulls, if any.
+
+    After an undo nothing does until the next message: what was taken back is not to come again by itself.
+    """
+    counter = core.counter(core.dialect(core.seen(row).raws))
+    state = read_state(row.state)
+    state = structs.replace(state, gauge=core.gauge(row, state, counter))
+    return state, None if state.held else _crossed(core, state, counter)
+
+
+def is_due(core: Core, row: SessionRow, level: Level | None) -> bool:
+    """Whether the context that `row` stands for is at a level or above; without one, whether a counter has run out.
+
+    Between the look that asked for a compaction and its turn somebody else may have compacted.
+    """
+    state, trigger = measured(core, row)
+    if level is None:
+        counters = structs.replace(_counters(core, state), next_tools=0, files_said=False)
+        return bool(counters.observe(state.gauge.tool_results, len(state.gauge.files))[1])
+    return trigger is not None and _threshold(core, trigger.level) >= _threshold(core, level)
+
+
+def _threshold(core: Core, level: Level | None) -> float:
+    return next((rule.threshold for rule in core.settings.levels if rule.level == level), 0.0)
+
+
+def _crossed(core: Core, state: State, counter: MessageCounter) -> Trigger | None:
     """The trigger that the gauge pulls as it is, whatever has fired before; None below all levels."""
     budget = core.budget(counter)
     tokens = tokens_now(state.gauge, state.calibration, core.settings.overhead_tokens)
