@@ -11,8 +11,8 @@ import pytest
 from context_compactor.session.session import Session
 from context_compactor.session.values import read_state
 from context_compactor.store.sqlite import SqliteStore
-from tests.session.talk import count as count_tokens
 from tests.session.talk import Raw, messages, opened
+from tests.session.talk import count as count_tokens
 
 
 def loud() -> list[Raw]:
