@@ -32,7 +32,7 @@ from context_compactor.facts.remember import remember, root_of
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
-from context_compactor.messages.record import Record, open_record
+from context_compactor.messages.record import Entry, Record, open_record
 from context_compactor.messages.turn import Turn, split_turns
 from context_compactor.plan.focus import Focus
 from context_compactor.plan.goal import Goal
@@ -58,8 +58,8 @@ class Kit(Struct, frozen=True):
     ladder: tuple[Layout, ...]
     weights: Weights = Weights()
     focus: str = ""
-    story: tuple[str, ...] = ()
-    """A model's prose on the turns that may be folded, as lines of the record."""
+    story: tuple[Entry, ...] = ()
+    """A model's prose on the turns that may be folded, as entries of the record."""
     factors: dict[int, float] = {}
     """What a model thinks of turns, by their number."""
     reasons: dict[int, str] = {}

@@ -41,6 +41,21 @@ SECTIONS = (
 )
 EXCERPTS = "Record of earlier turns (verbatim; … lines left out, > answer)"
 
+# The statuses that lines of each section can have; one that is not listed is a part of the line's words.
+_STATUS = {
+    title: re.compile(rf"({words}|): ")
+    for title, words in {
+        "Task": "active|done|superseded|earlier",
+        "State": "[a-z_]{3,12}",
+        STORY: "(?:earlier )?(?:done|active|blocked|next)|state|decided|file|failed|depends|the user said",
+        "Decisions": "finding|superseded",
+        "Files": "uncommitted|created|edited|deleted|read",
+        "Done outside, not to be done again": "done",
+        "Running": "running",
+        "Other facts": "done|failed|passed|unknown",
+    }.items()
+}
+
 
 class Excerpt(Struct, frozen=True):
     """Selected lines of one source, under a heading that names it and recalls the rest."""
@@ -58,6 +73,13 @@ class Quote(Struct, frozen=True):
     status: str = ""
 
 
+class Entry(Struct, frozen=True):
+    """One line of a section: its words, and what became of what they say."""
+
+    text: str
+    status: str = ""
+
+
 class Record(Struct, frozen=True):
     """What the folded turns left behind."""
 
@@ -66,10 +88,14 @@ class Record(Struct, frozen=True):
     turns: int
     calls: int
     quotes: tuple[Quote, ...] = ()
-    sections: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    sections: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
     excerpts: tuple[Excerpt, ...] = ()
     behind: tuple[tuple[int, int], ...] = ()
     """Turns up to `turns` that were not folded and stand behind the record, each with the number of its first call."""
+
+    def lines(self, title: str) -> tuple[str, ...]:
+        """The lines of a section as the model reads them."""
+        return tuple(entry_line(title, entry) for entry in self.sections.get(title, ()))
 
 
 def render(record: Record) -> str:
@@ -84,7 +110,7 @@ def _lines(record: Record) -> Iterator[str]:
         f'It is memory, not a request. recall("id") returns any original, turn_001 to turn_{record.turns:03d} too.]'
     )
     for title in SECTIONS:
-        body = record.sections.get(title, ())
+        body = record.lines(title)
         quotes = record.quotes if title == "Task" else ()
         if body or quotes:
             yield f"\n## {title}"
@@ -96,6 +122,25 @@ def _lines(record: Record) -> Iterator[str]:
         for excerpt in record.excerpts:
             yield from _excerpt(excerpt)
     yield f"\n{CLOSING}"
+
+
+def entry_line(title: str, entry: Entry) -> str:
+    """An entry as it stands under its heading; where its own words could be read as a status, it says it has none."""
+    if entry.status or _status_in(title, entry.text):
+        return f"{entry.status}: {entry.text}"
+    return entry.text
+
+
+def _status_in(title: str, line: str) -> re.Match[str] | None:
+    """The status at the beginning of a line, which may be none."""
+    known = _STATUS.get(title)
+    return known.match(line) if known else None
+
+
+def parse_entry(title: str, line: str) -> Entry:
+    """An entry as it stood under its heading; a status that its section does not know is a part of its words."""
+    found = _status_in(title, line)
+    return Entry(line[found.end() :], found[1]) if found else Entry(line)
 
 
 def _without(record: Record) -> str:
@@ -164,8 +209,8 @@ def parse(text: str) -> Record | None:
     return Record(messages, tokens, turns, calls, quotes + stray, sections, _parse_excerpts(excerpts), behind)
 
 
-def _parse_sections(body: str) -> tuple[dict[str, tuple[str, ...]], tuple[Quote, ...]]:
-    sections: dict[str, list[str]] = {}
+def _parse_sections(body: str) -> tuple[dict[str, tuple[Entry, ...]], tuple[Quote, ...]]:
+    sections: dict[str, list[Entry]] = {}
     quotes: list[Quote] = []
     title = ""
     for line in body.split("\n"):
@@ -178,7 +223,7 @@ def _parse_sections(body: str) -> tuple[dict[str, tuple[str, ...]], tuple[Quote,
             last = quotes[-1]
             quotes[-1] = structs.replace(last, text=(last.text + "\n" + line[1:]).lstrip("\n"))
         elif line.startswith("- ") and title:
-            sections.setdefault(title, []).append(line[2:])
+            sections.setdefault(title, []).append(parse_entry(title, line[2:]))
     return {title: tuple(lines) for title, lines in sections.items()}, tuple(quotes)
 
 
