@@ -32,8 +32,8 @@ from context_compactor.facts.remember import remember, root_of
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
-from context_compactor.messages.record import Entry, Record, open_record
-from context_compactor.messages.turn import Turn, split_turns
+from context_compactor.messages.record import Entry, Record, open_turns
+from context_compactor.messages.turn import Turn
 from context_compactor.plan.focus import Focus
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.options import Line
@@ -96,8 +96,7 @@ class Outcome(Struct, frozen=True):
 @traced("classify")
 def read_scene(messages: Sequence[Message], dialect: Dialect) -> Scene:
     """Take a context apart and classify what is in it."""
-    live, past = open_record(messages, dialect)
-    turns = split_turns(live, past.turns + 1, past.calls + 1, past.behind) if past else split_turns(live)
+    turns, past = open_turns(messages, dialect)
     verdicts = classify(turns, root_of(past))
     return Scene(
         list(messages), turns, past, verdicts, extract_facts(settled(turns), verdicts.failures, verdicts.files)

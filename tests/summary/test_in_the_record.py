@@ -7,7 +7,7 @@ from msgspec import structs
 from context_compactor import flow
 from context_compactor.measure.count import message_counter_for
 from context_compactor.messages.detect import find_dialect
-from context_compactor.messages.record import STORY, Entry, Record, parse
+from context_compactor.messages.record import STORY, Entry, Record, open_record, parse
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.zones import Shares
 from context_compactor.strategies import DEFAULT_STRATEGIES, LAYOUT_LADDER
@@ -55,7 +55,7 @@ def test_the_ledgers_are_the_same_with_prose_and_without():
 def test_prose_is_found_again_and_newer_prose_takes_its_place():
     first, _, _ = compacted(long_talk().messages, story=ENTRIES)
     again = [*first, *long_talk(20).messages[1:]]
-    _, past = flow.open_record(find_dialect("auto", again).parse(again), find_dialect("auto", again))
+    _, past = open_record(find_dialect("auto", again).parse(again), find_dialect("auto", again))
     assert from_record(past).sections == parse_prose(GOOD).sections
     _, record, _ = compacted(again, story=(Entry("everything", "done"),))
     assert record.lines(STORY) == ("done: everything",)

@@ -11,8 +11,11 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field, structs
 
+from context_compactor.messages.client_text import end_of_client_blocks, is_client_text
 from context_compactor.messages.dialect import Dialect
+from context_compactor.messages.frames import is_framed
 from context_compactor.messages.message import Message, Text
+from context_compactor.messages.turn import Turn, split_turns
 
 OPENING = "[Context record."
 CLOSING = "[End of record. The conversation continues.]"
@@ -187,6 +190,7 @@ _COUNTS = re.compile(
 )
 _BEHIND = re.compile(r"turn (\d+) from call (\d+)")
 _FENCE = re.compile(r"^<user (turn_\d+)(?: ([a-z_]+))?>\n(.*?)\n</user \1>$", re.MULTILINE | re.DOTALL)
+_CLOSING = re.compile(rf"^{re.escape(CLOSING)}[^\S\n]*$", re.MULTILINE)
 _SINGLE = re.compile(r"^\[((?:turn|tool|file|agent)_\d+)(?: (user|agent))?\] (.*)$")
 _HEADING = re.compile(r"^\[((?:turn|tool|file|agent)_\d+) (.*)\]$")
 
@@ -239,15 +243,69 @@ def _parse_excerpts(text: str) -> tuple[Excerpt, ...]:
     return tuple(Excerpt(ref, label, tuple(lines)) for ref, label, lines in found)
 
 
+def record_span(text: str) -> tuple[int, int] | None:
+    """Where in a text a record of ours stands: at its beginning, or behind blocks that a client put before it.
+
+    Behind anybody's own words it is a quotation, and no record.
+    """
+    start = end_of_client_blocks(text)
+    if not text.startswith(OPENING, start):
+        return None
+    quoted = [match.span() for match in _FENCE.finditer(text, start)]
+    for closing in _CLOSING.finditer(text, start):
+        if not any(first <= closing.start() < last for first, last in quoted):
+            return start, closing.end()
+    return None
+
+
 def open_record(messages: Sequence[Message], dialect: Dialect) -> tuple[list[Message], Record | None]:
     """The messages without the record they carry, and the record read back."""
-    for at, message in enumerate(messages):
-        if message.role in ("system", "developer"):
-            continue
-        first = message.parts[0] if message.role == "user" and message.parts else None
-        record = parse(first.text) if isinstance(first, Text) else None
-        if record is None:
-            break
-        rest = dialect.edit(message, {0: None}) if len(message.parts) > 1 else None
-        return [*messages[:at], *([rest] if rest else []), *messages[at + 1 :]], record
-    return list(messages), None
+    opened = _open(messages, dialect)
+    return [*opened.before, *opened.after], opened.record
+
+
+def open_turns(messages: Sequence[Message], dialect: Dialect) -> tuple[list[Turn], Record | None]:
+    """The turns that a record does not stand for, numbered as it says, and the record read back."""
+    opened = _open(messages, dialect)
+    record = opened.record
+    if record is None:
+        return split_turns(opened.before), None
+    live = [*opened.before, *opened.after]
+    return split_turns(live, record.turns + 1, record.calls + 1, record.behind, len(opened.before)), record
+
+
+class _Opened(Struct, frozen=True):
+    """What stands before a record and behind it. A client may have put something of its own before it."""
+
+    before: list[Message]
+    record: Record | None
+    after: list[Message]
+
+
+def _open(messages: Sequence[Message], dialect: Dialect) -> _Opened:
+    at = next((at for at, each in enumerate(messages) if each.role not in ("system", "developer")), len(messages))
+    found = _find(messages[at]) if at < len(messages) and messages[at].role == "user" else None
+    if found is None:
+        return _Opened(list(messages), None, [])
+    message = messages[at]
+    number, text, (start, end), record = found
+    behind = range(number + 1, len(message.parts))
+    front = dialect.edit(message, {number: text[:start].strip() or None, **dict.fromkeys(behind)})
+    rest = dialect.edit(message, {number: text[end:].strip("\n") or None, **dict.fromkeys(range(number))})
+    before = [*messages[:at], *([front] if front else [])]
+    return _Opened(before, record, [*([rest] if rest else []), *messages[at + 1 :]])
+
+
+def _find(message: Message) -> tuple[int, str, tuple[int, int], Record] | None:
+    """Which part of a message holds a record, its text, where in it, and the record. Only a client may speak before."""
+    for number, part in enumerate(message.parts):
+        if not isinstance(part, Text):
+            return None
+        span = record_span(part.text)
+        record = parse(part.text[slice(*span)]) if span else None
+        if span and record:
+            return number, part.text, span, record
+        is_of_client = end_of_client_blocks(part.text) == len(part.text)
+        if not (is_of_client or is_client_text(part.text) or is_framed(part.text)):
+            return None
+    return None
