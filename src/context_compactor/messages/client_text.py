@@ -18,6 +18,7 @@ _OPENINGS = (
     "[Context record.",
     "[Learned in earlier sessions.",
     "[Original of ",
+    "[The summary that ",
     "[Conversation Summary]",
     "Base directory for this skill:",
     "This session is being continued from",

@@ -55,7 +55,7 @@ _STATUS = {
         "Files": "uncommitted|created|edited|deleted|read",
         "Done outside, not to be done again": "done",
         "Running": "running",
-        "Other facts": "done|failed|passed|unknown",
+        "Other facts": "done|failed|passed",
     }.items()
 }
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from context_compactor.messages.frames import NO_RESULT
 from context_compactor.messages.message import Message, Part, ToolCall, ToolResult
 
 
@@ -20,6 +21,11 @@ class Exchange(Struct, frozen=True):
     number: int
     call: ToolCall | None
     result: ToolResult | None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its result only stands in for one that was never recorded: nobody knows how the call ended."""
+        return self.result is not None and self.result.text == NO_RESULT
 
 
 class Turn(Struct, frozen=True):
