@@ -122,6 +122,15 @@ def test_what_stands_beside_the_record_stays_in_the_conversation(dialect, way, w
     assert CLOSING not in left
 
 
+@pytest.mark.parametrize("between", ["", " ", "\n", "\n\n"])
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
+def test_a_record_that_a_client_has_joined_with_other_texts_is_found(dialect, between):
+    spoken = DIALECTS[dialect]
+    live, record = open_record([spoken.user_text(between.join((REMINDER, RECORD, "And now go on.")))], spoken)
+    assert record is not None
+    assert [message.text.strip() for message in live] == [REMINDER, "And now go on."]
+
+
 @pytest.mark.parametrize("words", ["What does this mean?\n", "> ", "```\n", "See <system-reminder> and\n", "[image]\n"])
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
 def test_a_record_that_somebody_quotes_is_no_record(dialect, words):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field, structs
 
-from context_compactor.messages.client_text import end_of_client_blocks, is_client_text
+from context_compactor.messages.client_text import end_of_client_blocks
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.frames import is_framed
 from context_compactor.messages.message import Message, Text
@@ -190,7 +190,7 @@ _COUNTS = re.compile(
 )
 _BEHIND = re.compile(r"turn (\d+) from call (\d+)")
 _FENCE = re.compile(r"^<user (turn_\d+)(?: ([a-z_]+))?>\n(.*?)\n</user \1>$", re.MULTILINE | re.DOTALL)
-_CLOSING = re.compile(rf"^{re.escape(CLOSING)}[^\S\n]*$", re.MULTILINE)
+_CLOSING = re.compile(rf"^{re.escape(CLOSING)}", re.MULTILINE)
 _SINGLE = re.compile(r"^\[((?:turn|tool|file|agent)_\d+)(?: (user|agent))?\] (.*)$")
 _HEADING = re.compile(r"^\[((?:turn|tool|file|agent)_\d+) (.*)\]$")
 
@@ -290,8 +290,9 @@ def _open(messages: Sequence[Message], dialect: Dialect) -> _Opened:
     message = messages[at]
     number, text, (start, end), record = found
     behind = range(number + 1, len(message.parts))
+    words = text[end:].strip("\n") if text[end:].strip() else None
     front = dialect.edit(message, {number: text[:start].strip() or None, **dict.fromkeys(behind)})
-    rest = dialect.edit(message, {number: text[end:].strip("\n") or None, **dict.fromkeys(range(number))})
+    rest = dialect.edit(message, {number: words, **dict.fromkeys(range(number))})
     before = [*messages[:at], *([front] if front else [])]
     return _Opened(before, record, [*([rest] if rest else []), *messages[at + 1 :]])
 
@@ -305,7 +306,6 @@ def _find(message: Message) -> tuple[int, str, tuple[int, int], Record] | None:
         record = parse(part.text[slice(*span)]) if span else None
         if span and record:
             return number, part.text, span, record
-        is_of_client = end_of_client_blocks(part.text) == len(part.text)
-        if not (is_of_client or is_client_text(part.text) or is_framed(part.text)):
+        if end_of_client_blocks(part.text) < len(part.text) and not is_framed(part.text):
             return None
     return None
