@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import compact
@@ -189,7 +189,6 @@ some_words = st.lists(st.sampled_from((*STATUS_WORDS, "users ", "the login ", "r
 
 
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
-@settings(max_examples=12)
 @given(data=st.data())
 def test_words_of_the_user_that_look_like_a_status_survive_any_number_of_compactions(dialect, data):
     """The record begins with task lines, as the one does that follows an agent's own compaction."""

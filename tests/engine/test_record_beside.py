@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import app, compact
@@ -74,7 +74,6 @@ def kept(messages: list[Raw], dialect: str, said: list[str]) -> dict[str, set[st
 
 
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
-@settings(max_examples=10)
 @given(ways=st.lists(st.sampled_from(("", *WAYS)), min_size=3, max_size=3), ends_with_user=st.booleans())
 def test_a_reminder_beside_the_record_changes_nothing_of_what_a_chain_of_compactions_keeps(
     dialect, ways, ends_with_user
