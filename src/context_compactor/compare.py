@@ -13,7 +13,7 @@ from context_compactor.apply.fidelity import context_text
 from context_compactor.classify.names import NameTable, shape_worth
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.speech import agent_sayings, user_sayings
-from context_compactor.messages.record import STORY
+from context_compactor.messages.record import STORY, entry_line
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.sources import call_body
@@ -21,7 +21,7 @@ from context_compactor.plan.zones import Room, Zone
 from context_compactor.report import ModelCall
 from context_compactor.settle import Request, Settled, aim, settle
 from context_compactor.summary.losses import Lost, find_losses, repair
-from context_compactor.summary.shape import Prose, fit_prose, to_lines
+from context_compactor.summary.shape import Prose, fit_prose, to_entries
 from context_compactor.summary.subject import story_tokens
 from context_compactor.summary.write import REPAIR_SHARE
 
@@ -99,12 +99,12 @@ def _placed(job: Job, prose: Prose, room: int) -> tuple[Job, str]:
 
 def _retold(job: Job, prose: Prose) -> Job:
     """The job with a story. At a level the story comes on top; a target that somebody asked for is kept with it."""
-    lines = to_lines(prose)
-    section = "\n".join((STORY, *(f"- {line}" for line in lines)))
+    entries = to_entries(prose)
+    section = "\n".join((STORY, *(f"- {entry_line(STORY, entry)}" for entry in entries)))
     story = job.kit.counter.text(section) if job.request.ask.target_tokens is None else 0
     longer = structs.replace(job, goal=structs.replace(job.goal, target=job.goal.target + story))
     same = SameLayout(job.digest.outcome.composer.view.zones)
-    kit = structs.replace(job.kit, story=lines, ladder=(same,))
+    kit = structs.replace(job.kit, story=entries, ladder=(same,))
     return structs.replace(longer, kit=kit, digest=longer.again(kit))
 
 

@@ -32,8 +32,8 @@ from context_compactor.facts.remember import remember, root_of
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
-from context_compactor.messages.record import Record, open_record
-from context_compactor.messages.turn import Turn, split_turns
+from context_compactor.messages.record import Entry, Record, open_turns
+from context_compactor.messages.turn import Turn
 from context_compactor.plan.focus import Focus
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.options import Line
@@ -58,8 +58,8 @@ class Kit(Struct, frozen=True):
     ladder: tuple[Layout, ...]
     weights: Weights = Weights()
     focus: str = ""
-    story: tuple[str, ...] = ()
-    """A model's prose on the turns that may be folded, as lines of the record."""
+    story: tuple[Entry, ...] = ()
+    """A model's prose on the turns that may be folded, as entries of the record."""
     factors: dict[int, float] = {}
     """What a model thinks of turns, by their number."""
     reasons: dict[int, str] = {}
@@ -96,8 +96,7 @@ class Outcome(Struct, frozen=True):
 @traced("classify")
 def read_scene(messages: Sequence[Message], dialect: Dialect) -> Scene:
     """Take a context apart and classify what is in it."""
-    live, past = open_record(messages, dialect)
-    turns = split_turns(live, past.turns + 1, past.calls + 1, past.behind) if past else split_turns(live)
+    turns, past = open_turns(messages, dialect)
     verdicts = classify(turns, root_of(past))
     return Scene(
         list(messages), turns, past, verdicts, extract_facts(settled(turns), verdicts.failures, verdicts.files)

@@ -76,7 +76,7 @@ def said(kinds: list[str]) -> list[bytes]:
         match kind:
             case "user":
                 message = {"role": "user", "content": f"Please do {number}."}
-                lines.append(line(number, parent, "user", message))
+                lines.append(line(number, parent, "user", message, permissionMode="default"))
             case "text" | "call" | "more":
                 reply = reply if kind == "more" and reply else number
                 block: dict[str, Any] = {"type": "text", "text": f"I do {number}."}

@@ -7,8 +7,12 @@ from hypothesis import strategies as st
 from context_compactor.classify.failures import Failure, failure_of, find_failures, merge_failures, wording_of
 from context_compactor.classify.outcomes import exit_code_of
 from context_compactor.classify.telling import LINE_LENGTH, telling_lines
+from context_compactor.flow import read_scene
+from context_compactor.messages.boundaries import repair
+from context_compactor.messages.detect import DIALECTS
 from context_compactor.messages.message import ToolCall, ToolResult
 from context_compactor.messages.turn import Exchange
+from tests.engine.talks import DIALECT_NAMES, Call, talk_in
 from tests.facts.conversations import bash, call, exchange_of, histories, patch, turns_of, user
 
 TRACEBACK = "Traceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    run()\nKeyError: 'indexes'\n"
@@ -240,3 +244,18 @@ def test_no_history_breaks_the_search_for_failures(turns: list) -> None:  # type
     flagged = {each.number for turn in turns for each in turn.exchanges if each.result and each.result.is_error}
     assert flagged <= {failure.exchange for failure in failures}
     assert sum(fact.count for fact in merge_failures(failures)) == len(failures)
+
+
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
+def test_a_call_whose_result_was_never_recorded_has_neither_failed_nor_done_anything(dialect):
+    talk = (
+        talk_in(dialect)
+        .user("Ship it.")
+        .step(Call("Bash", {"command": "git push origin main"}, None))
+        .answer("Done.")
+        .user("Go on.")
+    )
+    talk.step(Call("AskUserQuestion", {"question": "Which one?"}, None)).answer("Yes.").user("And now?")
+    legal = repair(DIALECTS[dialect].parse(talk.messages), DIALECTS[dialect])[0]
+    facts = read_scene(legal, DIALECTS[dialect]).facts
+    assert [fact for fact in facts if fact.kind in ("failure", "side_effect", "approval", "command")] == []

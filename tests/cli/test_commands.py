@@ -9,6 +9,7 @@ import pytest
 from context_compactor.classify.tier import Tier
 from context_compactor.report import Report
 from context_compactor.settings import Settings
+from tests.agents.plugin_log import FIRST, plugin_log
 from tests.cli.conftest import conversation
 
 LEVELS = ("soft", "aggressive", "emergency")
@@ -257,3 +258,18 @@ def test_every_command_is_explained_with_an_example(run):
     for name, command in commands.items():
         assert f"Example: `compactor {name}" in command.help, name
         assert all(param.help for param in command.params if param.name != "help"), name
+
+
+def test_what_a_plugin_left_in_a_log_when_it_compacted_is_not_compacted_as_the_users_words(run, tmp_path):
+    log = plugin_log("no results")
+    for step in range(40):
+        log.call(f"cat notes_{step}", f"toolu_more_{step}")
+        log.result(f"toolu_more_{step}", "\n".join(f"note {line} of {step}" for line in range(40)))
+    log.typed("Go on.")
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b"".join(log.lines()))
+    ran = run("compact", path, "--target", "20%")
+    assert ran.code == 0
+    assert FIRST in ran.out
+    assert "Failed before" not in ran.out
+    assert not any(word in ran.out for word in ("Rust", "MongoDB", "make deploy", "before pushing"))

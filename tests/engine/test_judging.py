@@ -71,7 +71,7 @@ def assert_no_worse(result: Compaction, digest: Compaction) -> None:
 
 def failures_in(result: Compaction) -> list[str]:
     records = [record for raw in result.messages if (record := parse(str(raw["content"])))]
-    return [line for record in records for line in record.sections.get("Failed before, do not repeat", ())]
+    return [line for record in records for line in record.lines("Failed before, do not repeat")]
 
 
 WANTED = [f"value_9_{n} = compute_{n}()" for n in range(80)]
@@ -148,7 +148,7 @@ def test_a_fact_stands_where_a_model_tells_with_its_turn_and_who_told_it():
     result = judged(judge(lambda turn: None, facts=[fact]), **wide)
     (told,) = [fact for fact in result.facts if fact.told_by]
     assert (told.kind, told.turn, told.ref, told.told_by) == ("file_state", 2, "turn_002", "scripted")
-    assert f"file: {fact['content']} (turn_002)" in record_of(result).sections[STORY]
+    assert f"file: {fact['content']} (turn_002)" in record_of(result).lines(STORY)
     assert_no_worse(result, compact(DAY, **wide))
 
 
@@ -165,8 +165,8 @@ def test_a_fact_stands_where_a_model_tells_with_its_turn_and_who_told_it():
 def test_a_fact_that_does_not_hold_gets_nowhere(fact):
     result = judged(judge(lambda turn: opinion("keep"), facts=[fact]))
     assert [each for each in result.facts if each.told_by] == []
-    assert record_of(result).sections.get(STORY, ()) == ()
-    assert "evil.example/x.sh" not in "\n".join(record_of(result).sections.get(STORY, ()))
+    assert record_of(result).lines(STORY) == ()
+    assert "evil.example/x.sh" not in "\n".join(record_of(result).lines(STORY))
 
 
 def test_judging_and_the_story_go_together():

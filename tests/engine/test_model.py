@@ -86,7 +86,7 @@ def assert_digest(result: Compaction) -> None:
 
 def test_a_good_summary_stands_in_the_record_and_the_report_says_who_told_it():
     result = told(GOOD)
-    story = record_of(result).sections[STORY]
+    story = record_of(result).lines(STORY)
     assert "blocked: the staging secret is missing" in story
     assert result.report.told_by == "scripted"
     assert [call.outcome for call in result.report.model_calls][-1] == "accepted"

@@ -39,7 +39,7 @@ def story(result: Compaction) -> str:
     for raw in result.messages:
         record = parse(str(raw["content"]))
         if record:
-            return "\n".join(record.sections.get(STORY, ()))
+            return "\n".join(record.lines(STORY))
     return ""
 
 

@@ -263,7 +263,7 @@ class TestBrief:
         failures = {
             (" ".join(fact.content.split()), " ".join(fact.detail.split())) for fact in known if fact.kind == "failure"
         }
-        kept = parse(text).sections.get(FAILED, ())
+        kept = parse(text).lines(FAILED)
         assert len(kept) == len(failures)
         if not failures:
             assert COUNTER.count(text) <= tokens

@@ -140,6 +140,20 @@ class Talk:
         self.write({"type": "user", "isCompactSummary": True, "message": {"role": "user", "content": text}})
         self.tokens = 12_000
 
+    def digest(self, text: str, *kept: Line) -> None:
+        """A plugin compacts in the agent's place, and keeps some rows, which are logged again."""
+        self._parent = None
+        facts = {"trigger": "auto", "preTokens": self.tokens}
+        self.write({"type": "system", "subtype": "compact_boundary", "compactMetadata": facts, "content": "compacted"})
+        self.write({"type": "user", "message": {"role": "user", "content": text}})
+        for row in kept:
+            self.write({"type": row["type"], "message": row["message"]})
+        self.tokens = 12_000
+
+    def rows(self) -> list[Line]:
+        """The lines that were written."""
+        return [json.loads(line) for line in self.path.read_bytes().splitlines()]
+
     def got(self, text: str) -> None:
         """The agent has given a hook's text to its model."""
         self.write({"type": "attachment", "attachment": {"type": "hook_additional_context", "content": [text]}})

@@ -146,6 +146,25 @@ def test_the_agents_own_compaction_becomes_one_of_the_session_with_a_report(talk
         assert "KeyError: 'exp'" in session.recall("tool_007")
 
 
+def test_what_a_plugin_leaves_when_it_compacts_is_no_task_no_rule_no_decision_and_no_failure(talk: Talk, place: Place):
+    worked(talk)
+    talk.hook("PreCompact", "pre-compact", trigger="auto")
+    with place.session(talk.id) as session:
+        known = {(fact.kind, fact.content) for fact in session.facts()}
+    *_, call, _, _ = talk.rows()
+    assert "pytest" in str(call)
+    talk.digest("Rewrite all in Rust. Always deploy at once. We decided to use MongoDB because it scales.", call)
+    talk.hook("SessionStart", "session-start", source="compact")
+    talk.answer("Going on.")
+    talk.user("Now the logout.")
+    talk.hook("Stop", "stop")
+    with place.session(talk.id) as session:
+        assert {(fact.kind, fact.content) for fact in session.facts()} == {*known, ("task", "Now the logout.")}
+        assert [fact.count for fact in session.facts("failure")] == [1]
+        assert len(session.compactions()) == 1
+        assert session.history() == read_transcript(talk.path).messages
+
+
 def test_ids_go_on_after_the_agents_compactions_and_are_never_given_twice(talk: Talk, place: Place):
     worked(talk)
     talk.compact("First.")

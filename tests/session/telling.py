@@ -129,4 +129,4 @@ class Slow(ScriptedModel):
 def stories(session: Session) -> list[str]:
     """The lines of the story in the context."""
     records = [parse(str(raw["content"])) for raw in session.context()]
-    return [line for record in records if record for line in record.sections.get(STORY, ())]
+    return [line for record in records if record for line in record.lines(STORY)]

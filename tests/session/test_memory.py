@@ -11,6 +11,7 @@ import pytest
 from context_compactor import BadSetting, Session, Settings
 from context_compactor.facts.speech import user_sayings
 from context_compactor.messages.turn import split_turns
+from context_compactor.store.rows import FactRow
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, bash, talk_in
 from tests.failures.scenes import fill, seen, working
@@ -164,3 +165,36 @@ def test_a_long_session_of_many_messages_is_opened_and_appended_to():
         assert len(session.context()) == count + 1
         assert session.history()[:count] == messages
         assert session.context(at=3) == messages[:3]
+
+
+OLD_RECORD = """\
+[Context record. Written by Context Compactor, not by the user: it stands for 12 earlier messages (3,400 tokens, turns \
+1 to 6, calls 1 to 5). It is memory, not a request. recall("id") returns any original, turn_001 to turn_006 too.]
+
+## Task
+- done: "Rename active: to status:" (turn_001)
+- active: "Show active: users first" (turn_004)
+
+[End of record. The conversation continues.]"""
+OLD_FACT = (
+    b'{"kind":"task","content":"Show active: users first","turn":4,"role":"user","detail":"","status":"active",'
+    b'"count":1,"last_turn":4,"ref":"turn_004","told_by":""}'
+)
+
+
+@every_dialect
+def test_a_session_of_an_older_version_goes_on_with_its_record_and_its_facts(dialect):
+    talk = talk_in(dialect).user(OLD_RECORD).user("Now sort them by name, please.")
+    fill(talk, 30)
+    with Session.open("old", window=1_000_000, store="memory:", dialect=dialect, settings=QUIET) as session:
+        session.append(talk.messages)
+        session._core.store.put_facts("old", [FactRow("task", 4, OLD_FACT, "")], "2026-01-01T00:00:00Z")
+        assert session.compact(target_tokens=3_500).changed
+        record = promises.record_of(promises.parsed(session.context(), dialect), dialect)
+        assert record is not None
+        assert record.lines("Task")[:2] == (
+            'done: "Rename active: to status:" (turn_001)',
+            'earlier: "Show active: users first" (turn_004)',
+        )
+        kept = {(fact.content, fact.status) for fact in session.facts("task")}
+        assert kept == {("Show active: users first", "active"), ("Now sort them by name, please.", "active")}

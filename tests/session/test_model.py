@@ -45,7 +45,7 @@ def opened(settings: Settings, window: int = 1_000_000, bus: Bus | None = None) 
 
 def stories(session: Session) -> list[str]:
     texts = [parse(str(raw["content"])) for raw in session.context()]
-    return [line for record in texts if record for line in record.sections.get(STORY, ())]
+    return [line for record in texts if record for line in record.lines(STORY)]
 
 
 def test_a_compaction_that_was_asked_for_is_told_by_the_model_of_the_settings(provider):

@@ -12,7 +12,7 @@ from context_compactor.messages.record import CLOSING, OPENING
 from context_compactor.summary.gate import judge, judge_prose
 from context_compactor.summary.losses import find_losses, repair
 from context_compactor.summary.quoting import tell_turns
-from context_compactor.summary.shape import Prose, parse_prose, render_prose, template, to_lines
+from context_compactor.summary.shape import Prose, parse_prose, render_prose, template
 from tests.engine.talks import bash, talk_in
 from tests.summary.scenes import GOOD, answer, count, evidence_of, facts_of, refresh_talk, turns_of
 
@@ -244,7 +244,7 @@ def test_a_lost_failure_decision_and_open_item_are_put_back_from_the_ledger():
 def test_what_the_record_says_anyway_is_not_lost():
     facts = facts_of(TURNS)
     repaired, _ = repair(Prose(), find_losses(Prose(), facts, "", frozenset()), 10_000, count)
-    assert find_losses(Prose(), facts, "\n".join(to_lines(repaired)), frozenset()) == []
+    assert find_losses(Prose(), facts, repaired.text, frozenset()) == []
 
 
 def test_a_path_that_can_be_recalled_is_not_lost():

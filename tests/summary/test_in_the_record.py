@@ -7,15 +7,15 @@ from msgspec import structs
 from context_compactor import flow
 from context_compactor.measure.count import message_counter_for
 from context_compactor.messages.detect import find_dialect
-from context_compactor.messages.record import STORY, Record, parse
+from context_compactor.messages.record import STORY, Entry, Record, open_record, parse
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.zones import Shares
 from context_compactor.strategies import DEFAULT_STRATEGIES, LAYOUT_LADDER
-from context_compactor.summary.shape import from_record, parse_prose, to_lines
+from context_compactor.summary.shape import from_record, parse_prose, to_entries
 from tests.engine.talks import Talk, bash, read, talk_in
 from tests.summary.scenes import GOOD
 
-LINES = to_lines(parse_prose(GOOD))
+ENTRIES = to_entries(parse_prose(GOOD))
 
 
 def long_talk(steps: int = 30) -> Talk:
@@ -39,40 +39,42 @@ def compacted(messages: list, target: int = 6_000, **kit: object) -> tuple[list,
 
 
 def test_prose_stands_in_the_record_and_the_context_fits():
-    _, record, tokens = compacted(long_talk().messages, story=LINES)
-    assert record.sections[STORY] == LINES
+    _, record, tokens = compacted(long_talk().messages, story=ENTRIES)
+    assert record.sections[STORY] == ENTRIES
     assert tokens <= 6_000
 
 
 def test_the_ledgers_are_the_same_with_prose_and_without():
     _, without, _ = compacted(long_talk().messages)
-    _, told, _ = compacted(long_talk().messages, story=LINES)
+    _, told, _ = compacted(long_talk().messages, story=ENTRIES)
     failed = "Failed before, do not repeat"
     assert told.sections[failed] == without.sections[failed]
     assert told.quotes == without.quotes
 
 
 def test_prose_is_found_again_and_newer_prose_takes_its_place():
-    first, _, _ = compacted(long_talk().messages, story=LINES)
+    first, _, _ = compacted(long_talk().messages, story=ENTRIES)
     again = [*first, *long_talk(20).messages[1:]]
-    _, past = flow.open_record(find_dialect("auto", again).parse(again), find_dialect("auto", again))
+    _, past = open_record(find_dialect("auto", again).parse(again), find_dialect("auto", again))
     assert from_record(past).sections == parse_prose(GOOD).sections
-    _, record, _ = compacted(again, story=("done: everything",))
-    assert record.sections[STORY] == ("done: everything",)
+    _, record, _ = compacted(again, story=(Entry("everything", "done"),))
+    assert record.lines(STORY) == ("done: everything",)
 
 
 def test_without_newer_prose_the_old_one_is_told_as_the_past():
-    first, _, _ = compacted(long_talk().messages, story=LINES)
+    first, _, _ = compacted(long_talk().messages, story=ENTRIES)
     _, record, _ = compacted([*first, *long_talk(20).messages[1:]], target=9_000)
     told = record.sections.get(STORY, ())
+    unfinished = ("active", "blocked", "next")
     assert set(told) <= {
-        f"earlier {line}" if line.startswith(("active", "blocked", "next")) else line for line in LINES
+        structs.replace(entry, status=f"earlier {entry.status}") if entry.status in unfinished else entry
+        for entry in ENTRIES
     }
-    assert not any(line.startswith(("active: ", "blocked: ", "next: ")) for line in told)
+    assert not any(entry.status in unfinished for entry in told)
 
 
 def test_prose_makes_way_when_nothing_else_fits():
-    _, record, tokens = compacted(long_talk().messages, target=900, story=LINES * 20)
+    _, record, tokens = compacted(long_talk().messages, target=900, story=ENTRIES * 20)
     assert STORY not in record.sections
     assert tokens <= 1_000
 

@@ -115,7 +115,7 @@ def test_a_fact_stands_in_the_part_that_a_model_tells_and_need_not_stay():
     (line,) = told_lines(
         weighed(facts=[{"kind": "constraint", "content": "Never touch legacy/", "source": "turn_001"}]).facts
     )
-    assert (line.section, line.text, line.must) == (STORY, 'the user said: "Never touch legacy/" (turn_001)', False)
+    assert (line.section, line.written, line.must) == (STORY, 'the user said: "Never touch legacy/" (turn_001)', False)
 
 
 def test_what_is_known_already_is_not_told_again():

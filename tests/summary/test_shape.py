@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.messages.record import OPENING, SECTIONS, STORY, Record, parse, render
+from context_compactor.messages.record import OPENING, SECTIONS, STORY, Entry, Record, entry_line, parse, render
 from context_compactor.summary.shape import (
     DECISIONS,
     ERRORS,
@@ -17,13 +17,13 @@ from context_compactor.summary.shape import (
     merge_prose,
     parse_prose,
     render_prose,
-    to_lines,
+    to_entries,
 )
 from tests.summary.scenes import GOOD, count
 
 
 def recorded(prose: Prose) -> Record:
-    return Record(3, 100, 2, 1, sections={STORY: to_lines(prose), "Decisions": ("keep Node 18 (turn_001)",)})
+    return Record(3, 100, 2, 1, sections={STORY: to_entries(prose), "Decisions": (Entry("keep Node 18 (turn_001)"),)})
 
 
 def test_an_answer_is_read_heading_by_heading():
@@ -101,7 +101,7 @@ def test_prose_is_brought_within_its_budget_line_by_line(headings, most):
     for at, heading in enumerate(headings):
         sections[heading] = (*sections.get(heading, ()), f"point {at} " * 3)
     fitted, gone = fit_prose(Prose(sections), most, count)
-    assert sum(count(f"- {line}\n") for line in to_lines(fitted)) <= most
+    assert sum(count(f"- {entry_line(STORY, entry)}\n") for entry in to_entries(fitted)) <= most
     assert len(fitted.lines()) + gone == len(headings)
 
 

@@ -12,7 +12,7 @@ from context_compactor.errors import ModelDenied, ModelOverflow, ModelStopped, M
 from context_compactor.llm.model import ModelRequest, ModelUsage
 from context_compactor.prompts.prompt import built_in, checked
 from context_compactor.summary.caller import Caller
-from context_compactor.summary.shape import DECISIONS, Prose, parse_prose, to_lines
+from context_compactor.summary.shape import DECISIONS, Prose, parse_prose
 from context_compactor.summary.subject import Limits, Subject, story_tokens
 from context_compactor.summary.write import Writer, write_summary
 from tests.engine.talks import Call, bash, talk_in
@@ -227,7 +227,7 @@ def test_what_the_prose_lost_is_put_back():
     outcome = write(Scripted(NOTHING_BUT_STORY), limits=ROOMY)
     assert outcome.prose is not None
     assert outcome.repaired >= 3
-    assert any("npm test -- refresh" in line and "TypeError" in line for line in to_lines(outcome.prose))
+    assert any("npm test -- refresh" in line and "TypeError" in line for line in outcome.prose.lines())
 
 
 def test_what_cannot_be_put_back_is_refused():
@@ -272,7 +272,7 @@ def test_the_prose_stays_within_its_budget():
     outcome = write(Scripted(GOOD), limits=Limits(tokens=120), subject=Subject(TURNS))
     assert outcome.prose is not None
     assert outcome.trimmed > 0
-    assert count("\n".join(to_lines(outcome.prose))) <= 120
+    assert count(outcome.prose.text) <= 120
 
 
 def test_the_account_takes_what_the_provider_counted():

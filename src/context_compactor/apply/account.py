@@ -128,7 +128,7 @@ def floor_parts(composer: Composer, overhead: int, cut: Container[int]) -> tuple
         elif zone is Zone.VERBATIM:
             why = pins.get(turn.number) or composer.view.why.get(turn.number, RECENT)
             parts.append(FloorPart(f"turn {turn.number} ({turn.role})", tokens, why))
-    must = sum(count(line.text) + 2 for line in composer.ledger.must)
+    must = sum(count(line.written) + 2 for line in composer.ledger.must)
     quotes = sum(count(quote.text) for quote in composer.ledger.quotes)
     frame = count(render(Record(0, 0, 0, 0)))
     shortened = sum(1 for zone in composer.view.zones.values() if zone is Zone.PLACED) * REFERENCE_TOKENS

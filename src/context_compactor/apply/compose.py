@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from context_compactor.apply.apply import apply
 from context_compactor.apply.layout import Texts, write_texts
-from context_compactor.facts.ledgers import merge_lines
+from context_compactor.facts.ledgers import merge_entries
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
 from context_compactor.messages.openai_responses import OpenAIResponses, unbind
-from context_compactor.messages.record import Quote, Record, render
+from context_compactor.messages.record import Entry, Quote, Record, render
 from context_compactor.messages.references import ID, reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Line
@@ -85,12 +85,12 @@ class Composer(Struct, frozen=True):
             behind=tuple((turn.number, min(_call_numbers([turn]), default=0)) for turn in behind),
         )
 
-    def _sections(self, texts: Texts) -> dict[str, tuple[str, ...]]:
-        must: dict[str, list[str]] = {}
+    def _sections(self, texts: Texts) -> dict[str, tuple[Entry, ...]]:
+        must: dict[str, list[Entry]] = {}
         for line in self.ledger.must:
-            must.setdefault(line.section, []).append(line.text)
+            must.setdefault(line.section, []).append(line.entry)
         titles = dict.fromkeys((*must, *texts.facts))
-        return {title: tuple(merge_lines(must.get(title, ()), texts.facts.get(title, ()))) for title in titles}
+        return {title: tuple(merge_entries((*must.get(title, ()), *texts.facts.get(title, ())))) for title in titles}
 
 
 def _call_numbers(turns: Sequence[Turn]) -> list[int]:

@@ -11,7 +11,7 @@ from context_compactor.apply.media import media_edits
 from context_compactor.classify.failures import failed_mark
 from context_compactor.classify.kinds import Kind
 from context_compactor.classify.tier import Tier
-from context_compactor.messages.record import ANSWER, DIGEST, GAP, Excerpt
+from context_compactor.messages.record import ANSWER, DIGEST, GAP, Entry, Excerpt
 from context_compactor.messages.references import reference_id
 from context_compactor.plan.options import Option, Source, Voice, token_rate
 from context_compactor.plan.planner import Draft
@@ -29,14 +29,14 @@ class Texts(Struct, frozen=True):
     """What was written: excerpts and ledger lines for the record, edits for the turns that stay."""
 
     excerpts: tuple[Excerpt, ...]
-    facts: dict[str, list[str]]
+    facts: dict[str, list[Entry]]
     edits: Edits
 
 
 def write_texts(view: View, draft: Draft) -> Texts:
     """Write every text of the plan."""
     taken = {number: list(options) for number, options in groupby(draft.chosen(), key=lambda option: option.source)}
-    facts: dict[str, list[str]] = {}
+    facts: dict[str, list[Entry]] = {}
     folded: list[tuple[Source, list[Option]]] = []
     edits: Edits = {}
     for turn in view.turns:
@@ -46,7 +46,7 @@ def write_texts(view: View, draft: Draft) -> Texts:
         options = taken.get(source.number, [])
         if source.voice is Voice.FACT:
             if options:
-                facts.setdefault(source.label, []).extend(option.text for option in options)
+                facts.setdefault(source.label, []).extend(source.entries[option.block] for option in options)
         elif view.zone_of(source) is Zone.FOLDED:
             replaced = draft.replaced.get(source.number)
             if replaced is not None and replaced.is_all and replaced.text:

@@ -42,7 +42,7 @@ _NOT_RUN = "Sibling tool call errored"
 
 def failure_of(exchange: Exchange, turn: int = 0) -> Failure | None:
     """The failure an exchange ended in, if it did."""
-    result = None if is_own(exchange.call) else exchange.result
+    result = None if is_own(exchange.call) or exchange.is_lost else exchange.result
     known = marked_error(result.text) if result else ""
     if result is None or not (known or has_failed(exchange.call, result)) or _NOT_RUN in result.text[:200]:
         return None

@@ -123,7 +123,8 @@ def file_life(turns: Sequence[Turn], failed: Collection[int] | None = None) -> F
                 continue
             reading = read_call(exchange.call)
             folder = folder_of(reading, folder)
-            if (exchange.number in failed and not _may_have_written(reading)) or _shows_nothing(exchange):
+            is_undone = exchange.number in failed or exchange.is_lost
+            if (is_undone and not _may_have_written(reading)) or _shows_nothing(exchange):
                 continue
             committed = exchange.number if _commits(reading) else committed
             for named in reading.paths if reading.reads or reading.writes else ():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from context_compactor.classify.telling import BETWEEN
 from context_compactor.facts.fact import Fact
+from context_compactor.messages.record import Entry, entry_line
 from context_compactor.plan.options import Line
 
 SECTION_OF = {
@@ -35,7 +36,10 @@ _SEEN = re.compile(r"^(.*) \((?:×(\d+), )?((?:turn|tool|file|agent)_\d+)\)$", r
 
 def ledger_lines(facts: Iterable[Fact]) -> list[Line]:
     """Every fact as the line that will stand for it."""
-    return [Line(_section(fact), fact_line(fact), fact.last_turn or fact.turn, _must(fact)) for fact in facts]
+    return [
+        Line(_section(fact), entry.text, fact.last_turn or fact.turn, _must(fact), entry.status)
+        for fact, entry in ((fact, fact_entry(fact)) for fact in facts)
+    ]
 
 
 def _section(fact: Fact) -> str:
@@ -58,6 +62,11 @@ def _must(fact: Fact) -> bool:
 
 def fact_line(fact: Fact) -> str:
     """A fact in one line: its words, what came of it, how often and where."""
+    return entry_line(_section(fact), fact_entry(fact))
+
+
+def fact_entry(fact: Fact) -> Entry:
+    """A fact as an entry of the record: its words with what came of it, and its status beside them."""
     body = _one_line(fact.content)
     if fact.kind == "failure":
         body = f"`{body}` → {_one_line(fact.detail)}"
@@ -65,33 +74,29 @@ def fact_line(fact: Fact) -> str:
         body = f'"{body}"'
     if fact.kind == "denial":
         body = f"the user denied: {body}"
-    if fact.status and fact.kind not in ("failure", "constraint"):
-        body = f"{fact.status}: {body}"
     if fact.detail and fact.kind != "failure":
         body = f"{body} · {_one_line(fact.detail)}"
     times = f"×{fact.count}, " if fact.count > 1 else ""
-    return f"{body} ({times}{fact.ref or f'turn_{fact.last_turn or fact.turn:03d}'})"
+    text = f"{body} ({times}{fact.ref or f'turn_{fact.last_turn or fact.turn:03d}'})"
+    return Entry(text, fact.status if fact.kind not in ("failure", "constraint") else "")
 
 
-_STATUS = re.compile(r"^[a-z_]{3,12}: ")
-
-
-def identity(section: str, line: str) -> str:
-    """What a line is about, whatever its status and count: lines with one identity are one fact at two times."""
-    match = _SEEN.match(line)
-    body = _STATUS.sub("", match[1] if match else line)
+def identity(section: str, text: str) -> str:
+    """What a line is about, whatever its count: lines with one identity are one fact at two times."""
+    match = _SEEN.match(text)
+    body = match[1] if match else text
     return body.split(" · ")[0] if section in ("Files", "Other facts") else body
 
 
-def merge_lines(old: Sequence[str], new: Sequence[str]) -> list[str]:
-    """Old lines first and unchanged; a new line with the same words adds its count to the old one."""
-    merged: dict[str, tuple[int, str]] = {}
-    for line in (*old, *new):
-        match = _SEEN.match(line)
-        body, count, ref = (match[1], int(match[2] or 1), match[3]) if match else (line, 1, "")
-        seen = merged.get(body, (0, ref))[0]
-        merged[body] = (seen + count, ref)
-    return [_counted(body, count, ref) for body, (count, ref) in merged.items()]
+def merge_entries(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries in order; a later one with the same words and status adds its count to the first."""
+    merged: dict[tuple[str, str], tuple[int, str]] = {}
+    for entry in entries:
+        match = _SEEN.match(entry.text)
+        body, count, ref = (match[1], int(match[2] or 1), match[3]) if match else (entry.text, 1, "")
+        seen = merged.get((entry.status, body), (0, ref))[0]
+        merged[entry.status, body] = (seen + count, ref)
+    return [Entry(_counted(body, count, ref), status) for (status, body), (count, ref) in merged.items()]
 
 
 def _counted(body: str, count: int, ref: str) -> str:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct, structs
 
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.ledgers import cut_failure, identity, ledger_lines, merge_lines
+from context_compactor.facts.ledgers import cut_failure, identity, ledger_lines, merge_entries
 from context_compactor.facts.quotes import LEFT_OUT, find_quotes
 from context_compactor.messages.message import Media
-from context_compactor.messages.record import SECTIONS, STORY, Quote, Record
+from context_compactor.messages.record import SECTIONS, STORY, Entry, Quote, Record
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Line
@@ -26,8 +26,8 @@ _BELOW = re.compile(r"paths are below (\S+) or absolute")
 # Shares of the target: ledger lines but the failures, the user's rules, and the failures.
 _UNLIMITED = (TASK, FAILED, STORY)
 _LASTING = (FAILED, RULES, OUTSIDE, DECISIONS)
-_UNFINISHED = ("active: ", "blocked: ")
-_OVERTAKEN = (*_UNFINISHED, "next: ")
+_UNFINISHED = ("active", "blocked")
+_OVERTAKEN = (*_UNFINISHED, "next")
 _LATER = (DECISIONS, FILES)
 _LEDGER_SHARE = 0.06
 _RULES_SHARE = 0.08
@@ -45,7 +45,7 @@ class Remembered(Struct, frozen=True):
 
     def texts(self) -> list[str]:
         """Everything that stands in the context whatever is chosen."""
-        return [*(quote.text for quote in self.quotes), *(line.text for line in self.must)]
+        return [*(quote.text for quote in self.quotes), *(line.written for line in self.must)]
 
 
 def remember(
@@ -55,7 +55,7 @@ def remember(
     target: int,
     count: Callable[[str], int],
     root: str = "",
-    story: Sequence[str] = (),
+    story: Sequence[Entry] = (),
     told: Sequence[Line] = (),
 ) -> Remembered:
     """Sort what is known of the folded turns. `turns` are those that are folded; labels show paths below `root`.
@@ -68,7 +68,7 @@ def remember(
     lines = [*_past_lines(past, fresh), *_with_first_task(fresh, past), *_pictures(turns)]
     if story:
         lines = [line for line in lines if line.section != STORY]
-        lines += [Line(STORY, text, 0, True) for text in story]
+        lines += [Line(STORY, entry.text, 0, True, entry.status) for entry in story]
     lines += [line for line in told if line.turn in gone]
     lines = _short_failures(lines, target, count)
     quotes = find_quotes(facts, turns, past, target, count)
@@ -83,7 +83,7 @@ def root_of(past: Record | None) -> str | None:
     """The folder that an earlier record leaves out of its paths; None when there is no record yet."""
     if past is None:
         return None
-    found = [match[1] for line in past.sections.get(FILES, ()) if (match := _BELOW.fullmatch(line))]
+    found = [match[1] for entry in past.sections.get(FILES, ()) if (match := _BELOW.fullmatch(entry.text))]
     return found[0] if found else ""
 
 
@@ -97,7 +97,7 @@ def _short_failures(lines: Sequence[Line], target: int, count: Callable[[str], i
 
 
 def _below(line: Line, root: str) -> Line:
-    return structs.replace(line, text=line.text.replace(root, "", 1)) if root else line
+    return structs.replace(line, text=line.text.removeprefix(root)) if root else line
 
 
 def _pictures(turns: Sequence[Turn]) -> list[Line]:
@@ -134,14 +134,19 @@ def _past_lines(past: Record | None, fresh: Sequence[Line]) -> list[Line]:
     is_newer_task = any(line.section == TASK for line in fresh)
     lines = []
     for title in SECTIONS:
-        for text in past.sections.get(title, ()):
-            if (title, identity(title, text)) not in overtaken:
-                current = text.replace("active: ", "earlier: ", 1) if title == TASK and is_newer_task else text
-                if title == STORY and text.startswith(_OVERTAKEN):
-                    current = f"earlier {text}"
-                must = title in _LASTING or current.startswith(_UNFINISHED) or bool(_BELOW.fullmatch(current))
-                lines.append(Line(title, current, 0, must))
+        for entry in past.sections.get(title, ()):
+            if (title, identity(title, entry.text)) not in overtaken:
+                status = _status_now(title, entry.status, is_newer_task)
+                must = title in _LASTING or status in _UNFINISHED or bool(_BELOW.fullmatch(entry.text))
+                lines.append(Line(title, entry.text, 0, must, status))
     return lines
+
+
+def _status_now(title: str, status: str, is_newer_task: bool) -> str:
+    """The status of an earlier record's line: a newer task overtakes the active one, newer turns what a model told."""
+    if title == TASK and is_newer_task and status == "active":
+        return "earlier"
+    return f"earlier {status}" if title == STORY and status in _OVERTAKEN else status
 
 
 def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> tuple[list[Line], list[Line]]:
@@ -155,7 +160,7 @@ def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> 
     for line in sorted(lines, key=lambda line: (line.section in _LATER, _is_new_file(line), -line.turn)):
         shelf = RULES if line.section == RULES else ""
         free = line.section in _UNLIMITED or _BELOW.fullmatch(line.text)
-        cost = count(line.text) if line.must and not free else 0
+        cost = count(line.written) if line.must and not free else 0
         if line.must and cost <= room[shelf]:
             must.append(line)
             room[shelf] -= cost
@@ -172,6 +177,6 @@ def _is_new_file(line: Line) -> bool:
 def _merged(lines: Sequence[Line]) -> tuple[Line, ...]:
     merged: list[Line] = []
     for title in SECTIONS:
-        texts = [line.text for line in sorted(lines, key=lambda line: line.turn) if line.section == title]
-        merged.extend(Line(title, text, 0, True) for text in merge_lines(texts, ()))
+        entries = [line.entry for line in sorted(lines, key=lambda line: line.turn) if line.section == title]
+        merged.extend(Line(title, entry.text, 0, True, entry.status) for entry in merge_entries(entries))
     return tuple(merged)

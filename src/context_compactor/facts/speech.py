@@ -11,38 +11,17 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from context_compactor.messages.client_text import is_client_text, without_client_blocks
+from context_compactor.messages.frames import is_framed
 from context_compactor.messages.message import Message, Text
 from context_compactor.messages.turn import Turn
 
 _MOST_TEXT = 60_000
-_INJECTED = re.compile(
-    r"<(system-reminder|local-command-caveat|command-name|command-message|local-command-stdout|local-command-stderr"
-    r"|bash-input|bash-stdout|bash-stderr|environment_context|environment_details|user_instructions|INSTRUCTIONS"
-    r"|turn_aborted|skill|task-notification|subagent_notification|collaboration_mode|ide_selection|ide_opened_file"
-    r"|user-prompt-submit-hook|session-start-hook|persisted-output|function_results|user_shell_command)>"
-)
 _ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>")
 _LONGEST_REMARK = 1_500
 _LONGEST_SENTENCE = 600
 _BARE_TAG = re.compile(r"</?command-args>|</?user_query>|<image\b[^<>]{0,80}>|</image>|\[image\]", re.IGNORECASE)
 _INTERRUPT = re.compile(r"\[Request interrupted by user[^\]\n]{0,40}\]")
-_SYNTHETIC = (
-    "# AGENTS.md instructions",
-    "[Context record.",
-    "[Learned in earlier sessions.",
-    "[Original of ",
-    "[Conversation Summary]",
-    "Base directory for this skill:",
-    "This session is being continued from",
-    "Caveat: The messages below",
-    "Another language model started to solve this problem",
-    "Stop hook feedback:",
-    "Your task is to create a detailed summary",
-    "Operation stopped by hook",
-    "No response requested",
-    "Continue from where you left off",
-    "Please continue the conversation from where we left it off",
-)
 _SKILL_TOOLS = frozenset(("Skill", "SlashCommand"))
 _FENCE = re.compile(r"^[ \t]{0,8}```.*?(?:^[ \t]{0,8}```[^\n]*$|\Z)", re.DOTALL | re.MULTILINE)
 _CAPITAL = r"[A-Z0-9\u00c0-\u00de\u0410-\u042f\u3040-\u9fff\uac00-\ud7af]"
@@ -128,42 +107,25 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def _own(text: str) -> str:
-    if text.lstrip()[:60].startswith(_SYNTHETIC):
+    if is_client_text(text) or is_framed(text):
         return ""
     if "<command-name>" in text:
         text = _typed(text)
     if "<" in text:
-        text = _BARE_TAG.sub("\n", _without_injected(text))
+        text = _BARE_TAG.sub("\n", without_client_blocks(text))
     text = text[:_MOST_TEXT]
     if "[Request interrupted" in text:
         text = _INTERRUPT.sub("\n", text)
     text = text.strip()
-    return "" if text.startswith(_SYNTHETIC) else text
+    return "" if is_client_text(text) else text
 
 
 def _typed(text: str) -> str:
     """Of a slash command what was typed after it; the prompt it stands for is not the user's."""
     arguments = "\n".join(filter(None, (found.strip() for found in _ARGUMENTS.findall(text))))
-    rest = _without_injected(_ARGUMENTS.sub("\n", text)).strip()
+    rest = without_client_blocks(_ARGUMENTS.sub("\n", text)).strip()
     return arguments if arguments or _is_prompt(rest) else rest
 
 
 def _is_prompt(text: str) -> bool:
     return len(text) > _LONGEST_REMARK or text.startswith(("#", "---"))
-
-
-def _without_injected(text: str) -> str:
-    kept: list[str] = []
-    at = 0
-    unclosed: set[str] = set()
-    for opening in _INJECTED.finditer(text):
-        tag = opening[1]
-        if opening.start() < at or tag in unclosed:
-            continue
-        end = text.find(f"</{tag}>", opening.end())
-        if end < 0:
-            unclosed.add(tag)
-            continue
-        kept.append(text[at : opening.start()])
-        at = end + len(tag) + 3
-    return "\n".join((*kept, text[at:])) if kept else text

@@ -61,7 +61,7 @@ def _update(items: dict[str, Fact], reading: Reading, turn: int, exchange: Excha
     if key in items and status == "deleted":
         del items[key]
     elif key in items and isinstance(status, str):
-        items[key] = _todo(items[key].content, _STATUSES.get(status, status), turn, exchange, items[key].turn)
+        items[key] = _todo(items[key].content, _STATUSES.get(status, "open"), turn, exchange, items[key].turn)
 
 
 def _listed(arguments: dict[str, Any]) -> list[tuple[str, str]]:

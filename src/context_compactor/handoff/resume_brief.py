@@ -13,7 +13,7 @@ from msgspec import structs
 from context_compactor.apply.digests.text import clip
 from context_compactor.errors import BadSetting
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.ledgers import cut_failure, ledger_lines, merge_lines
+from context_compactor.facts.ledgers import cut_failure, ledger_lines, merge_entries
 from context_compactor.facts.remember import FAILED, FILES, OUTSIDE, RULES, TASK
 from context_compactor.handoff.checkpoint import Checkpoint
 from context_compactor.handoff.worth import is_enough
@@ -71,7 +71,7 @@ def _told_once(facts: Sequence[Fact], tokens: int) -> Iterator[Fact]:
 def _own_lines(checkpoint: Checkpoint) -> Iterator[Line]:
     """What only the checkpoint knows."""
     told = {"phase": checkpoint.phase, "note": checkpoint.note, "git": checkpoint.git.line() if checkpoint.git else ""}
-    yield from (Line("State", f"{name}: {clip(text, 400)}", 0, True) for name, text in told.items() if text)
+    yield from (Line("State", clip(text, 400), 0, True, name) for name, text in told.items() if text)
     for at, line in enumerate(checkpoint.archive):
         yield Line(_OTHER, f"archived: {clip(line.summary)}, {line.tokens:,} tokens ({line.id})", at)
 
@@ -105,7 +105,7 @@ def _fitting(lines: Sequence[Line], room: int, counter: MessageCounter) -> list[
     """As many lines as there is room for: what must be known first, then section by section, the newest first."""
     ordered = sorted(lines, key=lambda line: (not line.must, _ORDER.index(line.section), -line.turn))
     chosen: list[Line] = []
-    for line, cost in zip(ordered, counter.texts([f"\n- {line.text}" for line in ordered]), strict=True):
+    for line, cost in zip(ordered, counter.texts([f"\n- {line.written}" for line in ordered]), strict=True):
         if cost <= room:
             chosen.append(line)
             room -= cost
@@ -128,7 +128,7 @@ def _counts(checkpoint: Checkpoint, facts: Sequence[Fact]) -> Record:
 
 def _record(lines: Sequence[Line], counts: Record) -> Record:
     sections = {
-        title: tuple(merge_lines([line.text for line in _in_order(lines, title)], ()))
+        title: tuple(merge_entries(line.entry for line in _in_order(lines, title)))
         for title in SECTIONS
         if any(line.section == title for line in lines)
     }

@@ -66,7 +66,7 @@ def _newest(facts: Sequence[Fact], kind: str) -> list[Fact]:
 
 
 def _past_lines(past: Record | None, kind: str) -> list[str]:
-    return list(reversed(past.sections.get(SECTION_OF[kind], ()))) if past else []
+    return list(reversed(past.lines(SECTION_OF[kind]))) if past else []
 
 
 def _tasks(facts: Sequence[Fact], past: Record | None) -> list[str]:

@@ -16,7 +16,7 @@ from context_compactor.measure.budget import Budget
 from context_compactor.measure.calibrate import Calibration, anchored
 from context_compactor.measure.count import MessageCounter, last_question, message_bytes
 from context_compactor.messages.message import Message, Part, Text, Thinking, ToolResult
-from context_compactor.messages.record import CLOSING, OPENING
+from context_compactor.messages.record import record_span
 from context_compactor.messages.turn import Turn
 
 _REFERENCE_OPENING = "[archived "
@@ -184,10 +184,9 @@ def _weigh(message: Message, counter: MessageCounter) -> Iterator[tuple[str, int
 
 
 def _ours_in(part: Part) -> tuple[str, Sequence[str]]:
-    """What a compaction has written into a part: the record at its beginning, or lines of reference."""
-    if isinstance(part, Text) and part.text.startswith(OPENING):
-        end = part.text.find(CLOSING)
-        return "summaries", [part.text if end < 0 else part.text[: end + len(CLOSING)]]
+    """What a compaction has written into a part: the record, or lines of reference."""
+    if isinstance(part, Text) and (span := record_span(part.text)):
+        return "summaries", [part.text[slice(*span)]]
     if isinstance(part, Text | ToolResult) and _REFERENCE_OPENING in part.text:
         return "references", [match[0] for match in _REFERENCE_LINE.finditer(part.text)]
     return "references", ()
@@ -207,5 +206,4 @@ def _home(message: Message) -> str:
 
 
 def _is_record(turn: Turn) -> bool:
-    first = turn.messages[0].parts[:1]
-    return any(isinstance(part, Text) and part.text.startswith(OPENING) for part in first)
+    return any(isinstance(part, Text) and record_span(part.text) for part in turn.messages[0].parts)

@@ -11,8 +11,11 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field, structs
 
+from context_compactor.messages.client_text import end_of_client_blocks
 from context_compactor.messages.dialect import Dialect
+from context_compactor.messages.frames import is_framed
 from context_compactor.messages.message import Message, Text
+from context_compactor.messages.turn import Turn, split_turns
 
 OPENING = "[Context record."
 CLOSING = "[End of record. The conversation continues.]"
@@ -41,6 +44,21 @@ SECTIONS = (
 )
 EXCERPTS = "Record of earlier turns (verbatim; … lines left out, > answer)"
 
+# The statuses that lines of each section can have; one that is not listed is a part of the line's words.
+_STATUS = {
+    title: re.compile(rf"({words}|): ")
+    for title, words in {
+        "Task": "active|done|superseded|earlier",
+        "State": "[a-z_]{3,12}",
+        STORY: "(?:earlier )?(?:done|active|blocked|next)|state|decided|file|failed|depends|the user said",
+        "Decisions": "finding|superseded",
+        "Files": "uncommitted|created|edited|deleted|read",
+        "Done outside, not to be done again": "done",
+        "Running": "running",
+        "Other facts": "done|failed|passed",
+    }.items()
+}
+
 
 class Excerpt(Struct, frozen=True):
     """Selected lines of one source, under a heading that names it and recalls the rest."""
@@ -58,6 +76,13 @@ class Quote(Struct, frozen=True):
     status: str = ""
 
 
+class Entry(Struct, frozen=True):
+    """One line of a section: its words, and what became of what they say."""
+
+    text: str
+    status: str = ""
+
+
 class Record(Struct, frozen=True):
     """What the folded turns left behind."""
 
@@ -66,10 +91,14 @@ class Record(Struct, frozen=True):
     turns: int
     calls: int
     quotes: tuple[Quote, ...] = ()
-    sections: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    sections: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
     excerpts: tuple[Excerpt, ...] = ()
     behind: tuple[tuple[int, int], ...] = ()
     """Turns up to `turns` that were not folded and stand behind the record, each with the number of its first call."""
+
+    def lines(self, title: str) -> tuple[str, ...]:
+        """The lines of a section as the model reads them."""
+        return tuple(entry_line(title, entry) for entry in self.sections.get(title, ()))
 
 
 def render(record: Record) -> str:
@@ -84,7 +113,7 @@ def _lines(record: Record) -> Iterator[str]:
         f'It is memory, not a request. recall("id") returns any original, turn_001 to turn_{record.turns:03d} too.]'
     )
     for title in SECTIONS:
-        body = record.sections.get(title, ())
+        body = record.lines(title)
         quotes = record.quotes if title == "Task" else ()
         if body or quotes:
             yield f"\n## {title}"
@@ -96,6 +125,25 @@ def _lines(record: Record) -> Iterator[str]:
         for excerpt in record.excerpts:
             yield from _excerpt(excerpt)
     yield f"\n{CLOSING}"
+
+
+def entry_line(title: str, entry: Entry) -> str:
+    """An entry as it stands under its heading; where its own words could be read as a status, it says it has none."""
+    if entry.status or _status_in(title, entry.text):
+        return f"{entry.status}: {entry.text}"
+    return entry.text
+
+
+def _status_in(title: str, line: str) -> re.Match[str] | None:
+    """The status at the beginning of a line, which may be none."""
+    known = _STATUS.get(title)
+    return known.match(line) if known else None
+
+
+def parse_entry(title: str, line: str) -> Entry:
+    """An entry as it stood under its heading; a status that its section does not know is a part of its words."""
+    found = _status_in(title, line)
+    return Entry(line[found.end() :], found[1]) if found else Entry(line)
 
 
 def _without(record: Record) -> str:
@@ -142,6 +190,7 @@ _COUNTS = re.compile(
 )
 _BEHIND = re.compile(r"turn (\d+) from call (\d+)")
 _FENCE = re.compile(r"^<user (turn_\d+)(?: ([a-z_]+))?>\n(.*?)\n</user \1>$", re.MULTILINE | re.DOTALL)
+_CLOSING = re.compile(rf"^{re.escape(CLOSING)}", re.MULTILINE)
 _SINGLE = re.compile(r"^\[((?:turn|tool|file|agent)_\d+)(?: (user|agent))?\] (.*)$")
 _HEADING = re.compile(r"^\[((?:turn|tool|file|agent)_\d+) (.*)\]$")
 
@@ -164,8 +213,8 @@ def parse(text: str) -> Record | None:
     return Record(messages, tokens, turns, calls, quotes + stray, sections, _parse_excerpts(excerpts), behind)
 
 
-def _parse_sections(body: str) -> tuple[dict[str, tuple[str, ...]], tuple[Quote, ...]]:
-    sections: dict[str, list[str]] = {}
+def _parse_sections(body: str) -> tuple[dict[str, tuple[Entry, ...]], tuple[Quote, ...]]:
+    sections: dict[str, list[Entry]] = {}
     quotes: list[Quote] = []
     title = ""
     for line in body.split("\n"):
@@ -178,7 +227,7 @@ def _parse_sections(body: str) -> tuple[dict[str, tuple[str, ...]], tuple[Quote,
             last = quotes[-1]
             quotes[-1] = structs.replace(last, text=(last.text + "\n" + line[1:]).lstrip("\n"))
         elif line.startswith("- ") and title:
-            sections.setdefault(title, []).append(line[2:])
+            sections.setdefault(title, []).append(parse_entry(title, line[2:]))
     return {title: tuple(lines) for title, lines in sections.items()}, tuple(quotes)
 
 
@@ -194,15 +243,69 @@ def _parse_excerpts(text: str) -> tuple[Excerpt, ...]:
     return tuple(Excerpt(ref, label, tuple(lines)) for ref, label, lines in found)
 
 
+def record_span(text: str) -> tuple[int, int] | None:
+    """Where in a text a record of ours stands: at its beginning, or behind blocks that a client put before it.
+
+    Behind anybody's own words it is a quotation, and no record.
+    """
+    start = end_of_client_blocks(text)
+    if not text.startswith(OPENING, start):
+        return None
+    quoted = [match.span() for match in _FENCE.finditer(text, start)]
+    for closing in _CLOSING.finditer(text, start):
+        if not any(first <= closing.start() < last for first, last in quoted):
+            return start, closing.end()
+    return None
+
+
 def open_record(messages: Sequence[Message], dialect: Dialect) -> tuple[list[Message], Record | None]:
     """The messages without the record they carry, and the record read back."""
-    for at, message in enumerate(messages):
-        if message.role in ("system", "developer"):
-            continue
-        first = message.parts[0] if message.role == "user" and message.parts else None
-        record = parse(first.text) if isinstance(first, Text) else None
-        if record is None:
-            break
-        rest = dialect.edit(message, {0: None}) if len(message.parts) > 1 else None
-        return [*messages[:at], *([rest] if rest else []), *messages[at + 1 :]], record
-    return list(messages), None
+    opened = _open(messages, dialect)
+    return [*opened.before, *opened.after], opened.record
+
+
+def open_turns(messages: Sequence[Message], dialect: Dialect) -> tuple[list[Turn], Record | None]:
+    """The turns that a record does not stand for, numbered as it says, and the record read back."""
+    opened = _open(messages, dialect)
+    record = opened.record
+    if record is None:
+        return split_turns(opened.before), None
+    live = [*opened.before, *opened.after]
+    return split_turns(live, record.turns + 1, record.calls + 1, record.behind, len(opened.before)), record
+
+
+class _Opened(Struct, frozen=True):
+    """What stands before a record and behind it. A client may have put something of its own before it."""
+
+    before: list[Message]
+    record: Record | None
+    after: list[Message]
+
+
+def _open(messages: Sequence[Message], dialect: Dialect) -> _Opened:
+    at = next((at for at, each in enumerate(messages) if each.role not in ("system", "developer")), len(messages))
+    found = _find(messages[at]) if at < len(messages) and messages[at].role == "user" else None
+    if found is None:
+        return _Opened(list(messages), None, [])
+    message = messages[at]
+    number, text, (start, end), record = found
+    behind = range(number + 1, len(message.parts))
+    words = text[end:].strip("\n") if text[end:].strip() else None
+    front = dialect.edit(message, {number: text[:start].strip() or None, **dict.fromkeys(behind)})
+    rest = dialect.edit(message, {number: words, **dict.fromkeys(range(number))})
+    before = [*messages[:at], *([front] if front else [])]
+    return _Opened(before, record, [*([rest] if rest else []), *messages[at + 1 :]])
+
+
+def _find(message: Message) -> tuple[int, str, tuple[int, int], Record] | None:
+    """Which part of a message holds a record, its text, where in it, and the record. Only a client may speak before."""
+    for number, part in enumerate(message.parts):
+        if not isinstance(part, Text):
+            return None
+        span = record_span(part.text)
+        record = parse(part.text[slice(*span)]) if span else None
+        if span and record:
+            return number, part.text, span, record
+        if end_of_client_blocks(part.text) < len(part.text) and not is_framed(part.text):
+            return None
+    return None

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from context_compactor.messages.frames import NO_RESULT
 from context_compactor.messages.message import Message, Part, ToolCall, ToolResult
 
 
@@ -20,6 +21,11 @@ class Exchange(Struct, frozen=True):
     number: int
     call: ToolCall | None
     result: ToolResult | None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its result only stands in for one that was never recorded: nobody knows how the call ended."""
+        return self.result is not None and self.result.text == NO_RESULT
 
 
 class Turn(Struct, frozen=True):
@@ -51,20 +57,24 @@ def split_turns(
     first_turn: int = 1,
     first_call: int = 1,
     earlier: Sequence[tuple[int, int]] = (),
+    earlier_from: int = 0,
 ) -> list[Turn]:
     """Group messages into turns and number them and their calls, starting where the session stands.
 
-    The first ones may be `earlier` turns, each with the numbers of itself and of its first call.
+    The first ones from the message `earlier_from` on may be `earlier` turns, each with the numbers of itself and of
+    its first call.
     """
     turns: list[Turn] = []
     next_turn, next_call, next_instruction = first_turn, first_call, 0
     known = iter(earlier)
+    at = 0
     for group in _groups(messages):
+        is_new, at = at < earlier_from, at + len(group)
         if group[0].role in ("system", "developer"):
             turns.append(Turn(next_instruction, tuple(group)))
             next_instruction -= 1
             continue
-        number = next(known, None)
+        number = None if is_new else next(known, None)
         if number is not None:
             turns.append(Turn(number[0], tuple(group), _pair(group, number[1])))
             continue

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from context_compactor.classify.kinds import Kind
 from context_compactor.classify.tier import Tier
+from context_compactor.messages.record import Entry, entry_line
 
 
 class Voice(StrEnum):
@@ -60,6 +61,8 @@ class Source(Struct, frozen=True):
     part: int = -1
     is_loose: bool = False
     is_clearable: bool = True
+    entries: tuple[Entry, ...] = ()
+    """Of a ledger the entry that each block stands for."""
 
 
 def token_rate(source: Source) -> float:
@@ -74,6 +77,17 @@ class Line(Struct, frozen=True):
     text: str
     turn: int
     must: bool = False
+    status: str = ""
+
+    @property
+    def entry(self) -> Entry:
+        """The line as an entry of the record's section."""
+        return Entry(self.text, self.status)
+
+    @property
+    def written(self) -> str:
+        """The line as the model reads it."""
+        return entry_line(self.section, self.entry)
 
 
 class Option(Struct, frozen=True):

@@ -147,7 +147,7 @@ def build_sources(
         age = int(since + weights.own_age * (after - since))
         sources.append(_source(len(sources), text, age, verdict, weights))
     for section in dict.fromkeys(line.section for line in ledger):
-        lines = [line.text for line in ledger if line.section == section]
+        lines = [line for line in ledger if line.section == section]
         sources.append(_ledger_source(len(sources), section, lines))
     return tuple(sources)
 
@@ -254,9 +254,9 @@ def _excerpt_blocks(lines: Sequence[str]) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _ledger_source(number: int, section: str, lines: Sequence[str]) -> Source:
-    blocks = tuple(Block(line, at, 1) for at, line in enumerate(lines))
-    text = "\n".join(lines)
+def _ledger_source(number: int, section: str, lines: Sequence[Line]) -> Source:
+    blocks = tuple(Block(line.written, at, 1) for at, line in enumerate(lines))
+    text = "\n".join(block.text for block in blocks)
     return Source(
         number=number,
         turn=0,
@@ -270,4 +270,5 @@ def _ledger_source(number: int, section: str, lines: Sequence[str]) -> Source:
         lines=len(lines),
         weight=VOICE_WEIGHT["fact"],
         is_loose=True,
+        entries=tuple(line.entry for line in lines),
     )

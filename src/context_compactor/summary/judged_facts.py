@@ -89,9 +89,9 @@ def _sayings(turn: Turn) -> str:
 
 def told_lines(facts: Sequence[Fact]) -> tuple[Line, ...]:
     """Facts as lines of the section that a model tells. None of them must stay."""
-    return tuple(Line(STORY, _line(fact), fact.turn) for fact in facts)
+    return tuple(Line(STORY, _line(fact), fact.turn, status=_LABELS[fact.kind]) for fact in facts)
 
 
 def _line(fact: Fact) -> str:
     words = f'"{fact.content}"' if fact.kind == "constraint" else fact.content
-    return f"{_LABELS[fact.kind]}: {words} ({fact.ref})"
+    return f"{words} ({fact.ref})"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, field
 
-from context_compactor.messages.record import STORY, Record
+from context_compactor.messages.record import STORY, Entry, Record, entry_line, parse_entry
 
 STATE, DECISIONS, FILES = "State", "Decisions", "Files and changes"
 ERRORS, NEXT, TALE = "Errors and failed approaches", "Next step", "Story"
@@ -135,15 +135,15 @@ def _is_none(line: str) -> bool:
     return not any(map(str.isalnum, body)) or (len(line) <= _LONGEST_NONE and bool(_NONE.fullmatch(line)))
 
 
-def to_lines(prose: Prose) -> tuple[str, ...]:
-    """The lines of the record's section."""
+def to_entries(prose: Prose) -> tuple[Entry, ...]:
+    """The entries of the record's section."""
     return tuple(_labelled(heading, line) for heading in HEADINGS for line in prose.sections.get(heading, ()))
 
 
-def _labelled(heading: str, line: str) -> str:
-    if heading == STATE and state_of(line):
-        return line
-    return f"{_LABELS[heading]}: {line}" if heading in _LABELS else line
+def _labelled(heading: str, line: str) -> Entry:
+    if heading == TALE or (heading == STATE and state_of(line)):
+        return parse_entry(STORY, line)
+    return Entry(line, _LABELS[heading])
 
 
 def state_of(line: str) -> str:
@@ -155,10 +155,11 @@ def state_of(line: str) -> str:
 def from_record(record: Record | None) -> Prose:
     """The prose that an earlier record carries."""
     sections: dict[str, list[str]] = {}
-    for line in record.sections.get(STORY, ()) if record else ():
-        label, _, rest = line.partition(": ")
-        heading = _HEADING_OF.get(label, TALE)
-        sections.setdefault(heading, []).append(line if label in STATES or heading == TALE else rest)
+    for entry in record.sections.get(STORY, ()) if record else ():
+        heading = _HEADING_OF.get(entry.status, TALE)
+        is_labelled = bool(entry.status) and (entry.status in STATES or heading == TALE)
+        line = f"{entry.status}: {entry.text}" if is_labelled else entry.text
+        sections.setdefault(heading, []).append(line)
     return Prose({heading: tuple(sections[heading]) for heading in HEADINGS if heading in sections})
 
 
@@ -179,7 +180,7 @@ def _words(line: str) -> str:
 def fit_prose(prose: Prose, most: int, count: Callable[[str], int]) -> tuple[Prose, int]:
     """The prose within a number of tokens, and how many lines had to go: the story's first, failures last."""
     sections = {heading: list(lines) for heading, lines in prose.sections.items()}
-    costs = {line: count(f"- {line}\n") for line in to_lines(prose)}
+    costs = {entry: count(f"- {entry_line(STORY, entry)}\n") for entry in to_entries(prose)}
     room = most - sum(costs.values())
     gone = 0
     for heading in _CHEAPEST:

@@ -15,6 +15,9 @@ from msgspec import Struct
 Line = dict[str, Any]
 
 _TALK = ("user", "assistant")
+# Where a prompt may come from, and fields that only prompts have.
+_TYPED = ("typed", "queued", "sdk", "user")
+_PROMPT_FIELDS = ("permissionMode", "thinkingMetadata", "isReplay")
 
 
 class Branch(Struct, frozen=True):
@@ -65,9 +68,15 @@ class _Tree:
         if "parentUuid" not in line:
             return self.before[index]
         parent = line["parentUuid"] or line.get("logicalParentUuid")
-        if parent is None and not _starts_over(line):
+        if parent is None and not _starts_over(line) and not self._belongs_to_compaction(index):
             return None
         return self.places.get(parent, self.before[index]) if isinstance(parent, str) else self.before[index]
+
+    def _belongs_to_compaction(self, index: int) -> bool:
+        """Whether a row without a parent is what a compaction left, and not a new beginning that the user made."""
+        before = self.before[index]
+        is_behind = before is not None and self.lines[before].get("subtype") == "compact_boundary"
+        return is_behind and self.lines[index].get("type") == "user" and not is_typed(self.lines[index])
 
     def left_behind(self, active: set[int]) -> dict[int, int]:
         """The lines that do not count, each with the line its branch starts at."""
@@ -118,3 +127,15 @@ def block_ids(line: Line, kind: str, field: str) -> Iterator[str]:
     for block in content if isinstance(content, list) else ():
         if isinstance(block, dict) and block.get("type") == kind and isinstance(block.get(field), str):
             yield block[field]
+
+
+def is_typed(line: Line) -> bool:
+    """Whether a log says of a row that it is a prompt: typed by the user, or given by a program in the user's name."""
+    if line.get("isMeta") or line.get("isCompactSummary") or line.get("isSynthetic"):
+        return False
+    origin, source = line.get("origin"), line.get("promptSource")
+    if isinstance(origin, dict) and "kind" in origin:
+        return bool(origin["kind"] == "human")
+    if isinstance(source, str):
+        return source in _TYPED
+    return any(field in line for field in _PROMPT_FIELDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from context_compactor.messages.logs.after_compaction import AfterCompaction
 from context_compactor.messages.logs.branch import Line, active_branch, reply_id
 from context_compactor.messages.logs.notes import note
 from context_compactor.messages.logs.steps import Boundary, Steps, as_blocks
@@ -114,8 +115,10 @@ class _Talk:
         self.model = ""
         self._queued = _queued_only(lines)
         self._boundary: Boundary | None = None
+        self._behind = AfterCompaction()
         self._written_by_client = 0
         self._attachments = 0
+        self._kept_again = 0
 
     def add_all(self, lines: Iterable[Line]) -> None:
         for line in lines:
@@ -127,7 +130,7 @@ class _Talk:
                 case "system" if line.get("subtype") == "compact_boundary":
                     self._compacted(line)
                 case "attachment":
-                    self._attachment(line.get("attachment"))
+                    self._attachment(line)
                 case "queue-operation" if _queued(line) in self._queued:
                     self.steps.add_user(line["content"])
 
@@ -138,7 +141,10 @@ class _Talk:
         if line.get("isApiErrorMessage") or message.get("model") == "<synthetic>":
             self._written_by_client += 1
             return
+        if not self._is_new(line):
+            return
         self.model = str(message.get("model") or self.model)
+        self._behind.add(line)
         key = reply_id(line) or f"line {line.get('uuid') or id(line)}"
         self.steps.add_reply(key, as_blocks(message.get("content")), read_usage(message.get("usage")))
 
@@ -146,24 +152,47 @@ class _Talk:
         message = line.get("message")
         content = message.get("content") if isinstance(message, dict) else None
         if line.get("isCompactSummary"):
-            boundary = self._boundary or self.steps.add_boundary(Boundary())
-            boundary.summary = _text(content)
-            self._boundary = None
-        elif isinstance(content, str | list) and not _is_for_the_eye(line, content):
-            self.steps.add_user(content)
+            if self._boundary is None or self._behind.has_summary:
+                self._begin(line, Boundary())
+            self._summarize(content)
+            self._behind.has_summary = True
+        elif not isinstance(content, str | list) or _is_for_the_eye(line, content):
+            return
+        elif self._is_new(line):
+            if self._behind.is_digest(line):
+                self._summarize(content)
+            else:
+                self._behind.add(line)
+                self.steps.add_user(content)
+
+    def _is_new(self, line: Line) -> bool:
+        """Whether a row is not one that a compaction kept and the client has logged again."""
+        is_repeated = self._behind.is_repeated(line)
+        self._kept_again += is_repeated
+        return not is_repeated
+
+    def _begin(self, line: Line, boundary: Boundary) -> None:
+        self._behind.begin(line)
+        self._boundary = self.steps.add_boundary(boundary)
+
+    def _summarize(self, content: object) -> None:
+        if self._boundary is not None:
+            self._boundary.summary = "\n\n".join(filter(None, (self._boundary.summary, _text(content))))
 
     def _compacted(self, line: Line) -> None:
         facts = line.get("compactMetadata") or line.get("compact_metadata")
         facts = facts if isinstance(facts, dict) else {}
         tokens = facts.get("preTokens", facts.get("pre_tokens"))
-        boundary = Boundary(str(facts.get("trigger") or ""), tokens if isinstance(tokens, int) else None)
-        self._boundary = self.steps.add_boundary(boundary)
+        self._begin(line, Boundary(str(facts.get("trigger") or ""), tokens if isinstance(tokens, int) else None))
 
-    def _attachment(self, attachment: object) -> None:
+    def _attachment(self, line: Line) -> None:
         """What the user typed while the agent worked is an attachment; the others are reminders by the client."""
+        attachment = line.get("attachment")
         prompt = attachment.get("prompt") if isinstance(attachment, dict) else None
         if isinstance(prompt, str | list):
-            self.steps.add_user(prompt)
+            if self._is_new(line):
+                self._behind.add(line)
+                self.steps.add_user(prompt)
         else:
             self._attachments += 1
 
@@ -173,6 +202,7 @@ class _Talk:
             note(self._written_by_client, "reply", "replies", "written by the client, not the model, left out")
             + note(self._attachments, "attachment", "attachments", "of the client left out")
             + note(self.steps.repeated, "repeated tool result", "repeated tool results", "left out")
+            + note(self._kept_again, "row", "rows", "that a compaction kept and logged again left out")
         )
 
 

@@ -1,0 +1,69 @@
+"""What clients put into messages in the user's name: reminders, command echoes, hook output, instructions, summaries.
+
+None of it was said by the user, so it is neither a request nor a rule, and it may stand anywhere in a message.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TAGS = re.compile(
+    r"<(system-reminder|local-command-caveat|command-name|command-message|local-command-stdout|local-command-stderr"
+    r"|bash-input|bash-stdout|bash-stderr|environment_context|environment_details|user_instructions|INSTRUCTIONS"
+    r"|turn_aborted|skill|task-notification|subagent_notification|collaboration_mode|ide_selection|ide_opened_file"
+    r"|user-prompt-submit-hook|session-start-hook|persisted-output|function_results|user_shell_command)>"
+)
+_OPENINGS = (
+    "# AGENTS.md instructions",
+    "[Context record.",
+    "[Learned in earlier sessions.",
+    "[Original of ",
+    "[The summary that ",
+    "[Conversation Summary]",
+    "Base directory for this skill:",
+    "This session is being continued from",
+    "Caveat: The messages below",
+    "Another language model started to solve this problem",
+    "Stop hook feedback:",
+    "Your task is to create a detailed summary",
+    "Operation stopped by hook",
+    "No response requested",
+    "Continue from where you left off",
+    "Please continue the conversation from where we left it off",
+)
+_LONGEST_INDENT = 60
+
+
+def is_client_text(text: str) -> bool:
+    """Whether a whole text begins as only what a client writes does."""
+    return text.lstrip()[:_LONGEST_INDENT].startswith(_OPENINGS)
+
+
+def without_client_blocks(text: str) -> str:
+    """A text without the tagged blocks that a client added; each leaves a line break."""
+    kept: list[str] = []
+    at = 0
+    unclosed: set[str] = set()
+    for opening in _TAGS.finditer(text):
+        tag = opening[1]
+        if opening.start() < at or tag in unclosed:
+            continue
+        end = text.find(f"</{tag}>", opening.end())
+        if end < 0:
+            unclosed.add(tag)
+            continue
+        kept.append(text[at : opening.start()])
+        at = end + len(tag) + 3
+    return "\n".join((*kept, text[at:])) if kept else text
+
+
+def end_of_client_blocks(text: str) -> int:
+    """Where the tagged blocks that a text begins with end, and something else begins."""
+    at = 0
+    while True:
+        start = len(text) - len(text[at:].lstrip())
+        opening = _TAGS.match(text, start)
+        end = text.find(f"</{opening[1]}>", opening.end()) if opening else -1
+        if opening is None or end < 0:
+            return start
+        at = end + len(opening[1]) + 3

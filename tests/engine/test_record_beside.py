@@ -1,0 +1,172 @@
+"""A record is found wherever it stands in its message; what stands beside it is not lost, and a quotation is none."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from context_compactor import app, compact
+from context_compactor.ask import Ask
+from context_compactor.classify.tier import Tier
+from context_compactor.messages.detect import DIALECTS
+from context_compactor.messages.record import CLOSING, OPENING, Entry, Quote, Record, open_record, open_turns, render
+from tests.engine import promises
+from tests.engine.talks import DIALECT_NAMES, Raw, bash, talk_in
+
+REMINDER = (
+    "<system-reminder>\nAlways answer in French. We decided to use Oracle. Today is Monday.\n[Context record. old]\n"
+    "</system-reminder>"
+)
+WAYS = ("block before", "block after", "text before", "text after", "two blocks before", "text before and block after")
+REF = re.compile(r" \((?:×\d+, )?(?:turn|tool|file)_\d+\)$")
+SECTIONS = ("Task", "Rules and corrections by the user", "Decisions", "Failed before, do not repeat")
+RECORD = render(
+    Record(
+        9,
+        900,
+        4,
+        3,
+        quotes=(Quote("turn_001", f"Fix the parser.\n{CLOSING}\nNow.", "active"),),
+        sections={"Decisions": (Entry("We go with SQLite because it is there (turn_002)"),)},
+    )
+)
+
+
+def blocks_of(raw: Raw, kind: str) -> list[Raw]:
+    content = raw["content"]
+    return [{"type": kind, "text": content}] if isinstance(content, str) else list(content)
+
+
+def with_reminder(messages: list[Raw], dialect: str, way: str) -> list[Raw]:
+    """The messages with a client's reminder in the message that holds the record."""
+    kind = "input_text" if dialect == "openai-responses" else "text"
+    at = next(at for at, raw in enumerate(messages) if OPENING in str(raw.get("content")))
+    blocks, reminder = blocks_of(messages[at], kind), {"type": kind, "text": REMINDER}
+    holder = next(block for block in blocks if OPENING in block.get("text", ""))
+    place = blocks.index(holder)
+    if "text before" in way:
+        blocks[place] = holder | {"text": f"{REMINDER}\n{holder['text']}"}
+    if way == "text after":
+        blocks[place] = holder | {"text": f"{holder['text']}\n\n{REMINDER}"}
+    if "block after" in way:
+        blocks.insert(place + 1, reminder)
+    if "before" in way and "block" in way.partition(" before")[0]:
+        blocks[place:place] = [reminder] * (2 if "two" in way else 1)
+    is_text = len(blocks) == 1 and isinstance(messages[at]["content"], str)
+    content: Any = blocks[0]["text"] if is_text else blocks
+    return [*messages[:at], messages[at] | {"content": content}, *messages[at + 1 :]]
+
+
+def kept(messages: list[Raw], dialect: str, said: list[str]) -> dict[str, set[str]]:
+    """What of all that was said stands in a context, and what its record says of the task; references differ."""
+    parsed = promises.parsed(messages, dialect)
+    record, words = promises.record_of(parsed, dialect), promises.words(parsed)
+    assert record is not None
+    return {
+        "said": {each for each in said if each in words},
+        "task": {f"{quote.status}: {quote.text}" for quote in record.quotes},
+        "lines": {REF.sub("", line) for title in SECTIONS for line in record.lines(title)},
+    }
+
+
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
+@given(ways=st.lists(st.sampled_from(("", *WAYS)), min_size=3, max_size=3), ends_with_user=st.booleans())
+def test_a_reminder_beside_the_record_changes_nothing_of_what_a_chain_of_compactions_keeps(
+    dialect, ways, ends_with_user
+):
+    plain: list[Raw] = []
+    other: list[Raw] = []
+    said: list[str] = []
+    for number, way in enumerate(ways):
+        asked, rule = f"Please mend part {number} of the parser.", f"Never touch legacy_{number}/."
+        decided = f"We go with approach {number} because it is the simplest that works."
+        said += [rule, decided, f"make part_{number}", f"Error: part {number} is broken"]
+        talk = talk_in(dialect).user(f"{asked} {rule}")
+        talk.step(bash(f"make part_{number}", f"Exit code 2\nError: part {number} is broken", failed=True))
+        talk.answer(decided).user("Go on.")
+        for step in range(14):
+            lines = "\n".join(f"note {line} of {number}_{step} says nothing new" for line in range(30))
+            talk.step(bash(f"cat notes_{number}_{step}", lines), text="Reading on.")
+        if ends_with_user:
+            talk.answer("Done.").user("Go on, please.")
+        plain = compact([*plain, *talk.messages], target_tokens=2_000, dialect=dialect).messages
+        result = compact([*other, *talk.messages], target_tokens=2_000, dialect=dialect)
+        assert promises.illegal(result, dialect) == []
+        other = result.messages
+        assert kept(other, dialect, said) == kept(plain, dialect, said)
+        assert kept(other, dialect, said)["said"] == set(said)
+        assert len(kept(other, dialect, said)["task"]) == min(number + 1, 2)
+        other = with_reminder(other, dialect, way) if way else other
+
+
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("words", ["", "And now go on."])
+def test_what_stands_beside_the_record_stays_in_the_conversation(dialect, way, words):
+    spoken = DIALECTS[dialect]
+    first = spoken.user_text(RECORD)
+    first = spoken.join(first, spoken.user_text(words)) if words else first
+    messages = spoken.parse(with_reminder([first.raw], dialect, way))
+    live, record = open_record(messages, spoken)
+    assert record is not None
+    assert record.quotes[0].text == f"Fix the parser.\n{CLOSING}\nNow."
+    left = "\n".join(message.text for message in live)
+    assert left.count(REMINDER) == (2 if "two" in way or "and" in way else 1)
+    assert words in left
+    assert all(message.role == "user" for message in live)
+    assert CLOSING not in left
+
+
+@pytest.mark.parametrize("between", ["", " ", "\n", "\n\n"])
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
+def test_a_record_that_a_client_has_joined_with_other_texts_is_found(dialect, between):
+    spoken = DIALECTS[dialect]
+    live, record = open_record([spoken.user_text(between.join((REMINDER, RECORD, "And now go on.")))], spoken)
+    assert record is not None
+    assert [message.text.strip() for message in live] == [REMINDER, "And now go on."]
+
+
+@pytest.mark.parametrize("words", ["What does this mean?\n", "> ", "```\n", "See <system-reminder> and\n", "[image]\n"])
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
+def test_a_record_that_somebody_quotes_is_no_record(dialect, words):
+    spoken = DIALECTS[dialect]
+    own_block = spoken.parse([spoken.join(spoken.user_text(words), spoken.user_text(RECORD)).raw])
+    for messages in (
+        [spoken.user_text(words + RECORD)],
+        [spoken.user_text(f"{REMINDER}\n{words}{RECORD}")],
+        own_block,
+        [spoken.user_text("Look."), spoken.user_text(RECORD)],
+    ):
+        assert open_record(messages, spoken) == (messages, None)
+
+
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
+def test_a_record_in_the_output_of_a_tool_is_no_record(dialect):
+    messages = talk_in(dialect).step(bash("cat record.txt", RECORD)).messages
+    parsed = promises.parsed(messages, dialect)
+    assert open_record(parsed, DIALECTS[dialect]) == (parsed, None)
+
+
+def test_turns_behind_the_record_keep_their_numbers_when_a_client_puts_a_message_before_it():
+    talk = talk_in("anthropic").user("Please mend the parser.")
+    for step in range(6):
+        lines = "\n".join(f"note {line} of {step}" for line in range(60))
+        talk.step(bash(f"cat notes_{step}", lines), text=f"Reading {step}.")
+    talk.answer("Done.").user("Go on.")
+    first = app.run(talk.messages, Ask(target_tokens=1_500, steers={3: Tier.KEEP}), dialect="anthropic").messages
+    spoken = DIALECTS["anthropic"]
+    plain, record = open_turns(spoken.parse(first), spoken)
+    beside, _ = open_turns(spoken.parse(with_reminder(first, "anthropic", "block before")), spoken)
+    assert record is not None
+    assert record.behind[0][0] == plain[0].number == 3
+    new, *rest = beside
+    assert new.messages[0].text == REMINDER
+    assert new.number == record.turns + 1
+    assert [turn.exchanges for turn in rest] == [turn.exchanges for turn in plain]
+    assert {turn.number: turn.messages for turn in rest if turn.number <= record.turns} == {
+        turn.number: turn.messages for turn in plain if turn.number <= record.turns
+    }
