@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import chdir
 
 from context_compactor.cli.compact_session import compact_stored
-from context_compactor.levels import Level
 from context_compactor.server.tokens import add_token
 from tests.cli.conftest import conversation
 from tests.server.running import running
@@ -31,6 +30,6 @@ def test_no_session_of_a_server_learns_from_another_in_its_namespace_or_beyond(t
             server.post("/v1/sessions/new/messages", {"messages": [HELLO]}, **headers[name])
             assert server.get("/v1/sessions/new/context", **headers[name]).json["messages"] == [HELLO]
     with chdir(tmp_path):  # and neither does what the command line does with them afterwards
-        _, report = compact_stored("red/of-2", None, None, Level.EMERGENCY, None, "")
+        _, report = compact_stored("red/of-2", None, "9000", None, None, "")
     assert report.changed
     assert not (home / "learned").exists()
