@@ -141,7 +141,7 @@ def promote(core: Core) -> list[Lesson]:
     seen = _of_owner(core, owner, core.store.sessions_with(patterns)) if patterns else {}
     lessons = promote_facts(facts, core.project.learned, owner, session_id=core.id, day=core.now()[:10], seen=seen)
     for lesson in lessons:
-        core.emit("fact.promoted", text=lesson.text, ref=lesson.ref, folder=str(core.project.learned))
+        core.emit("fact.promoted", text=lesson.text, ref=lesson.ref, owner=owner, folder=str(core.project.learned))
     return lessons
 
 

@@ -399,10 +399,16 @@ class Session:
         self._begin()
         return fresh_window(self._core)
 
-    def handoff(self, phase: str = "write", task: str = "", task_id: str = "") -> HandoffRequest:
-        """What a sub-agent or the next phase is given, with a summary of at most 500 tokens. Compacts first."""
+    def handoff(
+        self, phase: str = "write", task: str = "", task_id: str = "", *, feature: str = "", spec_path: str = ""
+    ) -> HandoffRequest:
+        """What a sub-agent or the next phase is given, with a summary of at most 500 tokens. Compacts first.
+
+        The summary holds what `receive` has taken from earlier phases. `feature` and `spec_path` say what the work is
+        about; without them they are those of the last handoff.
+        """
         self._begin()
-        return hand_off(self._core, phase, task, task_id)
+        return hand_off(self._core, phase, task, task_id, feature, spec_path)
 
     def receive(self, answer: object) -> Extracted:
         """Take what is needed from a sub-agent's answer to a handoff; the rest is archived under its reference."""
