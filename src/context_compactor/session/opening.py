@@ -146,7 +146,7 @@ def _refuse_other_dialect(core: Core, known: str, given: str) -> None:
 def _refuse_other_owner(core: Core, known: str, given: str) -> None:
     """Raise `BadSetting` when a program names another owner than the session has: one would get lessons of the other.
 
-    A user of this machine who goes on with a session leaves it to its owner.
+    A user of this machine owns what they begin. One who goes on with a session leaves it to its owner, or to nobody.
     """
     if known and given not in ("", known) and not given.startswith(OS_USER):
         raise BadSetting(
@@ -169,7 +169,7 @@ def _continue(core: Core, stored: Profile, own: Profile, settings: Settings | No
         window=own.window or stored.window,
         dialect=own.dialect if own.dialect != "auto" else stored.dialect,
         model=own.model or stored.model,
-        owner=stored.owner or own.owner,
+        owner=stored.owner or ("" if own.owner.startswith(OS_USER) else own.owner),
         settings=own.settings if settings else stored.settings,
     )
     if settings is None and stored.settings:
