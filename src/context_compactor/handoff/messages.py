@@ -6,6 +6,7 @@ A value that breaks the protocol cannot be made: `context_summary` has at most 5
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, get_args
 
 from msgspec import Struct, structs
@@ -24,6 +25,7 @@ DECISIONS: tuple[Decision, ...] = get_args(Decision)
 
 LONGEST_FEATURE, LONGEST_SPEC_PATH = 200, 500
 _LONGEST_ID = 200
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SHOWN = 60
 _MOST_USED = 10**15
 
@@ -121,7 +123,7 @@ def _check_line(message: str, field: str, value: object, most: int) -> None:
         raise wrong(message, field, f"must be a text, not {kind_of_value(value)}")
     if len(value) > most:
         raise wrong(message, field, f"has {len(value):,} characters; {most} are the most")
-    if not value.isprintable():
+    if _CONTROL.search(value):
         raise wrong(message, field, f"{value[:_SHOWN]!r} must be one line without control characters")
 
 
