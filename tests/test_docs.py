@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from context_compactor import compact
+from context_compactor.errors import PACKAGE, MissingExtra
 from context_compactor.protocols import Strategy
 from context_compactor.settings import Settings
 from context_compactor.strategies import DEFAULT_STRATEGIES
@@ -65,6 +66,29 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path, monkeypatch):
     (tmp_path / "README.md").write_text("[there](docs/gone.md) [web](https://example.com/x)\n```\n[no](link.md)\n```\n")
     monkeypatch.chdir(tmp_path)
     assert list(check_docs.dead_links()) == ["README.md: the link to docs/gone.md leads nowhere"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pip install 'context-compactor[server]'",
+        "`/opt/x/bin/pip install --upgrade context-compactor`",
+        "RUN pip install --no-cache-dir 'context-compactor[server,postgres]'",
+        "pipx install context-compactor    # then go on",
+        "uv tool install 'context-compactor[mcp]'",
+        "pip install '.[sever]'",
+    ],
+)
+def test_a_line_that_tells_to_install_in_a_way_that_does_not_work_is_found(tmp_path, monkeypatch, line):
+    (tmp_path / "README.md").write_text(f"{line}\npip install . and `uv tool install` and pip install -e '.[dev]'\n")
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    monkeypatch.chdir(tmp_path)
+    (problem,) = check_docs.other_installs()
+    assert problem.startswith("README.md:1: ")
+
+
+def test_the_error_for_a_missing_extra_tells_what_works():
+    assert f"pip install '{PACKAGE}[server]'" in str(MissingExtra("the server", "server"))
 
 
 @pytest.mark.parametrize("line", ["see {home}/notes", "pip install --{index}=x", "https://{registry}/x"])

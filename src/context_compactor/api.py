@@ -15,7 +15,8 @@ from context_compactor.classify.turn_numbers import read_steers
 from context_compactor.events.event import EventType
 from context_compactor.facts.fact import Fact, FactKind
 from context_compactor.handoff.checkpoint import Checkpoint
-from context_compactor.handoff.messages import HandoffRequest, Phase
+from context_compactor.handoff.messages import LONGEST_FEATURE, LONGEST_SPEC_PATH, HandoffRequest, Phase
+from context_compactor.handoff.messages import Decision as HandoffDecision
 from context_compactor.levels import Level
 from context_compactor.measure.usage import Sections
 from context_compactor.messages.jsontext import json_text
@@ -108,11 +109,22 @@ class CheckpointBody(Body, frozen=True):
 
 
 class HandoffBody(Body, frozen=True):
-    """For which phase a request is to be written; `task` is what the next agent is to do."""
+    """For which phase a request is to be written; `task` is what the next agent is to do.
+
+    Without `feature` and `spec_path` they are those of the last handoff.
+    """
 
     phase: Phase = "write"
     task: Text = ""
     task_id: Annotated[str, Meta(max_length=200)] = ""
+    feature: Annotated[str, Meta(max_length=LONGEST_FEATURE)] = ""
+    spec_path: Annotated[str, Meta(max_length=LONGEST_SPEC_PATH)] = ""
+
+
+class ReceiveBody(Body, frozen=True):
+    """What a sub-agent answered to a handoff: an object, or a text with JSON or a "Task Result" in it."""
+
+    answer: dict[str, Any] | Annotated[str, Meta(min_length=1)]
 
 
 # Queries
@@ -410,6 +422,21 @@ class HandoffAnswer(Answer, frozen=True):
     """What the next agent is given."""
 
     request: HandoffRequest
+
+
+class ReceiveAnswer(Answer, frozen=True):
+    """What was taken from a sub-agent's answer; `id` recalls all of it, and is null when it was taken before."""
+
+    id: str | None
+    decision: HandoffDecision
+    context_summary: str
+    files_of_interest: list[str]
+    files_changed: list[str]
+    errors: list[str]
+    asked: str
+    reference: str
+    tokens_raw: int
+    tokens_kept: int
 
 
 class WebhookAnswer(Answer, frozen=True):

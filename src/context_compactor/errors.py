@@ -170,9 +170,22 @@ class JobLost(CompactorError):
     """A job that was held for too long without a sign of life was given to somebody else."""
 
 
+PACKAGE = "."
+"""What `pip install` is given for this package: the folder of a clone, as long as no index has the package.
+
+Change it here when one has; `make check` then names every line of the docs that says otherwise.
+"""
+
+
+def install_command(extra: str) -> str:
+    """The command that installs this package with an extra."""
+    where = " (in a clone of the repository)" if PACKAGE == "." else ""
+    return f"pip install '{PACKAGE}[{extra}]'{where}"
+
+
 class MissingExtra(CompactorError):
     """An optional dependency is needed and not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
         self.extra = extra
-        super().__init__(f"{feature} needs an extra: pip install 'context-compactor[{extra}]'")
+        super().__init__(f"{feature} needs an extra: {install_command(extra)}")

@@ -117,6 +117,21 @@ def test_an_answer_is_taken_in_and_archived(run, stored, tmp_path, monkeypatch, 
     assert "taken in before" in run("handoff", "--receive", "answer.md").out
 
 
+def test_the_next_phase_is_given_what_the_last_one_reported(run, stored, tmp_path):
+    spec = "specs/user-auth/requirements.md"
+    told = run("handoff", "--phase", "write", "--task-id", "t-1", "--spec-path", spec, "--json").json
+    assert (told["feature"], told["spec_path"]) == ("user-auth", spec)
+    (tmp_path / "answer.json").write_text(json.dumps({**ANSWER, "decision": "PROCEED"}))
+    assert run("handoff", "--receive", "answer.json").code == 0
+    told = run("handoff", "--phase", "validate", "--json").json
+    assert ANSWER["context_summary"] in told["context_summary"]
+    assert "src/rules.py" in told["files"]
+    assert (told["feature"], told["spec_path"]) == ("user-auth", spec)
+    shown = run("handoff", "--phase", "validate", "--feature", "billing").out
+    assert "billing" in shown
+    assert spec not in shown
+
+
 def test_the_measurement_points_are_told(run, stored, tmp_path):
     (tmp_path / "answer.json").write_text(json.dumps(ANSWER))
     run("handoff", "--phase", "write", "--task-id", "t-1")
@@ -133,6 +148,9 @@ def test_the_measurement_points_are_told(run, stored, tmp_path):
         ([], "give one of"),
         (["--phase", "write", "--points"], "give one of"),
         (["--receive", "x", "--task", "y"], "names its own task"),
+        (["--receive", "x", "--feature", "y"], "names its own task"),
+        (["--phase", "write", "--feature", "two\nlines"], "field 'feature'"),
+        (["--phase", "write", "--spec-path", "x" * 501], "500 are the most"),
         (["--phase", "dream"], "use one of research, write, validate, parallel"),
         (["--receive", "missing.md"], "missing.md cannot be read: No such file"),
         (["--receive", "."], "cannot be read: Is a directory"),

@@ -79,7 +79,7 @@ def test_a_missing_extra_leaves_with_two_and_says_how_to_get_it(run, day, monkey
     monkeypatch.setattr("context_compactor.llm.names.find_spec", lambda _name: None)
     ran = run("compact", day, "--target", TARGET, "--model", "anthropic/claude-haiku-4-5")
     assert ran.code == 2
-    assert "context-compactor[anthropic]" in ran.err
+    assert ".[anthropic]" in ran.err
 
 
 def test_a_plan_asks_no_model(run, day, provider, monkeypatch):

@@ -60,7 +60,12 @@ def test_a_whole_life_of_a_session(client, session_id):
     assert client.restore(session_id, refs[0]).ref == refs[0]
     assert any("legacy/" in fact.content for fact in client.facts(session_id, "constraint"))
     assert client.checkpoint(session_id).checkpoint.session_id == session_id
-    assert client.handoff(session_id, "validate", "Run the tests").task == "Run the tests"
+    asked = client.handoff(session_id, "validate", "Run the tests", feature="rules", spec_path="specs/rules.md")
+    assert (asked.task, asked.feature, asked.spec_path) == ("Run the tests", "rules", "specs/rules.md")
+    found = {"status": "complete", "decision": "PROCEED", "context_summary": "All tests of src/parser.py pass."}
+    taken = client.receive(session_id, {"task_id": asked.task_id, "phase": "validate", **found})
+    assert "All tests of src/parser.py pass." in client.recall(session_id, taken.id or "")
+    assert found["context_summary"] in client.handoff(session_id, "write").context_summary
     detail = client.session(session_id)
     assert detail.totals.compactions >= 1
     undone = client.undo(session_id)

@@ -5,11 +5,13 @@ from hypothesis import given
 
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
+from context_compactor.facts.owners import owner_folder
 from context_compactor.facts.promote import error_key, is_architectural, is_recurring, promote
 
 from .conversations import agent, bash, histories, texts, turns_of, user
 
 DAY = "2026-01-26"
+ANN = "ann"
 
 
 def decision(content: str, role: str = "assistant") -> Fact:
@@ -135,10 +137,10 @@ def test_a_conversation_is_promoted_with_where_it_came_from(tmp_path):
         )
     )
     seen = {error_key(fact): ["run-7", "run-8"] for fact in facts if fact.kind == "failure"}
-    new = promote(facts, tmp_path, session_id="run-8", day=DAY, seen=seen)
+    new = promote(facts, tmp_path, ANN, session_id="run-8", day=DAY, seen=seen)
     assert [lesson.by for lesson in new] == ["user", "tool"]
     assert (
-        (tmp_path / "decisions.md")
+        (owner_folder(tmp_path, ANN) / "decisions.md")
         .read_text()
         .endswith(
             "- We decided to store all events in SQLite instead of Postgres.\n"
@@ -146,7 +148,7 @@ def test_a_conversation_is_promoted_with_where_it_came_from(tmp_path):
         )
     )
     assert (
-        (tmp_path / "errors.md")
+        (owner_folder(tmp_path, ANN) / "errors.md")
         .read_text()
         .endswith(
             "- `python -m pytest` → /usr/bin/python: No module named pytest\n"
@@ -157,15 +159,15 @@ def test_a_conversation_is_promoted_with_where_it_came_from(tmp_path):
 
 def test_promoting_again_changes_nothing(tmp_path):
     facts = [decision("We decided to keep sessions in Redis.")]
-    assert len(promote(facts, tmp_path, session_id="run-1", day=DAY, seen={})) == 1
-    before = (tmp_path / "decisions.md").read_bytes()
-    assert promote(facts, tmp_path, session_id="run-1", day="2026-01-30", seen={}) == []
-    assert (tmp_path / "decisions.md").read_bytes() == before
+    assert len(promote(facts, tmp_path, ANN, session_id="run-1", day=DAY, seen={})) == 1
+    before = (owner_folder(tmp_path, ANN) / "decisions.md").read_bytes()
+    assert promote(facts, tmp_path, ANN, session_id="run-1", day="2026-01-30", seen={}) == []
+    assert (owner_folder(tmp_path, ANN) / "decisions.md").read_bytes() == before
 
 
 def test_nothing_worth_knowing_makes_no_files(tmp_path):
     facts = [decision("I decided to run the tests again."), failure("make", "boom: it broke")]
-    assert promote(facts, tmp_path / "learned", session_id="run-1", day=DAY, seen={}) == []
+    assert promote(facts, tmp_path / "learned", ANN, session_id="run-1", day=DAY, seen={}) == []
     assert not (tmp_path / "learned").exists()
 
 
@@ -174,8 +176,8 @@ def test_any_history_can_be_promoted(tmp_path_factory, turns):
     facts = extract_facts(turns)
     seen = {error_key(fact): ["run-1", "run-2"] for fact in facts}
     folder = tmp_path_factory.mktemp("learned")
-    promote(facts, folder, session_id="run-2", day=DAY, seen=seen)
-    assert promote(facts, folder, session_id="run-2", day=DAY, seen=seen) == []
+    promote(facts, folder, ANN, session_id="run-2", day=DAY, seen=seen)
+    assert promote(facts, folder, ANN, session_id="run-2", day=DAY, seen=seen) == []
 
 
 @given(texts)

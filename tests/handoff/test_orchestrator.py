@@ -10,8 +10,8 @@ from context_compactor import BadInput
 from context_compactor.archive.archive import Archive
 from context_compactor.facts.fact import Fact
 from context_compactor.handoff.messages import PHASES, HandoffRequest
-from context_compactor.handoff.orchestrator import after, begin, next_request, start, unblock
-from context_compactor.handoff.reading import read_response
+from context_compactor.handoff.orchestrator import after, begin, next_request, start, unblock, with_task
+from context_compactor.handoff.reading import read_request, read_response
 from context_compactor.handoff.register import MOST_FINISHED, MOST_RUNNING, Register, read_register, register_of
 from context_compactor.handoff.state import LONGEST_LINE, MOST_ERRORS, MOST_FILES, read_state
 from context_compactor.handoff.summary import MOST_TOKENS, count_tokens
@@ -188,10 +188,30 @@ def test_the_next_sub_agent_gets_every_phase_in_one_summary_and_the_references()
     state, _ = after(begun(), answer())
     state, _ = after(start(state, request("w", "write")), answer("w", "write", context_summary="Added login.ts."))
     given_on = next_request(state, "v", "validate", "Run all tests.", constraints=["no network"])
-    assert given_on.context_summary == f"# research\n{SUMMARY}\n# write\nAdded login.ts."
+    errors = "\n".join(f"- {error}" for error in state.progress.errors)
+    assert given_on.context_summary == f"# research\n{SUMMARY}\n# write\nAdded login.ts.\n# errors\n{errors}"
     assert given_on.references == ("agent_001", "agent_002")
     assert given_on.files == ("src/lib/auth.ts", "src/lib/login.ts")
     assert given_on.constraints == ("no network",)
+
+
+def test_what_the_work_is_about_is_kept_until_another_feature_is_named():
+    state = with_task(begin("t"), "", "specs/user-auth/requirements.md")
+    assert (state.task.feature, state.task.spec_path) == ("user-auth", "specs/user-auth/requirements.md")
+    assert with_task(state, "", "") == state
+    assert with_task(state, "user-auth", "docs/auth.md").task.spec_path == "docs/auth.md"
+    other = with_task(state, "billing", "").task
+    assert (other.feature, other.spec_path) == ("billing", "")
+    asked = next_request(state, "n", "write", "Go on.")
+    assert (asked.feature, asked.spec_path) == ("user-auth", "specs/user-auth/requirements.md")
+    assert read_request(asked.to_json()).message == asked
+
+
+@pytest.mark.parametrize("field", ["feature", "spec_path"])
+@pytest.mark.parametrize("value", ["x" * 501, "two\nlines", "\x00", 7])
+def test_what_cannot_say_what_the_work_is_about_is_refused_with_its_field(field, value):
+    with pytest.raises(BadInput, match=f"field '{field}'"):
+        HandoffRequest("t", "write", "Go on.", **{field: value})
 
 
 def test_a_state_survives_its_json_and_a_broken_one_says_where():

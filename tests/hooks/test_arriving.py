@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from context_compactor.facts.owners import list_lessons, make_owner_folder
+from context_compactor.session.project import local_owner
 from tests.hooks.place import Place, Talk, worked
 
 
@@ -75,13 +79,42 @@ def test_nothing_is_said_when_an_agent_wants_to_stop(talk: Talk, place: Place):
         assert place.call("stop", talk.said("Stop", **said)) == ""
 
 
-def test_a_new_session_is_told_what_others_have_learned(talk: Talk, place: Place):
-    folder = place.project / ".compactor/learned"
-    folder.mkdir(parents=True)
-    (folder / "decisions.md").write_text("# Decisions\n\n- Tokens without `exp` are rejected.\n")
+def test_a_new_session_is_told_what_others_of_the_same_user_have_learned(talk: Talk, place: Place):
+    learned = place.project / ".compactor/learned"
+    user = local_owner(f"sqlite:///{place.project}/.compactor/compactor.db", place.project)
+    for owner, lesson in ((user, "Tokens without `exp` are rejected."), ("os-user:nobody-here", "Ask me first.")):
+        folder = make_owner_folder(learned, owner)
+        (folder / "decisions.md").write_text(f"# Decisions\n\n- {lesson}\n")
+    (learned / "decisions.md").write_text("# Decisions\n\n- Nobody owns this.\n")
     for source in ("startup", "clear"):
         answer = talk.hook("SessionStart", "session-start", source=source)
-        assert "Tokens without `exp` are rejected." in answer["hookSpecificOutput"]["additionalContext"]
+        told = answer["hookSpecificOutput"]["additionalContext"]
+        assert "Tokens without `exp` are rejected." in told
+        assert "Ask me first." not in told
+        assert "Nobody owns this." not in told
+
+
+CHOICE = "We decided to keep sessions in PostgreSQL instead of SQLite because several machines write to it."
+
+
+@pytest.mark.parametrize("is_of_the_project", [True, False], ids=["its own store", "a store of many projects"])
+def test_what_a_session_taught_belongs_to_the_user_and_stays_in_the_project(
+    talk: Talk, place: Place, tmp_path, is_of_the_project
+):
+    env = {} if is_of_the_project else {"COMPACTOR_STORE": f"sqlite:///{tmp_path}/shared/all.db"}
+    for text in (CHOICE, "Go on.", "And on.", "Thanks."):
+        talk.user(text)
+        talk.answer("So it is.")
+    place.call("session-end", talk.said("SessionEnd", reason="other"), **env)
+    learned = place.project / ".compactor/learned"
+    answer = json.loads(place.call("session-start", talk.said("SessionStart", source="startup"), **env) or "{}")
+    if is_of_the_project:
+        (lesson,) = list_lessons(learned)
+        assert lesson.owner == local_owner(f"sqlite:///{place.project}/.compactor/compactor.db", place.project)
+        assert CHOICE in answer["hookSpecificOutput"]["additionalContext"]
+    else:
+        assert list_lessons(learned) == list_lessons(tmp_path / "shared/learned") == []
+        assert "PostgreSQL" not in json.dumps(answer)
 
 
 def test_a_resumed_session_is_told_what_has_changed_around_it(talk: Talk, place: Place):

@@ -585,7 +585,7 @@ def test_a_server_that_is_not_registered_fails_or_is_silent_is_wrong(whole: Desk
     server = json.loads(state.read_text())["mcpServers"]["compactor"]
     whole.write_program(whole.home / "x" / "compactor", "echo 'error: the MCP server needs an extra' >&2; exit 2")
     whole.change(state, mcpServers={"compactor": server | {"command": str(whole.home / "x" / "compactor")}})
-    assert whole.doctor().has("wrong", "mcp", "ends at once", "context-compactor[mcp]")
+    assert whole.doctor().has("wrong", "mcp", "ends at once", ".[mcp]")
     whole.write_program(whole.home / "x" / "compactor", "echo hello; cat > /dev/null")
     assert whole.doctor().has("wrong", "mcp", "not MCP")
     whole.change(state, mcpServers={"compactor": server | {"command": "/gone/compactor"}})

@@ -7,6 +7,7 @@ import pytest
 from jsonschema import validate
 
 from context_compactor.agents.current import ancestors
+from context_compactor.session.session import Session
 from tests.mcp.agent import NEEDLE, Agent, connected, said, talk, text_of
 
 NAMES = ["recall", "search_archive", "facts", "context_status", "compact_plan", "checkpoint", "handoff"]
@@ -120,3 +121,23 @@ def test_without_any_session_a_tool_says_what_to_do(tmp_path):
         assert "compactor install claude-code" in text_of(got)
         assert "compactor import" in text_of(got)
     assert not (tmp_path / ".compactor" / "compactor.db").exists()
+
+
+def test_a_handoff_tells_what_earlier_phases_have_reported_and_what_they_work_on(agent: Agent):
+    with Session.open("lamp", store=agent.store) as session:
+        asked = session.handoff("research", spec_path="specs/lamp/requirements.md")
+        found = {"status": "complete", "decision": "PROCEED", "findings": {"files_changed": ["lamp.cfg"]}}
+        session.receive({"task_id": asked.task_id, "phase": "research", "context_summary": "Use dim_lamp().", **found})
+
+    async def story():
+        async with connected(agent.root) as client:
+            told = await client.call_tool("handoff", {"phase": "write"})
+            other = await client.call_tool("handoff", {"phase": "write", "feature": "bell"})
+            return told.structured_content, other.structured_content, text_of(told)
+
+    told, other, text = anyio.run(story)
+    assert "# research\nUse dim_lamp()." in told["context_summary"]
+    assert "lamp.cfg" in told["files"]
+    assert (told["feature"], told["spec_path"]) == ("lamp", "specs/lamp/requirements.md")
+    assert (other["feature"], other["spec_path"]) == ("bell", "")
+    assert "Specification: specs/lamp/requirements.md" in text

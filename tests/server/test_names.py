@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from context_compactor.server.frames import outside
 from context_compactor.server.scope import Scope
+from context_compactor.server.tokens import add_token
 from tests.cli.conftest import conversation
+from tests.server.running import running
 from tests.server.streams import event
 
 SRC = Scope("src")
@@ -76,3 +78,16 @@ def test_the_name_of_a_handoff_is_the_callers_own(server):
     server.post(f"{path}/messages", {"messages": conversation()})
     given_name = server.post(f"{path}/handoff", {"task_id": "run/with a name"}).json["request"]["task_id"]
     assert given_name == "run/with a name"
+
+
+def test_an_answer_to_a_handoff_is_known_by_the_name_that_its_caller_was_given(tmp_path):
+    secret = add_token(tmp_path / "tokens", "red", "red", read_only=False)
+    with running(tmp_path, token_file=tmp_path / "tokens") as server:
+        red = {"Authorization": f"Bearer {secret}"}
+        server.post("/v1/sessions", {"id": "run", "window": 200_000}, **red)
+        server.post("/v1/sessions/run/messages", {"messages": conversation(4)}, **red)
+        asked = server.post("/v1/sessions/run/handoff", {"phase": "research"}, **red).json["request"]["task_id"]
+        assert asked == "run-research-1"
+        answer = {"task_id": asked, "phase": "research", "status": "complete", "decision": "PROCEED"}
+        told = {"answer": {**answer, "context_summary": "Nothing was found."}}
+        assert server.post("/v1/sessions/run/handoff/answer", told, **red).status == 200

@@ -49,7 +49,7 @@ CALM = settings(
 
 SESSION = "/v1/sessions/compacted"
 # What only a lucky guess could make succeed: an address that is public, and an original that is there.
-GUESSED = ("/v1/webhooks", "/v1/sessions/{id}/restore")
+GUESSED = ("/v1/webhooks", "/v1/sessions/{id}/restore", "/v1/sessions/{id}/handoff/answer")
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +223,9 @@ def ran(tmp_path_factory):
         call("get", "/v1/sessions/{id}/checkpoint")
         call("post", "/v1/sessions/{id}/checkpoint", {"note": "mind the gap"})
         call("post", "/v1/sessions/{id}/restore", {"ref": "tool_001"})
-        call("post", "/v1/sessions/{id}/handoff", {"phase": "write", "task": "Run the tests"})
+        asked = call("post", "/v1/sessions/{id}/handoff", {"phase": "write", "task": "Run the tests"})["request"]
+        answer = {"task_id": asked["task_id"], "phase": "write", "status": "complete", "decision": "PROCEED"}
+        call("post", "/v1/sessions/{id}/handoff/answer", {"answer": {**answer, "context_summary": "They pass."}})
         call("post", "/v1/sessions/{id}/undo")
         call("post", "/v1/sessions/{id}/redo")
         call("get", "/v1/sessions")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import pytest
 
@@ -293,6 +294,41 @@ def test_facts_checkpoint_and_handoff_say_where_the_work_stands(server, long_ses
     request = server.post(f"{long_session}/handoff", {"phase": "validate", "task": "Run the tests"}).json["request"]
     assert (request["phase"], request["task"]) == ("validate", "Run the tests")
     assert request["task_id"].startswith("long-")
+
+
+REPORT = {
+    "phase": "research",
+    "status": "complete",
+    "decision": "PROCEED",
+    "findings": {"files_changed": ["notes/parser.md"]},
+    "context_summary": "The parser is in src/parser.py. Extend parse_rule().",
+}
+
+
+def test_the_next_phase_is_given_what_the_last_one_reported(server):
+    path = server.made("phases")
+    server.post(f"{path}/messages", {"messages": conversation()})
+    first = server.post(f"{path}/handoff", {"phase": "research", "feature": "rules", "spec_path": "specs/rules.md"})
+    task_id = first.json["request"]["task_id"]
+    taken = server.post(f"{path}/handoff/answer", {"answer": {**REPORT, "task_id": task_id}}).json
+    assert (taken["decision"], taken["files_changed"]) == ("PROCEED", ["notes/parser.md"])
+    assert "parse_rule" in server.get(f"{path}/archive/{taken['id']}").json["text"]
+    request = server.post(f"{path}/handoff", {"phase": "write"}).json["request"]
+    assert REPORT["context_summary"] in request["context_summary"]
+    assert (request["feature"], request["spec_path"]) == ("rules", "specs/rules.md")
+    assert "notes/parser.md" in request["files"]
+    assert taken["id"] in request["references"]
+    again = server.post(f"{path}/handoff/answer", {"answer": json.dumps({**REPORT, "task_id": task_id})})
+    assert (again.status, again.json["id"]) == (200, None)
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"answer": ""}, {"answer": 7}, {"answer": "It went well."}, {"answer": {**REPORT, "task_id": "other"}}]
+)
+def test_an_answer_that_cannot_be_taken_is_refused(server, body):
+    got = server.post(f"{server.made()}/handoff/answer", body)
+    assert 400 <= got.status < 500
+    assert got.json["detail"]
 
 
 def test_looking_writes_nothing(server, long_session):

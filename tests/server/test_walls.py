@@ -21,6 +21,7 @@ BODIES: dict[str, Any] = {
     "restore": {"ref": "tool_001"},
     "compact": {"target_tokens": 9_000},
     "handoff": {"phase": "write", "task": "Go on."},
+    "receive": {"answer": {"task_id": "t", "phase": "write"}},
     "replay": {"after": ""},
 }
 QUERIES = {"search": "?q=part", "recall": "?page=1"}

@@ -155,6 +155,55 @@ def test_an_answer_leaves_a_few_hundred_tokens_and_its_whole_text_behind_a_refer
         assert points.figures("tool_calls").count == 1
 
 
+RESEARCHED = {
+    "task_id": "research-1",
+    "phase": "research",
+    "status": "complete",
+    "decision": "PROCEED",
+    "findings": {
+        "files_changed": ["notes/cache.md"],
+        "errors": ["The profiler is missing on staging."],
+        "log": "line after line " * 400,
+    },
+    "context_summary": "The cache is warmed in src/worker/cache.py. Extend warm_up(), follow retry_later().",
+}
+
+
+def test_what_a_phase_reported_is_part_of_what_the_next_one_is_given(project):
+    with opened(project, window=30_000) as session:
+        session.append(fill(working("anthropic", 12), 40, 12).messages)
+        first = session.handoff("research", task_id="research-1", feature="warm start", spec_path="specs/start.md")
+        assert (first.feature, first.spec_path) == ("warm start", "specs/start.md")
+        session.receive(RESEARCHED)
+    with opened(project) as session:
+        request = session.handoff("write", task="Write it.")
+        told = request.context_summary
+        assert RESEARCHED["context_summary"] in told
+        assert "The profiler is missing on staging." in told
+        assert told.startswith("# Handoff: write")
+        assert "line after line" not in told
+        assert count_tokens(told) <= 500
+        assert "notes/cache.md" in request.files
+        assert request.references[0].startswith("agent_")
+        assert "line after line" in session.recall(request.references[0])
+        assert (request.feature, request.spec_path) == ("warm start", "specs/start.md")
+        assert session.orchestrator().task.feature == "warm start"
+
+
+def test_long_reports_of_every_phase_leave_room_for_the_conversation_and_stay_within_500_tokens(project):
+    with opened(project, window=30_000) as session:
+        session.append(fill(working("anthropic", 12), 40, 12).messages)
+        for phase in ("research", "write", "parallel"):
+            session.handoff(phase, task_id=phase)
+            found = f"The {phase} phase extends warm_up() in src/{phase}.py. " * 60
+            session.receive({**RESEARCHED, "task_id": phase, "phase": phase, "context_summary": found})
+        told = session.handoff("validate").context_summary
+        assert count_tokens(told) <= 500
+        assert count_tokens(told[: told.index("\n# research\n")]) > 150
+        for phase in ("research", "write", "parallel"):
+            assert f"src/{phase}.py" in told
+
+
 def test_tool_calls_of_a_session_are_counted_across_compactions(project):
     with opened(project) as session:
         session.append(fill(talk_in("anthropic").user("Look."), 40).messages)

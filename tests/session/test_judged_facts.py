@@ -35,5 +35,5 @@ def test_it_is_no_lesson_for_other_sessions(tmp_path):
     words = "We decided to use PostgreSQL instead of MySQL as the database, because of its JSON columns."
     fact = Fact("decision", words, 3, "assistant", "", "", 1, 3, "turn_003")
     told = structs.replace(fact, told_by="scripted")
-    assert promote([told], tmp_path, session_id="run", day="2026-01-26", seen={}) == []
-    assert promote([fact], tmp_path, session_id="run", day="2026-01-26", seen={})
+    assert promote([told], tmp_path, "ann", session_id="run", day="2026-01-26", seen={}) == []
+    assert promote([fact], tmp_path, "ann", session_id="run", day="2026-01-26", seen={})

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from context_compactor import BadSetting, Session, Settings
+from context_compactor.facts.owners import list_lessons, owner_folder
 from context_compactor.facts.speech import user_sayings
 from context_compactor.messages.turn import split_turns
 from context_compactor.store.rows import FactRow
@@ -17,6 +18,8 @@ from tests.engine.talks import DIALECT_NAMES, bash, talk_in
 from tests.failures.scenes import fill, seen, working
 
 QUIET = Settings(idle_seconds=0)
+ANN = "ann"
+LEARNED = ".compactor/learned"
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 CHOICE = "We decided to use PostgreSQL instead of SQLite for the event store because several machines write to it."
 
@@ -69,12 +72,24 @@ def test_facts_are_asked_for_by_kind_and_come_with_their_source():
             session.facts("gossip")
 
 
-def test_an_architectural_decision_reaches_the_next_session(store, tmp_path):
-    with opened(store, "first") as session:
-        session.append(work(CHOICE).messages)
+def taught(store, name, choice=CHOICE, **options):
+    """A session that has said what others may learn from."""
+    with opened(store, name, **options) as session:
+        session.append(work(choice).messages)
         session.compact(level="emergency")
-    assert CHOICE in (tmp_path / ".compactor/learned/decisions.md").read_text()
-    with opened(store, "second") as session:
+
+
+def told(store, name, **options):
+    """What a new session begins with before anybody has said anything but one word."""
+    with opened(store, name, **options) as session:
+        session.append({"role": "user", "content": "Hello."})
+        return json.dumps(session.context()[:-1])
+
+
+def test_an_architectural_decision_reaches_the_next_session_of_its_owner(store, tmp_path):
+    taught(store, "first", owner=ANN)
+    assert CHOICE in (owner_folder(tmp_path / LEARNED, ANN) / "decisions.md").read_text()
+    with opened(store, "second", owner=ANN) as session:
         question = {"role": "user", "content": "Go on with the event store."}
         session.append(question)
         memory, last = session.context()
@@ -82,13 +97,68 @@ def test_an_architectural_decision_reaches_the_next_session(store, tmp_path):
         assert CHOICE in json.dumps(memory)
         assert session.history() == [question]
         assert user_sayings(split_turns(promises.parsed([memory], "anthropic"))) == []
+        assert "Written by Context Compactor, not by the user" in json.dumps(memory)
+        assert CHOICE not in [fact.content for fact in session.facts()]
+
+
+def test_two_owners_in_one_folder_never_learn_from_each_other(store):
+    taught(store, "of ann", owner=ANN)
+    taught(store, "of ann too", "We decided to keep sessions in Redis instead of files.", owner=ANN)
+    assert told(store, "of ben", owner="ben") == "[]"
+    assert CHOICE in told(store, "third of ann", owner=ANN)
+
+
+def test_an_error_that_another_owner_met_is_not_counted_and_their_session_not_named(store, tmp_path):
+    taught(store, "secret name of ben", "Let me see.", owner="ben")
+    taught(store, "first of ann", "Let me see.", owner=ANN)
+    assert list_lessons(tmp_path / LEARNED) == []
+    taught(store, "second of ann", "Let me see.", owner=ANN)
+    (lesson,) = list_lessons(tmp_path / LEARNED)
+    assert (lesson.owner, lesson.kind, lesson.sessions) == (ANN, "errors", 2)
+    assert "ben" not in str(lesson)
+
+
+def test_a_session_whose_owner_is_unknown_neither_teaches_nor_learns(store, tmp_path):
+    taught(store, "first")
+    taught(store, "second")
+    assert not (tmp_path / LEARNED).exists()
+    taught(store, "of ann", owner=ANN)
+    assert told(store, "third") == "[]"
+
+
+def test_a_session_belongs_to_its_owner_however_it_is_opened_again(store, tmp_path):
+    with opened(store, "run", window=1_000_000, owner=ANN) as session:
+        session.append(work(CHOICE).messages)
+    with opened(store, "run") as session:
+        session.compact(level="emergency")
+    assert [lesson.owner for lesson in list_lessons(tmp_path / LEARNED)] == [ANN]
+    with pytest.raises(BadSetting, match="belongs to 'ann', not to 'ben'"):
+        opened(store, "run", owner="ben")
+
+
+def test_a_session_that_has_no_owner_yet_may_be_given_one(store, tmp_path):
+    with opened(store, "run", window=1_000_000) as session:
+        session.append(work(CHOICE).messages)
+    with opened(store, "run", owner=ANN) as session:
+        session.compact(level="emergency")
+    assert [lesson.owner for lesson in list_lessons(tmp_path / LEARNED)] == [ANN]
+
+
+@pytest.mark.parametrize("owner", ["", "  ", "a\nb", "\x00", "\udc80", "x" * 301, "os-user:root", 7])
+def test_what_is_no_owner_is_refused(store, owner):
+    with pytest.raises(BadSetting, match="owner: "):
+        opened(store, "run", owner=owner)
+
+
+def test_lessons_from_before_there_were_owners_are_told_to_nobody(store, tmp_path):
+    (tmp_path / LEARNED).mkdir(parents=True)
+    (tmp_path / LEARNED / "decisions.md").write_text(f"# Decisions\n\n- {CHOICE}\n")
+    assert told(store, "first") == told(store, "second", owner=ANN) == "[]"
 
 
 def test_what_was_learned_stays_in_the_context_through_compactions(store):
-    with opened(store, "first") as session:
-        session.append(work(CHOICE).messages)
-        session.compact(level="emergency")
-    with opened(store, "second") as session:
+    taught(store, "first", owner=ANN)
+    with opened(store, "second", owner=ANN) as session:
         session.append(fill(working("anthropic", 8), 30, 8).messages)
         session.compact(level="emergency")
         session.append({"role": "user", "content": "Go on."})
@@ -98,24 +168,20 @@ def test_what_was_learned_stays_in_the_context_through_compactions(store):
 
 def test_an_error_that_two_sessions_met_is_learned(store, tmp_path):
     for name in ("first", "second"):
-        with opened(store, name) as session:
-            session.append(work("Let me see.").messages)
-            session.compact(level="emergency")
-    assert "psycopg" in (tmp_path / ".compactor/learned/errors.md").read_text()
+        taught(store, name, "Let me see.", owner=ANN)
+    assert "psycopg" in (owner_folder(tmp_path / LEARNED, ANN) / "errors.md").read_text()
 
 
 def test_nothing_is_learned_when_that_is_off(store, tmp_path):
     off = Settings(idle_seconds=0, promote_to_memory=False)
     for name in ("first", "second"):
-        with opened(store, name, settings=off) as session:
-            session.append(work(CHOICE).messages)
-            session.compact(level="emergency")
-    assert not (tmp_path / ".compactor/learned").exists()
+        taught(store, name, settings=off, owner=ANN)
+    assert not (tmp_path / LEARNED).exists()
 
 
 def test_learned_files_that_cannot_be_read_do_not_keep_a_session_from_beginning(store, tmp_path):
-    (tmp_path / ".compactor/learned/decisions.md").mkdir(parents=True)
-    with opened(store, "run") as session:
+    (owner_folder(tmp_path / LEARNED, ANN) / "decisions.md").mkdir(parents=True)
+    with opened(store, "run", owner=ANN) as session:
         session.append({"role": "user", "content": "Hello."})
         assert session.context() == [{"role": "user", "content": "Hello."}]
 

@@ -137,7 +137,10 @@ def test_without_the_extra_it_says_which_one_is_missing(open_terminal):
     program = "import sys; sys.modules['textual'] = None; from context_compactor.cli.main import main; main()"
     left = open_terminal(*HERE, command=(sys.executable, "-c", program, "tui"), size=(200, 24)).left()
     assert left.code == 2
-    assert left.screen.strip() == "error: the terminal UI needs an extra: pip install 'context-compactor[tui]'"
+    assert (
+        left.screen.strip()
+        == "error: the terminal UI needs an extra: pip install '.[tui]' (in a clone of the repository)"
+    )
 
 
 def test_an_error_behind_a_key_is_a_message_and_everything_goes_on(open_terminal, tmp_path):

@@ -197,7 +197,10 @@ def test_where_there_is_no_terminal_it_says_which_commands_to_use():
 def test_without_textual_it_says_which_extra_is_missing():
     program = "import sys; sys.modules['textual'] = None; from context_compactor.cli.tui import tui; tui()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "MissingExtra: the terminal UI needs an extra: pip install 'context-compactor[tui]'" in done.stderr
+    assert (
+        "MissingExtra: the terminal UI needs an extra: pip install '.[tui]' (in a clone of the repository)"
+        in done.stderr
+    )
 
 
 def test_a_source_says_where_it_is_without_a_password():

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 
 import pytest
 
 from context_compactor.classify.tier import Tier
 from context_compactor.errors import BadSetting, UnknownReference, UnknownSession
+from context_compactor.session.project import local_owner
 from context_compactor.session.session import Session
+from context_compactor.session.values import read_profile
+from context_compactor.store.connect import connect
 from context_compactor.story import open_teller
 from context_compactor.tui.local import LocalSource
 from tests.session.talk import messages
@@ -51,6 +55,16 @@ def test_verbs_that_change_something_do_and_say_what_they_did(folder):
 
     asked(lambda source: source.create("new", window=60_000))
     assert asked(story)
+
+
+def test_a_user_owns_the_sessions_they_begin_and_not_those_they_go_on_with(folder):
+    Session.open("of a program", window=60_000, store=URL).close()
+    for name in ("new", "of a program"):
+        asked(lambda source, name=name: source.create(name, window=60_000))
+    with closing(connect(URL)) as store:
+        owners = {row.id: read_profile(row.profile).owner for row in store.sessions()}
+    assert owners == {"new": local_owner(URL, folder), "of a program": ""}
+    assert owners["new"].startswith("os-user:")
 
 
 def test_turns_are_steered_and_a_plan_with_steers_of_its_own_decides_nothing():

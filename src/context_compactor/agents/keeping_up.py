@@ -25,6 +25,7 @@ from context_compactor.messages.transcripts import parse_transcript, read_transc
 from context_compactor.protocols import Store
 from context_compactor.session.core import Clock, Core, wall_clock
 from context_compactor.session.opening import open_core
+from context_compactor.session.project import local_owner
 from context_compactor.session.session import Session
 from context_compactor.settings import Settings
 
@@ -71,7 +72,7 @@ def keep_up(log: Log, settings: Settings, *, is_closed: bool = False, archive: b
         transcript = read_log(log)
         left: Left | None = None
         for name in _names(log):
-            core = open_for(name, transcript, settings)
+            core = open_for(name, transcript, settings, owner=local_owner(settings.store, Path(log.root)))
             with Session(core, owns_store=True) as session:
                 try:
                     if left is not None:
@@ -111,7 +112,12 @@ def _is_object(line: bytes) -> bool:
 
 
 def open_for(
-    name: str, transcript: Transcript, settings: Settings, store: Store | None = None, clock: Clock = wall_clock
+    name: str,
+    transcript: Transcript,
+    settings: Settings,
+    store: Store | None = None,
+    clock: Clock = wall_clock,
+    owner: str = "",
 ) -> Core:
     """The inside of the session of this name, made as what a log says of it.
 
@@ -129,6 +135,7 @@ def open_for(
         count_tokens=None,
         bus=None,
         clock=clock,
+        owner=owner,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +20,7 @@ from context_compactor.session.compacting import compact
 from context_compactor.session.core import Core, wall_clock
 from context_compactor.session.feeding import feed
 from context_compactor.session.opening import open_core
+from context_compactor.session.project import local_owner
 from context_compactor.session.session import Session
 from context_compactor.session.values import Profile, check_id
 from context_compactor.settings import read_value
@@ -86,6 +88,7 @@ def _begin(conversation: Conversation, session_id: str, url: str) -> None:
         window=conversation.window.tokens,
         dialect=transcript.dialect,
         model=transcript.model or None,
+        owner=local_owner(url, Path.cwd()),
         settings={"overhead_tokens": overhead} if overhead else {},
     )
     check_id(session_id)

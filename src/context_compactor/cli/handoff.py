@@ -29,6 +29,16 @@ TaskText = Annotated[
 TaskId = Annotated[
     str, typer.Option("--task-id", metavar="ID", help="Its id; without, one is made.", show_default=False)
 ]
+Feature = Annotated[
+    str,
+    typer.Option("--feature", metavar="F", help="What the work is about; without, as last time.", show_default=False),
+]
+SpecPath = Annotated[
+    str,
+    typer.Option(
+        "--spec-path", metavar="PATH", help="Where its specification is; without, as last time.", show_default=False
+    ),
+]
 Receive = Annotated[
     str | None,
     typer.Option("--receive", metavar="FILE", help="Take in a sub-agent's answer; `-` is standard input."),
@@ -42,6 +52,8 @@ def handoff(
     phase: Phase = None,
     task: TaskText = "",
     task_id: TaskId = "",
+    feature: Feature = "",
+    spec_path: SpecPath = "",
     receive: Receive = None,
     points: AskPoints = False,
     session: SessionId = None,
@@ -50,16 +62,17 @@ def handoff(
 ) -> None:
     """Write what the next phase or a sub-agent is given, with a summary of at most 500 tokens; or take in its answer.
 
-    The session is compacted first. Of an answer only what is needed is kept; all of it is archived under its reference.
+    The session is compacted first. Of an answer only what is needed is kept, and the next phase is given it; all of it
+    is archived under its reference.
 
     Example: `compactor handoff --phase write --json`, then `compactor handoff --receive answer.md`
     """
-    _refuse_mix(phase, receive, points, bool(task or task_id))
+    _refuse_mix(phase, receive, points, bool(task or task_id or feature or spec_path))
     answer = _read(receive) if receive is not None else ""
     with open_session(session, store) as opened:
         name = opened.id
         if phase is not None:
-            values, rows = _handed(opened.handoff(phase, task, task_id))
+            values, rows = _handed(opened.handoff(phase, task, task_id, feature=feature, spec_path=spec_path))
         elif receive is not None:
             values, rows = _received(opened.receive(answer))
         else:
@@ -77,6 +90,7 @@ Told = tuple[dict[str, Any], list[tuple[str, str]]]
 
 def _handed(request: HandoffRequest) -> Told:
     rows = [("task id", request.task_id), ("phase", request.phase), ("task", request.task)]
+    rows += [*_lines("feature", [request.feature]), *_lines("specification", [request.spec_path])]
     rows += _lines("summary", request.context_summary.splitlines())
     rows += [*_lines("constraints", request.constraints), *_lines("files", request.files)]
     rows += _lines("references", [", ".join(request.references)])
@@ -118,7 +132,9 @@ def _refuse_mix(phase: str | None, receive: str | None, points: bool, has_task: 
     if (phase is not None) + (receive is not None) + points != 1:
         raise BadSetting("handoff: give one of --phase P, --receive FILE or --points")
     if has_task and phase is None:
-        raise BadSetting("handoff: --task and --task-id are for --phase; an answer names its own task")
+        raise BadSetting(
+            "handoff: --task, --task-id, --feature and --spec-path are for --phase; an answer names its own task"
+        )
 
 
 def _read(file: str) -> str:

@@ -21,6 +21,7 @@ from context_compactor.cli.handoff import handoff
 from context_compactor.cli.hook import hook
 from context_compactor.cli.importing import import_logs
 from context_compactor.cli.install import install, uninstall
+from context_compactor.cli.lessons import lessons
 from context_compactor.cli.mcp import mcp
 from context_compactor.cli.plan import plan
 from context_compactor.cli.recall import recall
@@ -50,7 +51,14 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "steer": steer,
         "tui": tui,
     },
-    "Archive and facts": {"recall": recall, "restore": restore, "facts": facts, "export": export, "verify": verify},
+    "Archive and facts": {
+        "recall": recall,
+        "restore": restore,
+        "facts": facts,
+        "lessons": lessons,
+        "export": export,
+        "verify": verify,
+    },
     "Going on elsewhere": {"checkpoint": checkpoint, "resume": resume, "handoff": handoff},
     "Coding agents": {
         "install": install,

@@ -91,6 +91,7 @@ class AsyncClient:
     checkpoint = _awaited(Client.checkpoint)
     write_checkpoint = _awaited(Client.write_checkpoint)
     handoff = _awaited(Client.handoff)
+    receive = _awaited(Client.receive)
     health = _awaited(Client.health)
     add_webhook = _awaited(Client.add_webhook)
     webhooks = _awaited(Client.webhooks)

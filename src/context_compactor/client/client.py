@@ -234,10 +234,24 @@ class Client:
         """Keep where the work stands, with a note of one's own."""
         return self._post(f"{path_of(session_id)}/checkpoint", {"note": note}, api.CheckpointAnswer)
 
-    def handoff(self, session_id: str, phase: str = "write", task: str = "", task_id: str = "") -> HandoffRequest:
-        """What a sub-agent or the next phase is given. Compacts first."""
-        given = {"phase": phase, "task": task, "task_id": task_id}
+    def handoff(
+        self,
+        session_id: str,
+        phase: str = "write",
+        task: str = "",
+        task_id: str = "",
+        *,
+        feature: str = "",
+        spec_path: str = "",
+    ) -> HandoffRequest:
+        """What a sub-agent or the next phase is given, with what earlier ones have reported. Compacts first."""
+        given = {"phase": phase, "task": task, "task_id": task_id, "feature": feature, "spec_path": spec_path}
         return self._post(f"{path_of(session_id)}/handoff", given, api.HandoffAnswer).request
+
+    def receive(self, session_id: str, answer: Mapping[str, Any] | str) -> api.ReceiveAnswer:
+        """Take in a sub-agent's answer to a handoff; the next phase is given what it says."""
+        given = {"answer": answer if isinstance(answer, str) else dict(answer)}
+        return self._post(f"{path_of(session_id)}/handoff/answer", given, api.ReceiveAnswer)
 
     # The server
 

@@ -1,4 +1,4 @@
-"""The learned folder: `decisions.md` and `errors.md`, which people may read and change.
+"""The lessons of one owner: `decisions.md` and `errors.md` in a folder, which people may read and change.
 
 Whatever stands in a file that is not ours stays byte for byte: notes, headings, rewritten entries, entries without a
 line of provenance. An entry that was struck out is neither read nor noted again, and one that was deleted does not
@@ -20,10 +20,9 @@ from context_compactor.files import make_private_folder, one_writer, remove_scra
 from context_compactor.measure.tokens import counter_for
 from context_compactor.messages import record
 
-LEARNED_FOLDER = Path(".compactor/learned")
 OPENING = "[Learned in earlier sessions."
 CLOSING = "[End of what was learned.]"
-_KINDS: tuple[LessonKind, ...] = ("decisions", "errors")
+KINDS: tuple[LessonKind, ...] = ("decisions", "errors")
 _FRAMES = (OPENING, CLOSING, record.OPENING, record.CLOSING)
 _ABOUT = (
     "Written by Context Compactor, not by the user: memory of this project, not a request, and it may be outdated.]"
@@ -42,18 +41,33 @@ def add_lessons(folder: Path, kind: LessonKind, lessons: Sequence[Lesson]) -> li
     if not lessons:
         return []
     make_private_folder(folder)
+    new: list[Lesson] = []
+
+    def add(page: Page) -> None:
+        promoted = _promoted(folder)
+        new.extend(lesson for lesson in lessons if _mark(kind, lesson) not in promoted and _add(page, kind, lesson))
+
+    change_page(folder, kind, add, then=lambda: _remember(folder, [_mark(kind, lesson) for lesson in lessons]))
+    return new
+
+
+def read_page(folder: Path, kind: LessonKind) -> Page:
+    """The page of a kind of lessons; an empty one when there is no file."""
+    return parse_page(kind, read_regular(folder / f"{kind}.md").decode("utf-8", "surrogateescape"))
+
+
+def change_page(
+    folder: Path, kind: LessonKind, change: Callable[[Page], None], then: Callable[[], None] = lambda: None
+) -> None:
+    """Change a page while nobody else does, and write it if it is another one; `then` comes before others may."""
     with one_writer(folder, wait_seconds=_LONGEST_WAIT):
         remove_scraps(folder)
-        path = folder / f"{kind}.md"
-        before = _read_regular(path)
-        promoted = _promoted(folder)
-        page = parse_page(kind, before.decode("utf-8", "surrogateescape"))
-        new = [lesson for lesson in lessons if _mark(kind, lesson) not in promoted and _add(page, kind, lesson)]
-        after = page.render().encode("utf-8", "surrogateescape")
-        if after != before:
-            write_atomically(path, after, private=True)
-        _remember(folder, promoted, [_mark(kind, lesson) for lesson in lessons])
-        return new
+        page = read_page(folder, kind)
+        before = page.render()
+        change(page)
+        if page.render() != before:
+            write_atomically(folder / f"{kind}.md", page.render().encode("utf-8", "surrogateescape"), private=True)
+        then()
 
 
 class _Line(Struct, frozen=True):
@@ -70,7 +84,7 @@ def load_learned(folder: Path, tokens: int, count: Callable[[str], int] | None =
     is read stays the same as long as nothing is added. Nothing in it can end the frame or begin a line of its own.
     """
     count = count or counter_for(None).count
-    lines = [line for kind in _KINDS for line in _lines(folder, kind)]
+    lines = [line for kind in KINDS for line in _lines(folder, kind)]
     chosen: list[_Line] = []
     room = tokens - count(_framed([], lines)) if lines else 0
     for line in sorted(lines, key=lambda line: line.worth, reverse=True):
@@ -84,8 +98,7 @@ def load_learned(folder: Path, tokens: int, count: Callable[[str], int] | None =
 
 
 def _lines(folder: Path, kind: LessonKind) -> list[_Line]:
-    page = parse_page(kind, _read_regular(folder / f"{kind}.md").decode("utf-8", "surrogateescape"))
-    return [_line(kind, place, entry) for place, entry in enumerate(page.current)]
+    return [_line(kind, place, entry) for place, entry in enumerate(read_page(folder, kind).current)]
 
 
 def _line(kind: LessonKind, place: int, entry: Entry) -> _Line:
@@ -106,7 +119,7 @@ def _quoted(text: str) -> str:
 
 def _framed(chosen: Sequence[_Line], lines: Sequence[_Line]) -> str:
     parts = [f"{OPENING} {_ABOUT}"]
-    for kind in _KINDS:
+    for kind in KINDS:
         shown = sorted((line.place, line.text) for line in chosen if line.kind == kind)
         hidden = sum(line.kind == kind for line in lines) - len(shown)
         if shown or hidden:
@@ -127,7 +140,7 @@ def _add(page: Page, kind: LessonKind, lesson: Lesson) -> bool:
     return bool(text)
 
 
-def _read_regular(path: Path) -> bytes:
+def read_regular(path: Path) -> bytes:
     """What a file holds. A link is refused: whoever made the folder may have aimed it at a file of yours."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise CompactorError(
@@ -151,10 +164,11 @@ def _mark(kind: LessonKind, lesson: Lesson) -> str:
 
 
 def _promoted(folder: Path) -> dict[str, None]:
-    return dict.fromkeys(_read_regular(folder / _PROMOTED).decode("ascii", "replace").split())
+    return dict.fromkeys(read_regular(folder / _PROMOTED).decode("ascii", "replace").split())
 
 
-def _remember(folder: Path, promoted: dict[str, None], marks: list[str]) -> None:
+def _remember(folder: Path, marks: list[str]) -> None:
+    promoted = _promoted(folder)
     kept = list(promoted | dict.fromkeys(marks))[-_MOST_PROMOTED:]
     if kept != list(promoted):
         write_atomically(folder / _PROMOTED, ("\n".join(kept) + "\n").encode(), private=True)

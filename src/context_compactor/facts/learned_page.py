@@ -60,7 +60,7 @@ class Page:
     def add(self, text: str, origin: Origin) -> None:
         """Put an entry behind the last one of the main part; when there are too many, the least go to the older."""
         lines = (f"- {text}{self._break}", origin_line(origin) + self._break)
-        self._insert(Entry(lines, text, origin))
+        self.insert(Entry(lines, text, origin))
 
     def replace(self, entry: Entry, origin: Origin) -> None:
         """Write another provenance below an entry, whose own words stay; an older one comes back to the main part."""
@@ -72,13 +72,18 @@ class Page:
             self._main[self._main.index(entry)] = changed
         else:
             self._older.remove(entry)
-            self._insert(changed)
+            self.insert(changed)
+
+    def remove(self, entry: Entry) -> None:
+        """Take an entry out, with the lines that belong to it."""
+        (self._main if entry in self._main else self._older).remove(entry)
 
     def render(self) -> str:
         """The file."""
         return "".join(_text(piece) for piece in (*self._main, *self._older))
 
-    def _insert(self, entry: Entry) -> None:
+    def insert(self, entry: Entry) -> None:
+        """Put an entry as it is behind the last one of the main part."""
         self._main = self._main or _header(self._kind)
         places = [at + 1 for at, piece in enumerate(self._main) if isinstance(piece, Entry)]
         at = places[-1] if places else len(self._main)

@@ -15,6 +15,7 @@ from context_compactor.facts import cues
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.learned import add_lessons
 from context_compactor.facts.lesson import Lesson, error_text, one_line
+from context_compactor.facts.owners import make_owner_folder
 from context_compactor.facts.patterns import error_pattern
 
 _ENOUGH = 3
@@ -147,16 +148,25 @@ def is_recurring(fact: Fact, seen: Mapping[str, Collection[str]]) -> bool:
 
 
 def promote(
-    facts: Iterable[Fact], folder: Path, *, session_id: str, day: str, seen: Mapping[str, Collection[str]]
+    facts: Iterable[Fact],
+    learned: Path,
+    owner: str,
+    *,
+    session_id: str,
+    day: str,
+    seen: Mapping[str, Collection[str]],
 ) -> list[Lesson]:
-    """Write what a session taught to `decisions.md` and `errors.md` in a folder; the answer is what is new there.
+    """Write what a session taught to the lessons of its owner in the learned folder; the answer is what is new there.
 
-    What only a model says is left out. `day` is the date as in 2026-01-26. Doing it again with the same facts changes
-    nothing.
+    What only a model says is left out. `day` is the date as in 2026-01-26, `seen` has sessions of the same owner alone.
+    Doing it again with the same facts changes nothing.
     """
     facts = [fact for fact in facts if not fact.told_by]
     decisions = [_decision(fact, session_id, day) for fact in facts if is_architectural(fact)]
     errors = [_error(fact, session_id, day, seen) for fact in facts if is_recurring(fact, seen)]
+    if not decisions and not errors:
+        return []
+    folder = make_owner_folder(learned, owner)
     return [*add_lessons(folder, "decisions", decisions), *add_lessons(folder, "errors", errors)]
 
 

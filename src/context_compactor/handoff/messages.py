@@ -6,6 +6,7 @@ A value that breaks the protocol cannot be made: `context_summary` has at most 5
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, get_args
 
 from msgspec import Struct, structs
@@ -22,13 +23,18 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 STATUSES: tuple[Status, ...] = get_args(Status)
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
 
+LONGEST_FEATURE, LONGEST_SPEC_PATH = 200, 500
 _LONGEST_ID = 200
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SHOWN = 60
 _MOST_USED = 10**15
 
 
 class HandoffRequest(Struct, frozen=True):
-    """What a sub-agent is given: its task, and what those before it found out. `references` recall originals."""
+    """What a sub-agent is given: its task, and what those before it found out. `references` recall originals.
+
+    `feature` and `spec_path` say what all phases work on, where that is known.
+    """
 
     task_id: str
     phase: Phase
@@ -37,6 +43,8 @@ class HandoffRequest(Struct, frozen=True):
     constraints: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
+    feature: str = ""
+    spec_path: str = ""
 
     def __post_init__(self) -> None:
         _check_opening("request", self)
@@ -44,6 +52,8 @@ class HandoffRequest(Struct, frozen=True):
         _check_summary("request", self.context_summary)
         for name in ("constraints", "files", "references"):
             _check_texts("request", name, getattr(self, name))
+        for name, most in (("feature", LONGEST_FEATURE), ("spec_path", LONGEST_SPEC_PATH)):
+            _check_line("request", name, getattr(self, name), most)
 
     def to_dict(self) -> dict[str, Any]:
         """The request as plain JSON values."""
@@ -106,6 +116,15 @@ def _check_text(message: str, field: str, value: object) -> None:
         raise wrong(message, field, f"must be a text, not {kind_of_value(value)}")
     if not value.strip():
         raise wrong(message, field, "is empty; say it in a sentence")
+
+
+def _check_line(message: str, field: str, value: object, most: int) -> None:
+    if not isinstance(value, str):
+        raise wrong(message, field, f"must be a text, not {kind_of_value(value)}")
+    if len(value) > most:
+        raise wrong(message, field, f"has {len(value):,} characters; {most} are the most")
+    if _CONTROL.search(value):
+        raise wrong(message, field, f"{value[:_SHOWN]!r} must be one line without control characters")
 
 
 def _check_texts(message: str, field: str, value: object) -> None:

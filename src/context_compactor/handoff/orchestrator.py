@@ -29,10 +29,11 @@ from context_compactor.handoff.state import (
     Progress,
     Task,
 )
-from context_compactor.handoff.summary import join_summaries
+from context_compactor.handoff.summary import MOST_TOKENS, join_summaries
 from context_compactor.messages.references import reference_id
 
 _REF = re.compile(r"agent_(\d{3,9})")
+_SPEC = re.compile(r"(?:^|/)specs?/([^/]+)/[^/]+$")
 _PART = re.compile(r"\n(?=## agent_\d+\n)")
 _SEVERITY: tuple[Decision, ...] = ("STOP", "CLARIFY")
 
@@ -93,23 +94,54 @@ def next_request(
     state: OrchestratorState, task_id: str, phase: Phase, task: str, constraints: Sequence[str] = ()
 ) -> HandoffRequest:
     """What the next sub-agent is given: the summaries of all phases so far in 500 tokens, and where the answers are."""
-    known = [f"# {before}\n{found}" for before in PHASES if (found := state.progress.summary(before))]
     return HandoffRequest(
         task_id=task_id,
         phase=phase,
         task=task,
-        context_summary=join_summaries(known),
+        context_summary=phase_reports(state),
         constraints=tuple(constraints),
         files=state.progress.files_changed,
         references=tuple(agent.ref for agent in state.subagents.agents if agent.ref),
+        feature=state.task.feature,
+        spec_path=state.task.spec_path,
     )
+
+
+def phase_reports(state: OrchestratorState, tokens: int = MOST_TOKENS) -> str:
+    """What the phases so far have reported, each under its name, in at most so many tokens; empty before the first.
+
+    Errors that they have reported stand below it.
+    """
+    known = [f"# {before}\n{found}" for before in PHASES if (found := state.progress.summary(before))]
+    if state.progress.errors:
+        known.append("\n".join(("# errors", *(f"- {error}" for error in state.progress.errors))))
+    return join_summaries(known, tokens)
+
+
+def with_task(state: OrchestratorState, feature: str, spec_path: str) -> OrchestratorState:
+    """The state with what the work is about; what is not given stays as it was.
+
+    The specification of another feature is not that of this one. Without a feature, a specification in a folder of
+    `specs/` is that of the feature the folder is named after.
+    """
+    known = state.task
+    feature = feature or (_feature_of(spec_path) if spec_path else "") or known.feature
+    if not spec_path and feature == known.feature:
+        spec_path = known.spec_path
+    return structs.replace(state, task=Task(known.id, feature, spec_path))
+
+
+def _feature_of(spec_path: str) -> str:
+    found = _SPEC.search(spec_path)
+    return clip(found[1], LONGEST_LINE) if found else ""
 
 
 def _refuse_blocked(state: OrchestratorState, phase: Phase) -> None:
     for blocked in (blocked for blocked in state.blocked if blocked.phase != phase):
         raise BadInput(
             f"phase {phase}: {blocked.task_id!r} said {blocked.decision} in phase {blocked.phase} "
-            f"({blocked.asked!r}); settle that first, then unblock(state, {blocked.task_id!r})"
+            f"({blocked.asked!r}); settle that first, then ask it again with its task_id in its phase, or "
+            f"unblock(state, {blocked.task_id!r})"
         )
     if len(state.blocked) >= MOST_BLOCKED:
         raise BadInput(f"{MOST_BLOCKED} sub-agents wait for an answer, which are the most; unblock them first")

@@ -97,6 +97,8 @@ def read_request(message: object) -> Received[HandoffRequest]:
         constraints=_texts(fields.get("constraints")),
         files=_texts(fields.get("files")),
         references=_texts(fields.get("references")),
+        feature=fields.get("feature") or "",
+        spec_path=fields.get("spec_path") or "",
     )
     return Received(request, raw, summary.left_out)
 

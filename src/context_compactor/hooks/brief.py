@@ -10,12 +10,14 @@ from msgspec import structs
 
 from context_compactor.agents.known import Agent
 from context_compactor.facts.learned import load_learned
+from context_compactor.facts.owners import owner_folder
 from context_compactor.handoff.resume_brief import resume_brief
 from context_compactor.hooks.call import Call
 from context_compactor.session import checkpoints
 from context_compactor.session.core import Core
 from context_compactor.session.handing import orchestrator
 from context_compactor.session.memory import all_facts
+from context_compactor.session.project import local_owner, project_of
 
 # Of what an agent takes, so much is left free.
 _SPARE = 200
@@ -90,7 +92,8 @@ def _longest_list(lines: Sequence[str]) -> tuple[int, int]:
 
 
 def learned(call: Call) -> str:
-    """What other sessions of the project have taught."""
-    if not call.settings.promote_to_memory:
+    """What other sessions of the same user have taught in this project."""
+    project, owner = project_of(call.settings.store), local_owner(call.settings.store, Path(call.root))
+    if project is None or not owner or not call.settings.promote_to_memory:
         return ""
-    return load_learned(Path(call.root, ".compactor", "learned"), _LEARNED_TOKENS)
+    return load_learned(owner_folder(project.learned, owner), _LEARNED_TOKENS)

@@ -15,12 +15,11 @@ from context_compactor.archive.shelve import make_items
 from context_compactor.classify.kinds import Kind
 from context_compactor.errors import BadInput
 from context_compactor.handoff.messages import Status
-from context_compactor.handoff.summary import MOST_TOKENS, count_tokens
-from context_compactor.handoff.text import handoff_text
+from context_compactor.handoff.summary import count_tokens
 from context_compactor.hooks.call import Answer, Call
 from context_compactor.messages.references import FIRST_BESIDE, reference_id
 from context_compactor.session.core import Core, raws_of
-from context_compactor.session.handing import orchestrator, save_orchestrator
+from context_compactor.session.handing import orchestrator, save_orchestrator, summary_for
 
 _FEWEST_MESSAGES = 3
 
@@ -44,7 +43,7 @@ def subagent_start(call: Call) -> Answer | None:
         raws = raws_of(core.seen())
         if not call.settings.brief_subagents or len(raws) < _FEWEST_MESSAGES:
             return None
-        text = handoff_text(raws, tokens=MOST_TOKENS, phase="research", dialect=core.dialect(raws).name)
+        text = summary_for(core, "research")
     write_line(call.root, call.event, "briefed", key=parent.key, agent_id=call.agent_id)
     return call.for_model(text) if text.strip() else None
 

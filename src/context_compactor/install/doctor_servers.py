@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from context_compactor.agents.known import CLAUDE_CODE, Agent
-from context_compactor.errors import CompactorError
+from context_compactor.errors import CompactorError, install_command
 from context_compactor.install.doctor_case import Case
 from context_compactor.install.doctor_finding import Finding, look, ok, wrong
 from context_compactor.install.doctor_programs import find_program, may_run
@@ -102,9 +102,7 @@ def _started(case: Case, agent: Agent, server: _Server) -> Finding:
     try:
         tools = list_tools([program, *server.command[1:]], case.root, {**case.env, **extra})
     except CompactorError as error:
-        remedy = (
-            "pip install 'context-compactor[mcp]'" if _EXTRA in str(error) else f"Run `{where}` and see what it says"
-        )
+        remedy = install_command("mcp") if _EXTRA in str(error) else f"Run `{where}` and see what it says"
         return wrong(AREA, f"{agent.title} starts {where}, and that {error}", remedy)
     return ok(AREA, f"{agent.title} starts {where}, which answers with {len(tools)} tools: {', '.join(tools)}")
 

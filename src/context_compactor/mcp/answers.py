@@ -203,6 +203,8 @@ class HandoffAnswer(Answer, frozen=True, kw_only=True):
 
     phase: str
     task: str
+    feature: str
+    spec_path: str
     context_summary: str
     constraints: list[str]
     failed: list[str]
@@ -212,6 +214,10 @@ class HandoffAnswer(Answer, frozen=True, kw_only=True):
     def lines(self) -> Iterable[str]:
         """The brief as it can be handed on."""
         yield f"Task ({self.phase}): {self.task}"
+        if self.feature:
+            yield f"Feature: {self.feature}"
+        if self.spec_path:
+            yield f"Specification: {self.spec_path}"
         yield self.context_summary
         lists = {
             "Rules of the user": self.constraints,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from context_compactor.handoff.messages import Phase
+from context_compactor.handoff.messages import LONGEST_FEATURE, LONGEST_SPEC_PATH, Phase
 
 _MOST_PAGES = 10**9
 
@@ -111,4 +111,12 @@ class HandoffAsked(Asked, frozen=True, kw_only=True):
     phase: Annotated[Phase, Meta(description="What the next one is to do.")] = "write"
     task: Annotated[
         str, Meta(max_length=4_000, description="Its task, in full sentences; without one, the user's last task.")
+    ] = ""
+    feature: Annotated[
+        str,
+        Meta(max_length=LONGEST_FEATURE, description="What the work is about; without one, that of the last handoff."),
+    ] = ""
+    spec_path: Annotated[
+        str,
+        Meta(max_length=LONGEST_SPEC_PATH, description="Where its specification is; without one, that of the last."),
     ] = ""

@@ -20,7 +20,7 @@ from context_compactor.agents.tally import Row
 from context_compactor.errors import CompactorError, UnknownReference, UnknownSession
 from context_compactor.mcp.place import Place
 from context_compactor.session.core import Core
-from context_compactor.session.project import project_of
+from context_compactor.session.project import is_own_store
 from context_compactor.session.session import Session
 from context_compactor.session.values import check_id
 from context_compactor.settings import Settings
@@ -84,7 +84,12 @@ def _find(place: Place, wanted: str, store: str) -> tuple[str, Row | None, str]:
         return _current(place, store)
     rows = known_rows(place.root)
     row = next((row for row in rows if name in (row.key, row.session)), None)
-    is_ours = row or name == place.session or any(_belongs(name, row.key) for row in rows) or _is_own(place, store)
+    is_ours = (
+        row
+        or name == place.session
+        or any(_belongs(name, row.key) for row in rows)
+        or is_own_store(store, Path(place.root))
+    )
     if not is_ours:
         raise _unknown(place, wanted)
     return name, row, ""
@@ -102,7 +107,7 @@ def _current(place: Place, store: str) -> tuple[str, Row | None, str]:
     row = current_row(place.root, [])
     if row is not None:
         return row.session or row.key, row, _NOT_TIED
-    name = _used_last(store) if _is_own(place, store) else ""
+    name = _used_last(store) if is_own_store(store, Path(place.root)) else ""
     if not name:
         raise _unknown(place, "")
     return name, None, _NOT_TIED
@@ -111,14 +116,6 @@ def _current(place: Place, store: str) -> tuple[str, Row | None, str]:
 def _belongs(name: str, session: str) -> bool:
     """Whether a name is that of a session, of another way of it, or of a sub-agent of it."""
     return name == session or any(name.startswith(session + mark) for mark in _PART_OF)
-
-
-def _is_own(place: Place, store: str) -> bool:
-    """Whether a store is that of the project alone. In any other there may be sessions of other projects."""
-    project, path = project_of(store), sqlite_path(store)
-    if project is None or path is None or project.root.resolve() != Path(place.root).resolve():
-        return False
-    return (Path(place.root) / path).resolve().is_relative_to(Path(place.root).resolve())  # and no link out of it
 
 
 def _keep_up(place: Place, row: Row, settings: Settings) -> tuple[str, str]:

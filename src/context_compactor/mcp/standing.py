@@ -9,10 +9,8 @@ from context_compactor.apply.digests.text import clip
 from context_compactor.classify.tier import Tier
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import fact_line
-from context_compactor.handoff.checkpoint_files import modified_files
 from context_compactor.handoff.checkpoint_text import render_checkpoint
-from context_compactor.handoff.summary import MOST_TOKENS
-from context_compactor.handoff.text import handoff_text
+from context_compactor.handoff.orchestrator import with_task
 from context_compactor.levels import Level, LevelRule
 from context_compactor.mcp.answers import (
     CheckpointAnswer,
@@ -26,11 +24,11 @@ from context_compactor.mcp.answers import (
 from context_compactor.mcp.asked import CheckpointAsked, HandoffAsked, PlanAsked, StatusAsked
 from context_compactor.mcp.pages import page_of_list
 from context_compactor.mcp.place import Place
-from context_compactor.mcp.scope import Opened, opened
+from context_compactor.mcp.scope import opened
 from context_compactor.measure.usage import Usage, level_at
 from context_compactor.plan.plan import Decision
 from context_compactor.session.compacting import run_engine
-from context_compactor.session.core import raws_of
+from context_compactor.session.handing import changed_files, orchestrator, references, summary_for
 from context_compactor.session.memory import all_facts
 from context_compactor.session.values import read_state
 from context_compactor.session.views import report_of
@@ -168,24 +166,21 @@ def handoff(place: Place, asked: HandoffAsked) -> HandoffAnswer:
     """What somebody who goes on is to be given."""
     with opened(place, asked.session) as found:
         facts = all_facts(found.core)
-        shelved = found.core.store.originals(found.core.id, newest=_MOST_LISTED)
+        state = with_task(orchestrator(found.core), asked.feature, asked.spec_path)
         tasks = _told(facts, "task")
         return HandoffAnswer(
             session=found.core.id,
             phase=asked.phase,
             task=asked.task or (tasks[-1] if tasks else "go on with what the summary says"),
-            context_summary=_summary(found, asked.phase),
+            feature=state.task.feature,
+            spec_path=state.task.spec_path,
+            context_summary=summary_for(found.core, asked.phase),
             constraints=_told(facts, "constraint"),
             failed=[clip(fact_line(fact), _LONGEST_LINE) for fact in facts if fact.kind == "failure"][-_MOST_LISTED:],
-            files=[clip(mark.path, _LONGEST_LINE) for mark in modified_files(facts, _MOST_LISTED)],
-            references=[each.ref for each in shelved],
+            files=[clip(path, _LONGEST_LINE) for path in changed_files(facts, state)],
+            references=list(references(found.core, state)),
             note=found.note,
         )
-
-
-def _summary(found: Opened, phase: str) -> str:
-    raws = raws_of(found.core.seen())
-    return handoff_text(raws, tokens=MOST_TOKENS, phase=phase, dialect=found.core.dialect(raws).name)
 
 
 def _told(facts: Sequence[Fact], kind: str) -> list[str]:

@@ -17,6 +17,8 @@ from context_compactor.api import (
     HandoffBody,
     NoQuery,
     PageQuery,
+    ReceiveAnswer,
+    ReceiveBody,
     UndoAnswer,
 )
 from context_compactor.handoff.checkpoint import Checkpoint
@@ -122,6 +124,27 @@ def _told(asked: Asked[Any, NoQuery], checkpoint: Checkpoint, store_id: str) -> 
 async def handoff(asked: Asked[HandoffBody, NoQuery]) -> HandoffAnswer:
     """Write what a sub-agent or the next phase is given, with a summary of at most 500 tokens. Compacts first."""
     body = asked.body
-    request = await asked.beside(lambda session: session.handoff(body.phase, body.task, body.task_id), can_cancel=True)
-    task_id = body.task_id or asked.scope.outside(request.task_id)
-    return HandoffAnswer(request=structs.replace(request, task_id=task_id))
+
+    def work(session: Session) -> HandoffAnswer:
+        return HandoffAnswer(
+            request=session.handoff(body.phase, body.task, body.task_id, feature=body.feature, spec_path=body.spec_path)
+        )
+
+    return await asked.beside(work, can_cancel=True)
+
+
+async def receive(asked: Asked[ReceiveBody, NoQuery]) -> ReceiveAnswer:
+    """Take in a sub-agent's answer to a handoff, which the next phase is then given; all of it is archived."""
+    taken = await asked.session(lambda session: session.receive(asked.body.answer))
+    return ReceiveAnswer(
+        id=taken.original.id if taken.original else None,
+        decision=taken.decision,
+        context_summary=taken.context_summary,
+        files_of_interest=list(taken.files_of_interest),
+        files_changed=list(taken.files_changed),
+        errors=list(taken.errors),
+        asked=taken.asked,
+        reference=taken.reference,
+        tokens_raw=taken.tokens_raw,
+        tokens_kept=taken.tokens_kept,
+    )

@@ -41,7 +41,17 @@ EXAMPLES: dict[str, Any] = ANSWERS | {
     "SteerBody": {"turn": 12, "tier": "keep"},
     "RestoreBody": {"ref": REF},
     "CheckpointBody": {"note": "The fixture's clock stands still on purpose."},
-    "HandoffBody": {"phase": "write", "task": "Fix the fixture's clock"},
+    "HandoffBody": {"phase": "write", "task": "Fix the fixture's clock", "feature": "login"},
+    "ReceiveBody": {
+        "answer": {
+            "task_id": f"{SESSION_ID}-write-1",
+            "phase": "write",
+            "status": "complete",
+            "decision": "PROCEED",
+            "findings": {"files_changed": ["tests/fixtures/clock.ts"]},
+            "context_summary": "The fixture's clock goes on now.",
+        }
+    },
     "WebhookBody": {"url": "https://example.org/compactions", "types": ["session.compacted"]},
     "ReplayBody": {"after": EVENT_ID},
     # What is no JSON, by the name of its route

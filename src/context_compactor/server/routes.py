@@ -98,6 +98,14 @@ ROUTES: tuple[Route, ...] = (
         tag="going on",
     ),
     _post(f"{_SESSION}/handoff", compacting.handoff, api.HandoffAnswer, body=api.HandoffBody, tag="going on"),
+    _post(
+        f"{_SESSION}/handoff/answer",
+        compacting.receive,
+        api.ReceiveAnswer,
+        body=api.ReceiveBody,
+        needs_body=True,
+        tag="going on",
+    ),
     _get("/v1/events", following.events, None, query=api.EventsQuery, tag="events", media_type=following.MEDIA_TYPE),
     _post(
         "/v1/webhooks",

@@ -11,11 +11,11 @@ from context_compactor.facts.fact import Fact
 from context_compactor.handoff.checkpoint_files import modified_files
 from context_compactor.handoff.extracted import Extracted
 from context_compactor.handoff.messages import PHASES, HandoffRequest, HandoffResponse, Phase, wrong
-from context_compactor.handoff.orchestrator import after, begin, start
+from context_compactor.handoff.orchestrator import after, begin, phase_reports, start, with_task
 from context_compactor.handoff.points import Points, read_points
 from context_compactor.handoff.reading import Received, read_response
 from context_compactor.handoff.state import OrchestratorState, read_state
-from context_compactor.handoff.summary import MOST_TOKENS
+from context_compactor.handoff.summary import MOST_TOKENS, count_tokens
 from context_compactor.handoff.text import handoff_text
 from context_compactor.messages.references import FIRST_BESIDE, reference_id
 from context_compactor.session.compacting import compact
@@ -25,32 +25,65 @@ from context_compactor.session.values import read_state as session_state
 
 ORCHESTRATOR, POINTS = "orchestrator", "points"
 _MOST_LISTED = 20
+# Of the summary's tokens, so many are for what phases have reported; the rest is for the conversation.
+_MOST_REPORTED = 300
 
 
-def hand_off(core: Core, phase: str, task: str, task_id: str) -> HandoffRequest:
-    """What the agent of the next phase is given; the session is compacted first, and the sub-agent registered."""
+def hand_off(core: Core, phase: str, task: str, task_id: str, feature: str = "", spec_path: str = "") -> HandoffRequest:
+    """What the agent of the next phase is given; the session is compacted first, and the sub-agent registered.
+
+    What earlier phases reported is part of it. `feature` and `spec_path` are kept for later handoffs.
+    """
     known = _phase(phase)
     facts = all_facts(core)
-    summary = _summary(core, phase)
+    summary = summary_for(core, phase)
     compact(core, core.ask(kind="pre_handoff"))
     with core.writing():
-        state = orchestrator(core)
+        state = with_task(orchestrator(core), core.without_secrets(feature), core.without_secrets(spec_path))
         request = HandoffRequest(
-            task_id=task_id or f"{core.id[:160]}-{phase}-{len(state.subagents.agents) + 1}",
+            task_id=task_id or f"{_bare_id(core)[:160]}-{phase}-{len(state.subagents.agents) + 1}",
             phase=known,
             task=core.without_secrets(task) or _task(facts) or "go on with what the summary says",
             context_summary=summary,
             constraints=tuple(_contents(facts, "constraint")),
-            files=tuple(mark.path for mark in modified_files(facts, _MOST_LISTED)),
-            references=tuple(each.ref for each in core.store.originals(core.id, newest=_MOST_LISTED)),
+            files=changed_files(facts, state),
+            references=references(core, state),
+            feature=state.task.feature,
+            spec_path=state.task.spec_path,
         )
         save_orchestrator(core, start(state, request))
     return request
 
 
-def _summary(core: Core, phase: str) -> str:
-    raws = raws_of(core.seen())
-    return handoff_text(raws, tokens=MOST_TOKENS, phase=phase, dialect=core.dialect(raws).name)
+def summary_for(core: Core, phase: str) -> str:
+    """The `context_summary` for a phase: what the conversation says, then what the phases before have reported."""
+    raws, reports = raws_of(core.seen()), phase_reports(orchestrator(core), _MOST_REPORTED)
+    behind = f"\n{reports}" if reports else ""
+    room = MOST_TOKENS - count_tokens(behind)
+    while True:
+        text = handoff_text(raws, tokens=room, phase=phase, dialect=core.dialect(raws).name) + behind
+        beyond = count_tokens(text) - MOST_TOKENS
+        if beyond <= 0:
+            return text
+        room -= beyond  # two texts may have a few tokens more together than each by itself
+
+
+def changed_files(facts: list[Fact], state: OrchestratorState) -> tuple[str, ...]:
+    """The files that were changed in the conversation, then those that phases have reported, each once."""
+    own = (mark.path for mark in modified_files(facts, _MOST_LISTED))
+    return tuple(dict.fromkeys((*own, *state.progress.files_changed[-_MOST_LISTED:])))
+
+
+def references(core: Core, state: OrchestratorState) -> tuple[str, ...]:
+    """What recalls the newest originals, the answers of earlier phases among them."""
+    answers = [agent.ref for agent in state.subagents.agents if agent.ref][-_MOST_LISTED:]
+    newest = (each.ref for each in core.store.originals(core.id, newest=_MOST_LISTED))
+    return tuple(dict.fromkeys((*answers, *newest)))
+
+
+def _bare_id(core: Core) -> str:
+    """The session's name without its namespace, as whoever answers knows it."""
+    return core.id.rpartition("/")[2] or core.id
 
 
 def _phase(phase: str) -> Phase:

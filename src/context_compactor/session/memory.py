@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby, takewhile
 from typing import get_args
 
@@ -13,6 +13,7 @@ from context_compactor.errors import BadSetting, CompactorError
 from context_compactor.facts.fact import Fact, FactKind
 from context_compactor.facts.learned import load_learned
 from context_compactor.facts.lesson import Lesson
+from context_compactor.facts.owners import owner_folder
 from context_compactor.facts.promote import error_key
 from context_compactor.facts.promote import promote as promote_facts
 from context_compactor.flow import Scene
@@ -21,7 +22,7 @@ from context_compactor.messages.jsontext import json_bytes, read_json
 from context_compactor.messages.record import Record, open_record
 from context_compactor.session.core import Core, raws_of
 from context_compactor.session.lens import Seen
-from context_compactor.session.values import State, read_state
+from context_compactor.session.values import State, read_profile, read_state
 from context_compactor.store.rows import FactRow
 
 KINDS: tuple[str, ...] = get_args(FactKind)
@@ -131,24 +132,33 @@ def _joined(before: Fact, after: Fact) -> Fact:
 
 
 def promote(core: Core) -> list[Lesson]:
-    """Write what is worth knowing in other sessions into the project's memory; what is new there."""
-    if core.project is None or not core.settings.promote_to_memory:
+    """Write what is worth knowing in other sessions to the lessons of the session's owner; what is new there."""
+    owner = core.profile.owner
+    if core.project is None or not owner or not core.settings.promote_to_memory:
         return []
     facts = stored_facts(core)
     patterns = [pattern for fact in facts if (pattern := _pattern(fact))]
-    seen = core.store.sessions_with(patterns) if patterns else {}
-    lessons = promote_facts(facts, core.project.learned, session_id=core.id, day=core.now()[:10], seen=seen)
+    seen = _of_owner(core, owner, core.store.sessions_with(patterns)) if patterns else {}
+    lessons = promote_facts(facts, core.project.learned, owner, session_id=core.id, day=core.now()[:10], seen=seen)
     for lesson in lessons:
-        core.emit("fact.promoted", text=lesson.text, ref=lesson.ref, folder=str(core.project.learned))
+        core.emit("fact.promoted", text=lesson.text, ref=lesson.ref, owner=owner, folder=str(core.project.learned))
     return lessons
 
 
+def _of_owner(core: Core, owner: str, seen: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    """The sessions of each pattern that belong to an owner: what others met is none of theirs, not even as a count."""
+    names = {name for sessions in seen.values() for name in sessions}
+    own = {name for name in names if read_profile(core.store.session(name).profile).owner == owner}
+    return {pattern: [name for name in sessions if name in own] for pattern, sessions in seen.items()}
+
+
 def learned(core: Core) -> str:
-    """What other sessions of the project have taught, as a new one reads it."""
-    if core.project is None or not core.settings.promote_to_memory:
+    """What other sessions of the same owner have taught, as a new one reads it."""
+    owner = core.profile.owner
+    if core.project is None or not owner or not core.settings.promote_to_memory:
         return ""
     try:
-        return load_learned(core.project.learned, _LEARNED_TOKENS)
+        return load_learned(owner_folder(core.project.learned, owner), _LEARNED_TOKENS)
     except CompactorError as error:  # a session begins without it rather than not at all
         core.emit("job.dropped", what="what was learned", reason=str(error))
         return ""

@@ -19,7 +19,7 @@ from context_compactor.protocols import Model, Store
 from context_compactor.session.core import Clock, Core, wall_clock
 from context_compactor.session.holding import others
 from context_compactor.session.project import project_of
-from context_compactor.session.values import Profile, check_id, check_model, given_settings, read_profile
+from context_compactor.session.values import OS_USER, Profile, check_id, check_model, given_settings, read_profile
 from context_compactor.settings import Settings, load_settings, read_value, refuse_password
 from context_compactor.store.connect import connect
 from context_compactor.store.desk_rows import timestamp
@@ -46,6 +46,7 @@ def open_core(
     clock: Clock,
     schedule: Schedule | None = None,
     summarizer: str | Model | None = None,
+    owner: str = "",
 ) -> Core:
     """The inside of a session, made when there is none."""
     check_id(session_id)
@@ -54,7 +55,8 @@ def open_core(
     loaded = settings or load_settings().settings
     address = store if isinstance(store, str) else loaded.store if store is None else ""
     kept = connect(address) if store is None or isinstance(store, str) else store
-    own = Profile(window=window, dialect=dialect, model=model, settings=given_settings(settings) if settings else {})
+    given = given_settings(settings) if settings else {}
+    own = Profile(window=window, dialect=dialect, model=model, owner=owner, settings=given)
     project = project_of(address) if address else None
     core = Core(
         kept,
@@ -122,6 +124,7 @@ def _begin(core: Core, own: Profile, settings: Settings | None) -> None:
     stored = read_profile(row.profile)
     if own.dialect not in ("auto", stored.dialect):
         _refuse_other_dialect(core, stored.dialect, own.dialect)
+    _refuse_other_owner(core, stored.owner, own.owner)
     _continue(core, stored, own, settings)
     core.budget(core.counter(core.dialect()))
     if core.project is not None:
@@ -140,6 +143,18 @@ def _refuse_other_dialect(core: Core, known: str, given: str) -> None:
         ) from error
 
 
+def _refuse_other_owner(core: Core, known: str, given: str) -> None:
+    """Raise `BadSetting` when a program names another owner than the session has: one would get lessons of the other.
+
+    A user of this machine owns what they begin. One who goes on with a session leaves it to its owner, or to nobody.
+    """
+    if known and given not in ("", known) and not given.startswith(OS_USER):
+        raise BadSetting(
+            f"owner: session {core.id!r:.80} belongs to {known!r:.80}, not to {given!r:.80}. "
+            "Try: without an owner, or another session."
+        )
+
+
 def expire_old(store: Store, settings: Settings, clock: Clock, spare: str = "") -> None:
     """Delete the sessions that nobody has used for as long as the settings say; never one that is open, or `spare`."""
     if settings.retention_days is not None:
@@ -154,6 +169,7 @@ def _continue(core: Core, stored: Profile, own: Profile, settings: Settings | No
         window=own.window or stored.window,
         dialect=own.dialect if own.dialect != "auto" else stored.dialect,
         model=own.model or stored.model,
+        owner=stored.owner or ("" if own.owner.startswith(OS_USER) else own.owner),
         settings=own.settings if settings else stored.settings,
     )
     if settings is None and stored.settings:

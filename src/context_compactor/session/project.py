@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from context_compactor.files import make_private_folder, write_atomically
+from context_compactor.session.values import OS_USER
 from context_compactor.store.address import is_postgres
 from context_compactor.store.connect import sqlite_path
 
@@ -56,3 +58,28 @@ def project_of(url: str) -> Project | None:
         return None
     folder = path.absolute().parent
     return Project(folder.parent if folder.name == HOME else folder)
+
+
+def is_own_store(url: str, root: Path) -> bool:
+    """Whether a store is that of a project alone. In any other there may be sessions of other projects."""
+    project, path = project_of(url), None if is_postgres(url) else sqlite_path(url)
+    if project is None or path is None or project.root.resolve() != root.resolve():
+        return False
+    return (root / path).resolve().is_relative_to(root.resolve())  # and no link out of it
+
+
+def local_owner(url: str, root: Path) -> str:
+    """Who owns what the command line or a coding agent does in a project: the user of this machine.
+
+    Empty when the store is not that of the project alone, so that no project learns from another.
+    """
+    return f"{OS_USER}{_user_name()}" if is_own_store(url, root) else ""
+
+
+def _user_name() -> str:
+    import pwd  # not on every system
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run as a user that nobody named
+        return str(os.getuid())

@@ -52,6 +52,7 @@ from context_compactor.session.recall import PAGE_TOKENS, Page
 from context_compactor.session.record import Totals, compactions, totals
 from context_compactor.session.restore import Restored, restore
 from context_compactor.session.resuming import resume
+from context_compactor.session.values import check_owner
 from context_compactor.session.watch import Watched
 from context_compactor.settings import Settings
 
@@ -85,13 +86,15 @@ class Session:
         clock: Clock = wall_clock,
         schedule: Schedule | None = None,
         summarizer: str | Model | None = None,
+        owner: str | None = None,
     ) -> Self:
         """Open a session; one that exists goes on where it stood, in another process too.
 
         What is not given is as it was when the session was last opened, else as the settings say. `model` is the
         agent's own; `summarizer`, by its name or as an object, tells the story of what is folded, else that of the
         settings does. With a `schedule` compactions that nobody asked for are queued as jobs, all but emergencies; see
-        `jobs`.
+        `jobs`. `owner` is whose conversation it is, such as a user's id: sessions of one owner learn from each other,
+        and one whose owner is not known neither teaches nor learns.
         """
         core = open_core(
             session_id,
@@ -105,6 +108,7 @@ class Session:
             clock=clock,
             schedule=schedule,
             summarizer=summarizer,
+            owner="" if owner is None else check_owner(owner),
         )
         return cls(core, owns_store=store is None or isinstance(store, str))
 
@@ -395,10 +399,16 @@ class Session:
         self._begin()
         return fresh_window(self._core)
 
-    def handoff(self, phase: str = "write", task: str = "", task_id: str = "") -> HandoffRequest:
-        """What a sub-agent or the next phase is given, with a summary of at most 500 tokens. Compacts first."""
+    def handoff(
+        self, phase: str = "write", task: str = "", task_id: str = "", *, feature: str = "", spec_path: str = ""
+    ) -> HandoffRequest:
+        """What a sub-agent or the next phase is given, with a summary of at most 500 tokens. Compacts first.
+
+        The summary holds what `receive` has taken from earlier phases. `feature` and `spec_path` say what the work is
+        about; without them they are those of the last handoff.
+        """
         self._begin()
-        return hand_off(self._core, phase, task, task_id)
+        return hand_off(self._core, phase, task, task_id, feature, spec_path)
 
     def receive(self, answer: object) -> Extracted:
         """Take what is needed from a sub-agent's answer to a handoff; the rest is archived under its reference."""

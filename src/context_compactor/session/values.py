@@ -17,17 +17,24 @@ from context_compactor.report import ModelCall
 from context_compactor.session.guard import Breaker, Guard
 from context_compactor.settings import Settings
 
+OS_USER = "os-user:"
+"""What the owner begins with where the command line or a coding agent of a user of this machine made the session."""
+
 _LONGEST_ID = 300
 # Control characters, halves of characters, and breaks of lines and paragraphs.
 _UNSEEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """What a session was opened with last. `settings` are those that were given and differ from the defaults."""
+    """What a session was opened with last. `settings` are those that were given and differ from the defaults.
+
+    `owner` is who its lessons belong to; without one it neither teaches nor learns.
+    """
 
     window: int | None = None
     dialect: str = "auto"
     model: str | None = None
+    owner: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -136,6 +143,20 @@ def check_id(session_id: object) -> str:
         )
     _refuse_unseen("session id", session_id)
     return session_id
+
+
+def check_owner(owner: object) -> str:
+    """The owner of lessons as a program names one; only the command line names users of this machine."""
+    if not isinstance(owner, str) or not owner.strip():
+        raise BadSetting(f"owner: {owner!r:.40} is no name. Try: a user's id such as 'user-17', or None if unknown.")
+    if len(owner) > _LONGEST_ID:
+        raise BadSetting(f"owner: {owner[:40]!r}… has {len(owner):,} characters; {_LONGEST_ID} are the most.")
+    if owner.startswith(OS_USER):
+        raise BadSetting(
+            f"owner: {owner[:80]!r} begins with {OS_USER!r}, as users of this machine do. Try: without it."
+        )
+    _refuse_unseen("owner", owner)
+    return owner
 
 
 def check_model(model: str | None) -> None:

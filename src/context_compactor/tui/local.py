@@ -21,9 +21,9 @@ from context_compactor.session import views
 from context_compactor.session.core import Clock, wall_clock
 from context_compactor.session.diff import ContextDiff
 from context_compactor.session.fill import Rules
-from context_compactor.session.opening import change_settings
+from context_compactor.session.opening import change_settings, open_core
 from context_compactor.session.pages import HistoryPage, history_page
-from context_compactor.session.project import project_of
+from context_compactor.session.project import local_owner, project_of
 from context_compactor.session.saw import saw_of
 from context_compactor.session.session import Session
 from context_compactor.store.address import without_password
@@ -227,7 +227,19 @@ class LocalSource(LocalWork):
         """Make a session, and the store when there is none, or go on with the one that is there."""
 
         def make() -> None:
-            Session.open(session_id, window=window, store=self._url, model=model, dialect=dialect).close()
+            core = open_core(
+                session_id,
+                window=window,
+                store=self._url,
+                dialect=dialect,
+                model=model,
+                settings=None,
+                count_tokens=None,
+                bus=None,
+                clock=wall_clock,
+                owner=local_owner(self._url, Path.cwd()),
+            )
+            Session(core, owns_store=True).close()
 
         await self._run(make)
 
