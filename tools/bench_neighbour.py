@@ -1,7 +1,8 @@
 """The part of `make bench` about neighbours: how long does an append wait while another session appends 8 MB?
 
 Each line is the longest wait of small appends while one large tool result is appended, indexed and found, times their
-median wait alone, in the same run. `python -m tools.bench_neighbour` runs it alone; `thread`, `process`, `server` and `cost` choose parts.
+median wait alone, in the same run. `python -m tools.bench_neighbour` runs it alone; `thread`, `process`, `server` and
+`cost` choose parts.
 """
 
 from __future__ import annotations
@@ -113,7 +114,9 @@ def cost(line: Line, store: str, size: int, alone: int) -> None:
             start = time.perf_counter()
             session.append(message)
             times[name] = time.perf_counter() - start
-    print(f"{size / 1e6:g} MB appended: {1000 * times['user']:,.0f} ms as a user's text, {1000 * times['tool']:,.0f} ms")
+    print(
+        f"{size / 1e6:g} MB appended: {1000 * times['user']:,.0f} ms as a user's text, {1000 * times['tool']:,.0f} ms"
+    )
     line("a large tool result, times a user's text of as many bytes", times["tool"] / times["user"], _MOST_COST)
 
 

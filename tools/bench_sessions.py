@@ -12,7 +12,7 @@ from typing import Any
 from context_compactor import Session, Settings
 from context_compactor.archive.archive import Original
 from context_compactor.archive.search.passages import texts_of
-from context_compactor.archive.shelve import make_items
+from context_compactor.archive.shelve import index_archived, make_items
 from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.jsontext import read_json
 from context_compactor.messages.transcripts import read_transcript
@@ -41,6 +41,7 @@ def bench(line: Line) -> None:
 
 
 def open_session(session_id: str, store: str) -> Session:
+    """A session with so much room that nothing is compacted, and without work in quiet times."""
     return Session.open(session_id, store=store, settings=Settings(window=50_000_000, idle_seconds=0))
 
 
@@ -78,7 +79,8 @@ def _archive(store: str, line: Line) -> None:
         rows, lines = connect(store), session_lines()
         for start in range(0, ARCHIVED, 5_000):
             with rows.writing("archive"):
-                rows.archive("archive", make_items(list(_originals(start, 5_000, lines)), rows), _AT)
+                rows.archive("archive", make_items(_originals(start, 5_000, lines), rows), _AT)
+            index_archived(rows, "archive")
         rows.close()
         refs = [f"tool_{number:03d}" for number in range(1, ARCHIVED, 997)]
         line("recalling one of 100,000 originals, ms", 1000 * _median(session.recall, refs), 5)

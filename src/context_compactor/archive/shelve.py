@@ -29,7 +29,7 @@ _RUN_SIZE = 600
 
 
 # So many runs are put into the index in one transaction: others who write wait no longer than that takes.
-_RUNS_AT_ONCE = 50
+_RUNS_AT_ONCE = 32
 # Other threads of this process get a turn after so many seconds of work, for so long. Without it each of the many small
 # steps of an append could wait for the interpreter's switch interval.
 _WORK_SECONDS, _PAUSE_SECONDS = 0.0005, 0.00005

@@ -99,9 +99,7 @@ def append(
         return _write(core, ready if ready.fits(row) else _with_cuts(core, ready, row), row, reported, within)
 
 
-def make_ready(
-    core: Core, message: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, shorten: bool = True
-) -> Ready:
+def make_ready(core: Core, message: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, shorten: bool = True) -> Ready:
     """Read, count, pack and shorten messages: all that takes long and needs no transaction. What is none is refused."""
     return _with_cuts(core, _read(core, _plain(core, message), shorten))
 

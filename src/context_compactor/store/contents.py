@@ -54,7 +54,7 @@ class Contents:
 
     @staticmethod
     def ready_list(parts: Sequence[bytes]) -> list[Kept]:
-        """A JSON list of JSON values, each as a content of its own; the list is the last, under the hash of its JSON."""
+        """A JSON list of JSON values, each as a content of its own; the list comes last, under the hash of its JSON."""
         ready = [Contents.ready(part) for part in parts]
         whole = b"[" + b",".join(parts) + b"]"
         return [*ready, Kept(hash_of(whole), len(whole), LIST, b"".join(bytes.fromhex(each.hash) for each in ready))]

@@ -58,8 +58,9 @@ def cut_original(original: Original, position: int = 0) -> Iterator[Passage]:
     """The passages of an original, one by one."""
     line = 1
     for kind, text in read_original(original):
-        for position, passage in enumerate(cut_text(text, original.id, kind, position, line), position + 1):
+        for passage in cut_text(text, original.id, kind, position, line):
             yield passage
+            position += 1
         line += text.count("\n") + 1
 
 
