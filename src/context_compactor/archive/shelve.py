@@ -12,7 +12,7 @@ from threading import active_count
 from time import perf_counter, sleep
 from typing import Any, Protocol
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from context_compactor.archive.archive import Original
 from context_compactor.archive.search.passages import Passage, cut_original
@@ -56,7 +56,7 @@ class Shelves(Protocol):
 
 
 class ReadyItem(Struct, frozen=True):
-    """An original that is ready for an archive: all but its item's `content`, which is the last of `contents`."""
+    """An original that is ready for an archive, and the contents that are to be put into the store with it."""
 
     item: Item
     contents: list[Kept]
@@ -64,12 +64,14 @@ class ReadyItem(Struct, frozen=True):
 
 def ready_items(originals: Iterable[Original], store: Shelves) -> list[ReadyItem]:
     """Make originals ready for an archive. What takes long is done here, so this is called before a transaction."""
-    return [ReadyItem(_item(original), _contents(original.value, store)) for original in originals]
+    return [_ready_item(original, _contents(original.value, store)) for original in originals]
 
 
 def keep_items(ready: Iterable[ReadyItem], store: Shelves) -> list[Item]:
     """Keep the values of originals in a store; what is to be archived. `index_archived` is to follow."""
-    return [structs.replace(each.item, content=store.put(each.contents)[-1]) for each in ready]
+    items = list(ready)
+    store.put([content for each in items for content in each.contents])
+    return [each.item for each in items]
 
 
 def make_items(originals: Iterable[Original], store: Shelves) -> list[Item]:
@@ -84,8 +86,8 @@ def _contents(value: Any, store: Shelves) -> list[Kept]:
     return store.ready([json_bytes(value)])
 
 
-def _item(original: Original) -> Item:
-    return Item(
+def _ready_item(original: Original, contents: list[Kept]) -> ReadyItem:
+    item = Item(
         ref=original.id,
         kind=original.kind,
         summary=clean(original.summary),
@@ -93,9 +95,10 @@ def _item(original: Original) -> Item:
         recovery=clean(original.recovery),
         hint=original.hint,
         target=clean(original.target),
-        content="",
+        content=contents[-1].hash,
         is_indexed=False,
     )
+    return ReadyItem(item, contents)
 
 
 def index_archived(store: Store, session_id: str, is_stopped: Callable[[], bool] = lambda: False) -> None:

@@ -253,12 +253,18 @@ def _with_cuts(core: Core, ready: Ready, row: SessionRow | None = None) -> Ready
 
 def _shorten(core: Core, cuts: Sequence[ReadyCut], state: State, first: int) -> State:
     """Show shorter outputs in the place of long ones, the originals archived in the same transaction."""
-    for cut in cuts:
-        core.store.archive(core.id, keep_items(cut.items, core.store), core.now())
-        (name,) = core.store.put([cut.body])
-        revision = Revision(why="shortened", hash=name, position=first + cut.at, ref=cut.ref)
-        head = core.store.append(core.id, REVISION, [msgspec.json.encode(revision)], core.now())
-        gauge = state.gauge
-        lighter = structs.replace(gauge, tokens=gauge.tokens - cut.tokens, bytes=gauge.bytes - cut.bytes)
-        state = structs.replace(state, gauge=structs.replace(lighter, head=head, view=head))
-    return state
+    if not cuts:
+        return state
+    items = keep_items([item for cut in cuts for item in cut.items], core.store)
+    core.store.archive(core.id, items, core.now())
+    core.store.put([cut.body for cut in cuts])
+    revisions = [Revision(why="shortened", hash=cut.body.hash, position=first + cut.at, ref=cut.ref) for cut in cuts]
+    head = core.store.append(core.id, REVISION, [msgspec.json.encode(each) for each in revisions], core.now())
+    gauge = structs.replace(
+        state.gauge,
+        tokens=state.gauge.tokens - sum(cut.tokens for cut in cuts),
+        bytes=state.gauge.bytes - sum(cut.bytes for cut in cuts),
+        head=head,
+        view=head,
+    )
+    return structs.replace(state, gauge=gauge)

@@ -42,7 +42,7 @@ class Shelf:
             last = first + sum(run.count for run in runs)
             values = [session, *_fields(item), same_as, now, numbers[item.content], first, last]
             original = self._insert(values)
-            added.append(Added(original, item.kind, first, self.runs.packed(runs)))
+            added.append(Added(original, item.kind, first, self.runs.packed(runs) if runs else ()))
             if not item.is_indexed and not same_as:
                 missing.append((session, original, last - first))
             first = last
