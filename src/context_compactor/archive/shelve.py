@@ -26,8 +26,6 @@ from context_compactor.store.rows import Found, IndexPart, Item, Run, Shelved, U
 
 # Characters of a run: small enough that words in it belong together.
 _RUN_SIZE = 600
-
-
 # So many runs are put into the index in one transaction: others who write wait no longer than that takes.
 _RUNS_AT_ONCE = 32
 # Other threads of this process get a turn after so many seconds of work, for so long. Without it each of the many small
@@ -117,7 +115,7 @@ def index_archived(store: Store, session_id: str, is_stopped: Callable[[], bool]
                 rests.append(rest)
                 parts.append(rest.part(room))
                 room -= len(parts[-1].runs) + 1
-        reached = store.index(session_id, parts)
+        reached = store.index(session_id, parts) if parts else {}
         for rest in rests:
             done = reached.get(rest.missing.original.number)
             if done == rest.done:
