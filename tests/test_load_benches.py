@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tools import bench_events, bench_held, bench_load
+from tools import bench_events, bench_held, bench_load, bench_neighbour
 from tools.bench_crossing import cross
 from tools.calling import Caller, Wrong, append, create, turns
 from tools.pressure_load import WINDOW, PressureLoad
@@ -47,6 +47,12 @@ def test_every_reader_is_seen_to_be_told_everything(server: Program):
     lines = Lines()
     bench_events.bench(lines, server, readers=5, events=10)
     assert len(lines) == 1
+
+
+def test_appends_beside_a_large_result_are_measured_wherever_it_comes_from():
+    lines = Lines()
+    bench_neighbour.bench(lines, size=100_000, alone=3)
+    assert len(lines) == 4
 
 
 def test_workers_on_postgresql_are_measured(postgres_url: str):

@@ -1,6 +1,7 @@
-"""The part of `make bench` about load: many sessions, many compactions at once, many readers, several workers.
+"""The part of `make bench` about load: many sessions, compactions and readers, several workers, neighbours.
 
-`python -m tools.bench_load` runs it alone; names such as `held`, `crossing`, `events` and `postgres` choose parts.
+`python -m tools.bench_load` runs it alone; names such as `held`, `crossing`, `events`, `postgres` and `neighbour`
+choose parts.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tests.postgres import Server
-from tools import bench_events, bench_held
+from tools import bench_events, bench_held, bench_neighbour
 from tools.bench_crossing import Crossed, cross
 from tools.bench_sessions import Line
 from tools.calling import Caller, Wrong, create, share_out, turn
@@ -114,6 +115,7 @@ PARTS: dict[str, Callable[[Line], None]] = {
     "crossing": crossing,
     "events": events,
     "postgres": postgres,
+    "neighbour": bench_neighbour.bench,
 }
 
 

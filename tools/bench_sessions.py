@@ -12,7 +12,7 @@ from typing import Any
 from context_compactor import Session, Settings
 from context_compactor.archive.archive import Original
 from context_compactor.archive.search.passages import texts_of
-from context_compactor.archive.shelve import make_items
+from context_compactor.archive.shelve import index_archived, make_items
 from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.jsontext import read_json
 from context_compactor.messages.transcripts import read_transcript
@@ -40,7 +40,8 @@ def bench(line: Line) -> None:
         print("\n".join(live(day, stream(2_000), [700, 1_400]).lines()))
 
 
-def _open(session_id: str, store: str) -> Session:
+def open_session(session_id: str, store: str) -> Session:
+    """A session with so much room that nothing is compacted, and without work in quiet times."""
     return Session.open(session_id, store=store, settings=Settings(window=50_000_000, idle_seconds=0))
 
 
@@ -54,7 +55,7 @@ def _messages(count: int) -> list[dict[str, Any]]:
 def _appending(store: str, line: Line) -> None:
     times = {}
     for size in (FEW, MANY):
-        with _open(f"session-{size}", store) as session:
+        with open_session(f"session-{size}", store) as session:
             session.append(_messages(size))
             times[size] = statistics.median(_timed(lambda: session.append(_messages(1)[0]), 200))
     line("appending to 100,000 messages, times appending to 100", times[MANY] / times[FEW], 1.5)
@@ -67,26 +68,27 @@ def _appending(store: str, line: Line) -> None:
 
 
 def _look(store: str) -> None:
-    with _open(f"session-{MANY}", store) as session:
+    with open_session(f"session-{MANY}", store) as session:
         session.context()
 
 
 def _archive(store: str, line: Line) -> None:
-    with _open("archive", store) as session, _open("other", store) as other:
+    with open_session("archive", store) as session, open_session("other", store) as other:
         session.append(_messages(2))
         other.append(_messages(2))
-        rows, lines = connect(store), _lines()
+        rows, lines = connect(store), session_lines()
         for start in range(0, ARCHIVED, 5_000):
             with rows.writing("archive"):
-                rows.archive("archive", make_items(list(_originals(start, 5_000, lines)), rows), _AT)
+                rows.archive("archive", make_items(_originals(start, 5_000, lines), rows), _AT)
+            index_archived(rows, "archive")
         rows.close()
         refs = [f"tool_{number:03d}" for number in range(1, ARCHIVED, 997)]
         line("recalling one of 100,000 originals, ms", 1000 * _median(session.recall, refs), 5)
-        asked = [" ".join(line.split()[:6]) for line in _lines()[5::97] if len(line.split()) > 3]
+        asked = [" ".join(line.split()[:6]) for line in session_lines()[5::97] if len(line.split()) > 3]
         line("searching 100,000 originals, ms", 1000 * _median(session.search, asked[:60]), 50)
 
 
-def _lines() -> list[str]:
+def session_lines() -> list[str]:
     """What was said and shown in the session that ships with the repository, line by line."""
     messages = find_dialect("auto", found := read_transcript(SHIPPED).messages).parse(found)
     return [line for text in texts_of(messages) for line in text.splitlines() if len(line) > 20]
@@ -105,7 +107,7 @@ def _many(store: str, line: Line) -> None:
     times = []
     for number in range(SESSIONS):
         start = time.perf_counter()
-        with _open(f"session-{number:04d}", store) as session:
+        with open_session(f"session-{number:04d}", store) as session:
             session.append(_messages(20))
             session.context()
         times.append(time.perf_counter() - start)

@@ -172,7 +172,7 @@ def expecting_teller(settings: Settings) -> Teller | None:
 def keep_originals(result: Compaction, store: Store, *, without_secrets: bool = False) -> Compaction:
     """The result with its originals in a store, where other processes can recall them."""
     from context_compactor.archive.redact import redact
-    from context_compactor.archive.shelve import make_items
+    from context_compactor.archive.shelve import index_archived, keep_items, ready_items
 
     if not len(result.archive):
         return result
@@ -180,8 +180,10 @@ def keep_originals(result: Compaction, store: Store, *, without_secrets: bool = 
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     store.open_session(session_id, b"{}", now)
     originals = list(result.archive)
+    ready = ready_items(redact(originals).value if without_secrets else originals, store)
     with store.writing(session_id):
-        store.archive(session_id, make_items(redact(originals).value if without_secrets else originals, store), now)
+        store.archive(session_id, keep_items(ready, store), now)
+    index_archived(store, session_id)
     return structs.replace(result, report=structs.replace(result.report, session_id=session_id))
 
 

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from context_compactor.plan.options import Option
     from context_compactor.plan.view import View
     from context_compactor.plan.zones import Room, Zone
+    from context_compactor.store.contents import Kept
     from context_compactor.store.desk_answers import Answers
     from context_compactor.store.desk_attempts import Attempts
     from context_compactor.store.desk_events import Events
     from context_compactor.store.desk_jobs import Jobs
     from context_compactor.store.desk_webhooks import Webhooks
-    from context_compactor.store.rows import Entry, FactRow, Found, Item, SessionRow, Shelved
+    from context_compactor.store.rows import Entry, FactRow, Found, IndexPart, Item, SessionRow, Shelved, Unindexed
 
 
 @runtime_checkable
@@ -124,7 +125,7 @@ class Store(Protocol):
         """
         ...
 
-    def append(self, session_id: str, kind: str, bodies: Iterable[bytes], now: str) -> int:
+    def append(self, session_id: str, kind: str, bodies: Iterable[bytes | Kept], now: str) -> int:
         """Add entries of a kind behind the last one; the position of the last of them."""
         ...
 
@@ -138,7 +139,15 @@ class Store(Protocol):
         """The position of the message with so many messages up to and with it; None when there are fewer."""
         ...
 
-    def put(self, contents: Iterable[bytes]) -> list[str]:
+    def ready(self, contents: Iterable[bytes]) -> list[Kept]:
+        """Contents made ready to be put or appended: what takes long is done before anybody waits for it."""
+        ...
+
+    def ready_list(self, parts: Sequence[bytes]) -> list[Kept]:
+        """A JSON list whose values are contents of their own, made ready to be put; the list is the last of them."""
+        ...
+
+    def put(self, contents: Iterable[bytes | Kept]) -> list[str]:
         """Keep contents under their hashes, each once."""
         ...
 
@@ -151,7 +160,22 @@ class Store(Protocol):
         ...
 
     def archive(self, session_id: str, items: Sequence[Item], now: str) -> list[str]:
-        """Put originals into the archive; the ids of those that were not there. The first under an id stays."""
+        """Put originals into the archive; the ids of those that were not there. The first under an id stays.
+
+        That one is not `is_indexed` is noted in the same transaction, until `index` has put all of it into the index.
+        """
+        ...
+
+    def unindexed(self, session_id: str) -> list[Unindexed]:
+        """The originals of which the index does not have all passages yet, in the order of archiving."""
+        ...
+
+    def index(self, session_id: str, parts: Sequence[IndexPart]) -> dict[int, int]:
+        """Put runs of unindexed originals into the index, each where it follows what is there; else it is left out.
+
+        For those of the originals that are not whole yet: how many passages the index has now. Somebody else may index
+        the same original at the same time.
+        """
         ...
 
     def original(self, session_id: str, ref: str) -> Shelved | None:

@@ -156,7 +156,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """The wait before the second try; it doubles with every further one."""
 
     idle_seconds: Seconds = 5.0
-    """Quiet time after which a session's older turns are prepared for the next compaction; 0 never."""
+    """Quiet time after which long outputs are indexed and older turns prepared for the next compaction; 0 never."""
 
     summarize_ahead: bool = True
     """Have the model tell older turns in that quiet time already, so that a compaction need not wait for it."""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from context_compactor import BadSetting, Hit, compact, render_hits
 from context_compactor.archive.archive import Original
-from context_compactor.archive.search.passages import read_original
+from context_compactor.archive.search.passages import cut_originals, read_original
 from context_compactor.archive.search.search import Searcher
 from context_compactor.measure.tokens import counter_for
 from tests.engine.sessions import sessions
@@ -41,6 +41,15 @@ def stands(hit: Hit, original: Original) -> bool:
     lines = "\n".join(text for _, text in read_original(original)).split("\n")[hit.first_line - 1 : hit.last_line]
     shown = hit.text.split("\n")
     return len(lines) == len(shown) and all(part in line for part, line in zip(shown, lines, strict=True))
+
+
+@given(st.lists(st.sampled_from(["", "a word", "x" * 70_000, "y" * 65_535]), max_size=8), st.booleans())
+def test_passages_of_a_large_text_have_the_numbers_of_their_lines(lines, ends):
+    text = "\n".join(lines) + "\n" * ends
+    for passage in cut_originals([result("tool_001", text, "test run")]):
+        assert passage.text in text.split("\n")[passage.line - 1]
+    whole = "".join(passage.text for passage in cut_originals([result("tool_001", text, "test run")]))
+    assert whole == text.replace("\n", "")
 
 
 def test_a_question_finds_the_lines_that_answer_it():

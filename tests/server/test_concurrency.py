@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from context_compactor.archive import shelve
 from context_compactor.errors import StoreError
 from context_compactor.protocols import Desk
-from context_compactor.session import compacting
+from context_compactor.session import append, compacting
 from context_compactor.session.session import Session
 from tests.cli.conftest import conversation
 from tests.server.running import Running, running
@@ -49,6 +50,42 @@ def test_what_each_caller_says_stays_in_its_order(server):
     for who in range(6):
         mine = [text for text in found if text.startswith(f"caller {who} ")]
         assert mine == [f"caller {who} {at}" for at in range(10)]
+
+
+@pytest.mark.parametrize("headers", [{}, {"Idempotency_Key": "once"}])
+@pytest.mark.parametrize("step", [(append, "cut_outputs"), (shelve, "_terms")], ids=["made ready", "indexed"])
+def test_an_append_is_answered_while_a_large_result_of_another_session_is_being(server, monkeypatch, step, headers):
+    large, small = server.made(), server.made()
+    work, is_begun, may_go_on = getattr(*step), threading.Event(), threading.Event()
+
+    def held(*given):
+        is_begun.set()
+        wait_for(may_go_on)
+        return work(*given)
+
+    call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": '{"command": "make"}'}}
+    shown = "\n".join(f"step {at} wrote object_{at}.o" for at in range(9_000))
+    messages = [
+        {"role": "user", "content": "Build it."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": shown},
+    ]
+    monkeypatch.setattr(*step, held)
+    with ThreadPoolExecutor(1) as threads:
+        sent = threads.submit(lambda: server.post(f"{large}/messages", {"messages": messages}, **headers))
+        if step[0] is shelve:
+            assert sent.result().status == 200
+            sent = threads.submit(lambda: server.get(f"{large}/search?q=object_8765.o"))
+        try:
+            wait_for(is_begun)
+            for at in range(3):
+                assert server.post(f"{small}/messages", _say(f"small {at}")).status == 200
+            assert not sent.done()
+        finally:
+            may_go_on.set()
+        assert sent.result().status == 200
+    assert server.get(f"{large}/history").json["messages"] == messages
+    assert "object_8765.o" in server.get(f"{large}/search?q=object_8765.o").json["hits"][0]["text"]
 
 
 def test_many_sessions_at_once_keep_their_own(server):

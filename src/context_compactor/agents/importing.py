@@ -216,6 +216,7 @@ def _take_as(name: str, part: Part, work: _Work) -> Taken:
         followed = follow(core, part.transcript, is_closed=work.mark.is_closed)
         if part is story.parts[-1]:
             core.note(LOGS, msgspec.to_builtins({**_marks(before), work.path: work.mark}))
+    core.index()
     summaries = _with_summary(part.transcript, followed)
     is_longer = bool(followed.appended or followed.adopted)
     return Taken(

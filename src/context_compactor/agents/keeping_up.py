@@ -81,6 +81,8 @@ def keep_up(log: Log, settings: Settings, *, is_closed: bool = False, archive: b
                 except OtherConversation as other:
                     left = leave(core, other.at)
                     continue
+                if archive:
+                    core.index()
                 remember(log, session=name, transcript=log.path, agent=log.agent, model=transcript.model, size=size)
                 yield Kept(session, core, transcript, followed)
                 return

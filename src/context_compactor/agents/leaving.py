@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from context_compactor.archive.archive import Original
-from context_compactor.archive.shelve import make_items, read_originals
+from context_compactor.archive.shelve import keep_items, read_originals, ready_items
 from context_compactor.messages.jsontext import read_json
 from context_compactor.messages.references import FIRST_BESIDE
 from context_compactor.session.core import Core
@@ -47,6 +47,7 @@ def carry_over(core: Core, left: Left) -> None:
     """Give a new way what it has in common with the one before; one that has begun already has it."""
     if core.store.session(core.id).messages:
         return
+    ready = ready_items(left.originals, core.store)
     with core.writing():
-        core.store.archive(core.id, make_items(left.originals, core.store), core.now())
+        core.store.archive(core.id, keep_items(ready, core.store), core.now())
         core.change(lambda state: structs.replace(state, notes={**state.notes, **left.notes}))

@@ -1,30 +1,51 @@
-"""From originals to items of a store and back: values as JSON contents, and the terms by which they are found."""
+"""From originals to items of a store and back: values as JSON contents, and the terms by which they are found.
+
+An original is archived in one transaction and put into the index in others behind it. So nobody who writes to the same
+database waits for the index of a large original, and what a crash leaves out is noted and made up for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from threading import active_count
+from time import perf_counter, sleep
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from context_compactor.archive.archive import Original
-from context_compactor.archive.search.passages import Passage, cut_originals
+from context_compactor.archive.search.passages import Passage, cut_original
 from context_compactor.archive.search.words import signs, terms
+from context_compactor.errors import DamagedContent
 from context_compactor.measure.tokens import clean
 from context_compactor.messages.jsontext import json_bytes, read_json
-from context_compactor.store.rows import Found, Item, Run, Shelved
+from context_compactor.protocols import Store
+from context_compactor.store.contents import Kept
+from context_compactor.store.rows import Found, IndexPart, Item, Run, Shelved, Unindexed
 
 # Characters of a run: small enough that words in it belong together.
 _RUN_SIZE = 600
+# So many runs are put into the index in one transaction: others who write wait no longer than that takes.
+_RUNS_AT_ONCE = 32
+# Other threads of this process get a turn after so many seconds of work, for so long. Without it each of the many small
+# steps of an append could wait for the interpreter's switch interval.
+_WORK_SECONDS, _PAUSE_SECONDS = 0.0005, 0.00005
 
 
 class Shelves(Protocol):
-    """What is needed of a store."""
+    """What is needed of a store to keep the values of originals."""
 
-    def put(self, contents: Sequence[bytes]) -> list[str]:
-        """Keep contents; their hashes."""
+    def ready(self, contents: Sequence[bytes]) -> list[Kept]:
+        """Contents made ready to be put."""
         ...
 
-    def put_list(self, parts: Sequence[bytes]) -> str:
-        """Keep a JSON list whose values are contents of their own."""
+    def ready_list(self, parts: Sequence[bytes]) -> list[Kept]:
+        """A JSON list whose values are contents of their own, made ready to be put."""
+        ...
+
+    def put(self, contents: Sequence[Kept]) -> list[str]:
+        """Keep contents; their hashes."""
         ...
 
     def get(self, hashes: Sequence[str]) -> Mapping[str, bytes]:
@@ -32,20 +53,39 @@ class Shelves(Protocol):
         ...
 
 
-def make_items(originals: Sequence[Original], store: Shelves) -> list[Item]:
-    """Keep the values of originals in a store, and describe each for its archive."""
-    return [_item(original, _keep(original.value, store)) for original in originals]
+class ReadyItem(Struct, frozen=True):
+    """An original that is ready for an archive, and the contents that are to be put into the store with it."""
+
+    item: Item
+    contents: list[Kept]
 
 
-def _keep(value: Any, store: Shelves) -> str:
+def ready_items(originals: Iterable[Original], store: Shelves) -> list[ReadyItem]:
+    """Make originals ready for an archive. What takes long is done here, so this is called before a transaction."""
+    return [_ready_item(original, _contents(original.value, store)) for original in originals]
+
+
+def keep_items(ready: Iterable[ReadyItem], store: Shelves) -> list[Item]:
+    """Keep the values of originals in a store; what is to be archived. `index_archived` is to follow."""
+    items = list(ready)
+    store.put([content for each in items for content in each.contents])
+    return [each.item for each in items]
+
+
+def make_items(originals: Iterable[Original], store: Shelves) -> list[Item]:
+    """Both at once, for whoever has to be in a transaction already."""
+    return keep_items(ready_items(originals, store), store)
+
+
+def _contents(value: Any, store: Shelves) -> list[Kept]:
     """A list of messages is kept message by message, since each of them is there already."""
     if isinstance(value, list) and value:
-        return store.put_list([json_bytes(each) for each in value])
-    return store.put([json_bytes(value)])[0]
+        return store.ready_list([json_bytes(each) for each in value])
+    return store.ready([json_bytes(value)])
 
 
-def _item(original: Original, content: str) -> Item:
-    return Item(
+def _ready_item(original: Original, contents: list[Kept]) -> ReadyItem:
+    item = Item(
         ref=original.id,
         kind=original.kind,
         summary=clean(original.summary),
@@ -53,22 +93,84 @@ def _item(original: Original, content: str) -> Item:
         recovery=clean(original.recovery),
         hint=original.hint,
         target=clean(original.target),
-        content=content,
-        runs=tuple(_runs(cut_originals([original]))),
+        content=contents[-1].hash,
+        is_indexed=False,
     )
+    return ReadyItem(item, contents)
 
 
-def _runs(passages: Sequence[Passage]) -> Iterator[Run]:
-    first = size = 0
-    for end, passage in enumerate(passages, 1):
-        size += len(passage.text)
-        if size >= _RUN_SIZE or end == len(passages):
-            yield _run(passages[first:end], size)
-            first, size = end, 0
+def index_archived(store: Store, session_id: str, is_stopped: Callable[[], bool] = lambda: False) -> None:
+    """Put into the index what of a session's archive is not there yet; until then a search would not find it.
+
+    It is read from the archive, whoever has archived it, and written some at a time, so that others can write between.
+    What is left when it `is_stopped` can be indexed later.
+    """
+    missing = deque(store.unindexed(session_id))
+    begun: deque[_Rest] = deque()
+    while (missing or begun) and not is_stopped():
+        room, rests, parts = _RUNS_AT_ONCE, list[_Rest](), list[IndexPart]()
+        while room > 0 and (missing or begun):
+            rest = begun.popleft() if begun else _rest(store, missing.popleft())
+            if rest is not None:
+                rests.append(rest)
+                parts.append(rest.part(room))
+                room -= len(parts[-1].runs) + 1
+        reached = store.index(session_id, parts) if parts else {}
+        for rest in rests:
+            done = reached.get(rest.missing.original.number)
+            if done == rest.done:
+                begun.append(rest)
+            elif done is not None:  # somebody else is indexing it too
+                missing.append(Unindexed(rest.missing.original, done))
 
 
-def _run(passages: Sequence[Passage], size: int) -> Run:
+def _rest(store: Store, missing: Unindexed) -> _Rest | None:
+    """What the index lacks of an original; None when that cannot be read any more, which `verify` tells."""
+    try:
+        return _Rest(missing, read_originals([missing.original], store)[0])
+    except DamagedContent:
+        return None
+
+
+class _Rest:
+    """The passages of an original that the index lacks. The first `done` are there, or were given out as a part."""
+
+    def __init__(self, missing: Unindexed, original: Original) -> None:
+        self.missing = missing
+        self._passages = cut_original(original)
+        self._next = next(self._passages, None)
+        self.done = 0
+        while self._next is not None and self.done < missing.done:
+            self._take()
+        self.done = missing.done
+
+    def part(self, most: int) -> IndexPart:
+        """The next runs, no more than so many."""
+        done, runs, began = self.done, list[Run](), perf_counter()
+        while self._next is not None and len(runs) < most:
+            runs.append(_run(list(self._run())))
+            if perf_counter() - began > _WORK_SECONDS and active_count() > 1:
+                sleep(_PAUSE_SECONDS)
+                began = perf_counter()
+        return IndexPart(self.missing.original.number, done, runs, is_last=self._next is None)
+
+    def _run(self) -> Iterator[Passage]:
+        size = 0
+        while self._next is not None and size < _RUN_SIZE:
+            size += len(self._next.text)
+            yield self._take()
+
+    def _take(self) -> Passage:
+        taken = self._next
+        assert taken is not None
+        self._next = next(self._passages, None)
+        self.done += 1
+        return taken
+
+
+def _run(passages: Sequence[Passage]) -> Run:
     body = json_bytes([[passage.kind, passage.line, passage.text] for passage in passages])
+    size = sum(len(passage.text) for passage in passages)
     return Run(len(passages), size, _terms(passage.text for passage in passages), body)
 
 

@@ -12,7 +12,7 @@ from context_compactor.agents.places import AGENT_TOOLS
 from context_compactor.apply.cut_output import MOST_TOKENS, cut_output
 from context_compactor.archive.archive import Original
 from context_compactor.archive.gather import result_original
-from context_compactor.archive.shelve import make_items
+from context_compactor.archive.shelve import keep_items, ready_items
 from context_compactor.classify.rules import Verdict, classify
 from context_compactor.handoff.summary import MOST_TOKENS as HANDOFF_TOKENS
 from context_compactor.handoff.summary import clean_summary
@@ -103,5 +103,6 @@ def _beside(core: Core) -> int:
 
 
 def _archive(core: Core, original: Original) -> None:
+    ready = ready_items([original], core.store)
     with core.writing():
-        core.store.archive(core.id, make_items([original], core.store), core.now())
+        core.store.archive(core.id, keep_items(ready, core.store), core.now())

@@ -125,8 +125,12 @@ class SessionWork:
                 queue_idle(core, self._desk)
 
     def _tell_ahead(self, core: Core, job: Job) -> None:
-        """Have older turns told by the session's model, if it has one. What is ended by a stop is begun anew later."""
+        """Index the archive, and have older turns told by the session's model, if it has one.
+
+        What is ended by a stop is begun anew later.
+        """
         with core.running.begin("ahead") as control:
+            core.index(control)
             tell_ahead(core, control)
             if not self.is_in_the_way(job):
                 check(control)

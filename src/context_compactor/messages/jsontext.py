@@ -8,6 +8,9 @@ from typing import Any
 
 import msgspec
 
+_LARGE = 1 << 16
+_MOST_INT = 1 << 63
+
 
 def json_text(value: Any) -> str:
     """The value as compact JSON. Lone surrogates are escaped, values JSON does not know are written as text."""
@@ -33,7 +36,7 @@ def json_bytes(value: Any) -> bytes:
     """The value as compact JSON that `read_json` makes equal again, or `ValueError` when there is no such JSON."""
     try:
         content = msgspec.json.encode(value)
-        if msgspec.json.decode(content) == value:
+        if (len(content) > _LARGE and _is_plain(value)) or msgspec.json.decode(content) == value:
             return content
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass  # half a character, or a number that only Python's own reader takes
@@ -44,6 +47,16 @@ def json_bytes(value: Any) -> bytes:
     if not _same(read_json(content), value):
         raise ValueError("not JSON: a key that is no text")
     return content
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value that was written comes back equal for sure: reading a large one back stops all other threads."""
+    kind = type(value)
+    if kind is dict:
+        return all(type(key) is str and _is_plain(inner) for key, inner in value.items())
+    if kind is list:
+        return all(map(_is_plain, value))
+    return kind in (str, bool, type(None)) or (kind is int and abs(value) < _MOST_INT)
 
 
 def _same(read: Any, value: Any) -> bool:

@@ -29,6 +29,8 @@ from context_compactor.server.open_sessions import LOOK_SECONDS, Opened, OpenSes
 from context_compactor.server.readers import Readers
 from context_compactor.server.sender import Sender
 from context_compactor.server.tokens import TokenFile
+from context_compactor.session.append import Ready
+from context_compactor.session.lens import Raw
 from context_compactor.session.opening import continue_core
 from context_compactor.session.session import Session
 from context_compactor.store.connect import connect
@@ -87,10 +89,28 @@ class Service:
         """Do something with a session: one request after the other, in the order they came."""
         return await self._use(store_id, lambda opened: self.run(partial(work, opened)))
 
-    async def append(self, store_id: str, work: Callable[[Opened], T]) -> T:
-        """The same for an append: it may share its transaction with those of other sessions."""
+    async def append(
+        self,
+        store_id: str,
+        work: Callable[[Opened, list[Raw] | Ready], T],
+        messages: list[Raw],
+        *,
+        is_large: bool,
+    ) -> T:
+        """The same for an append: it may share its transaction with those of other sessions.
+
+        What `is_large` is made ready in a thread of its own before, so that the others do not wait for that.
+        """
+
+        async def append(opened: Opened) -> T:
+            given: list[Raw] | Ready = messages
+            if is_large:
+                given = await self.run(lambda: opened.as_known().make_ready(messages))
+            written: T = await self.appends.submit(partial(work, opened, given))
+            return written
+
         try:
-            return await self._use(store_id, lambda opened: self.appends.submit(partial(work, opened)))
+            return await self._use(store_id, append)
         except CompactorError:
             await self.let_go(store_id)  # what it has seen or noted was perhaps never written
             raise

@@ -35,13 +35,17 @@ from context_compactor.server.sending import Sent, sent
 from context_compactor.server.session_settings import allowed_settings
 from context_compactor.server.tags import is_known, tag_of
 from context_compactor.session import views
+from context_compactor.session.append import Ready
 from context_compactor.session.fill import Rules
+from context_compactor.session.lens import Raw
 from context_compactor.session.pages import history_page
 from context_compactor.session.session import Session
 from context_compactor.session.values import read_state
 from context_compactor.session.watch import Watched, share_now
 
 _log = logging.getLogger("context_compactor")
+# Bytes of a body whose messages are made ready in another thread than the one that writes, which all appends share.
+_LARGE = 1 << 16
 
 
 async def create(asked: Asked[CreateBody, NoQuery]) -> Sent[SessionAnswer]:
@@ -105,16 +109,16 @@ async def append(asked: Asked[AppendBody, NoQuery]) -> Sent[AppendAnswer]:
     key, body_hash = asked.key, hashlib.sha256(asked.raw).hexdigest() if asked.key else ""
     answers = asked.service.desk.answers
 
-    def write(opened: Opened) -> tuple[bytes, Watched | None]:
+    def write(opened: Opened, messages: list[Raw] | Ready) -> tuple[bytes, Watched | None]:
         session = opened.as_known()
         if not key:
-            watched = session.record(asked.body.messages, asked.body.usage)
+            watched = session.record(messages, asked.body.usage)
             return encode(_appended(asked, watched)), watched
         with opened.core.writing():
             if not answers.take(opened.id, key, body_hash, opened.core.now()):
                 kept = answers.find(opened.id, key, body_hash)
                 return (kept.answer.encode() if kept else b""), None
-            watched = session.record(asked.body.messages, asked.body.usage)
+            watched = session.record(messages, asked.body.usage)
             content = encode(_appended(asked, watched))
             answers.keep(opened.id, key, content.decode())
         return content, watched
@@ -123,7 +127,8 @@ async def append(asked: Asked[AppendBody, NoQuery]) -> Sent[AppendAnswer]:
         if asked.body.usage is not None:
             raise BadSetting("usage: it is of a reply, and no message came with it. Try: both together, or neither.")
         return sent(await asked.opened(lambda opened: _as_it_is(asked, opened)))
-    content, watched = await asked.service.append(asked.store_id, write)
+    is_large = len(asked.raw) > _LARGE
+    content, watched = await asked.service.append(asked.store_id, write, asked.body.messages, is_large=is_large)
     if watched is None:
         return sent(content, headers={"Idempotency-Replayed": "true"})
     if watched.is_quiet:

@@ -62,7 +62,7 @@ class AsyncSession:
             raise
 
     async def work_ahead(self) -> Ahead:
-        """Prepare the next compaction, as `Session.work_ahead` does; other verbs go on meanwhile."""
+        """Prepare the next search and compaction, as `Session.work_ahead` does; other verbs go on meanwhile."""
         return await asyncio.to_thread(self._session.work_ahead)
 
     def cancel(self) -> bool:

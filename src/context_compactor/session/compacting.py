@@ -229,7 +229,8 @@ def _events(core: Core, report: Report, state: State) -> list[Event]:
 
 
 def _afterwards(core: Core) -> None:
-    """What follows a compaction and can be made again from the store: the readable archive, memory."""
+    """What follows a compaction and can be made again from the store: the index, the readable archive, memory."""
+    core.index()
     _attempt(core, "readable archive", lambda: export_new(core))
     _attempt(core, "promotion to memory", lambda: promote(core))
 

@@ -11,7 +11,9 @@ import msgspec
 from msgspec import Struct, structs
 
 from context_compactor.app import counter_of, expecting_teller, spans_of, teller_for
+from context_compactor.archive.shelve import index_archived
 from context_compactor.ask import Ask, budget_of
+from context_compactor.errors import CompactorError
 from context_compactor.events.bus import Bus
 from context_compactor.events.event import EventType, make_event
 from context_compactor.flow import Scene, read_scene
@@ -32,7 +34,7 @@ from context_compactor.store.desk_rows import timestamp
 from context_compactor.store.rows import SessionRow
 
 if TYPE_CHECKING:
-    from context_compactor.llm.model import Step
+    from context_compactor.llm.model import Control, Step
     from context_compactor.session.watch import Watched
     from context_compactor.story import Teller
 
@@ -236,6 +238,16 @@ class Core:
         """Change the state whatever others have made of it meanwhile."""
         with self.writing() as row:
             self.save(change(read_state(row.state)))
+
+    def index(self, control: Control | None = None) -> None:
+        """Put into the index what was archived, in transactions of its own, so that no search has to.
+
+        What is missing afterwards the next search makes up for: so nothing that fails here is raised.
+        """
+        try:
+            index_archived(self.store, self.id, control.cancel.is_set if control else lambda: False)
+        except CompactorError as error:
+            self.emit("job.dropped", what="index of the archive", reason=str(error))
 
     def note(self, name: str, value: Any) -> None:
         """Remember something small under a name."""

@@ -24,15 +24,20 @@ def weigh(messages: Sequence[Message], counter: MessageCounter) -> Gauge:
 
 
 def add(
-    gauge: Gauge, messages: Sequence[Message], counter: MessageCounter, weights: Sequence[int] | None = None
+    gauge: Gauge,
+    messages: Sequence[Message],
+    counter: MessageCounter,
+    weights: Sequence[int] | None = None,
+    sizes: Sequence[int] | None = None,
 ) -> Gauge:
-    """The gauge after some more messages; `weights` are their tokens, where somebody has counted them already."""
+    """The gauge after some more messages; `weights` and `sizes` are their tokens and bytes, where they are known."""
     weights = counter.count_many(messages) if weights is None else weights
+    sizes = [message_bytes(message) for message in messages] if sizes is None else sizes
     tokens, thinking, size = gauge.tokens, gauge.thinking, gauge.bytes
     calls, files = dict.fromkeys(gauge.open_calls), dict.fromkeys(gauge.files)
-    for message, weight in zip(messages, weights, strict=True):
+    for message, weight, length in zip(messages, weights, sizes, strict=True):
         tokens += weight
-        size += message_bytes(message)
+        size += length
         if counter.overhead.drops_thinking:
             tokens, thinking = _drop_thinking(message, tokens, thinking, counter)
         _follow(calls, message)

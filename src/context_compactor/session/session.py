@@ -36,7 +36,7 @@ from context_compactor.report import Report
 from context_compactor.session import checkpoints, steering, views
 from context_compactor.session import recall as recalling
 from context_compactor.session.after import export_all
-from context_compactor.session.append import append
+from context_compactor.session.append import Ready, append, make_ready
 from context_compactor.session.automatic import answer, check, fresh_window
 from context_compactor.session.compacting import compact, finish
 from context_compactor.session.core import Clock, Core, wall_clock
@@ -169,16 +169,21 @@ class Session:
         """
         return self.answer(self.record(message, usage, within=within))
 
+    def make_ready(self, message: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Ready:
+        """Do with messages all that takes long before they can be written; nothing is written. They go to `record`."""
+        return make_ready(self._core, message)
+
     def record(
         self,
-        message: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        message: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Ready,
         usage: Any = None,
         *,
         within: Callable[[], None] = lambda: None,
     ) -> Watched:
         """The first half of `append`: the messages are written. What is to follow from them goes to `answer`.
 
-        For whoever writes many sessions in one transaction, and answers when it is on the disk.
+        For whoever writes many sessions in one transaction, and answers when it is on the disk. Messages that may be
+        large go to `make_ready` first, before the transaction.
         """
         self._begin()
         self._is_checked = True
@@ -368,7 +373,7 @@ class Session:
     # Remembering
 
     def work_ahead(self) -> Ahead:
-        """Prepare the next compaction: keep facts, and have the model tell older turns when there is one.
+        """Prepare the next search and compaction: index, keep facts, have the model tell older turns when there is one.
 
         A session does so by itself after `idle_seconds` without a message. Nobody has to wait for it.
         """
@@ -376,6 +381,7 @@ class Session:
 
         twin = self._core.twin()
         with twin.running.begin("ahead") as control:
+            twin.index(control)
             return structs.replace(work_ahead(twin), told=tell_ahead(twin, control))
 
     def facts(self, kind: str | None = None) -> list[Fact]:

@@ -39,23 +39,25 @@ class Contents:
         """Keep some bytes; their number and hash. What is there already is not written again."""
         return self.put_many([content])[0]
 
-    def put_many(self, contents: Iterable[bytes]) -> list[tuple[int, str]]:
+    def put_many(self, contents: Iterable[bytes | Kept]) -> list[tuple[int, str]]:
         """Keep contents in a few steps, however many; the number and hash of each."""
-        named = [(hash_of(content), content) for content in contents]
+        named = [(each.hash if isinstance(each, Kept) else hash_of(each), each) for each in contents]
         numbers = self._numbers([name for name, _ in named])
         new = {name: content for name, content in named if name not in numbers}
-        numbers |= self._add([Kept(name, len(content), *self._pack(content)) for name, content in new.items()])
+        numbers |= self._add([_ready(name, content) for name, content in new.items()])
         return [(numbers[name], name) for name, _ in named]
 
-    def put_list(self, parts: Sequence[bytes]) -> tuple[int, str]:
-        """Keep a JSON list of JSON values, each as a content of its own; the hash is that of the whole list."""
+    @staticmethod
+    def ready(content: bytes) -> Kept:
+        """Some bytes, hashed and packed: what takes long, and needs no transaction."""
+        return _ready(hash_of(content), content)
+
+    @staticmethod
+    def ready_list(parts: Sequence[bytes]) -> list[Kept]:
+        """A JSON list of JSON values, each as a content of its own; the list comes last, under the hash of its JSON."""
+        ready = [Contents.ready(part) for part in parts]
         whole = b"[" + b",".join(parts) + b"]"
-        name = hash_of(whole)
-        known = self._numbers([name])
-        if not known:
-            hashes = [part for _, part in self.put_many(parts)]
-            known = self._add([Kept(name, len(whole), LIST, b"".join(map(bytes.fromhex, hashes)))])
-        return known[name], name
+        return [*ready, Kept(hash_of(whole), len(whole), LIST, b"".join(bytes.fromhex(each.hash) for each in ready))]
 
     def _numbers(self, names: Iterable[str]) -> dict[str, int]:
         """The numbers of those that are there, each the first of its hash."""
@@ -82,13 +84,6 @@ class Contents:
         every = {each.hash: each for each in kept}
         known = self._numbers(every)
         self._add([each for name, each in every.items() if name not in known])
-
-    def _pack(self, content: bytes) -> tuple[int, bytes]:
-        if len(content) > _SMALL:
-            packed = zstandard.ZstdCompressor(level=_LEVEL).compress(content)
-            if len(packed) < len(content):
-                return ZSTD, packed
-        return PLAIN, content
 
     def _add(self, new: Sequence[Kept]) -> dict[str, int]:
         """Write rows; their numbers. One alone, as most are, takes one step."""
@@ -161,6 +156,14 @@ class Contents:
                     self.read(name.hex(), codec, size, stored)
                 except DamagedContent:
                     yield name.hex()
+
+
+def _ready(name: str, content: bytes | Kept) -> Kept:
+    if isinstance(content, Kept):
+        return content
+    packed = zstandard.ZstdCompressor(level=_LEVEL).compress(content) if len(content) > _SMALL else content
+    codec, stored = (ZSTD, packed) if len(packed) < len(content) else (PLAIN, content)
+    return Kept(name, len(content), codec, stored)
 
 
 def _refuse_missing(names: Iterable[str], known: Container[str]) -> None:

@@ -111,16 +111,18 @@ def _copy_log(source: SqlStore, target: SqlStore, row: SessionRow) -> None:
 
 
 def _copy_originals(source: SqlStore, target: SqlStore, session_id: str, terms_of: TermsOf) -> None:
+    missing = {each.original.number for each in source.unindexed(session_id)}
     for now, some in groupby(source.originals(session_id), key=lambda shelved: shelved.created_at):
-        items = [_item(source, shelved, terms_of) for shelved in some]
+        items = [_item(source, shelved, terms_of, is_indexed=shelved.number not in missing) for shelved in some]
         for at in range(0, len(items), _AT_ONCE):
             target.archive(session_id, items[at : at + _AT_ONCE], now)
 
 
-def _item(source: SqlStore, shelved: Shelved, terms_of: TermsOf) -> Item:
+def _item(source: SqlStore, shelved: Shelved, terms_of: TermsOf, *, is_indexed: bool) -> Item:
     runs = [Run(count, size, terms_of(body), body) for count, size, body in source._shelf.runs.of(shelved.number)]
     known = structs.asdict(shelved)
-    return Item(**{name: known[name] for name in Item.__struct_fields__ if name != "runs"}, runs=runs)
+    fields = {name: known[name] for name in Item.__struct_fields__ if name in known}
+    return Item(**fields, runs=runs, is_indexed=is_indexed)
 
 
 def _prove(source: SqlStore, target: SqlStore, session_id: str) -> None:

@@ -9,7 +9,7 @@ from context_compactor.store.database import Database
 from context_compactor.store.named import named, with_parts
 from context_compactor.store.runs import Runs
 
-_TABLES = ("entries", "originals", "facts", "holders")
+_TABLES = ("entries", "originals", "facts", "holders", "unindexed")
 
 
 def expire(database: Database, contents: Contents, before: str, spare: Collection[str]) -> list[str]:

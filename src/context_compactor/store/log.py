@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from context_compactor.store.contents import Contents
+from context_compactor.store.contents import Contents, Kept
 from context_compactor.store.database import NO_LIMIT, Database
 from context_compactor.store.rows import MESSAGE, Entry, link
 
@@ -18,7 +18,7 @@ class Log:
         self._database = database
         self._contents = contents
 
-    def append(self, session: int, kind: str, bodies: Iterable[bytes], now: str) -> int:
+    def append(self, session: int, kind: str, bodies: Iterable[bytes | Kept], now: str) -> int:
         """Add entries behind the last one; the position of the last of them. The session's row must be locked."""
         current = self._database.current
         head, chain = (current.ends.get(session) if current else None) or self.end(session)

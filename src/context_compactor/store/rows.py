@@ -53,8 +53,8 @@ class Run(Struct, frozen=True):
 class Item(Struct, frozen=True):
     """An original on its way into the archive.
 
-    `content` is the hash of its value as JSON, which must be in the store already; `runs` are all its passages in
-    order, for search.
+    `content` is the hash of its value as JSON, which must be in the store already; `runs` are its passages in order,
+    for search: all of them, or the first ones when it is not `is_indexed` yet.
     """
 
     ref: str
@@ -66,6 +66,7 @@ class Item(Struct, frozen=True):
     target: str
     content: str
     runs: Sequence[Run] = ()
+    is_indexed: bool = True
 
 
 class Shelved(Struct, frozen=True):
@@ -82,6 +83,22 @@ class Shelved(Struct, frozen=True):
     same_as: str
     created_at: str
     content: str
+
+
+class Unindexed(Struct, frozen=True):
+    """An original of which the index has only the first `done` passages."""
+
+    original: Shelved
+    done: int
+
+
+class IndexPart(Struct, frozen=True):
+    """The runs of an original, by its number, that follow its first `done` passages; `is_last` when no more follow."""
+
+    original: int
+    done: int
+    runs: Sequence[Run]
+    is_last: bool
 
 
 class Found(Struct, frozen=True):

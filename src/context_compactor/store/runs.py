@@ -36,13 +36,27 @@ class Filter(Struct, frozen=True):
         return "".join(f" AND {clause}" for clause in given), list(given.values())
 
 
+class Packed(Struct, frozen=True):
+    """A run as it is stored."""
+
+    count: int
+    size: int
+    terms: str
+    body: bytes
+
+
 class Added(Struct, frozen=True):
-    """The runs of a new original, the first of them under a number."""
+    """Runs of an original, the first of them under a number."""
 
     original: int
     kind: str
     first: int
-    runs: Sequence[Run]
+    runs: Sequence[Packed]
+
+    @property
+    def last(self) -> int:
+        """The number behind them."""
+        return self.first + sum(run.count for run in self.runs)
 
 
 class Runs:
@@ -61,19 +75,24 @@ class Runs:
         return int(row[0]) if row else first
 
     def add(self, added: Iterable[Added]) -> None:
-        """Keep the runs of originals."""
-        packer = zstandard.ZstdCompressor(level=_LEVEL)
+        """Keep runs of originals."""
         rows, terms = [], []
         for each in added:
             number = each.first
             for run in each.runs:
-                rows.append((number, each.original, run.count, run.size, packer.compress(run.body)))
+                rows.append((number, each.original, run.count, run.size, run.body))
                 terms.append((number, f"{kind_word(each.kind)} {run.terms}"))
                 number += run.count
         self._database.write_many(
             "INSERT INTO passages (number, original, count, size, body) VALUES (?, ?, ?, ?, ?)", rows
         )
         self._database.words.add(terms)
+
+    @staticmethod
+    def packed(runs: Iterable[Run]) -> list[Packed]:
+        """Runs made ready to be kept, which needs no transaction."""
+        packer = zstandard.ZstdCompressor(level=_LEVEL)
+        return [Packed(run.count, run.size, run.terms, packer.compress(run.body)) for run in runs]
 
     def of(self, original: int) -> list[tuple[int, int, bytes]]:
         """The runs of an original in their order: passages, characters, and body of each."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from context_compactor.store.contents import Contents
 from context_compactor.store.database import NO_LIMIT, Database, rows_in
-from context_compactor.store.rows import Found, Item, Shelved
-from context_compactor.store.runs import Added, Filter, Runs
+from context_compactor.store.rows import Found, IndexPart, Item, Shelved, Unindexed
+from context_compactor.store.runs import Added, Filter, Packed, Runs
 
 _COLUMNS = (
     "o.number, o.ref, o.kind, o.summary, o.tokens, o.recovery, o.hint, o.target, o.same_as, o.created_at, "
@@ -35,17 +35,62 @@ class Shelf:
         new = self._new(session, items)
         numbers = self._contents.numbers([item.content for item in new])
         twins = self._twins(session, list(numbers))
-        added, first = [], self.runs.end(session)
+        added, missing, first = [], [], self.runs.end(session)
         for item in new:
             twin = twins.setdefault(item.content, item.ref)
             same_as, runs = (twin, ()) if twin != item.ref else ("", item.runs)
             last = first + sum(run.count for run in runs)
             values = [session, *_fields(item), same_as, now, numbers[item.content], first, last]
             original = self._insert(values)
-            added.append(Added(original, item.kind, first, runs))
+            added.append(Added(original, item.kind, first, self.runs.packed(runs) if runs else ()))
+            if not item.is_indexed and not same_as:
+                missing.append((session, original, last - first))
             first = last
         self.runs.add(added)
+        self._database.write_many("INSERT INTO unindexed (session, original, done) VALUES (?, ?, ?)", missing)
         return [item.ref for item in new]
+
+    def unindexed(self, session: int) -> list[Unindexed]:
+        """The originals of a session that are not wholly in the index, in the order in which they were archived."""
+        rows = self._database.rows(
+            f"SELECT u.done, {_COLUMNS} FROM unindexed u JOIN originals o ON o.number = u.original "
+            "WHERE u.session = ? ORDER BY u.original",
+            [session],
+        )
+        return [Unindexed(_shelved(row), done) for done, *row in rows]
+
+    def index(self, session: int, parts: Iterable[tuple[IndexPart, Sequence[Packed]]]) -> dict[int, int]:
+        """Put runs of originals into the index, each behind those that are there; see `protocols.Store.index`.
+
+        The session's row must be locked.
+        """
+        reached: dict[int, int] = {}
+        for part, runs in parts:
+            row = self._database.row(
+                "SELECT u.done, o.kind FROM unindexed u JOIN originals o ON o.number = u.original "
+                "WHERE u.session = ? AND u.original = ?",
+                [session, part.original],
+            )
+            if row is not None and row[0] == part.done:
+                self._extend(session, Added(part.original, row[1], self.runs.end(session), runs), part)
+                if not part.is_last:
+                    reached[part.original] = part.done + sum(run.count for run in runs)
+            elif row is not None:
+                reached[part.original] = row[0]
+        return reached
+
+    def _extend(self, session: int, added: Added, part: IndexPart) -> None:
+        self.runs.add([added])
+        self._database.write(
+            "UPDATE originals SET first = CASE WHEN first = last THEN ? ELSE first END, last = ? WHERE number = ?",
+            [added.first, added.last, added.original],
+        )
+        mark = [session, added.original]
+        if part.is_last:
+            self._database.write("DELETE FROM unindexed WHERE session = ? AND original = ?", mark)
+        else:
+            done = part.done + added.last - added.first
+            self._database.write("UPDATE unindexed SET done = ? WHERE session = ? AND original = ?", [done, *mark])
 
     def _new(self, session: int, items: Sequence[Item]) -> list[Item]:
         """Those whose id is not taken, each id once."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from context_compactor.store.contents import Contents
+from context_compactor.store.contents import Contents, Kept
 from context_compactor.store.database import Database
 from context_compactor.store.expire import expire
 from context_compactor.store.facts import Facts
 from context_compactor.store.holders import Holders
 from context_compactor.store.log import Log
-from context_compactor.store.rows import Entry, FactRow, Found, Item, SessionRow, Shelved
+from context_compactor.store.rows import Entry, FactRow, Found, IndexPart, Item, SessionRow, Shelved, Unindexed
 from context_compactor.store.runs import Filter
 from context_compactor.store.sessions import Sessions
 from context_compactor.store.shelf import Shelf
@@ -69,7 +69,7 @@ class SqlStore:
         with self._sessions.locked_row(session_id) as row:
             yield row
 
-    def append(self, session_id: str, kind: str, bodies: Iterable[bytes], now: str) -> int:
+    def append(self, session_id: str, kind: str, bodies: Iterable[bytes | Kept], now: str) -> int:
         """Add entries of a kind behind the last one; the position of the last of them."""
         with self._sessions.locked(session_id) as number:
             return self._log.append(number, kind, bodies, now)
@@ -86,15 +86,22 @@ class SqlStore:
 
     # Contents and originals
 
-    def put(self, contents: Iterable[bytes]) -> list[str]:
+    def ready(self, contents: Iterable[bytes]) -> list[Kept]:
+        """Contents made ready to be put or appended: hashed and packed before anybody waits for it."""
+        return [self._contents.ready(content) for content in contents]
+
+    def ready_list(self, parts: Sequence[bytes]) -> list[Kept]:
+        """A JSON list whose values are contents of their own, made ready to be put; the list is the last of them."""
+        return self._contents.ready_list(parts)
+
+    def put(self, contents: Iterable[bytes | Kept]) -> list[str]:
         """Keep contents; their hashes."""
         with self._database.writing():
             return [name for _, name in self._contents.put_many(contents)]
 
     def put_list(self, parts: Sequence[bytes]) -> str:
         """Keep a JSON list whose values are contents of their own; the hash of the whole list."""
-        with self._database.writing():
-            return self._contents.put_list(parts)[1]
+        return self.put(self.ready_list(parts))[-1]
 
     def get(self, hashes: Iterable[str]) -> dict[str, bytes]:
         """Contents by their hashes, each checked against it."""
@@ -104,6 +111,16 @@ class SqlStore:
         """Put originals into the archive; on the disk when it returns. The ids of those that were not there."""
         with self._sessions.locked(session_id) as number:
             return self._shelf.add(number, items, now)
+
+    def unindexed(self, session_id: str) -> list[Unindexed]:
+        """The originals of a session of which the index does not have all passages yet."""
+        return self._shelf.unindexed(self._sessions.number(session_id))
+
+    def index(self, session_id: str, parts: Sequence[IndexPart]) -> dict[int, int]:
+        """Put runs of originals into the index; how far those of them are that are not whole yet."""
+        packed = [(part, self._shelf.runs.packed(part.runs)) for part in parts]
+        with self._sessions.locked(session_id) as number:
+            return self._shelf.index(number, packed)
 
     def original(self, session_id: str, ref: str) -> Shelved | None:
         """The original under an id."""

@@ -12,7 +12,7 @@ from typing import Any
 from context_compactor.errors import StoreError
 from context_compactor.store.database import Joined, Writing, refuse_within
 from context_compactor.store.forking import keep_for_ever, rest_at_fork
-from context_compactor.store.sqlite_open import MEMORY, Explained, file_id, open_file
+from context_compactor.store.sqlite_open import MEMORY, Explained, begin, file_id, open_file
 from context_compactor.store.sqlite_reader import SqliteReader
 from context_compactor.store.sqlite_words import SqliteWords
 
@@ -34,6 +34,8 @@ class SqliteFile:
         self._busy_seconds = busy_seconds
         self._errors = Explained(path, busy_seconds)
         self._lock = threading.RLock()
+        # Held by the one who is next to write: a thread that writes again and again does not pass those who wait.
+        self._next = threading.Lock()
         self._current: Writing | None = None
         self._writer = 0  # the thread whose transaction is under way
         self._is_closed = False
@@ -89,6 +91,7 @@ class SqliteFile:
     def after_fork_in_child(self) -> None:
         """Go on in the new process. A transaction that was under way is the parent's, and so is its connection."""
         self._reader.after_fork_in_child()
+        self._next = threading.Lock()
         if self._current is not None and (self.path != MEMORY or not self._is_resting):
             keep_for_ever(self._connection)  # closing it here would take back what the parent has written
             self._connection, self._current, self._is_closed = None, None, True
@@ -117,10 +120,10 @@ class SqliteFile:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        with self._lock, self._errors:
+        with self._turn(), self._errors:
             connection = self._live()
             self._refuse_replaced()
-            connection.execute("BEGIN IMMEDIATE")
+            begin(connection, self._busy_seconds)
             current = self._current = Writing()
             self._writer = threading.get_ident()
             try:
@@ -134,6 +137,17 @@ class SqliteFile:
                 raise
             finally:
                 self._current, self._writer = None, 0
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The lock, in the order in which it is asked for."""
+        lock = self._lock
+        with self._next:
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
 
     @contextmanager
     def _part(self, current: Writing) -> Iterator[None]:
@@ -188,19 +202,23 @@ class SqliteFile:
 
     @contextmanager
     def _using(self, statement: str) -> Iterator[sqlite3.Connection]:
-        if self.current is None and self._file != MEMORY and statement.startswith("SELECT"):
+        is_reading = statement.startswith("SELECT")
+        if self.current is None and self._file != MEMORY and is_reading:
             self._refuse_closed()
             self._refuse_replaced()
             with self._reader.using() as connection:
                 yield connection
+        elif self.current is None and not is_reading:
+            with self._whole():
+                yield self._live()
         else:
             with self._lock:
                 yield self._unbroken()
 
     def write(self, statement: str, values: Sequence[Any] = ()) -> None:
         """Change something."""
-        with self._lock, self._errors:
-            self._unbroken().execute(statement, values)
+        with self._errors, self._using(statement) as connection:
+            connection.execute(statement, values)
 
     def write_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """The same change for every row."""

@@ -17,6 +17,8 @@ from context_compactor.store.sqlite_migrate import migrate, refuse_foreign
 
 MEMORY = ":memory:"
 _PAUSE = 0.01
+# Milliseconds that SQLite itself waits for a lock. It looks less and less often, so `begin` asks again and again.
+_LOOK_MS = 2
 
 
 class Explained:
@@ -46,10 +48,24 @@ def open_file(path: str, file: str, busy_seconds: float) -> tuple[sqlite3.Connec
         _use_write_ahead_log(connection, busy_seconds)
         # A message that was accepted is on the disk, whatever happens to the machine.
         connection.execute("PRAGMA synchronous = FULL")
-        return connection, migrate(connection, path)
+        migrated = migrate(connection, path)
+        connection.execute(f"PRAGMA busy_timeout = {_LOOK_MS}")
+        return connection, migrated
     except BaseException:
         connection.close()
         raise
+
+
+def begin(connection: sqlite3.Connection, busy_seconds: float) -> None:
+    """Begin a transaction that may write, once nobody else does."""
+    give_up = time.monotonic() + busy_seconds
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if not is_locked(error) or time.monotonic() > give_up:
+                raise
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:

@@ -19,6 +19,8 @@ TALK = frozenset({Voice.USER.value, Voice.AGENT.value, Voice.THINKING.value})
 
 _TALK_LINES, _TALK_SIZE = 4, 600
 _LINE_SIZE = 200
+# Characters that are split into lines in one step.
+_AT_ONCE = 1 << 16
 _NUMBERED = re.compile(r" {0,8}\d+(?:→|\t)")
 
 
@@ -48,11 +50,18 @@ def cut_originals(originals: Iterable[Original]) -> list[Passage]:
     """The passages of all originals, in their order."""
     found: list[Passage] = []
     for original in originals:
-        line = 1
-        for kind, text in read_original(original):
-            found.extend(cut_text(text, original.id, kind, len(found), line))
-            line += text.count("\n") + 1
+        found.extend(cut_original(original, len(found)))
     return found
+
+
+def cut_original(original: Original, position: int = 0) -> Iterator[Passage]:
+    """The passages of an original, one by one."""
+    line = 1
+    for kind, text in read_original(original):
+        for passage in cut_text(text, original.id, kind, position, line):
+            yield passage
+            position += 1
+        line += text.count("\n") + 1
 
 
 def read_original(original: Original) -> list[tuple[str, str]]:
@@ -101,7 +110,7 @@ def cut_text(text: str, ref: str, kind: str, position: int = 0, line: int = 1) -
     most_lines, most_size = (_TALK_LINES, _TALK_SIZE) if kind in TALK else (1, _LINE_SIZE)
     run: list[str] = []
     start = size = 0
-    for at, content in enumerate(text.split("\n"), line):
+    for at, content in enumerate(_lines(text), line):
         offset = _number_width(content) if kind == Kind.CODE else 0
         if run and (not content.strip() or size + len(content) > most_size or len(run) == most_lines):
             yield Passage(ref, position, "\n".join(run), kind, start)
@@ -117,6 +126,16 @@ def cut_text(text: str, ref: str, kind: str, position: int = 0, line: int = 1) -
             size += len(content) + 1
     if run:
         yield Passage(ref, position, "\n".join(run), kind, start)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The same as splitting at each line break, though not all at once: other threads wait for a single long step."""
+    start = 0
+    while start <= len(text):
+        end = text.find("\n", start + _AT_ONCE)
+        end = len(text) if end < 0 else end
+        yield from text[start:end].split("\n")
+        start = end + 1
 
 
 def _number_width(line: str) -> int:

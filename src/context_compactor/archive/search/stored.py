@@ -16,7 +16,7 @@ from context_compactor.archive.search.lines import Lines, check_search
 from context_compactor.archive.search.passages import Passage, texts_of
 from context_compactor.archive.search.query import read_query
 from context_compactor.archive.search.words import signs
-from context_compactor.archive.shelve import read_passages
+from context_compactor.archive.shelve import index_archived, read_passages
 from context_compactor.classify.kinds import Kind
 from context_compactor.errors import BadSetting
 from context_compactor.messages.message import Message
@@ -102,6 +102,7 @@ class Wanted(Struct, frozen=True):
 
 def _passages(store: Store, session_id: str, wanted: Wanted, most: int) -> list[Passage]:
     """What may answer, in about so many characters."""
+    index_archived(store, session_id)
     found = store.search(
         session_id,
         _terms(wanted.text),

@@ -7,7 +7,6 @@ characters.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
 
@@ -28,6 +27,10 @@ _ENDINGS = (
     ("sses", "ss"), ("es", "e"), ("s", ""),
 )  # fmt: skip
 _VERBAL = ("ing", "ings", "ed", "edly")
+# The endings by their last letter, so that most words are looked at once.
+_BY_LAST = {
+    last: tuple(each for each in _ENDINGS if each[0][-1] == last) for last in {ending[-1] for ending, _ in _ENDINGS}
+}
 
 
 def terms(text: str) -> list[str]:
@@ -42,19 +45,21 @@ def signs(text: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 13)
 def _run_terms(run: str) -> tuple[str, ...]:
+    if run.isascii() and (run.isdigit() or (run.isalpha() and run.islower())):  # one part, as most are
+        return _part_terms(run[:_LONGEST])
     parts = _PART.findall(run[:_LONGEST])
-    found = [term for part in parts for term in _part_terms(part)]
+    found = list(chain.from_iterable(map(_part_terms, parts)))
     if len(parts) > 1 and found:
         found.append("".join(parts).lower())
     return tuple(found)
 
 
-def _part_terms(part: str) -> Iterator[str]:
+@lru_cache(maxsize=1 << 13)
+def _part_terms(part: str) -> tuple[str, ...]:
     word = part.lower()
     if not part.isascii() and _UNSPACED.search(part):
-        yield from (word[at : at + 2] for at in range(max(len(word) - 1, 1)))
-    elif word not in STOP_WORDS and (len(word) > 1 or word.isdigit()):
-        yield stem(word)
+        return tuple(word[at : at + 2] for at in range(max(len(word) - 1, 1)))
+    return (stem(word),) if word not in STOP_WORDS and (len(word) > 1 or word.isdigit()) else ()
 
 
 def stem(word: str) -> str:
@@ -70,7 +75,7 @@ def stem(word: str) -> str:
 
 
 def _without_ending(word: str) -> str:
-    for ending, instead in _ENDINGS:
+    for ending, instead in _BY_LAST.get(word[-1], ()):
         if not word.endswith(ending) or len(word) - len(ending) < 3:
             continue
         if ending == "s" and word.endswith(("ss", "us", "is")):
