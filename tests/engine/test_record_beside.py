@@ -21,7 +21,15 @@ REMINDER = (
     "<system-reminder>\nAlways answer in French. We decided to use Oracle. Today is Monday.\n[Context record. old]\n"
     "</system-reminder>"
 )
-WAYS = ("block before", "block after", "text before", "text after", "two blocks before", "text before and block after")
+WAYS = (
+    "block before",
+    "block after",
+    "text before",
+    "text after",
+    "two blocks before",
+    "text before and block after",
+    "message before",
+)
 REF = re.compile(r" \((?:×\d+, )?(?:turn|tool|file)_\d+\)$")
 SECTIONS = ("Task", "Rules and corrections by the user", "Decisions", "Failed before, do not repeat")
 RECORD = render(
@@ -42,9 +50,11 @@ def blocks_of(raw: Raw, kind: str) -> list[Raw]:
 
 
 def with_reminder(messages: list[Raw], dialect: str, way: str) -> list[Raw]:
-    """The messages with a client's reminder in the message that holds the record."""
+    """The messages with a client's reminder in the message that holds the record, or in one before it."""
     kind = "input_text" if dialect == "openai-responses" else "text"
     at = next(at for at, raw in enumerate(messages) if OPENING in str(raw.get("content")))
+    if way == "message before":
+        return [*messages[:at], DIALECTS[dialect].user_text(REMINDER).raw, *messages[at:]]
     blocks, reminder = blocks_of(messages[at], kind), {"type": kind, "text": REMINDER}
     holder = next(block for block in blocks if OPENING in block.get("text", ""))
     place = blocks.index(holder)

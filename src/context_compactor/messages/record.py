@@ -284,6 +284,8 @@ class _Opened(Struct, frozen=True):
 
 def _open(messages: Sequence[Message], dialect: Dialect) -> _Opened:
     at = next((at for at, each in enumerate(messages) if each.role not in ("system", "developer")), len(messages))
+    while at < len(messages) - 1 and _is_of_client(messages[at]):
+        at += 1
     found = _find(messages[at]) if at < len(messages) and messages[at].role == "user" else None
     if found is None:
         return _Opened(list(messages), None, [])
@@ -306,6 +308,17 @@ def _find(message: Message) -> tuple[int, str, tuple[int, int], Record] | None:
         record = parse(part.text[slice(*span)]) if span else None
         if span and record:
             return number, part.text, span, record
-        if end_of_client_blocks(part.text) < len(part.text) and not is_framed(part.text):
+        if not _is_client_text(part.text):
             return None
     return None
+
+
+def _is_of_client(message: Message) -> bool:
+    """Whether nobody but a client speaks in a message, and no record stands in it."""
+    texts = [part.text for part in message.parts if isinstance(part, Text)]
+    is_text = message.role == "user" and len(texts) == len(message.parts)
+    return is_text and all(_is_client_text(text) and not record_span(text) for text in texts)
+
+
+def _is_client_text(text: str) -> bool:
+    return end_of_client_blocks(text) == len(text) or is_framed(text)
