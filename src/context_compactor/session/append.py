@@ -181,7 +181,7 @@ def _shorten(core: Core, given: Given, state: State, counter: MessageCounter) ->
     long = [at for at, message in enumerate(given.messages) if is_too_long(message, counter, most)]
     if not long or not core.settings.enabled:
         return state
-    seen = core.seen(core.store.session(core.id))
+    seen = core.seen(core.row())
     parsed = given.dialect.parse(seen.raws)
     own = [at for at, shown in enumerate(seen.shown) if not shown.added]
     first = len(parsed) - len(given.raws)

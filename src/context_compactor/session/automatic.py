@@ -138,7 +138,7 @@ def compact_by_itself(core: Core, ask: Ask, why: str = "") -> Report:
 
     `why` it comes now is added to the reason in its report.
     """
-    row = core.store.session(core.id)
+    row = core.row()
     held = held_back(core, ask, row)
     if held is not None:
         return held
@@ -179,7 +179,7 @@ def note_failure(core: Core, ask: Ask, row: SessionRow, reason: str) -> Report:
     except CompactorError as second:  # the store that failed may fail again
         reason = f"{reason}; and this could not be noted: {second}"
     core.emit("compaction.failed", reason=reason, level=ask.level)
-    gauge, seen = read_state(core.store.session(core.id).state).gauge, core.seen()
+    gauge, seen = read_state(core.row().state).gauge, core.seen()
     return structs.replace(refused(core, ask, reason, gauge.tokens, len(seen.shown)), status="failed")
 
 

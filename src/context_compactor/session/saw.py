@@ -61,7 +61,7 @@ class Weighed:
 
     def follow(self, core: Core) -> None:
         """Weigh what has come since. Blocks."""
-        row = core.store.session(core.id)
+        row = core.row()
         if row.head <= self.head:
             return
         entries = core.store.entries(core.id, after=self.head, until=row.head)

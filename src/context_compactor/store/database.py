@@ -135,7 +135,7 @@ class Database(Protocol):
 
 
 @contextmanager
-def one_of_many(transaction: AbstractContextManager[None]) -> Iterator[None]:
+def one_of_many(transaction: AbstractContextManager[object]) -> Iterator[None]:
     """A transaction of many that follow one another: behind it others have as much time to write as it took."""
     with transaction:
         began = time.monotonic()

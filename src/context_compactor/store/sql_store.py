@@ -200,7 +200,7 @@ class SqlStore:
     def clear_deleted(self, terms_of: TermsOf, *, thorough: bool = False) -> None:
         """Remove what deleted sessions have left behind, in steps between which others write; not in a transaction.
 
-        `terms_of` gives the terms of a run. A `thorough` one also rewrites the index, which may still hold single words.
+        `terms_of` gives the terms of a run. With `thorough` the index, which may still hold single words, is rewritten.
         """
         clear(self._database, self._contents, terms_of, thorough=thorough)
 

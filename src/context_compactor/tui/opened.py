@@ -74,7 +74,7 @@ class Opened:
     def turns(self, first: int, count: int) -> TurnPage:
         """Some turns; what is not known yet of the history is looked at, a step at a time."""
         core, index = self.core, self._index
-        row = core.store.session(core.id)
+        row = core.row()
         if index.messages < row.messages:
             start = index.wanted
             index.take(self._messages(start, index.messages - start + STEP))

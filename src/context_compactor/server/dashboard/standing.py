@@ -34,7 +34,7 @@ class Standing(Struct, frozen=True):
 def standing_of(opened: Opened) -> Standing:
     """How a session stands now. Blocks."""
     core = opened.core
-    row = core.store.session(core.id)
+    row = core.row()
     can_redo = bool(core.lens.sight().can_redo)
     return Standing(usage(core), totals(core), core.settings.levels, row.messages, row.updated_at, can_redo)
 
