@@ -10,7 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import TypeVar
 
-from context_compactor.errors import CompactorError
+from context_compactor.errors import CompactorError, DeletedSession
 from context_compactor.events.bus import Bus
 from context_compactor.events.kept import DeskSink
 from context_compactor.jobs.dropping import drop_compactions
@@ -29,11 +29,13 @@ from context_compactor.server.open_sessions import LOOK_SECONDS, Opened, OpenSes
 from context_compactor.server.readers import Readers
 from context_compactor.server.sender import Sender
 from context_compactor.server.tokens import TokenFile
+from context_compactor.session.deleting import delete_from
 from context_compactor.session.opening import continue_core
+from context_compactor.session.project import project_of
 from context_compactor.session.session import Session
 from context_compactor.store.connect import connect
 from context_compactor.store.desk import desk_of
-from context_compactor.store.desk_rows import namespace_of
+from context_compactor.store.desk_rows import Job, namespace_of
 from context_compactor.store.notices import notices_of
 from context_compactor.store.sqlite import SqliteStore
 from context_compactor.store.survey import Survey
@@ -90,10 +92,16 @@ class Service:
     async def append(self, store_id: str, work: Callable[[Opened], T]) -> T:
         """The same for an append: it may share its transaction with those of other sessions."""
         try:
-            return await self._use(store_id, lambda opened: self.appends.submit(partial(work, opened)))
+            return await self._append(store_id, work)
+        except DeletedSession:
+            await self.let_go(store_id)
+            return await self._append(store_id, work)  # somebody may have made a new one of this name
         except CompactorError:
             await self.let_go(store_id)  # what it has seen or noted was perhaps never written
             raise
+
+    async def _append(self, store_id: str, work: Callable[[Opened], T]) -> T:
+        return await self._use(store_id, lambda opened: self.appends.submit(partial(work, opened)))
 
     async def let_go(self, store_id: str) -> None:
         """Close a session, so that the next use opens it anew."""
@@ -124,6 +132,28 @@ class Service:
         while self.engine is not None and self.engine.cancel(ours):
             await asyncio.sleep(LOOK_SECONDS)
         return here or bool(ours), len(dropped) > len(ours)
+
+    async def delete(self, store_id: str) -> None:
+        """Delete a session for good. What is done to it here is ended first; elsewhere it finds no session any more."""
+        running = await self.run(lambda: self._running(store_id))
+        opened = self.opened.known(store_id)
+        if opened is not None:
+            await opened.end_compactions()
+
+        def remove(opened: Opened) -> None:
+            _let_go(opened)
+            delete_from(self.store, store_id, bus=self.bus, project=project_of(self.config.store))
+
+        try:
+            await self.in_session(store_id, remove)
+        finally:
+            if self.engine is not None:
+                self.engine.cancel(running)
+
+    def _running(self, store_id: str) -> list[Job]:
+        """The jobs of a session that are being done; `UnknownSession` when it is not there."""
+        self.store.session(store_id)
+        return [job for job in self.desk.jobs.open(store_id) if job.state == "running"]
 
     async def _use(self, store_id: str, work: Callable[[Opened], Awaitable[T]]) -> T:
         try:

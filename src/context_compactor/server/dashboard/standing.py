@@ -113,6 +113,7 @@ def _buttons(visit: Visit[Any, Any], standing: Standing) -> Markup:
         element("button", "Compact now", type="button", data_opens="compact", disabled=not standing.messages),
         turn("Undo", "undo", made.compactions > made.undone),
         turn("Redo", "redo", standing.can_redo),
+        element("button", "Delete", type="button", class_="quiet", data_opens="delete"),
         class_="buttons",
     )
 
