@@ -1,4 +1,4 @@
-"""Deleting a session: everything of it goes, others stay as they were, and whoever has it open is told what happened."""
+"""Deleting a session: everything of it goes, others stay as they were, and whoever has it open is told so."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_compaction_under_way_here_is_ended_by_deleting_the_session(tmp_path: 
         with telling.opened(model, store) as session:
             held.append(session)
             session.append([*telling.FIRST, *telling.steps(0, 34)])
-            with pytest.raises(Exception, match="cancelled|deleted"):
+            with pytest.raises(Exception, match=r"cancelled|deleted"):
                 session.compact()
         assert store.sessions() == []
 

@@ -87,8 +87,8 @@ def delete_dialog(session_id: str, messages: int) -> Markup:
         element("h2", "Delete ", element("q", text(session_id)), "?", id="delete-title"),
         element(
             "p",
-            f"Its {plural(messages, 'message')}, everything archived, its facts, compactions and events go, and nothing "
-            "brings them back. What other sessions have said too stays with them.",
+            f"Its {plural(messages, 'message')}, everything archived, its facts, compactions and events go, and "
+            "nothing brings them back. What other sessions have said too stays with them.",
         ),
         form,
         element("div", id="deletion", role="status", aria_live="polite"),
