@@ -67,6 +67,10 @@
   }
 
   function heard(type, text) {
+    if (type === "session.deleted" && here && JSON.parse(text).session_id === here) {
+      location.assign("/"); // there is nothing left to look at
+      return;
+    }
     lookSoon();
     if (type !== "session.compacted" && type !== "compaction.failed") return;
     try {
