@@ -100,7 +100,8 @@ async def session(asked: Asked[None, NoQuery]) -> SessionDetail:
 async def delete_session(asked: Asked[None, NoQuery]) -> Sent[SessionAnswer]:
     """Delete a session for good, with its history, archive, facts and events; nothing brings it back.
 
-    What is under way in it is ended. Contents that other sessions have too stay for them.
+    What is under way in it is ended. Contents that other sessions have too stay for them. The answer is 204, with
+    nothing in it.
     """
     await asked.service.delete(asked.store_id)
     return sent(b"", status=204)
