@@ -112,6 +112,13 @@ def test_a_namespace_is_not_deleted_with_the_session_of_its_name(guarded: Guarde
     assert guarded.get("/v1/sessions/inside", **guarded.as_("red")).status == 200
 
 
+def test_what_a_session_leaves_behind_is_removed_though_nobody_waits_for_it(place: Running):
+    for name in ("one", "two"):
+        assert place.call("DELETE", spoken(place, name)).status == 204
+    rows = place.service.store._database.rows
+    wait_for(lambda: not any(rows(f"SELECT 1 FROM {table}") for table in ("contents", "entries", "deleted_sessions")))
+
+
 # While something is under way
 
 

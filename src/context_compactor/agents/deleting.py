@@ -11,7 +11,7 @@ from context_compactor.agents.tally import open_tally
 from context_compactor.errors import CompactorError
 from context_compactor.handoff.state import read_state as read_orchestrator
 from context_compactor.protocols import Store
-from context_compactor.session.deleting import delete_from
+from context_compactor.session.deleting import clear_deleted, delete_from
 from context_compactor.session.handing import ORCHESTRATOR
 from context_compactor.session.project import project_of
 from context_compactor.session.values import read_state
@@ -69,6 +69,7 @@ def delete_all(store: Store, url: str, session_ids: Sequence[str]) -> None:
         delete_from(store, session_id, project=project)
         if project is not None:
             _forget(project.home, session_id)
+    clear_deleted(store)
 
 
 def _forget(home: Path, session_id: str) -> None:

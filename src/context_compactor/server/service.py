@@ -29,7 +29,7 @@ from context_compactor.server.open_sessions import LOOK_SECONDS, Opened, OpenSes
 from context_compactor.server.readers import Readers
 from context_compactor.server.sender import Sender
 from context_compactor.server.tokens import TokenFile
-from context_compactor.session.deleting import delete_from
+from context_compactor.session.deleting import clear_deleted, delete_from
 from context_compactor.session.opening import continue_core
 from context_compactor.session.project import project_of
 from context_compactor.session.session import Session
@@ -76,6 +76,8 @@ class Service:
             allow_private=config.allow_private_webhooks,
         )
         self._stopping: asyncio.Future[None] | None = None
+        self._clearing: asyncio.Task[None] | None = None
+        self._is_uncleared = False
         survey = Survey(self.store)
         self.metrics = Metrics(looking(survey, self.desk, self.opened, self.readers, self.sender))
         for follower in (self.readers.give, self.metrics.count, lambda _: self.sender.nudge()):
@@ -149,6 +151,20 @@ class Service:
         finally:
             if self.engine is not None:
                 self.engine.cancel(running)
+        self._is_uncleared = True
+        if self._clearing is None:
+            self._clearing = asyncio.create_task(self._clear())
+
+    async def _clear(self) -> None:
+        """Remove what deleted sessions have left behind. In a large store that takes long, and nobody waits for it."""
+        try:
+            while self._is_uncleared:
+                self._is_uncleared = False
+                await asyncio.to_thread(clear_deleted, self.store)
+        except CompactorError as error:  # or the server stops: jobs look again, here or elsewhere
+            _log.info("what deleted sessions have left behind is removed later: %s", error)
+        finally:
+            self._clearing = None
 
     def _running(self, store_id: str) -> list[Job]:
         """The jobs of a session that are being done; `UnknownSession` when it is not there."""

@@ -29,7 +29,10 @@ def delete_session(session_id: str, *, store: str | Store | None = None) -> None
     address = store if isinstance(store, str) else load_settings().settings.store if store is None else ""
     kept = connect(address, create=False) if store is None or isinstance(store, str) else store
     try:
-        delete_from(kept, session_id, project=project_of(address) if address else None)
+        try:
+            delete_from(kept, session_id, project=project_of(address) if address else None)
+        finally:
+            clear_deleted(kept)
     finally:
         if address:
             kept.close()
@@ -46,25 +49,24 @@ def delete_from(
 ) -> None:
     """Delete a session of a store that is open, and tell so. `is_it` may refuse a row that is another session.
 
-    When it returns, nothing of the session is left. Whoever is killed on the way has deleted it or not; what a killed
-    one has left behind goes with the next deletion.
+    From then on nobody finds it, and its files are gone. What it leaves behind in the store goes with `clear_deleted`.
     """
     bus = bus or Bus()
-    try:
-        with store.writing(session_id) as row:
-            is_it(row)
-            store.delete(session_id)
-            event = make_event("session.deleted", session_id, {"messages": row.messages}, clock())
-            bus.keep(event)
-        bus.emit(event, is_kept=True)
-        if project is not None:
-            _remove_files(project, row)
-    finally:
-        clear_deleted(store)
+    with store.writing(session_id) as row:
+        is_it(row)
+        store.delete(session_id)
+        event = make_event("session.deleted", session_id, {"messages": row.messages}, clock())
+        bus.keep(event)
+    bus.emit(event, is_kept=True)
+    if project is not None:
+        _remove_files(project, row)
 
 
 def clear_deleted(store: Store) -> None:
-    """Remove every trace of deleted sessions from a store."""
+    """Remove every trace of deleted sessions from a store, of one too whose deletion was interrupted.
+
+    All other sessions are looked at, since what one of them needs must stay. Others write meanwhile.
+    """
     try:
         store.clear_deleted(terms_of, thorough=True)
     except DamagedContent as error:

@@ -40,7 +40,7 @@ from context_compactor.session.append import append
 from context_compactor.session.automatic import answer, check, fresh_window
 from context_compactor.session.compacting import compact, finish
 from context_compactor.session.core import Clock, Core, wall_clock
-from context_compactor.session.deleting import delete_from
+from context_compactor.session.deleting import clear_deleted, delete_from
 from context_compactor.session.diff import ContextDiff, diff
 from context_compactor.session.handing import hand_off, orchestrator, points, receive
 from context_compactor.session.holding import hold, release
@@ -328,9 +328,9 @@ class Session:
         try:
             core.row()  # which must be there still
             self.cancel()
-            delete_from(
-                core.store, core.id, bus=core.bus, clock=core.clock, project=core.project, is_it=core.refuse_other
-            )
+            is_it = core.refuse_other
+            delete_from(core.store, core.id, bus=core.bus, clock=core.clock, project=core.project, is_it=is_it)
+            clear_deleted(core.store)
         finally:
             self.close()
 

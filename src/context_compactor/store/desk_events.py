@@ -122,10 +122,10 @@ class Events:
     def remove(self, session_id: str) -> None:
         """Delete the events of a session, which is no longer there; webhooks are not told of them any more."""
         with self._database.writing():
-            take_turn(self._database, "event")  # as whoever trims the events does, so that nobody waits in a circle
             near = "SELECT id FROM webhooks WHERE namespace = ? ORDER BY id"
             for (webhook_id,) in self._database.rows(near, [namespace_of(session_id)]):
                 take_webhook(self._database, webhook_id)
+            take_turn(self._database, "event")  # behind the webhooks, as elsewhere: so nobody waits in a circle
             told = "SELECT number FROM events WHERE session_id = ?"
             self._database.write(f"DELETE FROM deliveries WHERE event IN ({told})", [session_id])
             self._database.write("DELETE FROM events WHERE session_id = ?", [session_id])
