@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         BadSetting,
         BadTranscript,
         CompactorError,
+        DeletedSession,
         MissingExtra,
         StoreError,
         UnknownReference,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from context_compactor.levels import Level
     from context_compactor.report import Report
     from context_compactor.session.asynchronous import AsyncSession
+    from context_compactor.session.deleting import delete_session
     from context_compactor.session.session import Session
     from context_compactor.settings import Settings
 
@@ -53,6 +55,7 @@ _HOMES = {
     "BadSetting": "errors",
     "BadTranscript": "errors",
     "CompactorError": "errors",
+    "DeletedSession": "errors",
     "MissingExtra": "errors",
     "StoreError": "errors",
     "UnknownReference": "errors",
@@ -61,6 +64,7 @@ _HOMES = {
     "Level": "levels",
     "Report": "report",
     "AsyncSession": "session.asynchronous",
+    "delete_session": "session.deleting",
     "Session": "session.session",
     "Settings": "settings",
 }
@@ -73,6 +77,7 @@ __all__ = [
     "BadTranscript",
     "Compaction",
     "CompactorError",
+    "DeletedSession",
     "Hit",
     "Level",
     "MissingExtra",
@@ -85,6 +90,7 @@ __all__ = [
     "__version__",
     "acompact",
     "compact",
+    "delete_session",
     "handoff_text",
     "render_hits",
 ]

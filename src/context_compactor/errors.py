@@ -11,6 +11,7 @@
     │   ├── KeyReused           a request's key that was used for another one
     │   ├── UnknownReference    an id that names no original
     │   └── UnknownSession      an id that names no session
+    │       └── DeletedSession  a session that was deleted while it was open
     ├── StoreError              a store cannot be read or written; what was there is as it was
     │   ├── StoreLocked         another process holds it for too long
     │   └── DamagedContent      a content is missing, or not what its hash says
@@ -84,6 +85,10 @@ class UnknownReference(BadInput):
 
 class UnknownSession(BadInput):
     """There is no session of this name in the store."""
+
+
+class DeletedSession(UnknownSession):
+    """A session that somebody has deleted while it was open; a new one may have its name by now."""
 
 
 class StoreError(CompactorError):

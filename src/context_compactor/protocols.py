@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -247,8 +247,19 @@ class Store(Protocol):
         """Who has which session open: session, holder, and since when."""
         ...
 
+    def delete(self, session_id: str) -> None:
+        """Delete a session: nobody finds it from now on, nor its events, jobs and answers; else `UnknownSession`."""
+        ...
+
     def expire(self, before: str, spare: Collection[str] = ()) -> list[str]:
-        """Delete the sessions last used before a time, all but those that are spared, and nothing others need."""
+        """Delete the sessions last used before a time, all but those that are spared; their ids."""
+        ...
+
+    def clear_deleted(self, terms_of: Callable[[bytes], str], *, thorough: bool = False) -> None:
+        """Remove what deleted sessions have left behind, and nothing that others need; others write meanwhile.
+
+        `terms_of` gives the terms of a run of passages. With `thorough` no word of it stays in any index.
+        """
         ...
 
     def verify(self, session_id: str | None = None) -> Iterator[str]:

@@ -223,3 +223,28 @@ def test_nothing_yet_is_told_on_every_page_of_a_new_session(site, open_window):
         expect(page.get_by_text(words)).to_be_visible()
     page.goto(f"{site.url}/sessions/brand-new/plan")
     expect(page.get_by_text("Nothing would change.")).to_be_visible()
+
+
+def test_a_session_is_deleted_after_a_question_that_names_it_and_says_what_goes(site, open_window):
+    name, other = talk(site, "doomed", upto=20), talk(site, "other", upto=20)
+    page = open_window(f"{site.url}/sessions/{name}").page
+    page.get_by_role("button", name="Delete").click()
+    dialog = page.get_by_role("dialog", name="Delete doomed?")
+    expect(dialog).to_contain_text("Its 20 messages, everything archived, its facts, compactions and events go")
+    dialog.get_by_role("button", name="Keep it").click()
+    expect(dialog).to_be_hidden()
+    assert site.get("/v1/sessions/doomed").status == 200
+    page.get_by_role("button", name="Delete").click()
+    dialog.get_by_role("button", name="Delete for good").click()
+    page.wait_for_url(f"{site.url}/")
+    expect(page.get_by_role("link", name=other)).to_be_visible()
+    expect(page.get_by_role("link", name=name)).to_have_count(0)
+    assert site.get("/v1/sessions/doomed").status == 404
+
+
+def test_a_page_of_a_session_that_somebody_else_deletes_goes_back_to_the_others(site, open_window):
+    name = talk(site, upto=20)
+    page = open_window(f"{site.url}/sessions/{name}").page
+    expect(page.locator("#pulse")).to_have_text("live")
+    assert site.call("DELETE", f"/v1/sessions/{name}").status == 204
+    page.wait_for_url(f"{site.url}/")

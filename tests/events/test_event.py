@@ -25,8 +25,8 @@ def test_an_event_is_the_envelope_of_the_contract():
     }
 
 
-def test_fourteen_types_of_events_are_known():
-    assert len(EVENT_TYPES) == len(set(EVENT_TYPES)) == 14
+def test_fifteen_types_of_events_are_known():
+    assert len(EVENT_TYPES) == len(set(EVENT_TYPES)) == 15
     assert {"threshold.crossed", "summary.applied", "fact.promoted"} < set(EVENT_TYPES)
 
 

@@ -361,7 +361,10 @@ def test_after_the_wait_a_message_in_the_same_band_schedules_a_fresh_one(still: 
 def test_a_job_of_a_session_that_is_gone_is_dropped_at_once(still: Place, clock: Ticking):
     with still.session() as session:
         fill(session, 0.82)
+        job = still.jobs()[0]
     still.store.expire("9999")
+    assert still.jobs() == []
+    still.desk.jobs.queue(job.session_id, job.kind, level=job.level, now=job.created_at)  # by whoever did not know
     with still.engine() as engine:
         assert engine.wait_idle(PATIENCE)
     assert [(job.state, job.attempts, job.reason) for job in still.jobs()] == [

@@ -40,3 +40,13 @@ def test_whoever_writes_to_a_session_of_a_server_deletes_nothing(
     with still.session("new") as session:
         session.append(turn(0, 30))
     assert known(still) == ["new", "old"]
+
+
+def test_what_a_killed_deletion_has_left_behind_is_removed(still: Place, clock: Ticking):
+    with still.session("gone") as session:
+        session.append(turn(0, 30))
+    still.store.delete("gone")  # and killed here
+    assert still.store._database.rows("SELECT 1 FROM entries")
+    Tidier(still.store, still.desk, clock).look()
+    assert not still.store._database.rows("SELECT 1 FROM entries")
+    assert not still.store._database.rows("SELECT 1 FROM contents")

@@ -110,14 +110,14 @@ def test_a_cookie_lets_read_everything_and_change_only_through_the_pages(guarded
 @pytest.mark.parametrize("site_of_caller", ["cross-site", "same-site"])
 def test_a_request_that_a_browser_sends_for_another_site_changes_nothing(guarded, site_of_caller):
     site, secrets = guarded
-    for address in ("/sessions/a/compact", "/sessions/a/undo", "/login", "/logout"):
+    for address in ("/sessions/a/compact", "/sessions/a/undo", "/sessions/a/delete", "/login", "/logout"):
         got = site.post(address, **cookie(site, secrets["full"]), Sec_Fetch_Site=site_of_caller)
         assert got.status == 403, address
 
 
 def test_a_token_that_may_only_read_is_refused_by_every_button(guarded):
     site, secrets = guarded
-    for verb in ("compact", "undo", "redo", "archive/tool_001/restore"):
+    for verb in ("compact", "undo", "redo", "archive/tool_001/restore", "delete"):
         assert site.post(f"/sessions/a/{verb}", **cookie(site, secrets["read"])).status == 403
 
 

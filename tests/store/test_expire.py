@@ -48,6 +48,7 @@ def test_sessions_last_used_before_a_time_are_deleted_and_named(two: Store):
 
 def test_what_another_session_needs_stays_and_what_nobody_needs_goes(two: Store):
     two.expire(LATER)
+    two.clear_deleted(bytes.decode)
     assert texts_of(two, "new", kinds=("message",)) == ["shared", "only new"]
     kept = [b"items of new", b"shared items", b'"value new"', b"shared"]
     assert list(two.get([hash_of(content) for content in kept]).values()) == kept
@@ -62,6 +63,7 @@ def test_a_list_within_a_list_stays_whole(two: Store):
     outer = two.put_list([b'["a","b"]', b'"c"'])
     two.append("new", "revision", [json.dumps({"hash": outer}).encode()], LATEST)
     two.expire(LATER)
+    two.clear_deleted(bytes.decode)
     assert two.get([outer]) == {outer: b'[["a","b"],"c"]'}
     assert list(two.verify()) == []
 
@@ -75,6 +77,7 @@ def test_a_session_of_the_same_name_begins_anew(two: Store):
 
 def test_words_of_a_deleted_session_are_not_found_in_those_that_come_after_it(two: Store):
     two.expire("2027-01-01T00:00:00.000+00:00")
+    two.clear_deleted(bytes.decode)
     for name in ("a", "b", "c"):
         two.open_session(name, b"{}", LATEST)
         two.archive(name, [item(two, f"tool_00{n}", f'"{name}{n}"', terms=f"fresh {n}") for n in range(4)], LATEST)
@@ -89,6 +92,7 @@ def test_somebody_who_still_has_a_deleted_session_open_does_not_write_into_anoth
     with closing(SqliteStore(path)) as mine, closing(SqliteStore(path)) as other:
         fill(mine, "old", AT)
         other.expire(LATER)
+        other.clear_deleted(bytes.decode)
         other.open_session("new", b"{}", LATEST)
         for verb in (
             lambda: mine.append("old", "message", bodies("to nobody"), LATEST),

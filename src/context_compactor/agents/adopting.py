@@ -92,13 +92,13 @@ def adopt(core: Core, past: PastCompaction, agent: str, number: int) -> tuple[Re
 
 def adopted(core: Core) -> int:
     """How many compactions of an agent's log its session has taken over."""
-    count = read_state(core.store.session(core.id).state).notes.get(ADOPTED, 0)
+    count = read_state(core.row().state).notes.get(ADOPTED, 0)
     return count if isinstance(count, int) else 0
 
 
 def _show_beside(core: Core, summary: Message) -> None:
     """Put the agent's own summary behind the record: its model sees it, but nobody said it, so no fact comes of it."""
-    row = core.store.session(core.id)
+    row = core.row()
     (name,) = core.store.put([json_bytes(summary.raw)])
     revision = Revision(why="summary", hash=name, after=row.head, under=core.lens.sight(row.head).under)
     core.store.append(core.id, REVISION, [msgspec.json.encode(revision)], core.now())

@@ -32,7 +32,7 @@ def leave(core: Core, at: int) -> Left:
     bodies = list(logged(core.store, core.id, core.lens.sight()).values())[:at]
     calls = sum(len(message.calls) for message in core.dialect().parse([read_json(body) for body in bodies]))
     shelved = [each for each in core.store.originals(core.id) if _is_common(each.ref, calls)]
-    notes = read_state(core.store.session(core.id).state).notes
+    notes = read_state(core.row().state).notes
     return Left(
         read_originals(shelved, core.store), {ORCHESTRATOR: notes[ORCHESTRATOR]} if ORCHESTRATOR in notes else {}
     )
@@ -45,7 +45,7 @@ def _is_common(ref: str, calls: int) -> bool:
 
 def carry_over(core: Core, left: Left) -> None:
     """Give a new way what it has in common with the one before; one that has begun already has it."""
-    if core.store.session(core.id).messages:
+    if core.row().messages:
         return
     ready = ready_items(left.originals, core.store)
     with core.writing():

@@ -51,7 +51,7 @@ def shelve(core: Core, *, is_closed: bool = False, is_gone: bool = False) -> She
     shelf = look(core, is_closed=is_closed, is_gone=is_gone)
     attempts = keep.Attempts(core.settings.retry_attempts, core.settings.retry_delay_seconds, lambda *_: None)
     for start in range(0, len(shelf.new), _AT_ONCE):
-        keep.archive(core.store, core.id, shelf.new[start : start + _AT_ONCE], core.now(), attempts)
+        keep.archive(core, shelf.new[start : start + _AT_ONCE], attempts)
     return shelf
 
 

@@ -134,6 +134,15 @@ class Tally:
                 (event, event, now, key),
             )
 
+    def remove(self, session: str) -> None:
+        """Forget a session that was deleted, by its name in the store."""
+        try:
+            with self._writing():
+                self._rows.execute("PRAGMA secure_delete = 1")
+                self._rows.execute("DELETE FROM sessions WHERE session = ? OR key = ?", (session, session))
+        except sqlite3.OperationalError as error:
+            _unless_new(error)
+
     def trim(self) -> None:
         """Let go of the rows that nobody has used for longest, when there are too many."""
         with self._writing():

@@ -36,7 +36,13 @@ from context_compactor.archive.export_read import (
     read_manifest,
 )
 from context_compactor.errors import CompactorError
-from context_compactor.files import make_private_folder, one_writer, remove_scraps, write_atomically
+from context_compactor.files import (
+    make_private_folder,
+    naming_write_errors,
+    one_writer,
+    remove_scraps,
+    write_atomically,
+)
 from context_compactor.messages.jsontext import json_bytes
 
 _TYPES = {"tool": "tool_call", "file": "file_content", "agent": "subagent_output", "turn": "turn"}
@@ -88,6 +94,19 @@ def export_folder(
         after.refuse_gaps(place)
         _write(place, before, after, Manifest(session_id, archived_at, tuple(after.items.values())))
     return Exported(place, tuple(place / name for name in (CALLS, SUMMARIES, OUTPUTS, MANIFEST)), len(after.items))
+
+
+def remove_export(folder: Path, session_id: str) -> None:
+    """Delete the files of a session's folder that an export has made, and the folder when nothing else is in it."""
+    place = session_folder(folder, session_id)
+    if not place.is_dir() or place.is_symlink():
+        return
+    with one_writer(folder), naming_write_errors(place):
+        remove_scraps(place)
+        for name in (MANIFEST, CALLS, SUMMARIES, OUTPUTS):
+            (place / name).unlink(missing_ok=True)
+        if not any(place.iterdir()):
+            place.rmdir()
 
 
 def read_export(place: Path) -> Export:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from context_compactor.agents.known import AGENTS, Agent, find_agent
-from context_compactor.cli.options import AsJson
-from context_compactor.cli.output import Paper, paper, print_json, printable, wrapped
+from context_compactor.cli.options import AsJson, Yes
+from context_compactor.cli.output import Paper, ask, paper, print_json, printable, wrapped
 from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -25,10 +25,8 @@ AgentName = Annotated[str, typer.Argument(metavar="|".join(AGENTS), help="Which 
 User = Annotated[bool, typer.Option("--user", help="In your own settings, for all projects. The default.")]
 Project = Annotated[bool, typer.Option("--project", help="In the project's settings, for everybody who works in it.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 _STYLES = {"+++": "bold", "---": "bold", "@@": "cyan", "+": "green", "-": "red"}
-_DECLINED = 1
 
 
 def install(
@@ -152,22 +150,11 @@ def _carry_out(
         if dry_run:
             return plans
         if any(each.is_changed for each in plans):
-            _ask(yes)
+            ask("Write this?", yes=yes, default=True, instead="--yes, or --dry-run to look")
         order = [(each.ledger, each.change) if ledger_first else (each.change, each.ledger) for each in plans]
         changes = [change for pair in order for change in pair if change.before != change.after]
         write_all(changes, [folder for each in plans for folder in each.folders])
         return plans
-
-
-def _ask(yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise BadSetting("there is no terminal to ask on, so nothing was changed. Try: --yes, or --dry-run to look.")
-    sys.stdout.flush()  # the question comes on standard error, behind what it is about
-    if not typer.confirm("Write this?", default=True, err=True):
-        paper(beside_output=True).print("Nothing was changed.")
-        raise typer.Exit(_DECLINED)
 
 
 def _print_diff(out: Paper, plans: Sequence[FilePlan]) -> None:

@@ -14,6 +14,7 @@ from context_compactor.cli.archive import export, verify
 from context_compactor.cli.changes import diff, redo, restore, undo
 from context_compactor.cli.compact import compact
 from context_compactor.cli.config import config
+from context_compactor.cli.delete import delete
 from context_compactor.cli.doctor import doctor
 from context_compactor.cli.eval import evaluate
 from context_compactor.cli.facts import facts
@@ -49,6 +50,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "undo": undo,
         "redo": redo,
         "steer": steer,
+        "delete": delete,
         "tui": tui,
     },
     "Archive and facts": {

@@ -52,4 +52,5 @@ FileOrSession = Annotated[
         "store.",
     ),
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else there.")]

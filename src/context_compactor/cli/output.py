@@ -23,6 +23,7 @@ EXIT_CODES = {"success": 0, "unchanged": 0, "failed": 1, "partial": 3}
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 _LONG_WORK_BYTES = 3_000_000
 _LONGEST_TEXT = 500
+_DECLINED = 1
 
 
 class Out(Protocol):
@@ -69,6 +70,20 @@ def working(what: str, file: str, *, is_quiet: bool = False) -> Iterator[None]:
 def _is_large(file: str) -> bool:
     path = Path(file)
     return not path.is_file() or path.stat().st_size > _LONG_WORK_BYTES
+
+
+def ask(question: str, *, yes: bool, default: bool, instead: str) -> None:
+    """Ask on the terminal and leave when the answer is no. Without a terminal it is an error that says what to try."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise BadSetting(f"there is no terminal to ask on, so nothing was changed. Try: {instead}.")
+    import typer
+
+    sys.stdout.flush()  # the question comes on standard error, behind what it is about
+    if not typer.confirm(question, default=default, err=True):
+        paper(beside_output=True).print("Nothing was changed.")
+        raise typer.Exit(_DECLINED)
 
 
 def print_json(value: Any) -> None:

@@ -70,6 +70,7 @@ class AsyncClient:
     session = _awaited(Client.session)
     sessions = _awaited(Client.sessions)
     every_session = _iterated(Client.every_session)
+    delete = _awaited(Client.delete)
     append = _awaited(Client.append)
     context = _awaited(Client.context)
     history = _awaited(Client.history)

@@ -87,6 +87,12 @@ class Client:
             if after is None:
                 return
 
+    def delete(self, session_id: str) -> None:
+        """Delete a session for good, with everything that is kept of it; `UnknownSession` when there is none."""
+        reply = self._transport.send(Request(method="DELETE", path=path_of(session_id)))
+        if reply.status != 204:
+            raise error_of(reply)
+
     # Talking
 
     def append(

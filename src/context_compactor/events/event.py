@@ -27,6 +27,7 @@ EventType = Literal[
     "item.recalled",
     "item.restored",
     "fact.promoted",
+    "session.deleted",
 ]
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 

@@ -64,9 +64,21 @@ class JsonlSink:
                 self._trim()
 
     def _trim(self) -> None:
+        self._rewrite([line for line in self.path.read_bytes().splitlines(keepends=True) if _read(line)][-self.keep :])
+
+    def _rewrite(self, lines: list[bytes]) -> None:
         remove_scraps(self.path.parent)
-        kept = [line for line in self.path.read_bytes().splitlines(keepends=True) if _read(line)][-self.keep :]
-        write_atomically(self.path, b"".join(kept), private=True)
+        write_atomically(self.path, b"".join(lines), private=True)
+
+    def remove(self, session_id: str) -> None:
+        """Take the lines of a session out of the log, and what is no line of a log with them."""
+        if not self.path.is_file() or self.path.is_symlink():
+            return
+        with one_writer(self.path.parent, wait_seconds=_LONGEST_WAIT):
+            lines = self.path.read_bytes().splitlines(keepends=True)
+            kept = [line for line in lines if (read := _read(line)) and read.session_id != session_id]
+            if kept != lines:
+                self._rewrite(kept)
 
     def _append(self, line: bytes) -> int:
         descriptor = os.open(self.path, _FLAGS, 0o600)

@@ -30,7 +30,7 @@ def pre_compact(call: Call) -> Answer | None:
     with keep_up(call.log, call.settings) as kept:
         core = kept.core
         checkpoints.write_if_possible(core, checkpoints.make(core))
-        state = read_state(core.store.session(core.id).state)
+        state = read_state(core.row().state)
         tokens = tokens_at_end(call.log.path) or state.gauge.tokens
         core.emit(
             "compaction.expected",

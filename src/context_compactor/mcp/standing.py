@@ -50,7 +50,7 @@ def context_status(place: Place, asked: StatusAsked) -> StatusAnswer:
     with opened(place, asked.session) as found:
         core, row, usage = found.core, found.row, found.session.usage()
         made = core.lens.sight().compactions
-        stored, shelved = core.store.session(core.id), core.store.originals(core.id)
+        stored, shelved = core.row(), core.store.originals(core.id)
         last = report_of(core, made[-1]) if made else None
         reported = tokens_at_end(row.transcript) if row else 0
         tokens, window = reported or usage.tokens, core.profile.window or usage.budget_tokens

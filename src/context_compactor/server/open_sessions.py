@@ -87,7 +87,8 @@ class Opened:
 
     def notice(self, row: SessionRow) -> None:
         """See whether somebody else has changed what the session is; then the next use opens it anew."""
-        if self._core is not None and read_profile(row.profile) != self._core.profile:
+        known = self._core
+        if known is not None and (row.created_at != known.created_at or read_profile(row.profile) != known.profile):
             self._is_stale = True
 
     def as_known(self) -> Session:

@@ -31,6 +31,9 @@ _PROBLEMS = {
     503: "The store is busy or cannot be used; try again",
 }
 
+# What is answered without a body.
+_EMPTY = {204: "It is deleted", 304: "Not changed"}
+
 _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
     "append": (api.IDEMPOTENCY_KEY, {"type": "string", "maxLength": 200, "pattern": "^[!-~]+$"}),
     "context": ("If-None-Match", {"type": "string"}),
@@ -140,7 +143,8 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _responses(route: Route) -> dict[str, Any]:
     responses: dict[str, Any] = {
-        str(status): {"description": "Not changed"} if status == 304 else _success(route) for status in route.statuses
+        str(status): {"description": _EMPTY[status]} if status in _EMPTY else _success(route)
+        for status in route.statuses
     }
     if route.name == "context":
         responses["200"]["headers"] = {"ETag": {"schema": {"type": "string"}, "description": "Names this context"}}

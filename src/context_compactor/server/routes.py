@@ -12,6 +12,7 @@ from context_compactor.server import compacting, following, hooks, measuring, re
 
 _SESSION = "/v1/sessions/{id}"
 _WEBHOOK = "/v1/webhooks/{id}"
+NO_CONTENT = 204
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -21,7 +22,7 @@ class Route(Struct, frozen=True, kw_only=True):
     path: str
     verb: Callable[[Any], Awaitable[Any]]
     answer: type[Struct] | None
-    """None where what is sent is no JSON."""
+    """None where what is sent is no JSON, or nothing."""
     body: type[Struct] | None = None
     needs_body: bool = False
     query: type[Struct] = api.NoQuery
@@ -66,6 +67,9 @@ ROUTES: tuple[Route, ...] = (
     ),
     _get("/v1/sessions", talking.sessions, api.SessionPage, query=api.PageQuery),
     _get(_SESSION, talking.session, api.SessionDetail),
+    Route(
+        method="DELETE", path=_SESSION, verb=talking.delete_session, answer=None, writes=True, statuses=(NO_CONTENT,)
+    ),
     _post(f"{_SESSION}/messages", talking.append, api.AppendAnswer, body=api.AppendBody, needs_body=True),
     _get(f"{_SESSION}/context", talking.context, api.ContextAnswer, query=api.ContextQuery, statuses=(200, 304)),
     _get(f"{_SESSION}/history", talking.history, api.HistoryAnswer, query=api.HistoryQuery),

@@ -10,7 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import TypeVar
 
-from context_compactor.errors import CompactorError
+from context_compactor.errors import CompactorError, DeletedSession
 from context_compactor.events.bus import Bus
 from context_compactor.events.kept import DeskSink
 from context_compactor.jobs.dropping import drop_compactions
@@ -30,12 +30,14 @@ from context_compactor.server.readers import Readers
 from context_compactor.server.sender import Sender
 from context_compactor.server.tokens import TokenFile
 from context_compactor.session.append import Ready
+from context_compactor.session.deleting import clear_deleted, delete_from
 from context_compactor.session.lens import Raw
 from context_compactor.session.opening import continue_core
+from context_compactor.session.project import project_of
 from context_compactor.session.session import Session
 from context_compactor.store.connect import connect
 from context_compactor.store.desk import desk_of
-from context_compactor.store.desk_rows import namespace_of
+from context_compactor.store.desk_rows import Job, namespace_of
 from context_compactor.store.notices import notices_of
 from context_compactor.store.sqlite import SqliteStore
 from context_compactor.store.survey import Survey
@@ -76,6 +78,8 @@ class Service:
             allow_private=config.allow_private_webhooks,
         )
         self._stopping: asyncio.Future[None] | None = None
+        self._clearing: asyncio.Task[None] | None = None
+        self._is_uncleared = False
         survey = Survey(self.store)
         self.metrics = Metrics(looking(survey, self.desk, self.opened, self.readers, self.sender))
         for follower in (self.readers.give, self.metrics.count, lambda _: self.sender.nudge()):
@@ -111,6 +115,9 @@ class Service:
 
         try:
             return await self._use(store_id, append)
+        except DeletedSession:
+            await self.let_go(store_id)
+            return await self._use(store_id, append)  # somebody may have made a new one of this name
         except CompactorError:
             await self.let_go(store_id)  # what it has seen or noted was perhaps never written
             raise
@@ -144,6 +151,42 @@ class Service:
         while self.engine is not None and self.engine.cancel(ours):
             await asyncio.sleep(LOOK_SECONDS)
         return here or bool(ours), len(dropped) > len(ours)
+
+    async def delete(self, store_id: str) -> None:
+        """Delete a session for good. What is done to it here is ended first; elsewhere it finds no session any more."""
+        running = await self.run(lambda: self._running(store_id))
+        opened = self.opened.known(store_id)
+        if opened is not None:
+            await opened.end_compactions()
+
+        def remove(opened: Opened) -> None:
+            _let_go(opened)
+            delete_from(self.store, store_id, bus=self.bus, project=project_of(self.config.store))
+
+        try:
+            await self.in_session(store_id, remove)
+        finally:
+            if self.engine is not None:
+                self.engine.cancel(running)
+        self._is_uncleared = True
+        if self._clearing is None:
+            self._clearing = asyncio.create_task(self._clear())
+
+    async def _clear(self) -> None:
+        """Remove what deleted sessions have left behind. In a large store that takes long, and nobody waits for it."""
+        try:
+            while self._is_uncleared:
+                self._is_uncleared = False
+                await asyncio.to_thread(clear_deleted, self.store)
+        except CompactorError as error:  # or the server stops: jobs look again, here or elsewhere
+            _log.info("what deleted sessions have left behind is removed later: %s", error)
+        finally:
+            self._clearing = None
+
+    def _running(self, store_id: str) -> list[Job]:
+        """The jobs of a session that are being done; `UnknownSession` when it is not there."""
+        self.store.session(store_id)
+        return [job for job in self.desk.jobs.open(store_id) if job.state == "running"]
 
     async def _use(self, store_id: str, work: Callable[[Opened], Awaitable[T]]) -> T:
         try:

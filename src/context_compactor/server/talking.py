@@ -101,6 +101,16 @@ async def session(asked: Asked[None, NoQuery]) -> SessionDetail:
     return await asked.session(lambda session: detail(session, store.session(store_id), asked.scope))
 
 
+async def delete_session(asked: Asked[None, NoQuery]) -> Sent[SessionAnswer]:
+    """Delete a session for good, with its history, archive, facts and events; nothing brings it back.
+
+    What is under way in it is ended. Contents that other sessions have too stay for them. The answer is 204, with
+    nothing in it.
+    """
+    await asked.service.delete(asked.store_id)
+    return sent(b"", status=204)
+
+
 async def append(asked: Asked[AppendBody, NoQuery]) -> Sent[AppendAnswer]:
     """Append messages, all or none; they are on the disk when this is answered.
 

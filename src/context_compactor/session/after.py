@@ -44,7 +44,7 @@ def _exported(core: Core, folder: Path) -> tuple[int, int]:
 
     A store may have been copied away from the archive, which then begins anew.
     """
-    ref, count = read_state(core.store.session(core.id).state).notes.get(EXPORTED, ("", 0))
+    ref, count = read_state(core.row().state).notes.get(EXPORTED, ("", 0))
     is_there = read_file(session_folder(folder, core.id) / MANIFEST) is not None
     last = core.store.original(core.id, ref) if is_there and ref else None
     return (last.number, count) if last else (0, 0)

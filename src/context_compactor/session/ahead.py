@@ -67,7 +67,7 @@ def _is_worth_it(core: Core) -> bool:
     settings = core.settings
     if not (settings.enabled and settings.automatic and settings.summarize_ahead):
         return False
-    state = read_state(core.store.session(core.id).state)
+    state = read_state(core.row().state)
     budget = core.budget(core.counter(core.dialect())).tokens
     tokens, held = _tokens(core, state), held_of(core, state)
     is_new = held is None or abs(tokens - held.tokens) >= _BATCH_SHARE * budget
@@ -110,7 +110,7 @@ def _when_full(core: Core) -> Job | None:
     """
     listener, seen = _Listener(), core.seen()
     counter = core.counter(core.dialect(seen.raws))
-    budget, tokens = core.budget(counter).tokens, _tokens(core, read_state(core.store.session(core.id).state))
+    budget, tokens = core.budget(counter).tokens, _tokens(core, read_state(core.row().state))
     soft, share = _soft(core), tokens / budget
     now = structs.replace(soft, threshold=share, target=soft.target * share / soft.threshold)
     levels = (soft if share >= soft.threshold else now,)
@@ -172,7 +172,7 @@ def _tell(core: Core, teller: Teller, control: Control) -> int:
     if held is None:
         drop(core, "what it was told from has changed")
     span = Span(job, held, teller.asked)
-    if not span.is_batch or read_state(core.store.session(core.id).state).teller.failed_input == span.name:
+    if not span.is_batch or read_state(core.row().state).teller.failed_input == span.name:
         return 0
     check(control)
     core.emit("job.queued", what=AHEAD, turns=len(span.turns))
@@ -183,7 +183,7 @@ def _tell(core: Core, teller: Teller, control: Control) -> int:
 def _ask(core: Core, teller: Teller, span: Span, control: Control) -> SummaryOutcome:
     """What the model tells. What that took is written down whatever comes of it, and at the latest at the close."""
     fork = teller.fork(control.cancel, silent=True)
-    fork.ahead = read_state(core.store.session(core.id).state).ahead_spent
+    fork.ahead = read_state(core.row().state).ahead_spent
     meter(core, fork)
     with core.running.or_at_close(lambda: _write_down(core, fork, None)):
         calls: Sequence[ModelCall] | None = None
@@ -221,7 +221,7 @@ def _keep(core: Core, teller: Teller, span: Span, outcome: SummaryOutcome) -> in
         core.emit("job.dropped", what=AHEAD, reason=failure)
         return 0
     learn(core, teller, "")
-    tokens = _tokens(core, read_state(core.store.session(core.id).state))
+    tokens = _tokens(core, read_state(core.row().state))
     held, scene = span.told(outcome.prose, teller.model.name, tokens), scene_of(core)
     if base_of(scene.turns, held.turns, scene.past, teller.asked) != held.base:
         core.emit("job.dropped", what=AHEAD, reason="what it was told from has changed meanwhile")

@@ -242,7 +242,7 @@ def _with_cuts(core: Core, ready: Ready, row: SessionRow | None = None) -> Ready
     long = [at for at, message in enumerate(ready.messages) if is_too_long(message, counter, most)]
     if not long:
         return ready
-    row = row or core.store.session(core.id)
+    row = row or core.row()
     before = raws_of(core.seen(row))
     messages = ready.dialect.parse([*before, *ready.raws])
     places = [len(before) + at for at in long]

@@ -96,6 +96,7 @@ class AsyncSession:
     diff = _awaited(Session.diff)
     compactions = _awaited(Session.compactions)
     totals = _awaited(Session.totals)
+    delete = _awaited(Session.delete)
     recall = _awaited(Session.recall)
     page = _awaited(Session.page)
     search = _awaited(Session.search)

@@ -159,18 +159,18 @@ def compact_when_due(core: Core, ask: Ask, level: Level | None, why: str = "") -
     """
     report = None
     for _ in range(_MOST_TRIES):
-        row = core.store.session(core.id)
+        row = core.row()
         if not is_due(core, row, level):
             return None
         report = held_back(core, ask, row) or compact(core, ask, why=why, seen=core.seen(row))
-        if report.changed or core.store.session(core.id).view == row.view:
+        if report.changed or core.row().view == row.view:
             return report
     return report
 
 
 def _compact_by_itself(core: Core, ask: Ask, level: Level | None, why: str = "") -> Report | None:
     """The same for somebody who waits: whatever fails never stops the agent."""
-    row = core.store.session(core.id)
+    row = core.row()
     try:
         return compact_when_due(core, ask, level, why)
     except ModelStopped as error:  # only a cancel comes this far: nothing is wrong with what was tried
@@ -208,7 +208,7 @@ def note_failure(core: Core, ask: Ask, row: SessionRow, reason: str) -> Report:
     except CompactorError as second:  # the store that failed may fail again
         reason = f"{reason}; and this could not be noted: {second}"
     core.emit("compaction.failed", reason=reason, level=ask.level)
-    gauge, seen = read_state(core.store.session(core.id).state).gauge, core.seen()
+    gauge, seen = read_state(core.row().state).gauge, core.seen()
     return structs.replace(refused(core, ask, reason, gauge.tokens, len(seen.shown)), status="failed")
 
 

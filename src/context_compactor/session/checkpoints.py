@@ -21,7 +21,7 @@ CHECKPOINT = "checkpoint"
 
 def make(core: Core, note: str = "", live: Sequence[Fact] | None = None) -> Checkpoint:
     """Where the session stands now. `live` are the facts of the context, when they are known."""
-    row = core.store.session(core.id)
+    row = core.row()
     state = read_state(row.state)
     facts = all_facts(core, live=live)
     root = core.project.root if core.project else Path()
@@ -44,7 +44,7 @@ def make(core: Core, note: str = "", live: Sequence[Fact] | None = None) -> Chec
 
 def span(core: Core) -> Span:
     """How long the history is. No number that was given to a turn or a call is above these."""
-    row = core.store.session(core.id)
+    row = core.row()
     state = read_state(row.state)
     scene = scene_of(core)
     past = (scene.past.turns, scene.past.calls) if scene.past else (0, 0)
@@ -84,5 +84,5 @@ def keep(core: Core, checkpoint: Checkpoint) -> str:
 
 def stored(core: Core) -> str | None:
     """The text of the last checkpoint, as the store has it."""
-    name = read_state(core.store.session(core.id).state).notes.get(CHECKPOINT)
+    name = read_state(core.row().state).notes.get(CHECKPOINT)
     return core.store.get([name])[name].decode("utf-8", "surrogatepass") if isinstance(name, str) else None

@@ -20,7 +20,7 @@ def claimed(core: Core) -> Iterator[bool]:
     """One at a time for a session, in all processes: whether it is ours now."""
     name = new_name()
     core.change(lambda state: _claim(core, state, name))
-    is_ours = read_state(core.store.session(core.id).state).ahead_by.holder == name
+    is_ours = read_state(core.row().state).ahead_by.holder == name
 
     def release() -> None:
         core.change(lambda state: _released(state, name))

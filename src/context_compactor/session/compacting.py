@@ -130,7 +130,7 @@ def _beside(core: Core, ask: Ask, seen: Seen, counter: MessageCounter) -> Ask:
     """
     kept = [raw for shown, raw in zip(seen.shown, seen.raws, strict=True) if shown.added == "memory"]
     beside = sum(counter.count_many(core.dialect(seen.raws).parse(kept)))
-    state = read_state(core.store.session(core.id).state)
+    state = read_state(core.row().state)
     steers = followed(core, seen, state) if ask.steers is None else ask.steers
     hidden = max(0, round(state.calibration.offset)) if state.calibration.replies else 0
     overhead = beside + max(ask.settings.overhead_tokens, hidden)
@@ -149,14 +149,14 @@ def commit_made(core: Core, ask: Ask, made: Made) -> Report:
     """Archive, commit and tell a compaction that was made; when somebody else was first, a report that says so."""
     originals = keep.as_logged(made.result.archive, made.result.spans, made.seen, core.store, core.id)
     attempts = keep.Attempts(core.settings.retry_attempts, core.settings.retry_delay_seconds, _retried(core))
-    keep.archive(core.store, core.id, originals, core.now(), attempts)
+    keep.archive(core, originals, attempts)
     report, draft = made.report, keep.draft(made.result, made.seen, made.dialect)
     told: list[Event] = []
     try:
-        keep.commit(core.store, core.id, draft, made.dialect, made.counter, core.now(), _remember(core, made, told))
+        keep.commit(core, draft, made.dialect, made.counter, _remember(core, made, told))
     except StaleBase as error:
         core.emit("compaction.refused", reason=str(error), level=report.level)
-        row = core.store.session(core.id)
+        row = core.row()
         tokens = read_state(row.state).gauge.tokens  # of the context that is there now, not of the one that was not
         left = refused(core, ask, str(error), tokens, len(core.seen(row).shown))
         return structs.replace(left, model_calls=made.asked)
@@ -175,7 +175,7 @@ def commit_made(core: Core, ask: Ask, made: Made) -> Report:
 
 def _drop_ahead(core: Core) -> None:
     """What was told ahead of a compaction is of no use behind it."""
-    if read_state(core.store.session(core.id).state).ahead:
+    if read_state(core.row().state).ahead:
         from context_compactor.session.telling import drop
 
         drop(core, "a compaction came that did not use it")
@@ -187,7 +187,7 @@ def _remember(core: Core, made: Made, told: list[Event]) -> Callable[[State], St
     def remember(state: State) -> State:
         if core.settings.extract_facts:
             state = keep_facts(core, state, made.result.facts, made.seen)
-        messages = core.store.session(core.id).messages
+        messages = core.row().messages
         ahead = "" if made.is_ahead else state.ahead
         state = structs.replace(state, guard=state.guard.succeeded(messages), held=False)
         state = structs.replace(state, ahead=ahead, ahead_spent=Spent(), ahead_calls=())

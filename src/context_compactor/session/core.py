@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from context_compactor.app import counter_of, expecting_teller, spans_of, teller_for
 from context_compactor.archive.shelve import index_archived
 from context_compactor.ask import Ask, budget_of
-from context_compactor.errors import CompactorError
+from context_compactor.errors import CompactorError, DeletedSession, StoreError, UnknownSession
 from context_compactor.events.bus import Bus
 from context_compactor.events.event import EventType, make_event
 from context_compactor.flow import Scene, read_scene
@@ -91,6 +91,8 @@ class Core:
         self.schedule = schedule
         """When set, what would be done at once or in a thread of this session is left to jobs, all but emergencies."""
         self.lens = Lens(store, session_id)
+        self.created_at: str = origin.created_at if origin else ""
+        """When the session was made: one of the same name that was made at another time is another session."""
         self.running: Running = origin.running if origin else Running()
         self.idle_due_at = ""
         """Until then work for quiet times is known to wait."""
@@ -127,7 +129,9 @@ class Core:
         return self.clock().timestamp()
 
     def emit(self, kind: EventType, **payload: Any) -> None:
-        """Tell whoever listens. A listener that fails stops nobody."""
+        """Tell whoever listens. A listener that fails stops nobody, and of a deleted session nothing more is told."""
+        if self._is_deleted():
+            return
         self.bus.emit(make_event(kind, self.id, payload, self.clock()))
 
     def without_secrets(self, value: Any) -> Any:
@@ -195,7 +199,41 @@ class Core:
 
     def seen(self, row: SessionRow | None = None) -> Seen:
         """The context as it is now."""
-        return self.lens.now(row)
+        return self.lens.now(row or self.row())
+
+    def row(self) -> SessionRow:
+        """The session as it is now; `DeletedSession` when it is no longer there."""
+        with self._found():
+            row = self.store.session(self.id)
+        self.refuse_other(row)
+        return row
+
+    def refuse_other(self, row: SessionRow) -> None:
+        """Raise `DeletedSession` when what has the session's name by now is another one."""
+        if self.created_at not in ("", row.created_at):
+            raise self._deleted()
+
+    @contextmanager
+    def _found(self) -> Iterator[None]:
+        try:
+            yield
+        except UnknownSession as error:
+            raise self._deleted() from error
+
+    def _deleted(self) -> DeletedSession:
+        return DeletedSession(
+            f"session {self.id!r:.80} was deleted while it was open, so nothing more is written to it. "
+            "Try: open it again, which begins a new one."
+        )
+
+    def _is_deleted(self) -> bool:
+        try:
+            self.row()
+        except UnknownSession:
+            return True
+        except StoreError:  # which is told elsewhere
+            return False
+        return False
 
     def take_apart(self, seen: Seen | None = None) -> TakenApart:
         """The context as it is now, or one that was seen, taken apart; once for each context."""
@@ -212,7 +250,10 @@ class Core:
     def writing(self) -> Iterator[SessionRow]:
         """A transaction on the session. What was read in one that fails never was, so it is forgotten."""
         try:
-            with self.store.writing(self.id) as row:
+            with ExitStack() as transaction:
+                with self._found():
+                    row = transaction.enter_context(self.store.writing(self.id))
+                self.refuse_other(row)
                 yield row
         except BaseException:
             self.lens.forget()

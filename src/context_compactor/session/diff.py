@@ -74,7 +74,7 @@ def diff(core: Core, before: int | None, after: int | None) -> ContextDiff:
             return _diff(core, ("now", "now"), now, now)
         old, new = core.lens.at(last.position - 1), core.lens.at(last.position)
         return _diff(core, (f"before {last.note.id}", f"after {last.note.id}"), old, new)
-    total = core.store.session(core.id).messages
+    total = core.row().messages
     start, end = before if before is not None else 0, after if after is not None else total
     return _diff(core, (f"at message {start}", f"at message {end}"), seen_at(core, start), seen_at(core, end))
 

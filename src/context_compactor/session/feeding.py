@@ -108,7 +108,7 @@ def _grow(core: Core, position: int, before: Raw, raw: Raw) -> None:
     old, new = dialect.parse([before])[0], dialect.parse([kept])[0]
     counter = core.counter(dialect)
     tokens = counter.count(new) - counter.count(old)
-    state = read_state(core.store.session(core.id).state)
+    state = read_state(core.row().state)
     calls = state.tool_calls + len(new.calls) - len(old.calls)
     core.save(structs.replace(state, tool_calls=calls, appended_tokens=state.appended_tokens + max(tokens, 0)))
 

@@ -125,7 +125,7 @@ def points(core: Core) -> Points:
     """The four measurement points, with the tool calls of this session."""
     stored = _notes(core).get(POINTS)
     known = read_points(stored) if isinstance(stored, str) else Points()
-    calls = session_state(core.store.session(core.id).state).tool_calls
+    calls = session_state(core.row().state).tool_calls
     return structs.replace(known, tool_calls=(calls,))
 
 
@@ -135,4 +135,4 @@ def save_orchestrator(core: Core, state: OrchestratorState) -> None:
 
 
 def _notes(core: Core) -> dict[str, Any]:
-    return session_state(core.store.session(core.id).state).notes
+    return session_state(core.row().state).notes

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from context_compactor.errors import UnknownSession
 from context_compactor.protocols import Store
 from context_compactor.session.core import Core
 
@@ -17,6 +19,7 @@ _BELIEVED_SECONDS = 24 * 60 * 60
 
 def hold(core: Core) -> str:
     """Note that this process has the session open; the name under which it is noted. The dead are struck out."""
+    core.row()  # which must be there
     for holder, since in core.store.holders(core.id).items():
         if not is_alive(holder, core.seconds() - datetime.fromisoformat(since).timestamp()):
             core.store.release(core.id, holder)
@@ -33,7 +36,8 @@ def new_name() -> str:
 def release(core: Core, holder: str) -> None:
     """Note that it is closed, unless it is the parent of this process that has it open."""
     if _pid(holder) == os.getpid():
-        core.store.release(core.id, holder)
+        with suppress(UnknownSession):  # it was deleted, and its holders with it
+            core.store.release(core.id, holder)
 
 
 def others(store: Store, now: datetime, own: str = "") -> list[tuple[str, str, str]]:

@@ -20,6 +20,7 @@ from context_compactor.messages.record import OPENING, open_record
 from context_compactor.messages.references import reference_id
 from context_compactor.protocols import Store
 from context_compactor.session import gauge as gauging
+from context_compactor.session.core import Core
 from context_compactor.session.lens import Raw, Seen, encode_items, encode_raws, logged
 from context_compactor.session.log import COMPACTION, CompactionNote, Shown
 from context_compactor.session.values import State, read_state
@@ -36,16 +37,16 @@ class Attempts(Struct, frozen=True):
 
 
 @traced("archive")
-def archive(store: Store, session_id: str, originals: Sequence[Original], now: str, attempts: Attempts) -> list[str]:
+def archive(core: Core, originals: Sequence[Original], attempts: Attempts) -> list[str]:
     """Put originals into the archive, on the disk when it returns. The last failure is raised.
 
     Search finds them at once, and faster after `core.index`.
     """
-    ready = ready_items(originals, store)
+    ready = ready_items(originals, core.store)
     for attempt in range(1, attempts.most + 1):
         try:
-            with store.writing(session_id):
-                return store.archive(session_id, keep_items(ready, store), now)
+            with core.writing():
+                return core.store.archive(core.id, keep_items(ready, core.store), core.now())
         except StoreError as error:
             if attempt == attempts.most:
                 raise
@@ -95,25 +96,19 @@ def draft(result: Compaction, seen: Seen, dialect: Dialect) -> Draft:
 
 @traced("commit")
 def commit(
-    store: Store,
-    session_id: str,
-    new: Draft,
-    dialect: Dialect,
-    counter: MessageCounter,
-    now: str,
-    remember: Callable[[State], State],
+    core: Core, new: Draft, dialect: Dialect, counter: MessageCounter, remember: Callable[[State], State]
 ) -> int:
     """Make a draft the session's context, or raise `StaleBase` when the context it was made from is no longer there.
 
     Messages that came meanwhile stay behind it, once and in order. `remember` gives the state from then on, and may
     write what belongs to the same transaction. The position of the compaction is returned.
     """
-    seen, report = new.seen, new.result.report
+    seen, report, store, session_id = new.seen, new.result.report, core.store, core.id
     messages = dialect.parse(new.raws)
     weighed = gauging.weigh(messages, counter)
     bodies = store.ready(encode_raws(new.raws))
     known = {each.hash: each for each in seen.shown if each.position}
-    with store.writing(session_id) as row:
+    with core.writing() as row:
         if row.view != seen.view:
             raise StaleBase("somebody else has compacted or undone this context meanwhile; what was made is dropped")
         hashes = store.put(bodies)
@@ -132,7 +127,7 @@ def commit(
             tokens_after=report.tokens_after,
             messages_removed=report.messages_removed,
         )
-        position = store.append(session_id, COMPACTION, [msgspec.json.encode(note)], now)
+        position = store.append(session_id, COMPACTION, [msgspec.json.encode(note)], core.now())
         late = store.entries(session_id, kinds=(MESSAGE,), after=seen.head, until=position)
         weighed = gauging.add(weighed, dialect.parse([read_json(each.body) for each in late]), counter)
         weighed = structs.replace(weighed, head=position, view=position)

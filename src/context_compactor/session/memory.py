@@ -180,7 +180,7 @@ def work_ahead(core: Core, fewest: int = 3) -> Ahead:
     """
     seen = core.seen()
     scene = core.take_apart(seen).scene
-    state = read_state(core.store.session(core.id).state)
+    state = read_state(core.row().state)
     ready = [turn for turn in scene.turns[:-_LEFT_ALONE] if turn.number > state.prepared_turn]
     if len(ready) < fewest or not core.settings.extract_facts:
         return Ahead(0, 0)

@@ -21,7 +21,7 @@ def meter(core: Core, teller: Teller) -> None:
 
 
 def _keep(core: Core, more: Spent, look: Look) -> None:
-    with core.store.writing(core.id) as row:
+    with core.writing() as row:
         state = read_state(row.state)
         look(state.spent)
         core.save(structs.replace(state, spent=state.spent.plus(more)))

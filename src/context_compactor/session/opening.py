@@ -9,6 +9,7 @@ import msgspec
 from msgspec import structs
 
 from context_compactor.app import teller_for
+from context_compactor.archive.shelve import terms_of
 from context_compactor.errors import BadMessage, BadSetting
 from context_compactor.events.bus import Bus
 from context_compactor.events.event import EVENT_TYPES
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _DAY = 24 * 60 * 60
 # Recalls are many and would push the compactions out of the log.
-_LOGGED = tuple(kind for kind in EVENT_TYPES if not kind.startswith("item."))
+_LOGGED = tuple(kind for kind in EVENT_TYPES if not kind.startswith("item.") and kind != "session.deleted")
 
 
 def open_core(
@@ -121,6 +122,7 @@ def _begin(core: Core, own: Profile, settings: Settings | None) -> None:
     if core.project is not None:
         core.project.prepare()
     row = core.store.open_session(core.id, msgspec.json.encode(own), core.now())
+    core.created_at = row.created_at
     stored = read_profile(row.profile)
     if own.dialect not in ("auto", stored.dialect):
         _refuse_other_dialect(core, stored.dialect, own.dialect)
@@ -161,6 +163,7 @@ def expire_old(store: Store, settings: Settings, clock: Clock, spare: str = "") 
         now = clock()
         spared = {spare, *(session_id for session_id, _, _ in others(store, now))}
         store.expire(timestamp(now, -settings.retention_days * _DAY), spared)
+        store.clear_deleted(terms_of)
 
 
 def _continue(core: Core, stored: Profile, own: Profile, settings: Settings | None) -> None:

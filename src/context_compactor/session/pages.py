@@ -35,7 +35,7 @@ class HistoryPage(Struct, frozen=True):
 
 def history_page(core: Core, first: int | None = None, count: int | None = None) -> HistoryPage:
     """So many messages from an index on, or without one the last ones; without a count, all."""
-    store, total = core.store, core.store.session(core.id).messages
+    store, total = core.store, core.row().messages
     if first is None:
         first = 0 if count is None else max(total - count, 0)
     first = min(max(first, 0), total)

@@ -135,7 +135,7 @@ def refetch(core: Core, ref: str) -> Refetched:
 
 def restore_rate(core: Core) -> RestoreRate:
     """How often that was tried, and how often it went well."""
-    stored = read_state(core.store.session(core.id).state).notes.get(REFETCHED)
+    stored = read_state(core.row().state).notes.get(REFETCHED)
     return msgspec.convert(stored, RestoreRate) if stored else RestoreRate()
 
 

@@ -42,5 +42,5 @@ def totals(core: Core) -> Totals:
         messages_removed=sum(each.note.messages_removed for each in counted),
         first_at=made[0].created_at if made else "",
         last_at=made[-1].created_at if made else "",
-        spent=read_state(core.store.session(core.id).state).spent,
+        spent=read_state(core.row().state).spent,
     )

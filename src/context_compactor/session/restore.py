@@ -62,7 +62,7 @@ def restore(core: Core, ref: str) -> Restored:
             raise StaleBase(f"the context changed while {ref} was being restored; nothing was done. Try: again.")
         core.store.put([json_bytes(raw)])
         core.store.append(core.id, REVISION, [msgspec.json.encode(revision)], core.now())
-        after = core.store.session(core.id)
+        after = core.row()
         state = read_state(after.state)
         gauge = core.gauge(after, state, counter)
         core.save(settled(core, replace_context(state, gauge), counter))
@@ -73,7 +73,7 @@ def restore(core: Core, ref: str) -> Restored:
 
 def _make_room(core: Core, original: Original) -> bool:
     """Compact first when the original would not fit; refuse one that leaves too little room."""
-    row = core.store.session(core.id)
+    row = core.row()
     counter = core.counter(core.dialect(core.seen(row).raws))
     budget = core.budget(counter).tokens
     size = counter.text(original.text) + 60

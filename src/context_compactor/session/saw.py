@@ -61,7 +61,7 @@ class Weighed:
 
     def follow(self, core: Core) -> None:
         """Weigh what has come since. Blocks."""
-        row = core.store.session(core.id)
+        row = core.row()
         if row.head <= self.head:
             return
         entries = core.store.entries(core.id, after=self.head, until=row.head)
@@ -161,13 +161,14 @@ class Saws:
     """What was weighed of the sessions looked at last."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Weighed] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], Weighed] = OrderedDict()
 
     def weighed(self, core: Core) -> Weighed:
         """A session's messages, weighed up to now. One caller for each session at a time. Blocks."""
-        weighed = self._known.pop(core.id, None) or Weighed()
+        key = core.id, core.created_at  # one of the same name may have been deleted
+        weighed = self._known.pop(key, None) or Weighed()
         weighed.follow(core)
-        self._known[core.id] = weighed
+        self._known[key] = weighed
         while len(self._known) > _MOST_KEPT:
             self._known.popitem(last=False)
         return weighed

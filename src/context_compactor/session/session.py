@@ -40,6 +40,7 @@ from context_compactor.session.append import Ready, append, make_ready
 from context_compactor.session.automatic import answer, check, fresh_window
 from context_compactor.session.compacting import compact, finish
 from context_compactor.session.core import Clock, Core, wall_clock
+from context_compactor.session.deleting import clear_deleted, delete_from
 from context_compactor.session.diff import ContextDiff, diff
 from context_compactor.session.handing import hand_off, orchestrator, points, receive
 from context_compactor.session.holding import hold, release
@@ -325,6 +326,22 @@ class Session:
     def totals(self) -> Totals:
         """How often the session was compacted, when, what that saved, and what models have taken."""
         return totals(self._core)
+
+    def delete(self) -> None:
+        """Delete the session for good, with its archive, its facts and the files made from it, and close it.
+
+        Nothing brings it back. What is under way is ended; whoever else has it open gets `DeletedSession` at the next
+        change. Contents that other sessions have too stay for them. `delete_session` does this without opening it.
+        """
+        core = self._core
+        try:
+            core.row()  # which must be there still
+            self.cancel()
+            is_it = core.refuse_other
+            delete_from(core.store, core.id, bus=core.bus, clock=core.clock, project=core.project, is_it=is_it)
+            clear_deleted(core.store)
+        finally:
+            self.close()
 
     # Getting back
 

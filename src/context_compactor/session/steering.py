@@ -54,7 +54,7 @@ def unsteer(core: Core, turn: int | None) -> None:
 
 def steering(core: Core) -> dict[int, Tier]:
     """The steers that count now, by turn."""
-    return followed(core, core.seen(), read_state(core.store.session(core.id).state))
+    return followed(core, core.seen(), read_state(core.row().state))
 
 
 def plan(core: Core, ask: Ask, steers: Mapping[int, str] | None) -> Plan:

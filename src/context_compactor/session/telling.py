@@ -98,7 +98,7 @@ class Telling:
 
 def standing(core: Core, job: Job, teller: Teller) -> Held | None:
     """What was told ahead, when everything that it was told from is as it was."""
-    held = held_of(core, read_state(core.store.session(core.id).state))
+    held = held_of(core, read_state(core.row().state))
     if held is None or base_of(job.scene.turns, held.turns, job.scene.past, teller.asked) != held.base:
         return None
     return held
@@ -114,7 +114,7 @@ def held_of(core: Core, state: State) -> Held | None:
 
 def drop(core: Core, why: str) -> None:
     """Forget what was told ahead, if there is anything, and tell why."""
-    if not read_state(core.store.session(core.id).state).ahead:
+    if not read_state(core.row().state).ahead:
         return
     core.change(lambda state: structs.replace(state, ahead=""))
     core.emit("job.dropped", what=AHEAD, reason=why)
@@ -147,7 +147,7 @@ def _told_ahead(job: Job, held: Held | None) -> tuple[Settled | None, str]:
 
 def resting(core: Core, teller: Teller) -> str:
     """Why the model is not asked now; "" when it may be."""
-    breaker = read_state(core.store.session(core.id).state).teller
+    breaker = read_state(core.row().state).teller
     left = breaker.rest(core.seconds(), REST_SECONDS)
     words = f"the last {breaker.failures} answers of {teller.model.name} were of no use; it rests for {left:.0f} s"
     return words if left else ""
@@ -164,5 +164,5 @@ def learn(core: Core, teller: Teller, failure: str, what: str = "") -> None:
         return structs.replace(state, teller=state.teller.failed(what or state.teller.failed_input, now))
 
     core.change(failed)
-    if read_state(core.store.session(core.id).state).teller.is_open:
+    if read_state(core.row().state).teller.is_open:
         core.emit("job.dropped", what="summary by a model", reason=resting(core, teller) or failure)

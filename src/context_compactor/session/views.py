@@ -52,7 +52,7 @@ def _is_sealed(part: Part) -> bool:
 
 def seen_at(core: Core, message: int) -> Seen:
     """The context as it was sent when so many messages had been appended."""
-    row = core.store.session(core.id)
+    row = core.row()
     if type(message) is not int or not 0 <= message <= row.messages:
         raise BadSetting(f"context at message {message!r:.40}: this session has {row.messages:,} messages")
     following = core.store.message_position(core.id, message + 1)
@@ -76,7 +76,7 @@ def history(core: Core, after: int = 0, limit: int | None = None) -> list[Raw]:
 
 def usage(core: Core) -> Usage:
     """How full the context is, by section."""
-    row = core.store.session(core.id)
+    row = core.row()
     seen = core.seen(row)
     dialect = core.dialect(seen.raws)
     counter = core.counter(dialect)
@@ -120,7 +120,7 @@ def _turn_back(core: Core, kind: str) -> Report | None:
             return None
         note = msgspec.json.encode(UndoNote(compacted.note.id))
         core.store.append(core.id, kind, [note], core.now())
-        after = core.store.session(core.id)
+        after = core.row()
         counter = core.counter(core.dialect(core.seen(after).raws))
         state = read_state(after.state)
         state = gauging.replace_context(state, core.gauge(after, state, counter))

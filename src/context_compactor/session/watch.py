@@ -137,7 +137,7 @@ def _wait(core: Core, trigger: Trigger | None, seen: Watch, step: float, boundar
 
 
 def _boundary(core: Core) -> str:
-    raws = raws_of(core.seen(core.store.session(core.id)))
+    raws = raws_of(core.seen(core.row()))
     return find_boundary(split_turns(core.dialect(raws).parse(raws)))
 
 

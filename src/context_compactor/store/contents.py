@@ -60,10 +60,20 @@ class Contents:
         return [*ready, Kept(hash_of(whole), len(whole), LIST, b"".join(bytes.fromhex(each.hash) for each in ready))]
 
     def _numbers(self, names: Iterable[str]) -> dict[str, int]:
-        """The numbers of those that are there, each the first of its hash."""
+        """The numbers of those that are there, each the first of its hash.
+
+        Whoever asks is about to use them. So those that are listed to be removed are taken off the list.
+        """
         wanted = [bytes.fromhex(name) for name in dict.fromkeys(names)]
-        statement = "SELECT hash, number FROM contents WHERE hash IN ({}) ORDER BY number DESC"
-        return {name.hex(): number for name, number in rows_in(self._database, statement, wanted)}
+        statement = (
+            "SELECT c.hash, c.number, u.number FROM contents c LEFT JOIN unneeded_contents u ON u.content = c.number "
+            "WHERE c.hash IN ({}) ORDER BY c.number DESC"
+        )
+        rows = list(rows_in(self._database, statement, wanted))
+        listed = [(number,) for _, _, number in rows if number is not None]
+        if listed:
+            self._database.write_many("DELETE FROM unneeded_contents WHERE number = ?", listed)
+        return {name.hex(): number for name, number, _ in rows}
 
     def numbers(self, names: Iterable[str]) -> dict[str, int]:
         """The numbers of contents that must be there."""

@@ -8,7 +8,7 @@ none is there which differs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 
 from msgspec import Struct, structs
@@ -18,12 +18,10 @@ from context_compactor.store.copying_desk import copy_work
 from context_compactor.store.named import named
 from context_compactor.store.rows import MESSAGE, FactRow, Item, Run, SessionRow, Shelved
 from context_compactor.store.sql_store import SqlStore
+from context_compactor.store.words import TermsOf
 
 _AT_ONCE = 200
 _MOST_NAMED = 3
-
-TermsOf = Callable[[bytes], str]
-"""The terms by which the passages in a run's body are found. An index may not know them any more."""
 
 
 class Copied(Struct, frozen=True):

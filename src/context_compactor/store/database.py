@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -12,6 +13,7 @@ from context_compactor.store.migrate import Migrated
 from context_compactor.store.words import Words
 
 _IN_ONE_STATEMENT = 500
+_LONGEST_PAUSE = 0.5
 NO_LIMIT = 1 << 62
 """More rows than there will ever be, for a `LIMIT` that is none."""
 
@@ -32,6 +34,10 @@ class Writing:
         self.numbers.clear()
         self.ends.clear()
         self.has_failed = False
+
+    def forget_session(self, session_id: str) -> None:
+        """A session was deleted: what is known of it is no longer so."""
+        self.ends.pop(self.numbers.pop(session_id, 0), None)
 
     def refuse_failed(self, path: str) -> None:
         """Raise `StoreError` when it must not be kept, since a block of it failed and what it wrote is still there."""
@@ -115,9 +121,26 @@ class Database(Protocol):
         """The same change for every row."""
         ...
 
+    def erasing(self) -> AbstractContextManager[None]:
+        """Within it, what is deleted is overwritten as far as the database can do so."""
+        ...
+
+    def shrink(self) -> None:
+        """Give the room of what was deleted back, without holding others up for long."""
+        ...
+
     def by_index(self, name: str) -> str:
         """What stands behind a table so that an index of it is used, where that must be said."""
         ...
+
+
+@contextmanager
+def one_of_many(transaction: AbstractContextManager[object]) -> Iterator[None]:
+    """A transaction of many that follow one another: behind it others have as much time to write as it took."""
+    with transaction:
+        began = time.monotonic()
+        yield
+    time.sleep(min(time.monotonic() - began, _LONGEST_PAUSE))
 
 
 def rows_in(database: Database, statement: str, values: Sequence[Any], fixed: Sequence[Any] = ()) -> Iterator[Any]:

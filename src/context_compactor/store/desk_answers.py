@@ -49,6 +49,10 @@ class Answers:
         )
         return [(key, KeptAnswer(*kept)) for key, *kept in rows]
 
+    def remove(self, session_id: str) -> None:
+        """Delete what is kept for a session, which is no longer there."""
+        self._database.write("DELETE FROM answers WHERE session_id = ?", [session_id])
+
     def forget(self, before: str) -> None:
         """Delete what was kept before a time; its keys may be used again."""
         self._database.write("DELETE FROM answers WHERE created_at < ?", [before])

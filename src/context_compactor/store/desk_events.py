@@ -9,7 +9,7 @@ import msgspec
 
 from context_compactor.events.event import Event
 from context_compactor.store.database import NO_LIMIT, Database
-from context_compactor.store.desk_rows import KeptEvent, namespace_of, take_turn
+from context_compactor.store.desk_rows import KeptEvent, namespace_of, take_turn, take_webhook
 
 _COLUMNS = "number, id, type, session_id, created_at, payload"
 _MOST = 10_000
@@ -118,6 +118,17 @@ class Events:
     def forget(self, before: str) -> None:
         """Delete the events from before a time."""
         self._forget("created_at < ?", before)
+
+    def remove(self, session_id: str) -> None:
+        """Delete the events of a session, which is no longer there; webhooks are not told of them any more."""
+        with self._database.writing():
+            near = "SELECT id FROM webhooks WHERE namespace = ? ORDER BY id"
+            for (webhook_id,) in self._database.rows(near, [namespace_of(session_id)]):
+                take_webhook(self._database, webhook_id)
+            take_turn(self._database, "event")  # behind the webhooks, as elsewhere: so nobody waits in a circle
+            told = "SELECT number FROM events WHERE session_id = ?"
+            self._database.write(f"DELETE FROM deliveries WHERE event IN ({told})", [session_id])
+            self._database.write("DELETE FROM events WHERE session_id = ?", [session_id])
 
     def _forget(self, where: str, value: int | str) -> None:
         self._database.write(f"DELETE FROM events WHERE {where}", [value])

@@ -162,6 +162,10 @@ class Jobs:
             gone = f"DELETE FROM jobs WHERE {over} AND (finished_at < ? OR id <= ?)"
             self._database.write(gone, [before, row[0] if row else 0])
 
+    def remove(self, session_id: str) -> None:
+        """Delete the jobs of a session, which is no longer there. Who is at one has lost it."""
+        self._database.write("DELETE FROM jobs WHERE session_id = ?", [session_id])
+
     def _all(self, where: str, values: Sequence[Any]) -> list[Job]:
         return [_job(row) for row in self._database.rows(f"SELECT {_COLUMNS} FROM jobs WHERE {where}", values)]
 

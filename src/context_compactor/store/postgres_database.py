@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -203,6 +203,13 @@ class PostgresDatabase:
             current = self.current
             if current is not None:
                 current.connection.cursor().executemany(_translated(statement), waiting)
+
+    def erasing(self) -> AbstractContextManager[None]:
+        """Nothing: what is deleted goes when the server vacuums."""
+        return nullcontext()
+
+    def shrink(self) -> None:
+        """Nothing: the server vacuums by itself."""
 
     def by_index(self, name: str) -> str:  # noqa: ARG002  the planner knows best
         """Nothing: the planner chooses."""

@@ -32,9 +32,12 @@ class PostgresWords:
             [(number, self._lexemes(number, terms)) for number, terms in runs],
         )
 
-    def remove(self, first: int, last: int) -> None:
-        """Forget the runs between two numbers."""
-        self._database.write("DELETE FROM words WHERE number BETWEEN ? AND ?", [first, last])
+    def remove(self, runs: Iterable[tuple[int, str]]) -> None:
+        """Forget runs."""
+        self._database.write_many("DELETE FROM words WHERE number = ?", [(number,) for number, _ in runs])
+
+    def purge(self) -> None:
+        """Nothing: the server vacuums by itself."""
 
     def count(self, wanted: Wanted, most: int) -> int:
         """How many runs are wanted; `most` when there are more."""

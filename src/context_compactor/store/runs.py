@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import zstandard
 from msgspec import Struct
 
-from context_compactor.store.database import Database, rows_in
+from context_compactor.store.database import Database, one_of_many, rows_in
 from context_compactor.store.ranking import Ranking
 from context_compactor.store.rows import Found, Run
-from context_compactor.store.words import Wanted, kind_word
+from context_compactor.store.words import TermsOf, Wanted, kind_word
 
 _LEVEL = 3
 _STEP = 200
@@ -81,7 +81,7 @@ class Runs:
             number = each.first
             for run in each.runs:
                 rows.append((number, each.original, run.count, run.size, run.body))
-                terms.append((number, f"{kind_word(each.kind)} {run.terms}"))
+                terms.append((number, _terms(each.kind, run.terms)))
                 number += run.count
         self._database.write_many(
             "INSERT INTO passages (number, original, count, size, body) VALUES (?, ?, ?, ?, ?)", rows
@@ -102,11 +102,24 @@ class Runs:
             (count, size, unpacker.decompress(body)) for count, size, body in self._database.rows(statement, [original])
         ]
 
-    def remove(self, session: int) -> None:
-        """Delete the runs of a session."""
-        span = self.span(session)
-        self._database.write("DELETE FROM passages WHERE number BETWEEN ? AND ?", span)
-        self._database.words.remove(*span)
+    def remove(self, session: int, terms_of: TermsOf) -> None:
+        """Delete the runs of a session, some in each transaction."""
+        while self._remove_some(session, terms_of):
+            pass
+
+    def _remove_some(self, session: int, terms_of: TermsOf) -> bool:
+        unpacker = zstandard.ZstdDecompressor()
+        rows = self._database.rows(
+            "SELECT p.number, o.kind, p.body FROM passages p JOIN originals o ON o.number = p.original "
+            "WHERE p.number BETWEEN ? AND ? ORDER BY p.number LIMIT ?",
+            [*self.span(session), _STEP],
+        )
+        terms = {number: _terms(kind, terms_of(unpacker.decompress(body))) for number, kind, body in rows}
+        with one_of_many(self._database.writing()):
+            statement = "DELETE FROM passages WHERE number IN ({}) RETURNING number"
+            gone = [number for (number,) in rows_in(self._database, statement, list(terms))]
+            self._database.words.remove([(number, terms[number]) for number in gone])  # none that another has removed
+        return bool(rows)
 
     def search(self, session: int, terms: Mapping[str, float], most: int, wanted: Filter) -> list[Found]:
         """Runs in their order, of about `most` characters: the best with those beside them, or all there are.
@@ -185,3 +198,8 @@ class Runs:
         """The first and the last number that a session's runs may have."""
         most = self._database.passages_per_session
         return session * most, (session + 1) * most - 1
+
+
+def _terms(kind: str, terms: str) -> str:
+    """What the index knows of a run: its terms, and the kind of its original."""
+    return f"{kind_word(kind)} {terms}"

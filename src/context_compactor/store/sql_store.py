@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 
+from context_compactor.errors import UnknownSession
 from context_compactor.store.contents import Contents, Kept
 from context_compactor.store.database import Database
-from context_compactor.store.expire import expire
+from context_compactor.store.deleting import clear, delete, old_sessions
 from context_compactor.store.facts import Facts
 from context_compactor.store.holders import Holders
 from context_compactor.store.log import Log
@@ -15,6 +16,7 @@ from context_compactor.store.rows import Entry, FactRow, Found, IndexPart, Item,
 from context_compactor.store.runs import Filter
 from context_compactor.store.sessions import Sessions
 from context_compactor.store.shelf import Shelf
+from context_compactor.store.words import TermsOf
 
 
 class SqlStore:
@@ -193,9 +195,31 @@ class SqlStore:
         """Who has which session open: session, holder, and since when."""
         return self._holders.all()
 
+    # Deleting
+
+    def delete(self, session_id: str) -> None:
+        """Delete a session: from now on nobody finds it. What it leaves behind goes with `clear_deleted`."""
+        with self._database.erasing(), self._sessions.locked(session_id) as number:
+            delete(self._database, number, session_id)
+
     def expire(self, before: str, spare: Collection[str] = ()) -> list[str]:
         """Delete the sessions last used before a time, all but those that are spared; their ids."""
-        return expire(self._database, self._contents, before, spare)
+        expired = []
+        for session_id in old_sessions(self._database, before, spare):
+            with suppress(UnknownSession):  # somebody else has just deleted it
+                with self.writing(session_id) as row:
+                    if row.updated_at >= before:
+                        continue  # somebody has just used it
+                    self.delete(session_id)
+                expired.append(session_id)
+        return expired
+
+    def clear_deleted(self, terms_of: TermsOf, *, thorough: bool = False) -> None:
+        """Remove what deleted sessions have left behind, in steps between which others write; not in a transaction.
+
+        `terms_of` gives the terms of a run. With `thorough` the index, which may still hold single words, is rewritten.
+        """
+        clear(self._database, self._contents, terms_of, thorough=thorough)
 
     # Proof
 

@@ -6,15 +6,18 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import Any
 
-from context_compactor.errors import StoreError
-from context_compactor.store.database import Joined, Writing, refuse_within
+from context_compactor.errors import StoreError, StoreLocked
+from context_compactor.store.database import Joined, Writing, one_of_many, refuse_within
 from context_compactor.store.forking import keep_for_ever, rest_at_fork
 from context_compactor.store.sqlite_open import MEMORY, Explained, begin, file_id, open_file
 from context_compactor.store.sqlite_reader import SqliteReader
 from context_compactor.store.sqlite_words import SqliteWords
+
+# Pages that are given back in one transaction, and the most that are written anew at once: 4 MB and 200 MB.
+_PAGES, _MOST_REWRITTEN = 1_000, 50_000
 
 
 class SqliteFile:
@@ -40,6 +43,7 @@ class SqliteFile:
         self._writer = 0  # the thread whose transaction is under way
         self._is_closed = False
         self._is_resting = False
+        self._erasing = 0  # how many want what they delete to be overwritten
         self._file_id = (0, 0)
         self._connection: sqlite3.Connection | None = self._connect()
         self._reader = SqliteReader(self._file, busy_seconds)
@@ -224,6 +228,44 @@ class SqliteFile:
         """The same change for every row."""
         with self.writing():
             self._live().executemany(statement, rows)
+
+    @contextmanager
+    def erasing(self) -> Iterator[None]:
+        """Within it, what is deleted is overwritten with zeros."""
+        self._erase(+1)
+        try:
+            yield
+        finally:
+            self._erase(-1)
+
+    def _erase(self, more: int) -> None:
+        """It costs writes, so it is switched on while somebody wants it; several may."""
+        with self._lock:
+            self._erasing += more
+            self.rows(f"PRAGMA secure_delete = {int(self._erasing > 0)}")
+
+    def shrink(self) -> None:
+        """Give free pages back to the disk, some in each transaction, and begin the write-ahead log anew.
+
+        A file that was made before this was possible is written anew once, unless that takes long.
+        """
+        if self._file == MEMORY:
+            return
+        with suppress(StoreLocked):  # the pages are used again, and given back after the next deletion
+            if not self._pragma("auto_vacuum") and self._pragma("page_count") <= _MOST_REWRITTEN:
+                self.rows("PRAGMA auto_vacuum = INCREMENTAL")
+                self.rows("VACUUM")
+            free = 0
+            while free != (free := self._pragma("freelist_count")):
+                self._give_back_pages()
+            self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _give_back_pages(self) -> None:
+        with one_of_many(self._lock), self._errors:
+            self._live().executescript(f"PRAGMA incremental_vacuum({_PAGES})")  # `execute` would end after one page
+
+    def _pragma(self, name: str) -> int:
+        return int(self.row(f"PRAGMA {name}")[0])
 
     def by_index(self, name: str) -> str:
         """What makes SQLite use an index of the table before it."""

@@ -45,6 +45,8 @@ def open_file(path: str, file: str, busy_seconds: float) -> tuple[sqlite3.Connec
     connection = sqlite3.connect(file, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
     try:
         refuse_foreign(connection, path)
+        if not connection.execute("PRAGMA page_count").fetchone()[0]:  # it is new: what is deleted can be given back
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         _use_write_ahead_log(connection, busy_seconds)
         # A message that was accepted is on the disk, whatever happens to the machine.
         connection.execute("PRAGMA synchronous = FULL")

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from context_compactor.store.database import one_of_many
 from context_compactor.store.words import Wanted
 
 if TYPE_CHECKING:
     from context_compactor.store.sqlite_file import SqliteFile
 
+# As many pages of the index are merged in one transaction.
+_PAGES = 200
 _WHERE = "FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?"
 
 
@@ -25,8 +28,25 @@ class SqliteWords:
         """Note the terms of runs."""
         self._database.write_many("INSERT INTO words (rowid, terms) VALUES (?, ?)", runs)
 
-    def remove(self, first: int, last: int) -> None:
-        """Nothing: a table without texts cannot forget, and the numbers are never asked for again."""
+    def remove(self, runs: Iterable[tuple[int, str]]) -> None:
+        """Forget runs. A table without texts must be told which terms a run had."""
+        self._database.write_many("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", runs)
+
+    def purge(self) -> None:
+        """Merge all parts of the index into one: until then what was forgotten stands in the older ones."""
+        pages = -_PAGES
+        while self._merge(pages) > 1:  # a step that finds nothing to do changes one row
+            pages = _PAGES
+
+    def _merge(self, pages: int) -> int:
+        """Merge some pages; how many rows that changed. A negative number begins with all parts there are."""
+        with one_of_many(self._database.writing()):
+            before = self._changes()
+            self._database.write("INSERT INTO words (words, rank) VALUES ('merge', ?)", [pages])
+            return self._changes() - before
+
+    def _changes(self) -> int:
+        return int(self._database.row("SELECT total_changes()")[0])
 
     def count(self, wanted: Wanted, most: int) -> int:
         """How many runs are wanted; `most` when there are more."""

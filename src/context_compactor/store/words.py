@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from msgspec import Struct
 
 # What the index takes for one word. Half a character is none: no database takes what UTF-8 cannot write.
 _WORD = re.compile(r"[0-9A-Za-z\x80-\ud7ff\ue000-\U0010ffff]{1,200}")
+
+
+TermsOf = Callable[[bytes], str]
+"""The terms by which the passages in a run's body are found. An index may not know them any more."""
 
 
 class Wanted(Struct, frozen=True):
@@ -27,8 +31,12 @@ class Words(Protocol):
         """Note the terms of runs, with spaces between them."""
         ...
 
-    def remove(self, first: int, last: int) -> None:
-        """Forget the runs between two numbers, which are never used again."""
+    def remove(self, runs: Iterable[tuple[int, str]]) -> None:
+        """Forget runs, which are given with the terms that were noted for them."""
+        ...
+
+    def purge(self) -> None:
+        """Rewrite the index, in steps, without what was forgotten."""
         ...
 
     def count(self, wanted: Wanted, most: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from context_compactor.agents.deleting import delete_all, with_subagents
 from context_compactor.archive.export import Exported
 from context_compactor.archive.search.hits import Hit
 from context_compactor.classify.tier import Tier
@@ -242,6 +243,18 @@ class LocalSource(LocalWork):
             Session(core, owns_store=True).close()
 
         await self._run(make)
+
+    async def delete(self, session_id: str) -> None:
+        """Delete a session and those of its sub-agents, with the files made from them."""
+
+        def remove() -> None:
+            store = self._store()
+            gone = with_subagents(store, session_id)
+            for each in gone:
+                self._opened.let_go(each)
+            delete_all(store, self._url, gone)
+
+        await self._run(remove)
 
     async def append(
         self,

@@ -56,7 +56,7 @@ class Opened:
 
     def is_as(self, row: SessionRow) -> bool:
         """Whether it was opened as what the session is now."""
-        return read_profile(row.profile) == self.core.profile
+        return row.created_at == self.core.created_at and read_profile(row.profile) == self.core.profile
 
     def record(
         self, messages: Mapping[str, Any] | Sequence[Mapping[str, Any]], usage: Mapping[str, Any] | None
@@ -74,7 +74,7 @@ class Opened:
     def turns(self, first: int, count: int) -> TurnPage:
         """Some turns; what is not known yet of the history is looked at, a step at a time."""
         core, index = self.core, self._index
-        row = core.store.session(core.id)
+        row = core.row()
         if index.messages < row.messages:
             start = index.wanted
             index.take(self._messages(start, index.messages - start + STEP))
@@ -128,6 +128,14 @@ class OpenedSessions:
             opened = self._known.get(session_id)
         if opened is not None:
             opened.session.cancel()
+
+    def let_go(self, session_id: str) -> None:
+        """End what is under way in a session and close it."""
+        with self._lock:
+            opened = self._known.pop(session_id, None)
+        if opened is not None:
+            opened.session.cancel()
+            opened.session.close()
 
     @contextmanager
     def _opened(self, row: SessionRow) -> Iterator[Opened]:

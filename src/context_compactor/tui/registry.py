@@ -10,7 +10,7 @@ from msgspec import Struct
 from context_compactor.tui.commands.command import Command
 from context_compactor.tui.commands.compact import COMPACT, PLAN
 from context_compactor.tui.commands.going_on import CHECKPOINT, EXPORT, HANDOFF
-from context_compactor.tui.commands.leaving import QUIT, SESSIONS, help_for
+from context_compactor.tui.commands.leaving import DELETE, QUIT, SESSIONS, help_for
 from context_compactor.tui.commands.looking import CONTEXT, FACTS, SEARCH, SETTINGS
 from context_compactor.tui.commands.originals import RECALL, RESTORE
 from context_compactor.tui.commands.talking import MODEL, RETRY
@@ -72,6 +72,7 @@ COMMANDS: dict[str, Command] = {
         SETTINGS,
         EXPORT,
         help_for(lambda: COMMANDS),
+        DELETE,
         SESSIONS,
         QUIT,
     )

@@ -32,7 +32,14 @@ T = TypeVar("T")
 
 _LOOK_SECONDS = 2.0
 _LAST_SECONDS = 1.0
-_TOLD = ("session.compacted", "compaction.failed", "compaction.refused", "compaction.undone", "item.restored")
+_TOLD = (
+    "session.compacted",
+    "compaction.failed",
+    "compaction.refused",
+    "compaction.undone",
+    "item.restored",
+    "session.deleted",
+)
 
 
 class RemoteSource(RemoteLook):
@@ -112,6 +119,10 @@ class RemoteSource(RemoteLook):
     async def create(self, session_id: str, *, window: int, model: str | None = None, dialect: str = "auto") -> None:
         """Make a session, or go on with the one that is there."""
         await self._client.create(session_id, window=window, model=model, dialect=dialect)
+
+    async def delete(self, session_id: str) -> None:
+        """Delete a session."""
+        await self._slow.delete(session_id)
 
     async def append(
         self,

@@ -176,6 +176,10 @@ class Source(Protocol):
         """Make a session, or go on with the one that is there."""
         ...
 
+    async def delete(self, session_id: str) -> None:
+        """Delete a session for good; in a store on this machine also those of its sub-agents."""
+        ...
+
     async def append(
         self,
         session_id: str,

@@ -39,7 +39,7 @@ def line_of_row(row: SessionRow, rules: Rules) -> SessionLine:
 
 def standing_of(core: Core) -> Standing:
     """How a session that is open stands. Blocks."""
-    row = core.store.session(core.id)
+    row = core.row()
     usage = views.usage(core)
     measured = {"tokens": usage.tokens, "share": usage.share, "level": usage.level, "levels": core.settings.levels}
     return Standing(

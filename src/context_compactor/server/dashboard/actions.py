@@ -1,4 +1,4 @@
-"""What the buttons do: compact or preview, undo, redo, put an original back. Each answers with what came of it."""
+"""What the buttons do: compact or preview, undo, redo, put an original back, delete. Each says what came of it."""
 
 from __future__ import annotations
 
@@ -59,3 +59,10 @@ async def restore(visit: Visit[NoForm, NoForm]) -> Page:
     room = "; room was made for it" if restored.compacted else ""
     told = f"{restored.ref} stands in the context again: {restored.tokens:,} tokens{room}"
     return Page(body=_note(told), tell=True)
+
+
+async def delete(visit: Visit[NoForm, NoForm]) -> Page:
+    """Delete the session, and go back to the others."""
+    await visit.service.delete(visit.store_id)
+    visit.kept.listing.forget(visit.scope)
+    return Page(body=_note("The session is deleted"), headers={"HX-Redirect": path()})

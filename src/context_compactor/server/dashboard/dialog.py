@@ -1,13 +1,13 @@
-"""The dialog behind `Compact now`."""
+"""The dialogs behind `Compact now` and `Delete`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from context_compactor.figures import percent
+from context_compactor.figures import percent, plural
 from context_compactor.levels import Level, LevelRule
 from context_compactor.markup import Markup, element
-from context_compactor.server.dashboard.pieces import choice
+from context_compactor.server.dashboard.pieces import choice, text
 from context_compactor.server.dashboard.words import path
 
 
@@ -64,3 +64,34 @@ def compact_dialog(session_id: str, rules: Sequence[LevelRule]) -> Markup:
 def _level_words(level: Level, rules: Sequence[LevelRule]) -> str:
     target = next((rule.target for rule in rules if rule.level == level), None)
     return f"{level}: down to {percent(target)}" if target is not None else level.value
+
+
+def delete_dialog(session_id: str, messages: int) -> Markup:
+    """Asks whether a session is to be deleted for good, and says what goes with it."""
+    form = element(
+        "form",
+        element(
+            "div",
+            element("button", "Delete for good", class_="danger"),
+            element("button", "Keep it", type="button", class_="quiet", data_closes=True),
+            class_="buttons",
+        ),
+        hx_post=path("sessions", session_id, "delete"),
+        hx_target="#deletion",
+        hx_swap="innerHTML",
+        hx_config="timeout:600000",
+        hx_disable="find button",
+    )
+    return element(
+        "dialog",
+        element("h2", "Delete ", element("q", text(session_id)), "?", id="delete-title"),
+        element(
+            "p",
+            f"Its {plural(messages, 'message')}, everything archived, its facts, compactions and events go, and "
+            "nothing brings them back. What other sessions have said too stays with them.",
+        ),
+        form,
+        element("div", id="deletion", role="status", aria_live="polite"),
+        id="delete",
+        aria_labelledby="delete-title",
+    )

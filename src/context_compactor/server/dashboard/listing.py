@@ -7,10 +7,13 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from context_compactor.errors import UnknownSession
 from context_compactor.levels import Level, LevelRule
 from context_compactor.protocols import Store
 from context_compactor.server.scope import Scope
 from context_compactor.session.fill import Rules
+from context_compactor.session.lens import Lens
+from context_compactor.session.log import Sight
 from context_compactor.session.values import read_state
 from context_compactor.store.rows import SessionRow
 
@@ -57,6 +60,18 @@ class Listing:
         took = time.monotonic() - began
         self._kept[scope.namespace] = (time.monotonic() + max(_FRESH_SECONDS, _REST * took), found)
         return found
+
+    def forget(self, scope: Scope) -> None:
+        """Read the sessions of a namespace anew at the next look."""
+        self._kept.pop(scope.namespace, None)
+
+
+def sight_of(listed: Listed, store: Store) -> Sight:
+    """The compactions of a session of the list; none when it was deleted since. Blocks."""
+    try:
+        return Lens(store, listed.store_id).sight()
+    except UnknownSession:
+        return Sight((), ())
 
 
 def _listed(row: SessionRow, scope: Scope, rules: Rules) -> Listed:

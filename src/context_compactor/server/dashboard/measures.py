@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from context_compactor.messages.jsontext import read_json
 from context_compactor.protocols import Store
-from context_compactor.server.dashboard.listing import Listed
-from context_compactor.session.lens import Lens
+from context_compactor.server.dashboard.listing import Listed, sight_of
 from context_compactor.session.log import Compacted
 
 MOST = 200
@@ -69,9 +68,7 @@ class Measures:
         """The newest compactions of the sessions that were used last, oldest first. Blocks."""
         used = sorted((each for each in sessions if each.view), key=lambda each: each.updated_at, reverse=True)
         made = [
-            (listed, compacted)
-            for listed in used[:_MOST_SESSIONS]
-            for compacted in Lens(store, listed.store_id).sight().compactions
+            (listed, compacted) for listed in used[:_MOST_SESSIONS] for compacted in sight_of(listed, store).compactions
         ]
         made.sort(key=lambda pair: (pair[1].created_at, pair[1].position))
         return [self._measured(listed, compacted, store) for listed, compacted in made[-MOST:]]

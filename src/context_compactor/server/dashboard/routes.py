@@ -73,6 +73,7 @@ VIEWS = (
     View(path=f"{_SESSION}/undo", verb=actions.undo, form=NoForm),
     View(path=f"{_SESSION}/redo", verb=actions.redo, form=NoForm),
     View(path=f"{_SESSION}/archive/{{ref:str}}/restore", verb=actions.restore, form=NoForm),
+    View(path=f"{_SESSION}/delete", verb=actions.delete, form=NoForm),
 )
 
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from context_compactor.markup import Markup, element, join
-from context_compactor.server.dashboard.dialog import compact_dialog
+from context_compactor.server.dashboard.dialog import compact_dialog, delete_dialog
 from context_compactor.server.dashboard.pieces import card
 from context_compactor.server.dashboard.sending import Page
 from context_compactor.server.dashboard.standing import standing_of, standing_part
@@ -38,6 +38,7 @@ async def around(visit: Visit[Any, Any], tab: str, content: Markup, *, brief: bo
             _tabs(visit, tab),
             element("div", content, class_="stack", id="tab"),
             compact_dialog(visit.id, standing.levels) if visit.may_write else "",
+            delete_dialog(visit.id, standing.messages) if visit.may_write else "",
         )
     )
     return Page(title=visit.id, place="Sessions", body=body)

@@ -12,13 +12,12 @@ from context_compactor.figures import count, plural
 from context_compactor.levels import Level
 from context_compactor.markup import Markup, element, join
 from context_compactor.server.dashboard.drawings import SIGNS, level_class
-from context_compactor.server.dashboard.listing import MOST, Listed, chosen
+from context_compactor.server.dashboard.listing import MOST, Listed, chosen, sight_of
 from context_compactor.server.dashboard.pieces import choice, empty, live, pager
 from context_compactor.server.dashboard.sending import Page
 from context_compactor.server.dashboard.session_row import nothing_yet, session_row
 from context_compactor.server.dashboard.visit import NoForm, Visit
 from context_compactor.server.dashboard.words import path
-from context_compactor.session.lens import Lens
 from context_compactor.session.log import Sight
 
 _ON_A_PAGE = 25
@@ -97,7 +96,7 @@ def _look(visit: Visit[NoForm, ListQuery]) -> Found:
     pages = max(-(-len(shown) // _ON_A_PAGE), 1)
     page = min(query.page, pages)
     on_page = shown[(page - 1) * _ON_A_PAGE : page * _ON_A_PAGE]
-    sights = {each.id: Lens(store, each.store_id).sight() for each in on_page if each.view}
+    sights = {each.id: sight_of(each, store) for each in on_page if each.view}
     return Found(every, shown, on_page, sights, page, pages)
 
 

@@ -34,7 +34,7 @@ class Standing(Struct, frozen=True):
 def standing_of(opened: Opened) -> Standing:
     """How a session stands now. Blocks."""
     core = opened.core
-    row = core.store.session(core.id)
+    row = core.row()
     can_redo = bool(core.lens.sight().can_redo)
     return Standing(usage(core), totals(core), core.settings.levels, row.messages, row.updated_at, can_redo)
 
@@ -113,6 +113,7 @@ def _buttons(visit: Visit[Any, Any], standing: Standing) -> Markup:
         element("button", "Compact now", type="button", data_opens="compact", disabled=not standing.messages),
         turn("Undo", "undo", made.compactions > made.undone),
         turn("Redo", "redo", standing.can_redo),
+        element("button", "Delete", type="button", class_="quiet", data_opens="delete"),
         class_="buttons",
     )
 

@@ -103,6 +103,11 @@ class Chats:
         if chosen is not None:
             self._own[session_id] = chosen
 
+    def forget(self, session_id: str) -> None:
+        """A session was deleted: what was said and chosen in it is of no use any more."""
+        self.sayings.pop(session_id, None)
+        self._own.pop(session_id, None)
+
     def is_new(self, session_id: str) -> bool:
         """Whether a session is yet to be made."""
         return session_id in self._new

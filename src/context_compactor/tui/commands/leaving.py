@@ -1,4 +1,4 @@
-"""`/help`, `/sessions` and `/quit`: how to find one's way, here and out."""
+"""`/help`, `/sessions`, `/delete` and `/quit`: how to find one's way, here and out."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 from context_compactor.errors import BadSetting
 from context_compactor.tui.commands.command import Choice, Command, nothing_behind, quoted
 from context_compactor.tui.commands.offering import nearest
+from context_compactor.tui.screens.delete_session import ask_and_delete
 from context_compactor.tui.screens.live import app_of
+from context_compactor.tui.texts import cut_line
 
 if TYPE_CHECKING:
     from context_compactor.tui.screens.session import SessionScreen
+
+_LONGEST = 60
 
 
 def help_for(commands: Callable[[], Mapping[str, Command]]) -> Command:
@@ -42,6 +46,16 @@ async def sessions(screen: SessionScreen, rest: str) -> None:
     app_of(screen).show_sessions()
 
 
+async def delete(screen: SessionScreen, rest: str) -> None:
+    """Delete the session, if that is really wanted, and back to the list."""
+    nothing_behind("delete", rest)
+    app, session_id = app_of(screen), screen.session_id
+    if await ask_and_delete(app, session_id):
+        if app.screen_of(session_id) is not None:
+            app.show_sessions()
+        app.notify(f"{cut_line(session_id, _LONGEST)} is deleted.", markup=False)
+
+
 async def leave(screen: SessionScreen, rest: str) -> None:
     """Out."""
     nothing_behind("quit", rest)
@@ -49,4 +63,5 @@ async def leave(screen: SessionScreen, rest: str) -> None:
 
 
 SESSIONS = Command("sessions", "Back to all sessions.", sessions, only_looks=True)
+DELETE = Command("delete", "Delete this session for good; it is asked first.", delete)
 QUIT = Command("quit", "Leave.", leave, only_looks=True)

@@ -13,6 +13,7 @@ from textual.widgets import Input, Static
 
 from context_compactor.errors import CompactorError
 from context_compactor.figures import plural
+from context_compactor.tui.screens.delete_session import ask_and_delete
 from context_compactor.tui.screens.live import LiveScreen, app_of, offline_banner
 from context_compactor.tui.screens.new_session import NewSessionScreen
 from context_compactor.tui.texts import cut_line, gauge_bar, long_ago, percent, safe, short_count, spark
@@ -63,6 +64,7 @@ class SessionsScreen(LiveScreen):
         Binding("s", "sort", "Sort"),
         Binding("S", "turn_around", "Reverse", show=False),
         Binding("r", "reload", "Reload"),
+        Binding("d", "delete", "Delete", show=False),
         Binding("escape", "clear", "All", show=False),
         Binding("q", "app.quit", "Quit"),
     ]
@@ -232,6 +234,21 @@ class SessionsScreen(LiveScreen):
     def action_new(self) -> None:
         """A session to chat in."""
         self.app.push_screen(NewSessionScreen(frozenset(line.id for line in self._every)))
+
+    def action_delete(self) -> None:
+        """Delete the session under the cursor, if that is really wanted."""
+        if self.rows.display and self.rows.cursor < len(self._shown):
+            self.run_worker(self._delete(self._shown[self.rows.cursor].id), group="delete", exit_on_error=False)
+
+    async def _delete(self, session_id: str) -> None:
+        app = app_of(self)
+        try:
+            is_gone = await ask_and_delete(app, session_id)
+        except CompactorError as error:
+            app.tell_error(error)
+            is_gone = True  # or as good as: the list says
+        if is_gone:
+            self.load()
 
     # Rows
 

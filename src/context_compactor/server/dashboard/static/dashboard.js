@@ -9,7 +9,7 @@
   const EVENTS = [
     "threshold.crossed", "job.queued", "job.retried", "job.dropped", "summary.applied", "session.compacted",
     "compaction.refused", "compaction.failed", "compaction.undone", "compaction.suggested", "item.recalled",
-    "item.restored", "fact.promoted",
+    "item.restored", "fact.promoted", "session.deleted",
   ];
   const body = document.body;
   const isLive = "live" in body.dataset;
@@ -67,6 +67,10 @@
   }
 
   function heard(type, text) {
+    if (type === "session.deleted" && here && JSON.parse(text).session_id === here) {
+      location.assign("/"); // there is nothing left to look at
+      return;
+    }
     lookSoon();
     if (type !== "session.compacted" && type !== "compaction.failed") return;
     try {
