@@ -43,7 +43,7 @@ class SqliteFile:
         self._writer = 0  # the thread whose transaction is under way
         self._is_closed = False
         self._is_resting = False
-        self._erasing = 0  # how many want what they delete to be overwritten
+        self._erasing = self._usual_erasing = 0  # how many want what they delete to be overwritten
         self._file_id = (0, 0)
         self._connection: sqlite3.Connection | None = self._connect()
         self._reader = SqliteReader(self._file, busy_seconds)
@@ -239,10 +239,12 @@ class SqliteFile:
             self._erase(-1)
 
     def _erase(self, more: int) -> None:
-        """It costs writes, so it is switched on while somebody wants it; several may."""
+        """It costs writes, so it is switched on while somebody wants it; several may. Some builds have it always on."""
         with self._lock:
+            if not self._erasing:
+                self._usual_erasing = self._pragma("secure_delete")
             self._erasing += more
-            self.rows(f"PRAGMA secure_delete = {int(self._erasing > 0)}")
+            self.rows(f"PRAGMA secure_delete = {1 if self._erasing else self._usual_erasing}")
 
     def shrink(self) -> None:
         """Give free pages back to the disk, some in each transaction, and begin the write-ahead log anew.
