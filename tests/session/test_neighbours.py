@@ -207,6 +207,23 @@ def _passages(store: Any, session_id: str) -> list[Any]:
     return [passage for _, _, body in store._shelf.runs.of(first.number) for passage in shelve.read_json(body)]
 
 
+def test_what_cannot_be_indexed_since_nothing_can_be_written_is_found_all_the_same(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+):
+    session.append(result(1))
+    shelve.index_archived(session._core.store, "large")
+    session.append(result(2))
+
+    def full(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(SqlStore, "index", full)
+    assert found(session, f"{LAST}_1") == ["tool_001"]
+    assert found(session, f"{LAST}_2") == ["tool_002"]
+    assert [hit.id for hit in session.search(f"{LAST}_2", kind="web page") if LAST in hit.text] == []
+    assert session.search(f"{LAST}_2", since="2999-01-01") == []
+
+
 def test_two_that_index_the_same_original_index_it_once(session: Session, place: str, monkeypatch: pytest.MonkeyPatch):
     """Each time one of them has found some terms, the other indexes some and is broken off."""
     session.append(result())

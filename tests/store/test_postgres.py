@@ -101,7 +101,7 @@ def test_an_address_that_cannot_be_read_is_refused_without_its_password(url: str
 
 def test_without_the_extra_it_is_said_which_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "context_compactor.store.postgres", None)
-    with pytest.raises(MissingExtra, match=r"context-compactor\[postgres\]"):
+    with pytest.raises(MissingExtra, match=r"'\.\[postgres\]'"):
         connect("postgresql://host/db")
 
 

@@ -173,6 +173,9 @@ def test_contents_that_were_made_ready_are_kept_and_appended_as_they_are(store: 
 
 # Stores that were made before
 
+_NEW_TABLES = ("unindexed", "deleted_sessions", "unneeded_contents")
+"""Those of later versions."""
+
 
 def test_what_an_older_version_has_indexed_is_found_and_not_indexed_again(tmp_path: Path):
     path = str(tmp_path / "sessions.db")
@@ -180,7 +183,8 @@ def test_what_an_older_version_has_indexed_is_found_and_not_indexed_again(tmp_pa
         store.open_session("a", b"{}", AT)
         store.archive("a", [item(store, "tool_001", "1", terms="needle")], AT)
     with closing(sqlite3.connect(path)) as database:
-        database.execute("DROP TABLE unindexed")
+        for table in _NEW_TABLES:
+            database.execute(f"DROP TABLE {table}")
         database.execute("PRAGMA user_version = 2")
         database.commit()
     with closing(SqliteStore(path)) as store:
@@ -195,7 +199,8 @@ def test_the_same_on_postgresql(postgres_url: str):
     with closing(PostgresStore(postgres_url)) as store:
         store.open_session("a", b"{}", AT)
         store.archive("a", [item(store, "tool_001", "1", terms="needle")], AT)
-        store._database.write("DROP TABLE unindexed")
+        for table in _NEW_TABLES:
+            store._database.write(f"DROP TABLE {table}")
         store._database.write("UPDATE schema_version SET version = 2")
     with closing(PostgresStore(postgres_url)) as store:
         assert (store.schema.before, store.schema.now > 2) == (2, True)

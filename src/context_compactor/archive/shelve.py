@@ -26,6 +26,8 @@ from context_compactor.store.rows import Found, IndexPart, Item, Run, Shelved, U
 
 # Characters of a run: small enough that words in it belong together.
 _RUN_SIZE = 600
+# Where passages that are in no index stand: behind all of their session that are.
+_UNINDEXED = 1 << 39
 # So many runs are put into the index in one transaction: others who write wait no longer than that takes.
 _RUNS_AT_ONCE = 32
 # Other threads of this process get a turn after so many seconds of work, for so long. Without it each of the many small
@@ -122,6 +124,19 @@ def index_archived(store: Store, session_id: str, is_stopped: Callable[[], bool]
                 begun.append(rest)
             elif done is not None:  # somebody else is indexing it too
                 missing.append(Unindexed(rest.missing.original, done))
+
+
+def cut_unindexed(store: Store, missing: Iterable[Unindexed]) -> Iterator[Passage]:
+    """The passages of originals of which the index does not have all, behind all that it may have."""
+    position = _UNINDEXED
+    for each in missing:
+        try:
+            (original,) = read_originals([each.original], store)
+        except DamagedContent:  # which `verify` tells
+            continue
+        for passage in cut_original(original, position):
+            yield passage
+            position = passage.position + 1
 
 
 def _rest(store: Store, missing: Unindexed) -> _Rest | None:

@@ -18,6 +18,8 @@ from context_compactor.store.sqlite_words import SqliteWords
 
 # Pages that are given back in one transaction, and the most that are written anew at once: 4 MB and 200 MB.
 _PAGES, _MOST_REWRITTEN = 1_000, 50_000
+# Statements that do nothing, or something else, within a transaction.
+_NO_TRANSACTION = ("PRAGMA", "VACUUM")
 
 
 class SqliteFile:
@@ -206,13 +208,13 @@ class SqliteFile:
 
     @contextmanager
     def _using(self, statement: str) -> Iterator[sqlite3.Connection]:
-        is_reading = statement.startswith("SELECT")
-        if self.current is None and self._file != MEMORY and is_reading:
+        is_outside = self.current is None
+        if is_outside and self._file != MEMORY and statement.startswith("SELECT"):
             self._refuse_closed()
             self._refuse_replaced()
             with self._reader.using() as connection:
                 yield connection
-        elif self.current is None and not is_reading:
+        elif is_outside and not statement.startswith(("SELECT", *_NO_TRANSACTION)):
             with self._whole():
                 yield self._live()
         else:

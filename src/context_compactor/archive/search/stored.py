@@ -15,13 +15,14 @@ from context_compactor.archive.search.hits import Hit
 from context_compactor.archive.search.lines import Lines, check_search
 from context_compactor.archive.search.passages import Passage, texts_of
 from context_compactor.archive.search.query import read_query
-from context_compactor.archive.search.words import signs
-from context_compactor.archive.shelve import index_archived, read_passages
+from context_compactor.archive.search.words import signs, terms
+from context_compactor.archive.shelve import cut_unindexed, index_archived, read_passages
 from context_compactor.classify.kinds import Kind
-from context_compactor.errors import BadSetting
+from context_compactor.errors import BadSetting, StoreError
 from context_compactor.messages.message import Message
 from context_compactor.plan.options import Voice
 from context_compactor.protocols import Store, TokenCounter
+from context_compactor.store.rows import Shelved
 
 # How many characters to choose from: at least so many, and so many for each token of the answer.
 _LEAST, _PER_TOKEN = 50_000, 16
@@ -101,18 +102,23 @@ class Wanted(Struct, frozen=True):
 
 
 def _passages(store: Store, session_id: str, wanted: Wanted, most: int) -> list[Passage]:
-    """What may answer, in about so many characters."""
-    index_archived(store, session_id)
-    found = store.search(
-        session_id,
-        _terms(wanted.text),
-        most=most,
-        kind=_TURN if wanted.kind in _VOICES else wanted.kind,
-        since=stored_time("since", wanted.since),
-        until=stored_time("until", wanted.until),
-    )
-    passages = [passage for run in found for passage in read_passages(run)]
+    """What may answer, in about so many characters of what is in the index."""
+    kind = _TURN if wanted.kind in _VOICES else wanted.kind
+    since, until = stored_time("since", wanted.since), stored_time("until", wanted.until)
+    words = _terms(wanted.text)
+    unindexed: list[Passage] = []
+    try:
+        index_archived(store, session_id)
+    except StoreError:  # it can be read but not written: what the index lacks is looked through as it is
+        missing = [each for each in store.unindexed(session_id) if _is_of(each.original, kind, since, until)]
+        unindexed = [each for each in cut_unindexed(store, missing) if words.keys() & set(terms(each.text))]
+    found = store.search(session_id, words, most=most, kind=kind, since=since, until=until)
+    passages = [passage for run in found for passage in read_passages(run)] + unindexed
     return [passage for passage in passages if passage.kind == wanted.kind] if wanted.kind in _VOICES else passages
+
+
+def _is_of(original: Shelved, kind: str, since: str, until: str) -> bool:
+    return kind in ("", original.kind) and since <= original.created_at and (not until or original.created_at < until)
 
 
 def _terms(text: str) -> dict[str, float]:
