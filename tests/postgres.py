@@ -19,6 +19,8 @@ from pathlib import Path
 
 import psycopg
 
+from tests.waiting import PATIENCE
+
 PASSWORD = "s3cret/p@ss"
 QUOTED = "s3cret%2Fp%40ss"
 _SETTINGS = {
@@ -101,7 +103,7 @@ class Server:
             stderr=subprocess.PIPE,
             text=True,
             cwd="/",
-            timeout=60,
+            timeout=PATIENCE,
             user=self._user.pw_uid if self._user else None,
             group=self._user.pw_gid if self._user else None,
         )

@@ -13,6 +13,7 @@ from opentelemetry import trace
 from context_compactor import Session, compact
 from context_compactor.tracing import traced
 from tests.cli.conftest import conversation
+from tests.waiting import PATIENCE
 
 
 class Span(trace.NonRecordingSpan):
@@ -124,7 +125,7 @@ def test_who_has_not_set_it_up_does_not_load_it():
         "compact(messages, target_tokens=4_000)\n"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
 
 
 def test_without_an_sdk_spans_are_nothing():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tools import check_docs, check_exports, check_imports, check_names, check_tracked
+from tools import check_docs, check_exports, check_imports, check_names, check_tracked, check_waits
 
 CHECKS = {
     "exports are documented": check_exports.problems,
@@ -12,6 +12,7 @@ CHECKS = {
     "import stays light": check_imports.problems,
     "names are from the glossary": check_names.problems,
     "tracked files name no machine or registry": check_tracked.problems,
+    "tests wait for states alone": check_waits.problems,
 }
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from context_compactor.errors import CompactorError
 
+HOME = ".compactor"
+"""What a folder of ours is called in a project."""
 _NO_FOLDER_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM})
 _LOCK_PAUSE = 0.02
 
@@ -27,12 +29,22 @@ def write_atomically(path: Path, content: bytes, *, private: bool) -> None:
 
 
 def make_private_folder(path: Path) -> None:
-    """A folder, with those above it that are missing, for its owner alone. Folders that exist keep their mode."""
+    """A folder, with those above it that are missing, for its owner alone. Folders that exist keep their mode.
+
+    Whoever makes a folder `.compactor` by this keeps it out of commits too.
+    """
     try:
         _make_folders(path)
     except OSError as error:
         where = error.filename or path
         raise CompactorError(f"cannot make the folder {where}: {error.strerror or error}") from error
+
+
+def keep_out_of_commits(folder: Path) -> None:
+    """Let git leave a folder alone."""
+    ignore = folder / ".gitignore"
+    if not os.path.lexists(ignore):
+        write_atomically(ignore, b"*\n", private=False)
 
 
 @contextmanager
@@ -75,6 +87,8 @@ def _make_folders(path: Path) -> None:
     if not path.parent.is_dir():
         _make_folders(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
+    if path.name == HOME:
+        keep_out_of_commits(path)
 
 
 def _replace(path: Path, content: bytes, private: bool) -> None:

@@ -9,7 +9,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tests.failures.served import says, serving
 from tests.llm.formats import FORMATS
 from tests.quality.models import good
 from tests.quality.talks import long_messages, record
+from tests.waiting import PATIENCE, wait_for
 
 SHIPPED = Path(__file__).parents[2] / "examples" / "demo_session.jsonl.gz"
 COMMAND = [sys.executable, "-c", "from context_compactor.cli.main import main; main()"]
@@ -156,7 +156,7 @@ def test_ctrl_c_leaves_with_130_no_traceback_and_no_half_written_page(tmp_path):
         said = os.read(reader, 4096)
         with ThreadPoolExecutor(1) as pool:
             rest = pool.submit(lambda: b"".join(iter(lambda: _read(reader), b"")))  # a full terminal would stop it
-            time.sleep(1)
+            wait_for(lambda: len(_workers(ran.pid)) >= 2)
             os.killpg(ran.pid, signal.SIGINT)
             assert ran.stdout is not None
             assert ran.stdout.read() == b""
@@ -172,10 +172,14 @@ def test_an_end_from_outside_leaves_no_worker_behind(tmp_path):
         (tmp_path / f"{number}.json").write_text(json.dumps(long_messages()))
     arguments = ["eval", str(tmp_path), "--methods", "compactor", "--every", "1", "--jobs", "2"]
     with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        time.sleep(1.5)
+        wait_for(lambda: len(_workers(running.pid)) >= 2)
         running.send_signal(signal.SIGTERM)
-        running.communicate(timeout=30)  # ends only when nobody holds the pipes any more
+        running.communicate(timeout=PATIENCE)  # ends only when nobody holds the pipes any more
     assert running.returncode in (143, -15)  # the second when it was ended before the work began
+
+
+def _workers(pid):
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def _read(reader):

@@ -20,6 +20,7 @@ from tests.engine.test_model import SHORT
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply, failure
 from tests.summary.scenes import GOOD
+from tests.waiting import PATIENCE, wait_for
 
 WIRE = FORMATS["openai"]
 WHOLE = Reply(pieces=[*WIRE.text(*re.findall(r".{1,40}|\n", GOOD)), *WIRE.end()])
@@ -45,14 +46,13 @@ class Screen(Struct):
 
     def until(self, words: bytes) -> None:
         """Wait until it shows these words."""
-        while words not in self.shown and self.reader.is_alive():
-            self.reader.join(0.05)
+        wait_for(lambda: words in self.shown or not self.reader.is_alive(), lambda: bytes(self.shown))
         assert words in self.shown, bytes(self.shown)
 
     def end(self) -> tuple[int, bytes, str]:
         """The exit code, standard output, and the screen."""
-        out, _ = self.process.communicate(timeout=60)
-        self.reader.join(30)
+        out, _ = self.process.communicate(timeout=PATIENCE)
+        self.reader.join(PATIENCE)
         os.close(self.master)
         return self.process.returncode, out, self.shown.decode().replace("\r\n", "\n")
 
@@ -148,8 +148,7 @@ def test_ctrl_c_leaves_with_130_and_everything_as_it_was(provider, day, reply):
     (day / "out.json").write_text("[]")
     screen = at_terminal(day, arguments(provider, "-o", "out.json"), NO_COLOR="1")
     screen.until(b"nothing yet" if reply is SLOW else b"asking")
-    while not provider.bodies:
-        screen.reader.join(0.05)
+    wait_for(lambda: provider.bodies)
     screen.process.send_signal(signal.SIGINT)
     code, out, shown = screen.end()
     assert (code, out) == (130, b"")
@@ -158,7 +157,7 @@ def test_ctrl_c_leaves_with_130_and_everything_as_it_was(provider, day, reply):
     assert sorted(path.name for path in day.iterdir()) == ["day.json", "out.json"]
     assert (day / "out.json").read_text() == "[]"
     assert json.loads((day / "day.json").read_text()) == SHORT
-    assert provider.gone.wait(30)
+    assert provider.gone.wait(PATIENCE)
 
 
 def test_ctrl_c_in_a_session_leaves_its_context_as_it_was_and_it_goes_on(provider, day):

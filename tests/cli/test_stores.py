@@ -17,13 +17,14 @@ from context_compactor.store.desk import desk_of
 from context_compactor.store.desk_rows import Webhook
 from tests.postgres import QUOTED, Server, new_schema
 from tests.store.rows import AT
+from tests.waiting import PATIENCE
 
 PROGRAM = "from context_compactor.cli.main import main; main()"
 
 
 def compactor(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_migrate_makes_a_store_once_and_says_so(tmp_path: Path, postgres_url: st
 def test_several_processes_may_migrate_at_once(tmp_path: Path, postgres_url: str):
     command = [sys.executable, "-c", PROGRAM, "migrate", "--store", postgres_url]
     running = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    said = [each.communicate(timeout=120)[0] for each in running]
+    said = [each.communicate(timeout=PATIENCE)[0] for each in running]
     assert [each.returncode for each in running] == [0] * 4
     assert sum("made now" in each for each in said) == 1
 

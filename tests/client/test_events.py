@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import AsyncGenerator
 from itertools import islice
 
@@ -17,6 +16,7 @@ from context_compactor.client import AsyncClient, Client
 from context_compactor.client.sse import EventStream
 from context_compactor.errors import ServerDenied, ServerError
 from context_compactor.events.event import Event
+from tests.waiting import PATIENCE, until
 
 
 def _event(number: int) -> Event:
@@ -76,10 +76,7 @@ def _followers() -> list[threading.Thread]:
 
 
 async def _all_have_ended() -> None:
-    give_up = time.monotonic() + 20
-    while _followers():
-        assert time.monotonic() < give_up, "a stream that nobody reads goes on"
-        await asyncio.sleep(0.01)
+    await until(lambda: not _followers(), lambda: "a stream that nobody reads goes on")
 
 
 async def _read(events: AsyncGenerator[Event, None], count: int = 1_000_000) -> list[Event]:
@@ -95,12 +92,10 @@ def test_a_cancelled_reader_ends_at_once_and_leaves_nothing_behind(shared):
     async def read() -> None:
         async with AsyncClient(shared.url) as client:
             reader = asyncio.create_task(_read(client.events()))
-            while not _followers():
-                await asyncio.sleep(0.01)
-            await asyncio.sleep(0.2)  # by now it waits for the first event
+            await until(lambda: len(shared.service.readers) == 1)  # it waits for the first event
             reader.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await asyncio.wait_for(reader, 20)
+                await asyncio.wait_for(reader, PATIENCE)
             await _all_have_ended()
 
     asyncio.run(read())
@@ -121,10 +116,9 @@ def test_closing_the_client_ends_its_streams(shared):
     async def read() -> None:
         client = AsyncClient(shared.url)
         readers = [asyncio.create_task(_read(client.events())) for _ in range(3)]
-        while len(_followers()) < 3:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(_followers()) == 3)
         await client.close()
-        assert await asyncio.wait_for(asyncio.gather(*readers), 20) == [[], [], []]
+        assert await asyncio.wait_for(asyncio.gather(*readers), PATIENCE) == [[], [], []]
         await _all_have_ended()
 
     asyncio.run(read())
@@ -134,12 +128,11 @@ def test_any_number_of_readers_keeps_nobody_else_waiting(shared):
     async def read() -> None:
         async with AsyncClient(shared.url) as client:
             readers = [asyncio.create_task(_read(client.events())) for _ in range(40)]
-            while len(_followers()) < 40:
-                await asyncio.sleep(0.01)
-            assert (await asyncio.wait_for(client.health(), 20)).status == "ok"
+            await until(lambda: len(_followers()) == 40)
+            assert (await asyncio.wait_for(client.health(), PATIENCE)).status == "ok"
             for reader in readers:
                 reader.cancel()
-            await asyncio.wait(readers, timeout=20)
+            await asyncio.wait(readers, timeout=PATIENCE)
             await _all_have_ended()
 
     asyncio.run(read())

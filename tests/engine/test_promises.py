@@ -20,6 +20,7 @@ from tests.engine import promises
 from tests.engine.sessions import chains, play, sessions, shares
 from tests.engine.talks import DIALECT_NAMES, bash
 from tests.messages.strategies import histories
+from tests.waiting import PATIENCE
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 levels = st.sampled_from((None, "soft", "aggressive", "emergency"))
@@ -248,7 +249,7 @@ def test_two_processes_with_different_hash_seeds_give_the_same_context():
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONHASHSEED": seed},
             check=True,
-            timeout=120,
+            timeout=PATIENCE,
         ).stdout.splitlines()
         for seed in ("1", "2", "3")
     ]

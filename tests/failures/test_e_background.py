@@ -26,6 +26,7 @@ from context_compactor.testing import ScriptedModel
 from tests.session.talk import illegal
 from tests.session.telling import FIRST, PLAIN, Ears, Slow, opened, step, steps, stories
 from tests.summary.scenes import GOOD
+from tests.waiting import PATIENCE
 
 TALK = [*FIRST, *steps(0, 34)]
 DONE = ("summary.applied", "session.compacted")
@@ -171,11 +172,11 @@ def test_a_summary_of_a_context_that_was_changed_meanwhile_is_dropped_and_its_ar
     with opened(model, tmp_path, ears=ears) as session, opened(None, tmp_path) as other, ThreadPoolExecutor(1) as pool:
         session.append(TALK)
         made = pool.submit(session.compact)
-        assert model.begun.wait(20)
+        assert model.begun.wait(PATIENCE)
         theirs = other.compact(level="emergency")
         after = other.context()
         model.go.set()
-        report = made.result(30)
+        report = made.result(PATIENCE)
         assert report.status == "unchanged"
         assert "dropped" in report.reason
         assert session.context() == after
@@ -223,10 +224,10 @@ def test_what_hangs_can_be_cancelled_and_everything_is_as_it_was():
         session.append(TALK)
         log, before = log_of(session), session.context()
         made = pool.submit(session.compact)
-        assert model.begun.wait(20)
+        assert model.begun.wait(PATIENCE)
         session.cancel()
         with pytest.raises(ModelStopped):
-            made.result(20)
+            made.result(PATIENCE)
         assert log_of(session) == log
         assert session.context() == before
         assert not set(DONE) & set(ears.types)

@@ -13,6 +13,7 @@ from tests.llm.formats import FORMATS, event
 from tests.llm.provider import Reply, failure
 from tests.quality.models import echo
 from tests.session.talk import CALM
+from tests.waiting import PATIENCE
 
 OPENAI = FORMATS["openai"]
 MOST_RUNGS = 3
@@ -58,7 +59,7 @@ def test_a_stream_without_end_is_ended_by_the_deadline_and_its_call_is_in_the_re
     with serving(endless) as provider:
         settings = Settings(deadline_seconds=1.0, retry_delay_seconds=0.0)
         result = compact(DAY, target_tokens=TARGET, model=wire.client(provider.url), settings=settings)
-        assert provider.gone.wait(10)
+        assert provider.gone.wait(PATIENCE)
     assert_digest(result)
     assert "deadline" in result.report.reason
     assert any("stopped" in outcome for outcome in outcomes(result))

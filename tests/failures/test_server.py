@@ -20,7 +20,7 @@ from tests.server.filling import WIDE, Held, Raw, Talk, before_jobs, idle, told,
 from tests.server.running import Running, running
 from tests.session.talk import illegal
 from tests.session.telling import FIRST, steps
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 OPENAI = next(wire for wire in WIRES if wire.name == "openai")
 DONE = ["summary.applied", "session.compacted"]
@@ -307,11 +307,11 @@ def test_a_caller_who_leaves_amid_a_compaction_leaves_no_half_of_it(server: Runn
 
     def slow(*given: Any) -> list[str]:
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE)
         return archive(*given)
 
     monkeypatch.setattr(server.service.store, "archive", slow)
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     connection.request("POST", f"{talk.path}/compact", b"{}", {"Content-Type": "application/json"})
     wait_for(begun.is_set)
     connection.close()

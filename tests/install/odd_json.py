@@ -12,7 +12,7 @@ from context_compactor.install.jsonsettings import JsonSettings
 from context_compactor.install.wanted import hook_groups, mcp_server, status_line
 
 MARK = "MARK of the user"
-COMMAND = "/opt/with space/compactor"
+COMMAND = ("/opt/with space/compactor",)
 EVENTS = [hook.event for hook in CLAUDE_CODE.hooks]
 
 OURS = JsonSettings(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import resource
 import shlex
 import stat
+import sysconfig
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +19,7 @@ from context_compactor.agents.known import CLAUDE_CODE, CODEX
 from tests.install.conftest import start
 
 AGENTS = ("claude-code", "codex")
+PROGRAM = str(Path(sysconfig.get_path("scripts")) / "compactor").encode()
 SCOPES = ("--user", "--project")
 TABBED = '\ufeff{\r\n\t"model": "opus",\r\n\t"hooks": {"PreCompact": [ ]}\r\n}'
 
@@ -93,7 +97,7 @@ def test_what_is_registered_is_what_the_table_of_the_agent_says(place, run):
         (entry,) = group["hooks"]
         program, *rest = shlex.split(entry["command"])
         assert os.access(program, os.X_OK)
-        assert rest == ["hook", hook.word]
+        assert rest[:3] == ["hook", hook.word, "||"]
         assert (entry["timeout"], group.get("matcher")) == (hook.timeout, hook.matcher)
     server = json.loads(place.state.read_text())["mcpServers"]["compactor"]
     assert (server["type"], server["args"]) == ("stdio", ["mcp"])
@@ -113,11 +117,62 @@ def test_settings_of_a_project_name_the_command_without_a_path(place, run, monke
     monkeypatch.setenv("PATH", "/nowhere")
     ran = run("install", "claude-code", "--project", "--yes")
     settings = (place.project / ".claude" / "settings.json").read_text()
-    assert '"compactor hook pre-compact"' in settings
-    assert str(place.home) not in settings
-    assert json.loads((place.project / ".mcp.json").read_text())["mcpServers"]["compactor"]["command"] == "compactor"
+    server = (place.project / ".mcp.json").read_text()
+    assert "compactor hook pre-compact" in settings
+    assert all(folder not in settings + server for folder in (str(place.home), sysconfig.get_path("scripts")))
     assert "not found on the PATH" in ran.out
     assert "Approve the MCP server" in ran.out
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_install_after_a_move_brings_every_path_up_to_date_and_an_uninstall_still_gives_what_was(place, run, agent):
+    fill(place)
+    before = place.tree()
+    run("install", agent, "--yes")
+    files = [path for path in place.home.rglob("*") if path.is_file() and PROGRAM in path.read_bytes()]
+    assert len(files) == 3  # two of the agent, and where the command is written down
+    for path in files:
+        path.write_bytes(path.read_bytes().replace(PROGRAM, b"/old/place/compactor"))
+    assert run("install", agent, "--yes").code == 0
+    assert not any(b"/old/place" in path.read_bytes() for path in files)
+    assert all(PROGRAM in path.read_bytes() for path in files)
+    for path in files[:2]:
+        path.write_bytes(path.read_bytes().replace(PROGRAM, b"/old/place/compactor"))
+    run("uninstall", agent, "--yes")
+    assert place.tree() == before
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_entries_by_the_bare_name_become_ones_with_a_path_and_are_taken_out(place, run, agent):
+    """As early versions wrote them."""
+    fill(place)
+    before = place.tree()
+    run("install", agent, "--yes")
+    hooks = place.settings if agent == "claude-code" else place.home / ".codex" / "hooks.json"
+    text = re.sub(r' \|\| [^\n]*?(?<!\\)"', '"', hooks.read_text(encoding="utf-8-sig")).replace(
+        PROGRAM.decode(), "compactor"
+    )
+    old = place.write(hooks, text, 0o640).read_bytes()
+    assert b'"compactor hook pre-compact"' in old
+    run("install", agent, "--yes")
+    assert b'"compactor hook' not in hooks.read_bytes()
+    place.write(hooks, old)
+    run("uninstall", agent, "--yes")
+    assert json.loads(hooks.read_text(encoding="utf-8-sig")) == json.loads(
+        before[str(hooks.relative_to(place.home))][1].decode("utf-8-sig")
+    )
+
+
+def test_where_the_command_is_written_down_goes_with_the_last_install(place, run):
+    launcher = place.home / ".local/state/compactor/bin/compactor"
+    run("install", "claude-code", "--yes")
+    run("install", "codex", "--project", "--yes")
+    assert os.access(launcher, os.X_OK)
+    assert stat.S_IMODE(launcher.stat().st_mode) == 0o700
+    run("uninstall", "claude-code", "--yes")
+    assert launcher.exists()
+    run("uninstall", "codex", "--project", "--yes")
+    assert not launcher.parent.exists()
 
 
 def test_the_folders_that_the_agents_were_told_are_used(place, run, monkeypatch):

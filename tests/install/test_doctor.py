@@ -81,7 +81,7 @@ class Desk:
         (group,) = json.loads(self.settings.read_text())["hooks"][event]
         call = {"session_id": CLAUDE_ID, "transcript_path": str(self.log), "cwd": str(self.root)}
         line = group["hooks"][0]["command"]
-        command = ["/bin/sh", "-c", line] if self.are_started else shlex.split(line)
+        command = ["/bin/sh", "-c", line] if self.are_started else shlex.split(line.partition(" || ")[0])
         ran = self._call(command, json.dumps(call | {"hook_event_name": event} | said), self.root)
         assert ran.returncode == 0, ran.stderr
         return json.loads(ran.stdout) if ran.stdout.startswith("{") else ran.stdout
@@ -143,7 +143,7 @@ class Desk:
 
     def trust_codex(self) -> None:
         """Review all hooks of Codex, as its user does in the terminal."""
-        case = Case(self.env | {"CODEX_HOME": str(self.home / ".codex")}, self.root, (CODEX,), True, None, [], "", 0.0)
+        case = Case(self.env | {"CODEX_HOME": str(self.home / ".codex")}, self.root, (CODEX,), True, None, [], (), 0.0)
         words = {hook.event: hook for hook in CODEX.hooks}
         with self.codex_config.open("a") as file:
             for hook in hooks_of(sources(case, CODEX)):
@@ -297,7 +297,7 @@ def test_a_program_that_only_a_project_names_is_never_run(desk: Desk, tmp_path: 
     for file in (desk.root / ".claude/settings.json", desk.root / ".mcp.json"):
         text = file.read_text()
         file.write_text(
-            text.replace('"compactor hook', f'"{trap} hook').replace('"command": "compactor"', f'"command": "{trap}"')
+            text.replace("compactor hook", f"{trap} hook").replace("exec compactor mcp", f"exec {trap} mcp")
         )
     found = desk.doctor()
     assert found.has("look", "versions", "another program than this one")
@@ -305,10 +305,35 @@ def test_a_program_that_only_a_project_names_is_never_run(desk: Desk, tmp_path: 
     assert not (tmp_path / "sprung").exists()
 
 
-def test_settings_of_a_project_that_call_a_command_which_is_not_on_the_path_are_wrong(desk: Desk):
+def test_settings_of_a_project_that_call_a_command_which_is_not_on_the_path_need_one_that_was_written_down(desk: Desk):
     desk.install("claude-code", "--project")
     (desk.bin / "compactor").unlink()
-    assert desk.doctor().has("wrong", "versions", "not on the PATH")
+    assert desk.doctor().has("ok", "versions", "which is this program")
+    shutil.rmtree(desk.home / ".local")
+    found = desk.doctor()
+    for area in ("versions", "mcp", "status line"):
+        assert found.has("wrong", area, "not on the PATH", f"{PROGRAM} install claude-code --project")
+
+
+def test_a_path_that_has_gone_is_named_wherever_it_stands_with_what_to_type(whole: Desk):
+    for file in (whole.settings, whole.home / ".claude.json"):
+        file.write_text(file.read_text().replace(str(PROGRAM), "/old/compactor"))
+    (whole.bin / "compactor").unlink()
+    found = whole.doctor()
+    for area in ("versions", "mcp", "status line"):
+        assert found.has("wrong", area, "/old/compactor", "not there", f"{PROGRAM} install claude-code")
+
+
+def test_another_installation_than_this_one_is_to_be_looked_at_and_one_without_a_path_too(claude: Desk):
+    text = claude.settings.read_text()
+    other = claude.home / "other" / "compactor"
+    claude.write_program(other, f'exec {PROGRAM} "$@"')
+    claude.settings.write_text(text.replace(str(PROGRAM), str(other)))
+    found = claude.doctor()
+    assert found.has("look", "versions", f"calls {other}", f"this is {PROGRAM}", "compactor install claude-code")
+    assert found.has("look", "status line", str(other), "compactor install claude-code")
+    claude.settings.write_text(text.replace(str(PROGRAM), "compactor"))
+    assert claude.doctor().has("look", "hooks", "another form", "compactor install claude-code")
 
 
 # 2. Hooks
@@ -346,7 +371,7 @@ def test_hooks_of_the_plugin_and_of_settings_would_run_twice(claude: Desk):
 
 def test_hooks_that_an_older_version_wrote_are_to_be_brought_up_to_date(claude: Desk):
     claude.settings.write_text(claude.settings.read_text().replace('"timeout": 60', '"timeout": 5'))
-    assert claude.doctor().has("look", "hooks", "another form", "compactor install claude-code --user")
+    assert claude.doctor().has("look", "hooks", "another form", "compactor install claude-code")
 
 
 @pytest.mark.parametrize("file", ["home/.claude/settings.json", "project/.claude/settings.local.json"])
@@ -454,7 +479,7 @@ def test_the_hash_of_a_review_is_the_one_that_codex_writes(tmp_path: Path):
             entry["statusMessage"] = "läuft"
         hooks[event] = [({"matcher": matchers[event]} if event in matchers else {}) | {"hooks": [entry]}]
     (tmp_path / "hooks.json").write_text(json.dumps({"hooks": hooks}))
-    case = Case({"CODEX_HOME": str(tmp_path)}, tmp_path / "project", (CODEX,), True, None, [], "", 0.0)
+    case = Case({"CODEX_HOME": str(tmp_path)}, tmp_path / "project", (CODEX,), True, None, [], (), 0.0)
     assert {hook.event: trusted_hash(hook, words[hook.event])[7:15] for hook in hooks_of(sources(case, CODEX))} == {
         "SessionStart": "3d237ead",
         "UserPromptSubmit": "3fbd54a6",

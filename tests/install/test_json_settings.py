@@ -17,9 +17,9 @@ from context_compactor.install.wanted import hook_groups, mcp_server, status_lin
 from tests.install.odd_json import COMMAND, MARK, OURS, texts
 
 ELSEWHERE = JsonSettings(
-    hooks=hook_groups(CLAUDE_CODE, "/new/compactor"),
-    server=mcp_server(CLAUDE_CODE, "/new/compactor"),
-    status_line=status_line("/new/compactor"),
+    hooks=hook_groups(CLAUDE_CODE, ("/new/compactor",)),
+    server=mcp_server(CLAUDE_CODE, ("/new/compactor",)),
+    status_line=status_line(("/new/compactor",)),
 )
 
 
@@ -64,7 +64,8 @@ def test_a_second_install_changes_nothing(text):
 def test_an_install_from_another_place_updates_our_entries_where_they_stand(text):
     once = installed(text)
     again = ELSEWHERE.with_ours(once, OURS.shape_of(text))
-    assert again == once.replace("'" + COMMAND + "'", "/new/compactor").replace(COMMAND, "/new/compactor")
+    (path,) = COMMAND
+    assert again == once.replace(f"'{path}'", "/new/compactor").replace(path, "/new/compactor")
     assert ELSEWHERE.without_ours(again, OURS.shape_of(text)) == text
 
 
@@ -147,13 +148,13 @@ def test_a_blank_file_is_filled_and_becomes_blank_again(blank):
 
 def test_the_style_of_a_file_is_kept_for_what_is_added():
     tabs = '{\r\n\t"model": "opus"\r\n}'
-    after = JsonSettings(server=mcp_server(CLAUDE_CODE, "compactor")).with_ours(tabs, UNKNOWN)
+    after = JsonSettings(server=mcp_server(CLAUDE_CODE, ("/bin/compactor",))).with_ours(tabs, UNKNOWN)
     assert after == (
         '{\r\n\t"model": "opus",\r\n\t"mcpServers": {\r\n\t\t"compactor": {\r\n\t\t\t"type": "stdio",\r\n'
-        '\t\t\t"command": "compactor",\r\n\t\t\t"args": [\r\n\t\t\t\t"mcp"\r\n\t\t\t]\r\n\t\t}\r\n\t}\r\n}'
+        '\t\t\t"command": "/bin/compactor",\r\n\t\t\t"args": [\r\n\t\t\t\t"mcp"\r\n\t\t\t]\r\n\t\t}\r\n\t}\r\n}'
     )
-    dense = JsonSettings(server=mcp_server(CLAUDE_CODE, "compactor")).with_ours('{"a":1}', UNKNOWN)
-    assert dense == '{"a":1,"mcpServers":{"compactor":{"type":"stdio","command":"compactor","args":["mcp"]}}}'
+    dense = JsonSettings(server=mcp_server(CLAUDE_CODE, ("/bin/compactor",))).with_ours('{"a":1}', UNKNOWN)
+    assert dense == '{"a":1,"mcpServers":{"compactor":{"type":"stdio","command":"/bin/compactor","args":["mcp"]}}}'
 
 
 def test_a_number_of_any_length_is_kept_as_it_is_written():

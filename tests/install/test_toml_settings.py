@@ -16,9 +16,9 @@ from context_compactor.install.tomlspots import statements
 from context_compactor.install.wanted import mcp_server
 
 OURS = TomlSettings(
-    mcp_server(CODEX, '/opt/odd "place"/compactor'), ("/h/hooks.json:stop:0:0", "/h/hooks.json:stop:1:0")
+    mcp_server(CODEX, ('/opt/odd "place"/compactor',)), ("/h/hooks.json:stop:0:0", "/h/hooks.json:stop:1:0")
 )
-ELSEWHERE = TomlSettings(mcp_server(CODEX, "/new/compactor"))
+ELSEWHERE = TomlSettings(mcp_server(CODEX, ("/new/compactor",)))
 TRUST = '[hooks.state]\n\n[hooks.state."/h/hooks.json:stop:0:0"]\ntrusted_hash = "sha256:00"\n'
 
 _heads = [

@@ -57,7 +57,7 @@ def test_jobs_that_waited_in_the_store_are_picked_up_after_a_restart(place: Plac
 def test_a_job_that_is_queued_beside_a_running_engine_is_begun_at_once(place: Place):
     slow = Pace(lease=60.0, beat=30.0, poll=30.0, watch=30.0)  # nobody looks by himself
     with place.engine(pace=slow) as engine:
-        Event().wait(0.05)
+        wait_for(lambda: len(engine._changed._waiters) == len(engine._hands))  # all of them rest
         crossed(place)
         assert engine.wait_idle(PATIENCE)
     assert [job.state for job in place.jobs()] == ["done"]
@@ -98,8 +98,7 @@ def test_stopping_ends_the_call_of_a_model(place: Place):
 
     def never(request: ModelRequest) -> Exception:
         begun.set()
-        while not teller.cancel.wait(0.005):
-            pass
+        assert teller.cancel.wait(PATIENCE)
         return ModelStopped("cancelled")
 
     with place.session() as session:
@@ -214,7 +213,6 @@ def test_a_worker_that_wakes_up_after_losing_its_job_can_commit_nothing_twice(st
     deaf = Pace(lease=15.0, beat=14.0, poll=0.01, watch=60.0)  # it gives no sign of life and looks for nobody's
     with still.engine(held, pace=deaf, workers=1) as frozen:
         wait_for(held.begun)
-        Event().wait(0.05)
         clock.go_on(20.0)
         other = Place(url, clock)
         with other.engine() as engine:

@@ -11,6 +11,8 @@ from typing import Any, Literal
 from aiohttp import web
 from msgspec import Struct
 
+from tests.waiting import PATIENCE
+
 
 class Reply(Struct, frozen=True, kw_only=True):
     """One reply: its pieces are sent one by one, and then it ends in one of several ways."""
@@ -48,7 +50,7 @@ class Provider:
         self._loop.close()
 
     def _do(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
 
     async def _start(self) -> str:
         app = web.Application(client_max_size=1 << 26)

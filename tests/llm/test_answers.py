@@ -10,6 +10,7 @@ from context_compactor.llm.collect import apart
 from context_compactor.llm.model import ModelUsage
 from tests.llm.asking import SCHEMA, ask, control
 from tests.llm.provider import Reply, failure
+from tests.waiting import PATIENCE
 
 
 def test_an_answer_has_its_text_usage_and_model_and_is_heard_piece_by_piece(provider, wire):
@@ -124,4 +125,4 @@ def test_a_server_that_ignores_the_limit_is_cut_off(provider, wire):
     provider.replies = [Reply(pieces=wire.text("la " * 1000), end="endless")]
     answer = wire.client(provider.url).write(ask(max_tokens=5), control())
     assert answer.stop == "length"
-    assert provider.gone.wait(10)
+    assert provider.gone.wait(PATIENCE)

@@ -17,6 +17,7 @@ from context_compactor.llm.retry import with_retries
 from tests.llm.asking import ask, control
 from tests.llm.formats import event
 from tests.llm.provider import Reply, failure
+from tests.waiting import PATIENCE
 
 
 def _good(wire):
@@ -201,7 +202,7 @@ def test_silence_is_given_up_before_the_deadline_and_may_be_tried_again(provider
     provider.replies = [Reply(pieces=wire.text("Good "), end="stall")]
     with pytest.raises(ModelUnavailable):
         _patient(wire.client(provider.url), 0.2).write(ask(), control())
-    assert provider.gone.wait(10)
+    assert provider.gone.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("end", ["stall", "endless"])
@@ -209,7 +210,7 @@ def test_the_deadline_ends_a_call_and_closes_its_stream(provider, wire, end):
     provider.replies = [Reply(pieces=wire.text("la "), end=end)]
     with pytest.raises(ModelStopped, match="deadline"):
         wire.client(provider.url).write(ask(max_tokens=50_000), control(0.5))
-    assert provider.gone.wait(10)
+    assert provider.gone.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("end", ["stall", "endless"])
@@ -219,7 +220,7 @@ def test_a_cancel_ends_a_call_in_mid_stream_and_closes_its_stream(provider, wire
     asked.on_text = lambda _: asked.cancel.set()
     with pytest.raises(ModelStopped, match="cancelled"):
         wire.client(provider.url).write(ask(max_tokens=50_000), asked)
-    assert provider.gone.wait(10)
+    assert provider.gone.wait(PATIENCE)
 
 
 def test_a_cancel_from_another_thread_ends_a_call_that_has_not_begun_to_answer(provider, wire):
@@ -237,7 +238,7 @@ def test_an_interrupt_while_text_is_shown_closes_the_stream(provider, wire):
     provider.replies = [Reply(pieces=wire.text("la "), end="stall")]
     with pytest.raises(KeyboardInterrupt):
         wire.client(provider.url).write(ask(), control(on_text=interrupt))
-    assert provider.gone.wait(10)
+    assert provider.gone.wait(PATIENCE)
 
 
 def test_a_call_that_is_over_before_it_begins_sends_nothing(provider, wire):

@@ -11,6 +11,7 @@ from context_compactor.settings import Settings
 from tests.llm.asking import SCHEMA, ask, control
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Reply, failure
+from tests.waiting import PATIENCE
 
 WIRE = FORMATS["openai"]
 
@@ -66,4 +67,4 @@ def test_a_cancel_closes_the_stream(provider, model):
     asked.on_text = lambda _: asked.cancel.set()
     with pytest.raises(ModelStopped, match="cancelled"):
         model.write(ask(max_tokens=20_000), asked)
-    assert provider.gone.wait(10)
+    assert provider.gone.wait(PATIENCE)

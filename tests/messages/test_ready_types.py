@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 FIRST_USE = """
 import sys
 from threading import Barrier, Thread
@@ -33,5 +35,7 @@ for thread in threads:
 
 @pytest.mark.parametrize("_", range(3))
 def test_types_made_ready_can_be_read_by_many_threads_at_once(_: int):
-    ran = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-c", FIRST_USE], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -15,7 +15,7 @@ from msgspec import Struct
 from context_compactor.server.config import Config
 from context_compactor.server.run import Listener, bind, listener_of
 from context_compactor.server.service import Service
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 JSON = {"Content-Type": "application/json"}
 
@@ -56,7 +56,7 @@ class Running:
             body = json.dumps(body).encode()
         if body is not None:
             given = {**JSON, **given}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request(method, path, body, given)
             response = connection.getresponse()

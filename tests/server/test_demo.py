@@ -12,6 +12,7 @@ import pytest
 
 from context_compactor.client import Client
 from context_compactor.server.demo import demo_file
+from tests.waiting import PATIENCE
 
 _CODE = """
 import sys
@@ -49,7 +50,7 @@ def test_a_real_session_is_compacted_before_ones_eyes_and_then_all_is_gone(tmp_p
             live = {each.id for each in client.every_session()}
             assert {"demo-16k", "demo-24k", "demo-48k", "demo-finished"} >= live
         process.send_signal(number)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
         assert process.stderr.read() == "stopped; everything that was begun is done\n"
     assert list((tmp_path / "here").iterdir()) == []
     assert list((tmp_path / "scratch").iterdir()) == []
@@ -62,14 +63,14 @@ def test_a_second_ctrl_c_leaves_nothing_behind_either(tmp_path):
             next(client.events(after="0", types=["session.compacted"]))
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) in (0, 130)
+        assert process.wait(PATIENCE) in (0, 130)
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
 @pytest.mark.parametrize("more", [["--store", "memory:"], ["--token-file", "tokens"]])
 def test_a_demo_has_a_store_and_rules_of_its_own(tmp_path, more):
     with _demo(tmp_path, *more) as process:
-        assert process.wait(30) == 2
+        assert process.wait(PATIENCE) == 2
         assert "--demo has a store of its own" in process.stderr.read()
 
 

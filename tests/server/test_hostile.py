@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.server.running import running
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_deep_json_is_kept_or_refused(server, depth):
 
 def _talk(port: int, *pieces: bytes, pause: float = 0.0, leave: bool = True) -> bytes:
     """Send pieces, say that there will be no more unless told otherwise, and read until the server closes."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         try:
             for piece in pieces:
                 connection.sendall(piece)

@@ -9,6 +9,7 @@ import pytest
 
 from context_compactor.server.tokens import add_token
 from tests.server.running import Running, running
+from tests.waiting import PATIENCE
 
 FORM = {"Content_Type": "application/x-www-form-urlencoded"}
 KILOBYTE = 1024
@@ -84,7 +85,7 @@ def test_a_head_of_many_kilobytes_is_fine(shared):
 
 def test_many_requests_at_once_on_one_connection_are_all_answered(shared):
     request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: %s\r\n\r\n" % (b"a" * 8_000)
-    with socket.create_connection(("127.0.0.1", shared.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=PATIENCE) as connection:
         connection.sendall(request * 40)
         found = b""
         while found.count(b" 200 OK") < 40:
@@ -100,7 +101,7 @@ def _chunk(content: bytes) -> bytes:
 def _sent(server: Running, fields: bytes, body: bytes, *, path: str, method: str = "POST") -> bytes:
     """What comes back to one request, sent in one piece."""
     head = f"{method} {path} HTTP/1.1\r\nHost: localhost:{server.port}\r\n".encode() + fields + b"\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
         found = b""
         try:
             connection.sendall(head + body)
@@ -117,7 +118,7 @@ def _taken(server: Running, path: str, line: bytes) -> int:
     """How many bytes behind the last chunk are taken before the connection ends."""
     head = f"POST {path} HTTP/1.1\r\nHost: localhost:{server.port}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
     taken = 0
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
         connection.sendall(head.encode() + b"X: ")
         try:
             while taken < 16 << 20:

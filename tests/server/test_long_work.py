@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import conversation
 from tests.llm.provider import Provider, Reply
 from tests.server.running import running
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 SMALL = {"target_tokens": 9_000}
 
@@ -48,7 +48,7 @@ def test_a_compaction_that_waits_for_a_model_is_broken_off_when_the_server_stops
         waiting = caller.submit(server.post, f"{path}/compact", SMALL)
         wait_for(lambda: silent.bodies)
         server.listener.should_exit = True
-        got = waiting.result(60)
+        got = waiting.result(PATIENCE)
     assert (got.status, got.problem) == (503, "stopped")
     with running(tmp_path) as server:
         assert server.get(f"{path}/compactions").json["compactions"] == []

@@ -6,7 +6,6 @@ import json
 import logging
 import re
 import socket
-import threading
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from tests.cli.conftest import conversation
 from tests.server.filling import Talk
 from tests.server.running import running
 from tests.server.streams import event, following
-from tests.waiting import PATIENCE
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parent.parent.parent
 GRAFANA = ROOT / "docs/operations/grafana.json"
@@ -44,13 +43,14 @@ def numbers(server, **headers) -> dict[tuple[str, ...], float]:
 
 def until(server, *name: str) -> dict[tuple[str, ...], float]:
     """The numbers, as soon as there is one of this name."""
-    pause = threading.Event()
-    for _ in range(int(PATIENCE / 0.05)):
-        found = numbers(server)
-        if found.get(name):
-            return found
-        pause.wait(0.05)
-    raise AssertionError(f"{name} never came: {found}")
+    found: dict[tuple[str, ...], float] = {}
+
+    def is_there() -> object:
+        found.update(numbers(server))
+        return found.get(name)
+
+    wait_for(is_there, lambda: found, pause=0.05)
+    return found
 
 
 def test_a_compaction_is_counted_with_all_that_is_known_of_it(server):

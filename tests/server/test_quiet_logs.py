@@ -11,7 +11,7 @@ import pytest
 from context_compactor.errors import StoreError
 from context_compactor.server.tokens import TokenFile, add_token
 from tests.server.running import running
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_browser_that_goes_away_in_the_middle_of_a_form_is_no_error(tmp_path, 
     tokens = tmp_path / "tokens"
     add_token(tokens, "red", "", read_only=False)
     with running(tmp_path, token_file=tokens) as server:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
             connection.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\ntoken=")
         assert server.get("/healthz").status == 200
     assert said() == []

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,15 +16,25 @@ from pathlib import Path
 import pytest
 
 from context_compactor.session.session import Session
+from tests.waiting import PATIENCE, wait_for
 
 BODY = json.dumps({"messages": [{"role": "user", "content": "begun before the end"}]}).encode()
+
+
+# What is under way when it is to stop is given more time than the test has.
+PATIENT = f"""
+from functools import partial
+from context_compactor.server import config
+config.Config = partial(config.Config, stop_seconds={2 * int(PATIENCE)})
+from context_compactor.cli.main import main
+main(["serve", "--port", "0", "--store", "sqlite:///own.db"])
+"""
 
 
 @contextmanager
 def _serving(folder: Path) -> Iterator[tuple[subprocess.Popen, int]]:
     """`compactor serve` in a process of its own; its port."""
-    code = "from context_compactor.cli.main import main; main(['serve', '--port', '0', '--store', 'sqlite:///own.db'])"
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-c", PATIENT]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")}
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
@@ -36,7 +45,7 @@ def _serving(folder: Path) -> Iterator[tuple[subprocess.Popen, int]]:
 
 
 def _post(port: int, path: str, body: bytes) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request("POST", path, body, {"Content-Type": "application/json"})
     status = connection.getresponse().status
     connection.close()
@@ -55,14 +64,14 @@ def _begin(connection: socket.socket) -> None:
 def test_a_request_in_the_middle_is_finished_and_nobody_new_is_taken(tmp_path, number):
     with _serving(tmp_path) as (process, port):
         assert _post(port, "/v1/sessions", b'{"id": "run", "window": 200000}') == 201
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
             _begin(connection)
             process.send_signal(number)
             _wait_until_closed(port)
             connection.sendall(BODY[10:])
             answer = connection.recv(65_536)
         assert answer.startswith(b"HTTP/1.1 200"), answer
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
         assert "stopped" in process.stderr.read()
     with Session.open("run", store=f"sqlite:///{tmp_path}/own.db") as session:
         assert [message["content"] for message in session.history()] == ["begun before the end"]
@@ -70,31 +79,32 @@ def test_a_request_in_the_middle_is_finished_and_nobody_new_is_taken(tmp_path, n
 
 
 def _wait_until_closed(port: int) -> None:
-    for _ in range(200):
+    def is_closed() -> bool:
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
         except ConnectionRefusedError:
-            return
-        time.sleep(0.05)
-    raise AssertionError("the server still takes connections")
+            return True
+        return False
+
+    wait_for(is_closed)
 
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path):
     with _serving(tmp_path) as (process, port):
         assert _post(port, "/v1/sessions", b'{"id": "run", "window": 200000}') == 201
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
             _begin(connection)
             process.send_signal(signal.SIGINT)
             _wait_until_closed(port)
             process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 130
+            assert process.wait(PATIENCE) == 130
 
 
 def test_a_quiet_server_ends_at_once(tmp_path):
     with _serving(tmp_path) as (process, port):
         assert _post(port, "/v1/sessions", b'{"id": "run", "window": 200000}') == 201
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_a_server_that_is_killed_has_kept_all_it_answered_for(tmp_path):
@@ -117,7 +127,7 @@ def test_without_the_extra_it_is_said_what_to_install(tmp_path):
         "main(['serve', '--port', '0'])"
     )
     got = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE
     )
     assert got.returncode == 2
     assert ".[server]" in got.stderr

@@ -29,7 +29,7 @@ from tests.session.talk import illegal
 from tests.session.telling import FIRST, PLAIN, QUICK, Ears, Slow, opened, step, steps, stories
 from tests.store.children import Child
 from tests.summary.scenes import GOOD
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 USER = {"role": "user", "content": "Go on with the handler."}
 
@@ -219,13 +219,13 @@ def test_no_snapshot_is_needed_for_a_summary_of_a_log_that_goes_on(tmp_path: Pat
         entries = session._core.store.entries("run")
         with ThreadPoolExecutor(1) as pool:
             ahead = pool.submit(session.work_ahead)
-            assert model.begun.wait(20)
+            assert model.begun.wait(PATIENCE)
             for number in range(34, 38):
                 session.append(step(number))
             with closing(SqliteStore(str(tmp_path / "sessions.db"))) as other, other.writing("run") as row:
                 assert row.head == head + 8  # nobody holds a lock, in this process or in another
             model.go.set()
-            assert ahead.result(20).told == 34
+            assert ahead.result(PATIENCE).told == 34
         assert session._core.store.entries("run", until=head) == entries
         report = fill(session, 38)
         assert report.told_by == "scripted"
@@ -244,10 +244,10 @@ def test_what_was_told_of_a_context_that_is_gone_is_dropped():
         session.append(steps(34, 66))
         with ThreadPoolExecutor(1) as pool:
             ahead = pool.submit(session.work_ahead)
-            assert model.begun.wait(20)
+            assert model.begun.wait(PATIENCE)
             session.undo()
             model.go.set()
-            assert ahead.result(20).told == 0
+            assert ahead.result(PATIENCE).told == 0
         assert state_of(session).ahead == ""
     assert ears.reasons(AHEAD) == ["what it was told from has changed meanwhile"]
 
@@ -256,9 +256,9 @@ def test_a_compaction_does_not_wait_for_it_and_ends_it():
     model = Slow()
     with begun(model) as session, ThreadPoolExecutor(1) as pool:
         ahead = pool.submit(session.work_ahead)
-        assert model.begun.wait(20)
+        assert model.begun.wait(PATIENCE)
         assert session.fresh().changed
-        assert ahead.result(20).told == 0
+        assert ahead.result(PATIENCE).told == 0
         assert state_of(session).ahead == ""
 
 
@@ -266,11 +266,11 @@ def test_there_is_never_a_second_one_for_a_session(tmp_path: Path):
     model, second = Slow(), ScriptedModel([GOOD])
     with begun(model, tmp_path) as session, opened(second, tmp_path) as other, ThreadPoolExecutor(1) as pool:
         ahead = pool.submit(session.work_ahead)
-        assert model.begun.wait(20)
+        assert model.begun.wait(PATIENCE)
         assert other.work_ahead().told == 0
         assert session.work_ahead().told == 0
         model.go.set()
-        assert ahead.result(20).told == 34
+        assert ahead.result(PATIENCE).told == 34
         assert second.requests == []
         assert state_of(session).ahead_by == Claim()
 
@@ -283,9 +283,9 @@ def test_one_of_another_process_keeps_us_from_it_until_that_process_is_dead(tmp_
         model = Slow()
         with opened(model, tmp_path) as session:
             Thread(target=session.work_ahead, daemon=True).start()
-            assert model.begun.wait(20)
+            assert model.begun.wait(PATIENCE)
             child.say()
-            model.go.wait(60)
+            model.go.wait(PATIENCE)
 
     model = ScriptedModel([GOOD])
     with Child(work) as child, opened(model, tmp_path) as session:
@@ -300,7 +300,7 @@ def test_one_of_another_process_keeps_us_from_it_until_that_process_is_dead(tmp_
 def test_closing_ends_it_at_once_and_leaves_nothing_behind(tmp_path: Path):
     model = Slow()
     session = begun(model, tmp_path, idle_seconds=0.01)
-    assert model.begun.wait(20)
+    assert model.begun.wait(PATIENCE)
     session.close()
     assert not model.go.is_set()
     assert model.requests == []
@@ -325,7 +325,7 @@ def test_an_async_session_does_it_too():
         session = await AsyncSession.open("run", window=32_000, store="memory:", settings=QUICK, summarizer=model)
         await session.append([*FIRST, *steps(0, 34)])
         ahead = asyncio.create_task(session.work_ahead())
-        assert await asyncio.to_thread(model.begun.wait, 20)
+        assert await asyncio.to_thread(model.begun.wait, PATIENCE)
         await session.append(step(34))  # nobody waits for the model
         model.go.set()
         assert (await ahead).told

@@ -19,6 +19,7 @@ from context_compactor.testing import ScriptedModel
 from tests.session.talk import illegal
 from tests.session.telling import FIRST, PLAIN, QUICK, Ears, Slow, opened, steps, stories
 from tests.summary.scenes import GOOD
+from tests.waiting import PATIENCE
 
 TALK = [*FIRST, *steps(0, 34)]
 
@@ -106,10 +107,10 @@ def test_another_thread_may_cancel():
         session.append(TALK)
         before = everything(session)
         made = pool.submit(session.compact)
-        assert model.begun.wait(20)
+        assert model.begun.wait(PATIENCE)
         assert session.cancel() is True
         with pytest.raises(ModelStopped):
-            made.result(20)
+            made.result(PATIENCE)
         assert everything(session) == before
 
 
@@ -162,7 +163,7 @@ def test_a_cancelled_task_ends_the_call_and_the_session_goes_on():
             await session.append(TALK)
             before = await session.context()
             task = asyncio.create_task(session.compact())
-            assert await asyncio.to_thread(model.begun.wait, 20)
+            assert await asyncio.to_thread(model.begun.wait, PATIENCE)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

@@ -18,7 +18,7 @@ from context_compactor.session.values import Claim
 from context_compactor.testing import ScriptedModel
 from tests.session.telling import FIRST, PLAIN, QUICK, Slow, opened, steps
 from tests.session.test_ahead import begun, state_of
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 
 class Deaf(ScriptedModel):
@@ -30,7 +30,7 @@ class Deaf(ScriptedModel):
 
     def write(self, request: ModelRequest, control: Control) -> ModelAnswer:
         self.begun.set()
-        self.go.wait(60)
+        self.go.wait(PATIENCE)
         self.done.set()
         return super().write(request, Control(control.deadline, Event()))
 
@@ -39,7 +39,7 @@ def test_a_deaf_model_is_left_behind_with_its_attempt_counted_and_its_claim_rele
     monkeypatch.setattr(running, "_MOST_SECONDS", 0.2)
     model = Deaf()
     session = begun(model, tmp_path, idle_seconds=0.01)
-    assert model.begun.wait(20)
+    assert model.begun.wait(PATIENCE)
     session.close()
     with opened(None, tmp_path) as again:
         state = state_of(again)
@@ -56,7 +56,7 @@ def test_closing_an_async_session_ends_what_is_told_ahead():
         session = await AsyncSession.open("run", window=32_000, store="memory:", settings=QUICK, summarizer=model)
         await session.append([*FIRST, *steps(0, 34)])
         ahead = asyncio.create_task(session.work_ahead())
-        assert await asyncio.to_thread(model.begun.wait, 20)
+        assert await asyncio.to_thread(model.begun.wait, PATIENCE)
         await session.close()
         return (await ahead).told
 
@@ -69,10 +69,10 @@ def test_a_task_that_is_cancelled_twice_still_waits_for_its_thread(monkeypatch):
         async with await AsyncSession.open("run", window=32_000, store="memory:", summarizer=model) as session:
             await session.append([*FIRST, *steps(0, 34)])
             task = asyncio.create_task(session.compact(level="soft"))
-            assert await asyncio.to_thread(model.begun.wait, 20)
+            assert await asyncio.to_thread(model.begun.wait, PATIENCE)
             for _ in range(2):
                 task.cancel()
-                await asyncio.sleep(0.1)
+                await asyncio.to_thread(int)  # when this is back, a task that waits for nothing has ended
             assert not task.done()
             model.go.set()
             with pytest.raises(asyncio.CancelledError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,6 +15,7 @@ from context_compactor.store.rows import FactRow
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, bash, talk_in
 from tests.failures.scenes import fill, seen, working
+from tests.waiting import wait_for
 
 QUIET = Settings(idle_seconds=0)
 ANN = "ann"
@@ -204,11 +204,7 @@ def test_a_session_works_ahead_by_itself_when_nothing_comes():
     settings = Settings(idle_seconds=0.05)
     with Session.open("run", window=100_000, store="memory:", settings=settings) as session:
         session.append(work(CHOICE).messages)
-        for _ in range(200):
-            if session._core.store.facts("run"):
-                break
-            time.sleep(0.05)
-        assert session._core.store.facts("run")
+        wait_for(lambda: session._core.store.facts("run"))
 
 
 def test_facts_are_kept_after_half_an_hour_without_a_compaction():

@@ -9,6 +9,7 @@ from context_compactor.session.session import Session
 from context_compactor.session.values import read_state
 from context_compactor.testing import ScriptedModel
 from tests.session.telling import FIRST, PLAIN, Slow, opened, steps
+from tests.waiting import PATIENCE
 
 SETTINGS = {
     "automatic": False, "idle_seconds": 0.0, "model_input_tokens": 50_000, "retry_attempts": 1,
@@ -25,13 +26,13 @@ def test_what_another_handle_has_set_aside_is_not_spent_twice(tmp_path):
     with opened(slow, tmp_path, **SETTINGS) as first, ThreadPoolExecutor(1) as pool:
         first.append([*FIRST, *steps(0, 34)])
         running = pool.submit(first.compact, level="soft")
-        assert slow.begun.wait(30)
+        assert slow.begun.wait(PATIENCE)
         aside = spent(first)
         assert aside > 0
         with opened(other, tmp_path, session_spend_limit=1.5 * aside, **SETTINGS) as second:
             assert "session_spend_limit" in second.compact(level="soft").reason
         slow.go.set()
-        running.result(30)
+        running.result(PATIENCE)
         assert other.requests == []
         assert len(slow.requests) == 1
 

@@ -13,6 +13,7 @@ from context_compactor.price import Price
 from context_compactor.testing import ScriptedModel
 from tests.session.telling import PLAIN, Ears, Slow, opened, steps
 from tests.session.test_ahead import begun, state_of
+from tests.waiting import PATIENCE
 
 PRICES = {"scripted": Price(input=10.0, output=10.0)}
 PAID = ModelAnswer(text=PLAIN, stop="complete", usage=ModelUsage(input=10_000, output=500))
@@ -34,9 +35,9 @@ def test_what_was_ended_ahead_is_in_the_report_as_a_sum():
     model = Slow(PAID)
     with begun(model, prices=PRICES) as session, ThreadPoolExecutor(1) as pool:
         ahead = pool.submit(session.work_ahead)
-        assert model.begun.wait(20)
+        assert model.begun.wait(PATIENCE)
         session.cancel()
-        assert ahead.result(20).told == 0
+        assert ahead.result(PATIENCE).told == 0
         model.go.set()
         report = session.compact(level="soft")
         assert report.model_calls[0].outcome == "stopped"
@@ -48,10 +49,10 @@ def test_a_refusal_because_of_somebody_else_has_its_calls(tmp_path: Path):
     with begun(model, tmp_path, automatic=False, prices=PRICES) as session, opened(None, tmp_path) as other:
         with ThreadPoolExecutor(1) as pool:
             made = pool.submit(session.compact, level="soft")
-            assert model.begun.wait(20)
+            assert model.begun.wait(PATIENCE)
             assert other.compact(level="soft").changed
             model.go.set()
-            report = made.result(20)
+            report = made.result(PATIENCE)
         assert report.status == "unchanged"
         assert report.spent_on_models == pytest.approx(session.totals().spent.dollars) != 0
 

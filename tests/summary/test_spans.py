@@ -10,6 +10,7 @@ from context_compactor.summary.quoting import Telling, framed, mark_for, quoted,
 from context_compactor.summary.spans import cut_chunks, map_parallel, measure_coverage
 from tests.engine.talks import bash, talk_in
 from tests.summary.scenes import count, refresh_talk, turns_of
+from tests.waiting import PATIENCE
 
 BODIES = st.lists(st.text(alphabet="abc \n界é\u2028\r", max_size=300), max_size=8)
 
@@ -90,7 +91,7 @@ def test_quoted_text_can_be_sent(text):
 
 def test_answers_come_in_order_and_never_more_at_once_than_allowed():
     running, most, lock = [0], [0], threading.Lock()
-    gate = threading.Barrier(2, timeout=10)
+    gate = threading.Barrier(2, timeout=PATIENCE)
 
     def work(item: int) -> int:
         with lock:

@@ -7,14 +7,13 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from tests.installing import program
-from tests.waiting import PATIENCE
+from tests.waiting import wait_for
 
 COMPACTOR = str(Path(sys.executable).with_name("compactor"))
 _PAUSE = 0.1
@@ -163,14 +162,16 @@ class Terminal:
         return file.read_text() if file.exists() else ""
 
     def _until(self, is_so: Callable[[], object], told: str) -> None:
-        give_up = time.monotonic() + PATIENCE
-        while True:
+        def state() -> str:
+            return f"{told}; code {self._read('code')!r}, the screen:\n{self.screen()}"
+
+        def look() -> object:
             has_ended = (self._folder / "code").exists()
-            if is_so():
-                return
-            too_late = has_ended or time.monotonic() > give_up
-            assert not too_late, f"{told}; code {self._read('code')!r}, the screen:\n{self.screen()}"
-            time.sleep(_PAUSE)
+            found = is_so()
+            assert found or not has_ended, state()
+            return found
+
+        wait_for(look, state, pause=_PAUSE)
 
 
 def left_well(terminal: Terminal, *keys: str) -> None:

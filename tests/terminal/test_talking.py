@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -59,6 +60,7 @@ def test_a_session_is_begun_from_the_list_and_compacted_by_hand(open_terminal, p
     listed = subprocess.run([COMPACTOR, "sessions", "--json", "--store", URL], capture_output=True, check=True)
     (session,) = json.loads(listed.stdout)["sessions"]
     assert session["messages"] == 8
+    assert Path(".compactor/.gitignore").read_text() == "*\n"
     assert [message["role"] for message in kept(session["id"])] == ["user", "assistant"] * 4
 
 

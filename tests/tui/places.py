@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import chdir
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ from typing import Any
 
 from msgspec import structs
 from textual.app import App
+from textual.command import CommandList
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
@@ -24,11 +24,12 @@ from context_compactor.settings import Settings
 from context_compactor.tui.app import CompactorApp
 from context_compactor.tui.local import LocalSource
 from context_compactor.tui.registry import PANES
+from context_compactor.tui.screens.session_chat import ChatPane
 from context_compactor.tui.source import Source
 from context_compactor.tui.widgets.prompt import Prompt
 from context_compactor.tui.widgets.rows import RowList
+from tests import waiting
 from tests.session.talk import messages
-from tests.waiting import PATIENCE
 
 URL = "sqlite:///sessions.db"
 """Relative, so that what is shown of it is the same everywhere."""
@@ -105,38 +106,61 @@ def play(story: Story, *, size: tuple[int, int] = SMALL, source: Source | None =
     asyncio.run(run())
 
 
-async def settle(pilot: Pilot[None]) -> None:
-    """Wait until everything that was begun is done and drawn; what goes on for ever is not waited for."""
+async def settle(pilot: Pilot[None], *, with_work: bool = True) -> None:
+    """Wait until everything that was begun is done and drawn; what goes on for ever is not waited for.
+
+    Without `with_work` what workers do may go on, such as a compaction that the test holds up.
+    """
     calm = 0
-    give_up = time.monotonic() + PATIENCE
-    while calm < 3:
-        assert time.monotonic() < give_up, f"it never came to rest: {list(pilot.app.workers)}"
-        await asyncio.sleep(0.01)  # a pause of the pilot's sends a message to every widget, which costs much more
-        calm = calm + 1 if _is_at_rest(pilot.app) else 0
+
+    def is_calm() -> bool:
+        nonlocal calm
+        calm = 0 if _unrest(pilot.app, with_work) else calm + 1
+        return calm == 3
+
+    # A pause of the pilot's sends a message to every widget, which costs much more.
+    await waiting.until(is_calm, lambda: f"{_unrest(pilot.app, with_work)}\n{screen_text(pilot)}", pause=0.01)
+    if pilot.app._exit:
+        return
     for field in (*pilot.app.screen.query(Input), *pilot.app.screen.query(TextArea)):
         field.cursor_blink = False
-    await pilot.pause()
+    await pilot.pause(0)
 
 
-def _is_at_rest(app: App[None]) -> bool:
+def _unrest(app: App[None], with_work: bool) -> str:
+    """What is under way in an app: work, drawing, keys, and messages that wait or are being handled."""
     if app._exit:
-        return True
-    if any(not worker.is_finished for worker in app.workers if worker.group != "watch"):
-        return False
+        return ""
+    working = [worker for worker in app.workers if not worker.is_finished and worker.group != "watch"]
+    if with_work and working:
+        return f"working: {working}"
     screen = app.screen
     if screen._layout_required or screen._repaint_required or screen._dirty_widgets or screen._callbacks:
-        return False
-    return not any(
-        each.message_queue_size or each._next_callbacks for each in (app, *screen.walk_children(with_self=True))
-    )
+        return "drawing"
+    if isinstance(app, CompactorApp) and (app._typed or app._awaited):
+        return f"keys: {app._typed}, {app._awaited}"
+    there = (app, *screen.walk_children(with_self=True))
+    if with_work and any(pane._timer is not None and pane._timer._active.is_set() for pane in screen.query(ChatPane)):
+        return "an answer is drawn"
+    # An empty queue is not enough: the last message may still be in the hands of whoever takes long for it. Who has
+    # nothing to do waits for the next one.
+    busy = [each for each in there if each.message_queue_size or not each._message_queue.ready_event._waiters]
+    return f"messages for {busy}" if busy else ""
 
 
 async def until(pilot: Pilot[None], what: Callable[[], object]) -> None:
     """Wait until something is so."""
-    give_up = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < give_up, f"it never came:\n{screen_text(pilot)}"
-        await asyncio.sleep(0.02)
+    await waiting.until(what, lambda: f"The screen:\n{screen_text(pilot)}", pause=0.02)
+
+
+async def listed(pilot: Pilot[None], words: str) -> None:
+    """Wait until the palette offers something with these words as its first."""
+
+    def is_first() -> bool:
+        commands = pilot.app.screen.query_one(CommandList)
+        return commands.option_count > 0 and words in str(commands.get_option_at_index(0).prompt)
+
+    await until(pilot, is_first)
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -23,7 +22,6 @@ from context_compactor.tui.widgets.prompt import Prompt
 from tests.llm.formats import OpenAIFormat
 from tests.llm.provider import Provider, Reply
 from tests.tui.places import NOW, SHOWN, SMALL, URL, Story, settle
-from tests.waiting import PATIENCE
 
 Raw = dict[str, Any]
 OPENAI = OpenAIFormat()
@@ -82,14 +80,6 @@ def run(story: Callable[[], Awaitable[None]], *places: Place) -> None:
     asyncio.run(play())
 
 
-async def when(what: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    give_up = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < give_up, "it never came"
-        await asyncio.sleep(0.005)
-
-
 def assert_valid(body: Raw, wire: str = "openai-chat") -> None:
     """What was sent is what its provider takes, and what any other would: plain talk that alternates."""
     said: Sequence[Raw] = body["messages"]
@@ -145,5 +135,5 @@ async def send(pilot: Pilot[None], text: str) -> None:
     field = pilot.app.screen.query_one(Prompt)
     field.focus()
     field.paste(text)
-    await pilot.pause()
+    await pilot.pause(0)
     await pilot.press("enter")

@@ -19,7 +19,7 @@ from context_compactor.tui.screens.help import HelpScreen
 from context_compactor.tui.screens.session import SessionScreen
 from context_compactor.tui.widgets.answer import Answer
 from context_compactor.tui.widgets.prompt import Prompt
-from tests.tui.places import SIZES, URL, a_few_sessions, enter, key_of, play, press, screen_text, settle, shown
+from tests.tui.places import SIZES, URL, a_few_sessions, enter, key_of, listed, play, press, screen_text, settle, shown
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -52,7 +52,7 @@ def test_the_palette_leads_to_panes_and_commands(monkeypatch):
         await press(pilot, "ctrl+p")
         assert isinstance(pilot.app.screen, CommandPalette)
         await pilot.press(*"show facts")
-        await pilot.pause(0.3)
+        await listed(pilot, "Facts")
         await press(pilot, "enter")
         await press(pilot, "enter") if isinstance(pilot.app.screen, CommandPalette) else None
         assert pilot.app.screen.query_one(TabbedContent).active == "facts"
@@ -105,7 +105,7 @@ def test_every_theme_can_be_drawn():
     async def story(pilot):
         for name in pilot.app.available_themes:
             pilot.app.theme = name
-            await pilot.pause()
+            await pilot.pause(0)
             assert "almost full" in screen_text(pilot), name
         pilot.app.show_session("run-42")
         await settle(pilot)
@@ -168,8 +168,7 @@ def test_it_can_be_left_from_everywhere_and_gives_back_what_it_holds(keys):
         async with app.run_test() as pilot:
             await settle(pilot)
             for key in keys:
-                await pilot.press(key)
-                await pilot.pause(0.05)
+                await press(pilot, key)
         assert app.return_code == 0
 
     asyncio.run(run())

@@ -304,8 +304,8 @@ def test_while_a_compaction_takes_its_time_it_is_seen_and_nothing_is_seen_twice(
         await send(pilot, "Is it so?")
         await until(pilot, lambda: "compacting…" in screen_text(pilot))
         await until(pilot, lambda: pane(pilot).conversation.end == 25)
-        await pilot.pause(0.3)
-        assert screen_text(pilot).count("Is it so?") == 1
+        await settle(pilot, with_work=False)
+        await until(pilot, lambda: screen_text(pilot).count("Is it so?") == 1)
         go_on.set()
         await settle(pilot)
         assert screen_text(pilot).count("One.") == 1
@@ -548,7 +548,7 @@ def test_an_answer_that_is_coming_looks_as_it_should(provider, picture, size):
         await send(pilot, "Is it so?")
         await until(pilot, lambda: "return line * 5" in screen_text(pilot) and "9 messages" in screen_text(pilot))
         await until(pilot, lambda: pane(pilot).conversation.end == 9)
-        await pilot.pause(0.3)
+        await settle(pilot, with_work=False)
         picture(pilot, "chat-answering")
         await pilot.press("ctrl+c")
 

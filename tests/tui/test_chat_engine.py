@@ -16,7 +16,8 @@ from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply, failure
 from tests.session.talk import illegal, messages
 from tests.tui.places import CALM, URL, filled
-from tests.tui.talking import OPENAI, Place, answers, assert_valid, name_of, reply, run, when
+from tests.tui.talking import OPENAI, Place, answers, assert_valid, name_of, reply, run
+from tests.waiting import PATIENCE, until
 
 LONG = "maximum context length is 4,096 tokens, and you asked for more"
 
@@ -79,7 +80,7 @@ def test_the_answer_is_heard_while_it_comes_with_its_reasoning_apart_and_only_th
     async def story() -> None:
         saying = Saying("Well?")
         task = asyncio.create_task(saying.take(place.source, "chat", place.chats))
-        await when(lambda: saying.heard.said() == ("Yes, but", "Hm.And hm."))
+        await until(lambda: saying.heard.said() == ("Yes, but", "Hm.And hm."))
         task.cancel()
         await asyncio.wait([task])
         assert (await place.talked())[1] == ("assistant", "Yes, but\n\n[cut off here: the user has ended the answer]")
@@ -285,7 +286,7 @@ def test_an_answer_that_the_user_ends_is_kept_as_far_as_it_came(provider, place,
     async def story() -> None:
         saying = Saying("Count")
         task = asyncio.create_task(saying.take(place.source, "chat", place.chats))
-        await when(lambda: saying.heard.said()[0] == "One, two")
+        await until(lambda: saying.heard.said()[0] == "One, two")
         for _ in range(times):
             task.cancel()
             await asyncio.sleep(0)
@@ -296,7 +297,7 @@ def test_an_answer_that_the_user_ends_is_kept_as_far_as_it_came(provider, place,
         await place.say("Go on")
 
     run(story, place)
-    assert provider.gone.wait(30)
+    assert provider.gone.wait(PATIENCE)
     assert_valid(provider.bodies[1])
 
 
@@ -306,7 +307,7 @@ def test_where_nothing_was_said_yet_the_words_stand_alone(provider, place):
     async def story() -> None:
         saying = Saying("Well?")
         task = asyncio.create_task(saying.take(place.source, "chat", place.chats))
-        await when(lambda: provider.bodies)
+        await until(lambda: provider.bodies)
         task.cancel()
         await asyncio.wait([task])
         assert saying.notes[-1].words == "Ended. Your words are kept: /retry asks again."
@@ -324,7 +325,7 @@ def test_a_wait_before_another_try_can_be_ended(provider, place, monkeypatch):
     async def story() -> None:
         saying = Saying("Well?")
         task = asyncio.create_task(saying.take(place.source, "chat", place.chats))
-        await when(lambda: saying.notes)
+        await until(lambda: saying.notes)
         task.cancel()
         await asyncio.wait([task])
         assert await place.talked() == [("user", "Well?")]

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from context_compactor.tui.chat.saying import Saying
 from tests.llm.provider import Provider, Reply, failure
 from tests.session.talk import illegal
-from tests.tui.talking import OPENAI, Place, assert_valid, reply, run, when
+from tests.tui.talking import OPENAI, Place, assert_valid, reply, run
+from tests.waiting import until
 
 WORDS = "the keeper counts the ships that pass the rock. " * 12
 CUT = Reply(pieces=OPENAI.text(WORDS), end="drop")
@@ -52,9 +53,9 @@ async def play(place: Place, provider: Provider, text: str, outcome: str) -> Say
     saying = Saying(text)
     task = asyncio.create_task(saying.take(place.source, place.session_id, place.chats))
     if outcome.startswith("ended"):
-        await when(lambda: provider.bodies)
+        await until(lambda: provider.bodies)
         if outcome == "ended in the middle":
-            await when(lambda: saying.heard.said()[0] == WORDS)
+            await until(lambda: saying.heard.said()[0] == WORDS)
         task.cancel()
     await asyncio.wait([task])
     assert task.cancelled() == outcome.startswith("ended")

@@ -136,10 +136,10 @@ async def begin(pilot, line: str) -> None:
     prompt = pilot.app.screen.query_one(Prompt)
     prompt.focus()
     prompt.value = line
-    await pilot.pause()
+    await pilot.pause(0)
     prompt.offers.close()
     prompt.action_submit()
-    await pilot.pause()
+    await pilot.pause(0)
 
 
 def tokens(pilot) -> int:
@@ -499,13 +499,13 @@ def test_a_compaction_goes_on_while_its_screen_is_left_and_is_cancelled_where_on
     async def story(pilot):
         await under_way(pilot, slow)
         pilot.app.show_sessions()
-        await pilot.pause(0.1)
+        await settle(pilot, with_work=False)
         pilot.app.show_session("run")
         await until(pilot, lambda: "Compacting" in screen_text(pilot))
         await begin(pilot, "/compact")
         assert told(pilot).startswith("Not now: /compact is under way.")
         pilot.app.show_sessions()
-        await pilot.pause(0.1)
+        await settle(pilot, with_work=False)
         await press(pilot, "ctrl+c")
         await settle(pilot)
         assert "Cancelled: nothing was changed." in [notice.message for notice in pilot.app._notifications]
@@ -557,7 +557,6 @@ def test_two_commands_at_once_do_not_interleave():
         for line in ("/compact --target 25%", "/undo"):
             prompt.value = line
             prompt.action_submit()
-        await pilot.pause()
         await settle(pilot)
         said = pilot.app.screen.query_one(Answer).texts
         assert any(words.startswith("Not now: /compact is under way") for words in said)

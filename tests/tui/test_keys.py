@@ -20,7 +20,7 @@ from context_compactor.tui.widgets.offers import Offers
 from context_compactor.tui.widgets.prompt import Prompt
 from tests.cli.conftest import conversation
 from tests.llm.provider import Provider, Reply
-from tests.tui.places import URL, a_few_sessions, filled, play, press, screen_text, settle, shown, until
+from tests.tui.places import URL, a_few_sessions, filled, listed, play, press, settle, shown, until
 
 AGAIN = "Ctrl-C again leaves."
 
@@ -38,8 +38,7 @@ def leaves(keys, *, session_id: str = "") -> None:
         async with app.run_test() as pilot:
             await settle(pilot)
             for key in keys:
-                await pilot.press(key)
-                await pilot.pause(0.05)
+                await press(pilot, key)
         assert app.return_code == 0
 
     asyncio.run(run())
@@ -209,8 +208,7 @@ def test_compacting_it_cancels_whatever_is_shown_over_it_and_keeps_what_is_writt
         below = pilot.app.screen
         if over:
             await pilot.press("escape", over)
-            await pilot.pause(0.2)
-            assert pilot.app.screen is not below
+            await until(pilot, lambda: pilot.app.screen is not below)
         above = pilot.app.screen
         await press(pilot, "ctrl+c")
         assert below.query_one(Answer).texts[-1] == "Cancelled: nothing was changed."
@@ -262,8 +260,7 @@ def test_the_palette_puts_a_command_into_the_prompt():
 
     async def story(pilot):
         await press(pilot, "ctrl+p", *"/handoff")
-        await until(pilot, lambda: "/handoff" in screen_text(pilot))
-        await pilot.pause(0.3)
+        await listed(pilot, "/handoff")
         await press(pilot, "enter")
         await press(pilot, "enter") if isinstance(pilot.app.screen, CommandPalette) else None
         await until(pilot, lambda: pilot.app.screen.query_one(Prompt).value == "/handoff ")

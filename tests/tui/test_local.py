@@ -18,6 +18,7 @@ from context_compactor.tui.local import LocalSource
 from tests.session.talk import messages
 from tests.session.telling import FIRST, Slow, steps
 from tests.tui.places import CALM, URL, a_few_sessions, filled
+from tests.waiting import PATIENCE, until
 
 
 def asked(verb):
@@ -116,7 +117,7 @@ def test_an_append_that_leads_to_a_compaction_tells_of_it_and_others_look_meanwh
         source._opened._known["run"].core.use_teller(open_teller(model, CALM))
         said = {"role": "user", "content": "word " * 5_000}
         task = asyncio.create_task(source.append("run", said))
-        assert await asyncio.to_thread(model.begun.wait, 60)
+        assert await asyncio.to_thread(model.begun.wait, PATIENCE)
         assert (await source.turns("run")).total
         assert said in await source.context("run")
         model.go.set()
@@ -162,7 +163,7 @@ def test_a_compaction_whose_task_is_cancelled_leaves_everything_as_it_was():
         core = source._opened._known["run"].core
         core.use_teller(open_teller(model, CALM))
         task = asyncio.create_task(source.compact("run", target_tokens=4_000))
-        assert await asyncio.to_thread(model.begun.wait, 60)
+        assert await asyncio.to_thread(model.begun.wait, PATIENCE)
         turns = await source.turns("run")  # others can look meanwhile
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -176,14 +177,25 @@ def test_a_compaction_whose_task_is_cancelled_leaves_everything_as_it_was():
     asked(story)
 
 
+class Watched(LocalSource):
+    """Counts how often it has looked at its store."""
+
+    looks = 0
+
+    async def _run(self, work):
+        found = await super()._run(work)
+        self.looks += 1
+        return found
+
+
 def test_changes_are_told_once_and_a_store_that_goes_away_is_told_as_well(folder):
     a_few_sessions()
 
     async def story():
-        source = LocalSource(URL, look_seconds=0.01)
+        source = Watched(URL, look_seconds=0.01)
         watched = source.watch()
         following = asyncio.ensure_future(anext(watched))
-        await asyncio.sleep(0.2)
+        await until(lambda: source.looks)
         await source.append("quiet", {"role": "user", "content": "Hello"})
         change = await following
         assert change.sessions == {"quiet"}

@@ -12,6 +12,7 @@ from textual.app import App, ComposeResult
 from context_compactor.tui.markdown import open_fence, rendered, settled
 from context_compactor.tui.texts import safe
 from context_compactor.tui.widgets.prose import Prose
+from tests.tui.places import settle
 
 PIECES = (
     "Some words", "\n", "\n\n", "```python\n", "```\n", "x = f(1)", "- item", "1. first", "> quote", "# Title",
@@ -116,7 +117,7 @@ def drawn(text: str, step: int) -> list[str]:
             prose = pilot.app.query_one(Prose)
             for at in range(0, len(text), step):
                 prose.add(text[at : at + step])
-            await pilot.pause()
+            await settle(pilot)
             return [str(chunk.render()) for chunk in prose.query(".chunk")]
 
     return asyncio.run(run())

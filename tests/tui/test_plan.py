@@ -32,6 +32,7 @@ from tests.tui.places import (
     settle,
     until,
 )
+from tests.waiting import PATIENCE
 
 KEY = key_of("plan")
 NAMED = ("status", "tokens_before", "tokens_after", "messages_after", "preserved", "summarized", "discarded")
@@ -345,7 +346,7 @@ def test_an_accepted_plan_that_is_cancelled_leaves_the_context_and_the_steers_as
         await to_turn(pilot, 3)
         await press(pilot, "x")
         await pilot.press("a")
-        assert await asyncio.to_thread(model.begun.wait, 60)
+        assert await asyncio.to_thread(model.begun.wait, PATIENCE)
         await until(pilot, lambda: "Ctrl-C cancels" in screen_text(pilot))
         await pilot.press("a")
         assert "Not now" in told(pilot)
@@ -375,7 +376,7 @@ def test_a_plan_that_is_accepted_is_done_though_one_leaves_and_comes_back():
         await to_turn(pilot, 5)
         await press(pilot, "p")
         await pilot.press("a")
-        assert await asyncio.to_thread(model.begun.wait, 60)
+        assert await asyncio.to_thread(model.begun.wait, PATIENCE)
         await pilot.press("escape")
         await until(pilot, lambda: not pilot.app.screen.query(PlanPane))
         await pilot.press("enter")

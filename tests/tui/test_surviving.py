@@ -25,7 +25,7 @@ from context_compactor.tui.running import run_app
 from context_compactor.tui.surviving import LOG_FILE, SurvivingApp
 from context_compactor.tui.terminal import Output
 from context_compactor.tui.widgets.rows import Cell, Column, RowList
-from tests.tui.places import screen_text, until
+from tests.tui.places import screen_text, settle, until
 from tests.waiting import PATIENCE
 
 
@@ -208,7 +208,7 @@ def test_whatever_goes_wrong_is_a_message_and_a_line_in_the_log_and_everything_s
             app.query_one(Bomb).heat = 0
             app.query_one(Drawn).is_broken = False
             app.counted = 0
-            await pilot.pause(0.05)
+            await settle(pilot)
         assert "Unexpected" in screen_text(pilot)
         assert "ZeroDivisionError" in screen_text(pilot)
         app.query_one("#bomb").focus()
@@ -239,7 +239,7 @@ def test_the_log_is_its_owners_alone_and_bounded_and_what_comes_again_at_once_is
     async def story(pilot):
         for _ in range(30):
             await by_key(pilot)
-        await pilot.pause(0.05)
+        await settle(pilot)
         assert len(pilot.app._notifications) == 1
 
     play(story)
@@ -358,7 +358,7 @@ def test_an_app_that_cannot_begin_or_cannot_end_says_so():
             raise ZeroDivisionError("at the end")
 
     async def nothing(pilot):
-        await pilot.pause()
+        await pilot.pause(0)
 
     begun, ended = fails(nothing, Stillborn()), fails(nothing, Restless())
     assert "at the beginning" in begun.ending
@@ -387,7 +387,7 @@ def test_work_that_nobody_waits_for_is_written_down_too():
     class Forgetful(SurvivingApp):
         async def run_async(self):
             asyncio.get_running_loop().call_soon(lambda: 1 / 0)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
 
     run_app(Forgetful())
     assert "division by zero" in lines()[0]["error"]

@@ -59,18 +59,23 @@ def prepare_home(root: str) -> str:
 
     Whoever made the project may have put something there. What leads elsewhere or is somebody else's is refused.
     """
+    # Hooks that only count do without these.
+    from pathlib import Path
+
+    from context_compactor.errors import CompactorError
+    from context_compactor.files import make_private_folder
+
     home = os.path.join(root, HOME)
-    for folder in (home, os.path.join(home, "logs")):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-    if not _is_ours(home):
-        raise PermissionError(f"{home} belongs to another user. Try: remove it, or work elsewhere.")
     for name in ("", *_OWN):
         if os.path.islink(os.path.join(home, name).rstrip("/")):
             raise PermissionError(f"{os.path.join(home, name)} is a link, which is not followed. Try: remove it.")
-    ignore = os.path.join(home, ".gitignore")
-    if not os.path.exists(ignore):
-        with open(ignore, "w", encoding="ascii") as file:
-            file.write("*\n")
+    if os.path.exists(home) and not _is_ours(home):
+        raise PermissionError(f"{home} belongs to another user. Try: remove it, or work elsewhere.")
+    try:
+        for folder in (home, os.path.join(home, "logs")):
+            make_private_folder(Path(folder))
+    except CompactorError as error:
+        raise OSError(str(error)) from error
     return home
 
 

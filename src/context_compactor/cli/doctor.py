@@ -18,6 +18,7 @@ from context_compactor.messages.printing import printable
 
 if TYPE_CHECKING:
     from context_compactor.install.doctor_finding import Finding
+    from context_compactor.install.program import Command
 
 AgentName = Annotated[
     str | None, typer.Argument(metavar=f"[{'|'.join(AGENTS)}]", help="Only this coding agent; without, all of them.")
@@ -50,9 +51,9 @@ def doctor(
     from context_compactor.install.doctor import examine
 
     known = None if agent is None else find_agent(agent)
-    root = _root(project)
+    root, command = _root(project), _own_command()
     os.chdir(root)  # settings and the store are those of the project
-    found = examine(root, dict(os.environ), known, session or "", sys.argv[0])
+    found = examine(root, dict(os.environ), known, session or "", command)
     is_well = all(finding.state != "wrong" for finding in found)
     if as_json:
         print_json({"findings": msgspec.to_builtins(found), "ok": is_well})
@@ -70,6 +71,15 @@ def _root(project: Path | None) -> Path:
     if not project.is_dir():
         raise BadSetting(f"--project: there is no folder {project}. Try: the one in which the agent works.")
     return Path(project_root(str(project), {}))
+
+
+def _own_command() -> Command:
+    from context_compactor.install.program import own_command
+
+    try:
+        return own_command(sys.argv[0])
+    except BadSetting:
+        return ()
 
 
 def _print(out: Paper, found: list[Finding]) -> None:

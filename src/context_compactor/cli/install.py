@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import structs
 
 from context_compactor.agents.known import AGENTS, Agent, find_agent
 from context_compactor.cli.options import AsJson, Yes
@@ -17,6 +19,7 @@ from context_compactor.cli.output import Paper, ask, paper, print_json, printabl
 from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
+    from context_compactor.install.changes import Change
     from context_compactor.install.ledger import Ledger
     from context_compactor.install.planning import FilePlan
     from context_compactor.install.targets import Place
@@ -40,29 +43,33 @@ def install(
     """Register the hooks, the MCP server and the status line with a coding agent.
 
     What is in its settings stays as it is, byte by byte. The changes are shown first; `compactor uninstall` takes them
-    back exactly. A second install changes nothing; one from another place brings the paths up to date.
+    back exactly. Your own settings name this command by its whole path, those of a project by its name alone. A second
+    install changes nothing; one from another place brings the paths up to date.
 
     Example: `compactor install claude-code`
     """
     from context_compactor.install.ledger import Ledger
     from context_compactor.install.notes import next_steps, undo, warnings
     from context_compactor.install.planning import plan_install
-    from context_compactor.install.program import NAME, own_program
+    from context_compactor.install.program import BY_NAME, launcher_text, own_command
     from context_compactor.install.targets import targets
 
-    known, place = find_agent(agent), _place(user, project)
-    command = NAME if place.is_project else own_program(sys.argv[0])
+    known, place, own = find_agent(agent), _place(user, project), own_command(sys.argv[0])
+    command = BY_NAME if place.is_project else own
     ledger = Ledger(place.env)
 
     def plan() -> list[FilePlan]:
         return plan_install(known, targets(known, place, command), ledger)
 
-    done = _carry_out(plan, ledger, dry_run=dry_run, yes=yes, as_json=as_json, ledger_first=True)
+    def launcher(_plans: Sequence[FilePlan]) -> Change:
+        return _launcher(place, launcher_text(own))
+
+    done = _carry_out(plan, launcher, ledger, dry_run=dry_run, yes=yes, as_json=as_json, ledger_first=True)
     is_new = not dry_run and any(each.is_changed for each in done)
-    told = list(warnings(known, place, command))
+    told = list(warnings(known, place, own))
     steps = list(next_steps(known, place)) if is_new else []
     if as_json:
-        document = {"agent": agent, "scope": _scope(place), "command": command, "dry_run": dry_run}
+        document = {"agent": agent, "scope": _scope(place), "command": shlex.join(command), "dry_run": dry_run}
         files = [{**_described(each), "registered": list(each.becomes)} for each in done]
         print_json({**document, "files": files, "warnings": told, "next": steps, "undo": undo(known, place)})
         return
@@ -97,16 +104,21 @@ def uninstall(
     from context_compactor.install.ledger import Ledger
     from context_compactor.install.notes import left_over
     from context_compactor.install.planning import plan_uninstall
-    from context_compactor.install.program import NAME
+    from context_compactor.install.program import BY_NAME
     from context_compactor.install.targets import targets
 
     known, place = find_agent(agent), _place(user, project)
     ledger = Ledger(place.env)
 
     def plan() -> list[FilePlan]:
-        return plan_uninstall(targets(known, place, NAME), ledger)
+        return plan_uninstall(targets(known, place, BY_NAME), ledger)
 
-    done = _carry_out(plan, ledger, dry_run=dry_run, yes=yes, as_json=as_json, ledger_first=False)
+    def launcher(plans: Sequence[FilePlan]) -> Change:
+        gone = _launcher(place, None)
+        is_needed = ledger.records() - {each.ledger.path for each in plans}
+        return structs.replace(gone, after=gone.before) if is_needed else gone
+
+    done = _carry_out(plan, launcher, ledger, dry_run=dry_run, yes=yes, as_json=as_json, ledger_first=False)
     if as_json:
         files = [{**_described(each), "removed": list(each.was), "as_before": each.is_exact} for each in done]
         print_json({"agent": agent, "scope": _scope(place), "dry_run": dry_run, "files": files})
@@ -134,8 +146,24 @@ def _place(user: bool, project: bool) -> Place:
     return Place(dict(os.environ), Path(project_root(str(Path.cwd()), {})), project)
 
 
+def _launcher(place: Place, after: bytes | None) -> Change:
+    """What becomes of the script by which settings without a path find this program."""
+    from context_compactor.install.changes import Change, read_file
+    from context_compactor.install.program import launcher
+
+    path = launcher(place.env)
+    return Change(path, read_file(path), after, is_private=True, is_program=True)
+
+
 def _carry_out(
-    plan: Callable[[], list[FilePlan]], ledger: Ledger, *, dry_run: bool, yes: bool, as_json: bool, ledger_first: bool
+    plan: Callable[[], list[FilePlan]],
+    launcher: Callable[[Sequence[FilePlan]], Change],
+    ledger: Ledger,
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    ledger_first: bool,
 ) -> list[FilePlan]:
     """Show the changes, ask, and write them: all of them or none, and only one install at a time."""
     from context_compactor.files import make_private_folder, one_writer
@@ -152,8 +180,10 @@ def _carry_out(
         if any(each.is_changed for each in plans):
             ask("Write this?", yes=yes, default=True, instead="--yes, or --dry-run to look")
         order = [(each.ledger, each.change) if ledger_first else (each.change, each.ledger) for each in plans]
-        changes = [change for pair in order for change in pair if change.before != change.after]
-        write_all(changes, [folder for each in plans for folder in each.folders])
+        script = launcher(plans)
+        changes = [*(change for pair in order for change in pair), script]
+        folders = [*(folder for each in plans for folder in each.folders), script.path.parent]
+        write_all([change for change in changes if change.before != change.after], folders)
         return plans
 
 

@@ -18,12 +18,16 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV, er
 
 
 class Change(Struct, frozen=True):
-    """A file before and after; None is no file. `path` is the file itself, never a link to it."""
+    """A file before and after; None is no file. `path` is the file itself, never a link to it.
+
+    One that `is_program` can be run by its owner.
+    """
 
     path: Path
     before: bytes | None
     after: bytes | None
     is_private: bool = False
+    is_program: bool = False
 
 
 def read_file(path: Path) -> bytes | None:
@@ -126,6 +130,9 @@ def _write(change: Change) -> None:
             change.path.unlink()
     else:
         write_atomically(change.path, change.after, private=change.is_private)
+        if change.is_program:
+            with naming_write_errors(change.path):
+                change.path.chmod(0o700)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

@@ -24,7 +24,7 @@ from context_compactor.install.doctor_programs import programs
 from context_compactor.install.doctor_servers import servers, status_line
 from context_compactor.install.doctor_sources import hooks_of, sources
 from context_compactor.install.doctor_store import store
-from context_compactor.install.program import own_program
+from context_compactor.install.program import Command
 from context_compactor.settings import LoadedSettings, load_settings
 
 _BY_AGENT: tuple[Callable[[Case, Agent], Iterator[Finding] | list[Finding]], ...] = (
@@ -50,9 +50,12 @@ _FIRST: tuple[Callable[[Case], Iterator[Finding]], ...] = (_beginning, programs)
 
 
 def examine(
-    root: Path, env: Mapping[str, str], agent: Agent | None = None, session: str = "", started_as: str = ""
+    root: Path, env: Mapping[str, str], agent: Agent | None = None, session: str = "", command: Command = ()
 ) -> list[Finding]:
-    """All findings for a project, which must be the working folder; those that explain others come first."""
+    """All findings for a project, which must be the working folder; those that explain others come first.
+
+    `command` is what runs this program.
+    """
     loaded, found = _settings(root, env)
     rows, problems = _rows(root, session)
     agents = (agent,) if agent else tuple(AGENTS.values())
@@ -63,7 +66,7 @@ def examine(
         is_named=agent is not None,
         settings=loaded.settings if loaded else None,
         rows=rows,
-        program=_own_program(started_as),
+        command=command,
         now=time.time(),
     )
     found += problems
@@ -119,10 +122,3 @@ def _whole(area: str, check: Callable[[], Iterator[Finding] | list[Finding]]) ->
         return [wrong(area, f"this could not be looked at: {error}", "Give yourself the right to read it, then again")]
     except Exception as error:  # noqa: BLE001  the rest is to be looked at all the same
         return [wrong(area, f"this could not be looked at: {type(error).__name__}: {error}", "Report it")]
-
-
-def _own_program(started_as: str) -> str:
-    try:
-        return own_program(started_as)
-    except BadSetting:
-        return ""

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from context_compactor.agents.known import Agent
 from context_compactor.agents.tally import Row
+from context_compactor.install.program import Command
 from context_compactor.install.targets import Place
 from context_compactor.settings import Settings
 
@@ -17,7 +18,7 @@ class Case(Struct, frozen=True):
     """A project in `root`, seen with the environment `env`.
 
     With `is_named` somebody has asked for just this agent. `settings` are None when they cannot be read. `rows` are
-    what hooks know of the sessions that are looked at, the one used last first; `program` is this program.
+    what hooks know of the sessions that are looked at, the one used last first; `command` runs this program.
     """
 
     env: Mapping[str, str]
@@ -26,7 +27,7 @@ class Case(Struct, frozen=True):
     is_named: bool
     settings: Settings | None
     rows: list[Row]
-    program: str
+    command: Command
     now: float
 
     @property

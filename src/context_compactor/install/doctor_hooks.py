@@ -9,11 +9,13 @@ from context_compactor.agents.known import CLAUDE_CODE, Agent, Hook
 from context_compactor.errors import CompactorError
 from context_compactor.install.doctor_case import Case
 from context_compactor.install.doctor_finding import Finding, look, ok, wrong
-from context_compactor.install.doctor_programs import COMMANDS, program_of
+from context_compactor.install.doctor_programs import COMMANDS, install_line
 from context_compactor.install.doctor_sources import PLUGIN, Registered, Source, hooks_of, sources
 from context_compactor.install.doctor_trust import trust
 from context_compactor.install.ledger import Ledger
+from context_compactor.install.ours import hook_command
 from context_compactor.install.planning import plan_install
+from context_compactor.install.program import BY_NAME
 from context_compactor.install.targets import targets
 
 AREA = "hooks"
@@ -40,14 +42,14 @@ def hooks(case: Case, agent: Agent) -> list[Finding]:
     ]
     if not ours:
         return [*broken, *_nothing(case, agent)]
-    problems = [*broken, *_off(agent, found), *_missing(agent, ours), *_twice(agent, ours)]
+    problems = [*broken, *_off(agent, found), *_missing(case, agent, ours), *_twice(case, agent, ours)]
     if not problems:
         problems = list(_outdated(case, agent, ours))
     return [_registered(agent, ours), *problems, *trust(case, agent, ours)]
 
 
 def _nothing(case: Case, agent: Agent) -> Iterator[Finding]:
-    install = f"compactor install {agent.name}"
+    install = install_line(case, agent, "user")
     if case.is_named:
         yield wrong(AREA, f"nothing is registered with {agent.title}", install)
     elif shutil.which(COMMANDS[agent.name], path=case.env.get("PATH")):
@@ -78,8 +80,8 @@ def _off(agent: Agent, found: Sequence[Source]) -> Iterator[Finding]:
         )
 
 
-def _missing(agent: Agent, ours: Sequence[Registered]) -> Iterator[Finding]:
-    again = f"compactor install {agent.name}{' --project' if ours[0].source.scope == 'project' else ''}"
+def _missing(case: Case, agent: Agent, ours: Sequence[Registered]) -> Iterator[Finding]:
+    again = install_line(case, agent, ours[0].source.scope)
     gone = [hook.event for hook in agent.hooks if not any(each.event == hook.event for each in ours)]
     if gone:
         yield wrong(AREA, f"{agent.title} is not told to call us for {', '.join(gone)}", again)
@@ -96,7 +98,7 @@ def _in_words(hook: Hook, left: Sequence[str]) -> str:
     return "some tools" if _VALUES[hook.event] is _TOOLS else ", ".join(left)
 
 
-def _twice(agent: Agent, ours: Sequence[Registered]) -> Iterator[Finding]:
+def _twice(case: Case, agent: Agent, ours: Sequence[Registered]) -> Iterator[Finding]:
     """Hooks that run more than once for one event. Each would count, and give the model its text again."""
     double: dict[str, list[Registered]] = {}
     for hook in agent.hooks:
@@ -109,7 +111,7 @@ def _twice(agent: Agent, ours: Sequence[Registered]) -> Iterator[Finding]:
     places = {each.source.path: each.source for matching in double.values() for each in matching}
     scopes = [source.scope for source in places.values()]
     if len(places) == 1:
-        remedy = f"compactor install {agent.name}{' --project' if scopes == ['project'] else ''}"
+        remedy = install_line(case, agent, scopes[0])
     elif PLUGIN in scopes:
         remedy = f"compactor uninstall {agent.name}{' --project' if 'project' in scopes else ''} (the plugin stays)"
     else:
@@ -125,9 +127,11 @@ def _outdated(case: Case, agent: Agent, ours: Sequence[Registered]) -> Iterator[
         mine = next((each for each in ours if each.source.scope == scope), None)
         if mine is None:
             continue
-        install = f"compactor install {agent.name} --{scope}"
+        install = install_line(case, agent, scope)
+        named = hook_command(mine.entry) or BY_NAME
+        command = case.command or named if named == BY_NAME and not place.is_project else named
         try:
-            plans = plan_install(agent, targets(agent, place, program_of(mine.command)), Ledger(case.env))
+            plans = plan_install(agent, targets(agent, place, command), Ledger(case.env))
         except CompactorError as error:
             yield wrong(AREA, f"{agent.title}: {error}", f"Correct it, then {install}")
             continue

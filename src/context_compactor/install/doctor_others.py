@@ -10,7 +10,7 @@ from context_compactor.install.doctor_case import Case
 from context_compactor.install.doctor_finding import Finding, look, ok
 from context_compactor.install.doctor_sources import Registered, Source, hooks_of, sources
 from context_compactor.install.jsonspots import value_at
-from context_compactor.install.program import NAME
+from context_compactor.install.program import BY_NAME
 from context_compactor.install.targets import peek, targets
 from context_compactor.messages.printing import one_line
 
@@ -85,7 +85,7 @@ def _own_compaction(case: Case, agent: Agent, found: list[Source]) -> Finding:
 
 def _switched_off(case: Case, found: list[Source]) -> str:
     """What keeps Claude Code from compacting by itself."""
-    state = targets(CLAUDE_CODE, case.user, NAME)[1].path
+    state = targets(CLAUDE_CODE, case.user, BY_NAME)[1].path
     for name in ("DISABLE_AUTO_COMPACT", "DISABLE_COMPACT"):
         if _is_set(case.env, name):
             return f"{name} in the environment"

@@ -17,7 +17,7 @@ from context_compactor.install.doctor_case import Case
 from context_compactor.install.jsonsettings import JsonSettings, our_hooks
 from context_compactor.install.jsonspots import check_json, value_at
 from context_compactor.install.ours import SERVER
-from context_compactor.install.program import NAME
+from context_compactor.install.program import BY_NAME
 from context_compactor.install.targets import BOM, Place, claude_settings, decoded, has_plugin, targets
 from context_compactor.install.tomlspots import read_toml
 
@@ -108,7 +108,7 @@ def _claude_code(case: Case) -> Iterator[Source]:
 
 def _codex(case: Case) -> Iterator[Source]:
     for place in (case.user, case.project):
-        hooks, config = targets(CODEX, place, NAME)[:2]
+        hooks, config = targets(CODEX, place, BY_NAME)[:2]
         if hooks.path.exists():
             only = hooks.settings.only_keys if isinstance(hooks.settings, JsonSettings) else None
             yield _json_source(CODEX, _scope(place), hooks.path, only)

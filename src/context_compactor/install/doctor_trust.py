@@ -13,7 +13,7 @@ from context_compactor.install.doctor_case import Case
 from context_compactor.install.doctor_finding import Finding, look, ok, wrong
 from context_compactor.install.doctor_sources import Registered
 from context_compactor.install.jsonspots import value_at
-from context_compactor.install.program import NAME
+from context_compactor.install.program import BY_NAME
 from context_compactor.install.targets import peek, peek_toml, targets
 
 AREA = "trust"
@@ -31,7 +31,7 @@ def trust(case: Case, agent: Agent, ours: Sequence[Registered]) -> list[Finding]
 
 def _claude_code(case: Case, agent: Agent) -> Iterator[Finding]:
     """Claude Code asks once for each folder, and runs nothing before it is answered."""
-    state = targets(agent, case.user, NAME)[1].path
+    state = targets(agent, case.user, BY_NAME)[1].path
     if value_at(peek(state), ("projects", str(case.root), "hasTrustDialogAccepted")) is False:
         yield look(
             AREA,

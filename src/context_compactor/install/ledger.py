@@ -47,6 +47,10 @@ class Ledger:
         except (OSError, msgspec.DecodeError):
             return None
 
+    def records(self) -> set[Path]:
+        """Where all records lie."""
+        return set(self.folder.glob("*.json"))
+
 
 def digest(content: bytes) -> str:
     """The SHA-256 of some bytes."""

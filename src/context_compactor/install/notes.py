@@ -10,7 +10,7 @@ from context_compactor.errors import CompactorError
 from context_compactor.install.changes import read_file
 from context_compactor.install.jsonsettings import has_other_status_line
 from context_compactor.install.jsonspots import value_at
-from context_compactor.install.program import NAME, is_fleeting, is_on_path
+from context_compactor.install.program import BY_NAME, NAME, Command, is_fleeting, is_on_path
 from context_compactor.install.targets import (
     BOM,
     Place,
@@ -24,18 +24,21 @@ from context_compactor.install.targets import (
 )
 
 
-def warnings(agent: Agent, place: Place, command: str) -> Iterator[str]:
-    """What the user may not expect, each with what to do about it."""
-    if place.is_project and not is_on_path():
-        yield f"`{NAME}` is not found on the PATH, and that is what the settings call. Try: add its folder to the PATH."
-    if not place.is_project and is_fleeting(command):
-        yield f"{command} may be gone tomorrow. Try: `uv tool install` or `pipx install` the package, then again."
+def warnings(agent: Agent, place: Place, own: Command) -> Iterator[str]:
+    """What the user may not expect, each with what to do about it. `own` is the command that is run now."""
+    if place.is_project and not is_on_path(place.env):
+        yield (
+            f"`{NAME}` is not found on the PATH. On this machine {own[0]} is run in its place; others who work in the "
+            f"project need `{NAME}` on the PATH. Try: add its folder there."
+        )
+    if is_fleeting(own) and not (place.is_project and is_on_path(place.env)):
+        yield f"{own[0]} may be gone tomorrow. Try: `uv tool install` or `pipx install` the package, then again."
     if agent is CLAUDE_CODE:
         yield from _claude_code_warnings(place)
     else:
         yield from _codex_warnings(place)
     elsewhere = Place(place.env, place.root, not place.is_project)
-    here, there = (targets(agent, each, command)[0] for each in (place, elsewhere))
+    here, there = (targets(agent, each, BY_NAME)[0] for each in (place, elsewhere))
     if here.path != there.path and _is_registered(there):
         other = "--user" if place.is_project else "--project"
         yield f"The hooks are registered with {other} too, and would run twice. Try: `{undo(agent, elsewhere)}`."
@@ -77,7 +80,7 @@ def _claude_code_warnings(place: Place) -> Iterator[str]:
 
 
 def _codex_warnings(place: Place) -> Iterator[str]:
-    hooks, config = (target.path for target in targets(CODEX, place, NAME)[:2])
+    hooks, config = (target.path for target in targets(CODEX, place, BY_NAME)[:2])
     if (read_file(hooks) or b"").startswith(BOM):
         yield f"Codex ignores {hooks}, since it begins with a byte-order mark. Try: save it without one."
     features, inline = (peek_toml(config).get(name) for name in ("features", "hooks"))

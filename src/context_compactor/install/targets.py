@@ -17,6 +17,7 @@ from context_compactor.install.homes import home_of
 from context_compactor.install.jsonsettings import JsonSettings, has_other_status_line, our_hooks
 from context_compactor.install.jsonspots import BadSettingsText, check_json, value_at
 from context_compactor.install.ours import SERVER
+from context_compactor.install.program import Command
 from context_compactor.install.tomlsettings import TomlSettings
 from context_compactor.install.tomlspots import read_toml
 from context_compactor.install.wanted import hook_groups, mcp_server, status_line
@@ -59,12 +60,12 @@ class Place(Struct, frozen=True):
         return Path(told).absolute() if told else home_of(self.env) / ".codex"
 
 
-def targets(agent: Agent, place: Place, command: str) -> list[Target]:
+def targets(agent: Agent, place: Place, command: Command) -> list[Target]:
     """The files of one agent."""
     return _claude_code(place, command) if agent is CLAUDE_CODE else _codex(place, command)
 
 
-def _claude_code(place: Place, command: str) -> list[Target]:
+def _claude_code(place: Place, command: Command) -> list[Target]:
     brought = has_plugin(place)
     draws = place.is_project and has_other_status_line(peek(place.claude_folder / "settings.json"))
     settings = JsonSettings(
@@ -76,7 +77,7 @@ def _claude_code(place: Place, command: str) -> list[Target]:
     return [Target(claude_settings(place), settings), Target(_claude_state(place), server, is_private=True)]
 
 
-def _codex(place: Place, command: str) -> list[Target]:
+def _codex(place: Place, command: Command) -> list[Target]:
     folder = place.root / ".codex" if place.is_project else place.codex_folder
     hooks = folder / "hooks.json"
     trusted = _trusted(hooks)

@@ -20,7 +20,6 @@ from msgspec import Struct
 from context_compactor.errors import BadSetting
 from context_compactor.files import make_private_folder, one_writer, write_atomically
 from context_compactor.server.scope import Scope
-from context_compactor.session.project import HOME, keep_out_of_commits
 
 _log = logging.getLogger("context_compactor")
 
@@ -128,8 +127,6 @@ def add_token(path: Path, name: str, namespace: str, *, read_only: bool) -> str:
     secret = PREFIX + secrets.token_urlsafe(32)
     token = Token(check_name("name", name), check_namespace(namespace), READ if read_only else FULL, hash_of(secret))
     make_private_folder(path.parent)
-    if path.parent.name == HOME:
-        keep_out_of_commits(path.parent)
     with one_writer(path.parent):
         tokens = read_tokens(path)
         if any(each.name == name for each in tokens):

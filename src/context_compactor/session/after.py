@@ -11,8 +11,8 @@ from context_compactor.archive.export_read import MANIFEST, read_file
 from context_compactor.archive.shelve import read_originals
 from context_compactor.classify.kinds import Kind
 from context_compactor.errors import BadSetting
+from context_compactor.files import keep_out_of_commits
 from context_compactor.session.core import Core
-from context_compactor.session.project import keep_out_of_commits
 from context_compactor.session.values import read_state
 
 EXPORTED = "exported_up_to"

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from context_compactor.files import make_private_folder, write_atomically
+from context_compactor.files import HOME, make_private_folder
 from context_compactor.session.values import OS_USER
 from context_compactor.store.address import is_postgres
 from context_compactor.store.connect import sqlite_path
-
-HOME = ".compactor"
 
 
 class Project:
@@ -36,16 +34,8 @@ class Project:
         return self.home / "learned"
 
     def prepare(self) -> None:
-        """Make the folder, and keep it out of commits."""
+        """Make the folder."""
         make_private_folder(self.home)
-        keep_out_of_commits(self.home)
-
-
-def keep_out_of_commits(folder: Path) -> None:
-    """Let git leave a folder alone."""
-    ignore = folder / ".gitignore"
-    if not ignore.exists():
-        write_atomically(ignore, b"*\n", private=False)
 
 
 def project_of(url: str) -> Project | None:
