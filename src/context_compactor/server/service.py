@@ -65,7 +65,7 @@ class Service:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="context-compactor append")
         one_file = isinstance(self.store, SqliteStore)
         self.appends = Appends(self.desk, self._writer) if one_file else Alone(self.run)
-        self.readers = Readers(config.event_readers, self.store.path)
+        self.readers = Readers(config.event_readers, self.store.path, are_shared=self.doorman.needs_token)
         self.sender = Sender(
             self.desk,
             self.bus,

@@ -176,7 +176,7 @@ async def context(asked: Asked[None, ContextQuery]) -> Sent[ContextAnswer]:
 
     def look(opened: Opened) -> Sent[ContextAnswer]:
         at = asked.query.at
-        if at is None:
+        if at is None and asked.scope.may_write:  # whoever may only read leaves a level that is reached to others
             opened.session().check()
         core = opened.core
         row = core.store.session(opened.id)
