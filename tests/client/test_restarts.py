@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 
 import pytest
 
 from context_compactor.client import AsyncClient, Client
 from context_compactor.errors import ServerUnavailable
-from tests.server.running import running
+from tests.server.running import free_port, running, serving
 from tests.server.streams import tell
 from tests.waiting import PATIENCE, wait_for
 
@@ -25,28 +18,6 @@ WRITERS = 5
 RESTARTS = 3
 BETWEEN = 4
 """How many messages each writer appends between two restarts, at least."""
-
-
-@contextmanager
-def _serving(folder: Path, port: int) -> Iterator[subprocess.Popen]:
-    """`compactor serve` in a process of its own, until it is told to stop and has finished."""
-    given = ["serve", "--port", str(port), "--store", "sqlite:///own.db"]
-    code = f"from context_compactor.cli.main import main; main({given!r})"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")}
-    with subprocess.Popen([sys.executable, "-c", code], cwd=folder, stderr=subprocess.PIPE, env=environment) as process:
-        try:
-            assert b"127.0.0.1" in process.stderr.readline()
-            yield process
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(PATIENCE) == 0
-        finally:
-            process.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 class Writer(threading.Thread):
@@ -70,7 +41,7 @@ class Writer(threading.Thread):
 
 
 def test_nobody_who_appends_notices_that_a_server_is_restarted_again_and_again(tmp_path):
-    port = _free_port()
+    port = free_port()
     with Client(f"http://127.0.0.1:{port}", retry_seconds=PATIENCE) as client, ExitStack() as stack:
         writers = [Writer(client, f"run-{number}") for number in range(WRITERS)]
         for writer in writers:
@@ -83,10 +54,10 @@ def test_nobody_who_appends_notices_that_a_server_is_restarted_again_and_again(t
             def have_written() -> bool:
                 return all(each.failed or each.count >= before[each] + BETWEEN for each in writers)  # noqa: B023
 
-            with _serving(tmp_path, port):
+            with serving(tmp_path, port):
                 wait_for(have_written, lambda: [writer.count for writer in writers])
                 assert [writer.failed for writer in writers] == [None] * WRITERS
-        with _serving(tmp_path, port):
+        with serving(tmp_path, port):
             for writer in writers:
                 writer.is_over.set()
                 writer.join(PATIENCE)
@@ -97,16 +68,16 @@ def test_nobody_who_appends_notices_that_a_server_is_restarted_again_and_again(t
 
 
 def test_an_async_caller_does_not_notice_it_either(tmp_path):
-    port = _free_port()
+    port = free_port()
 
     async def live() -> list[str]:
         async with AsyncClient(f"http://127.0.0.1:{port}", retry_seconds=PATIENCE) as client:
             call = asyncio.create_task(client.create("run", window=200_000))
             for number in range(RESTARTS):
-                with _serving(tmp_path, port):
+                with serving(tmp_path, port):
                     await call
                 call = asyncio.create_task(client.append("run", {"role": "user", "content": f"{number}"}))
-            with _serving(tmp_path, port):
+            with serving(tmp_path, port):
                 await call
                 return [message["content"] for message in (await client.history("run")).messages]
 

@@ -115,6 +115,10 @@ class Database(Protocol):
         """The same change for every row."""
         ...
 
+    def probe(self, statement: str, seconds: float) -> None:
+        """Run a statement over a connection of its own, which waits for a lock no longer than that."""
+        ...
+
     def by_index(self, name: str) -> str:
         """What stands behind a table so that an index of it is used, where that must be said."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
+from context_compactor.errors import StoreError
 from context_compactor.store.contents import Contents
 from context_compactor.store.database import Database
 from context_compactor.store.expire import expire
@@ -15,6 +16,9 @@ from context_compactor.store.rows import Entry, FactRow, Found, Item, SessionRow
 from context_compactor.store.runs import Filter
 from context_compactor.store.sessions import Sessions
 from context_compactor.store.shelf import Shelf
+
+_READ = "SELECT name FROM turns WHERE name = 'ready'"
+_WRITE = "INSERT INTO turns (name) VALUES ('ready') ON CONFLICT (name) DO UPDATE SET name = excluded.name"
 
 
 class SqlStore:
@@ -181,6 +185,20 @@ class SqlStore:
         return expire(self._database, self._contents, before, spare)
 
     # Proof
+
+    def failing(self, seconds: float) -> dict[str, str]:
+        """What fails now, `read` or `write`, and why: a row is read, written, and read again.
+
+        It goes over a connection of its own, and waits for a lock no longer than that.
+        """
+        found: dict[str, str] = {}
+        for what, statement in (("read", _READ), ("write", _WRITE), ("read", _READ)):
+            if what not in found:
+                try:
+                    self._database.probe(statement, seconds)
+                except StoreError as error:
+                    found[what] = str(error)
+        return found
 
     def verify(self, session_id: str | None = None) -> Iterator[str]:
         """Hash everything again; one line for each thing that is not as it was stored."""
