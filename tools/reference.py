@@ -65,6 +65,12 @@ def library_page() -> str:
 _HTTP_INTRODUCTION = """\
 JSON in and out, errors as `application/problem+json`. The same, with every field, is at `/openapi.json` of a running
 server; [the how-to](../how-to/server.md) shows it in use. A token that may only read can call the routes marked *read*.
+
+A body may be packed, with `Content-Encoding: gzip`; its limits count for what is unpacked. What is broken is answered
+with 400, what is packed in another way with 415.
+
+With the header `Idempotency-Key` a request to a route marked *write* that is sent again does nothing again and is
+answered as the first time, with `Idempotency-Replayed: true`. Keys are kept for a day.
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -212,9 +213,11 @@ def run(
     location: str = "memory",
     teller: Storyteller | None = None,
     dry_run: bool = False,
+    archived: Callable[[], AbstractSet[str]] | None = None,
 ) -> Compaction:
     """Compact as asked. Every surface comes through here. `location` is where the originals will rest.
 
+    `archived` gives the ids of the originals that earlier compactions of the same conversation have archived.
     With a `teller` a model tells the story of what is folded, where that leaves the context no worse; in a dry run the
     report says what it would be asked.
     """
@@ -236,6 +239,7 @@ def run(
         location=location,
         began=began,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        archived=archived,
     )
     kit = flow.Kit(spoken, counter, DEFAULT_STRATEGIES, LAYOUT_LADDER, focus=ask.focus, steers=ask.steers or {})
     made = _settled(request, scene, kit, teller, dry_run)

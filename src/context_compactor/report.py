@@ -180,7 +180,8 @@ class Metrics(Struct, frozen=True):
     """Of the failed attempts, the share whose command and error are in the context."""
 
     recallable_share: float | None = None
-    """Of the visible references, the share whose original came back byte for byte."""
+    """Of the references in the new context, the share whose original is in the archive, from this compaction or an
+    earlier one of the session."""
 
     pins_share: float | None = None
     """Of what must not be touched, the share that stands unchanged in the context."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from context_compactor.measure.triggers import Trigger
 from context_compactor.measure.usage import Usage
 from context_compactor.messages.message import Message
 from context_compactor.messages.record import Record
+from context_compactor.messages.references import ID
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.plan import Decision
 from context_compactor.report import FloorPart, Report
@@ -41,6 +43,8 @@ class Request(Struct, frozen=True):
     location: str
     began: float
     created_at: str
+    archived: Callable[[], AbstractSet[str]] | None = None
+    """The ids under which earlier compactions have archived originals; None where that is not known."""
 
     def head(self) -> dict[str, Any]:
         """The fields every report begins with."""
@@ -134,8 +138,10 @@ def _report(
     fits = after <= goal.target and size <= goal.bytes
     floor = () if fits else account.floor_parts(composer, request.ask.settings.overhead_tokens, outcome.cut)
     text = context_text(written.messages)
-    found = account.fidelity(composer, written, archive, scene.facts, text)
-    failures = scene.verdicts.failures
+    earlier = request.archived() if request.archived else frozenset()
+    archived = earlier | {original.id for original in archive}
+    found = account.fidelity(composer, written, archived, scene.facts, text)
+    recallable = account.recallable_share(_checkable(request, scene, outcome), archived)
     return Report(
         status="success" if fits else "partial",
         reason=_cut_reason(outcome)
@@ -158,10 +164,21 @@ def _report(
         fidelity=found,
         cache=account.prefix_kept(scene.messages, written.messages, request.counter, request.usage.tokens),
         metrics=account.metrics(
-            (request.usage.tokens, after), found, composer, written, archive, failures, text, outcome.cut
+            (request.usage.tokens, after), found, composer, written, scene.verdicts.failures, recallable, outcome.cut
         ),
         floor=floor,
     )
+
+
+def _checkable(request: Request, scene: Scene, outcome: Outcome) -> AbstractSet[str]:
+    """The references in the new context of which can be told whether their originals are archived.
+
+    Without an archive of earlier compactions those that stood in the context before are not among them.
+    """
+    cited = outcome.written.cited()
+    if request.archived is not None or scene.past is None:
+        return cited
+    return cited - set(ID.findall(context_text(scene.messages))).difference(each.id for each in outcome.archive)
 
 
 def _cut_reason(outcome: Outcome) -> str:

@@ -34,7 +34,7 @@ def script() -> Iterator[Script]:
             known.asked.append((self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, body))
             known.steps.pop(0)(self)
 
-        do_GET = do_POST = _answer  # noqa: N815  the names of its base
+        do_GET = do_POST = do_DELETE = _answer  # noqa: N815  the names of its base
 
         def log_message(self, *_args: object) -> None:
             pass

@@ -1,16 +1,22 @@
-"""What is not answered is tried again where that is safe, and said where it is not."""
+"""What is not answered is tried again for a time, and does nothing twice."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
+import subprocess
+import sys
 import threading
+from contextlib import suppress
 
 import pytest
 
-from context_compactor.client import Client
+from context_compactor.client import AsyncClient, Client
 from context_compactor.client.transport import Transport
-from context_compactor.errors import ServerError, ServerUnavailable
+from context_compactor.errors import BadSetting, CompactorError, ServerError, ServerUnavailable
 from tests.server.running import running
+from tests.waiting import PATIENCE
 
 HEALTH = {"status": "ok", "version": "1"}
 APPENDED = {"session_id": "s", "appended": 1, "messages": 1, "tokens": 1, "share": 0.0, "level": None}
@@ -35,22 +41,49 @@ def _hang_up(server) -> None:
     server.connection.close()
 
 
+class Clock:
+    """A time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.sleeps: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.now += seconds
+
+
 @pytest.fixture
-def client(script, monkeypatch):
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def client(script, clock):
     with Client(script.url) as made:
-        made._transport = Transport(script.url, None, sleep=script_sleeps.append)
-        script_sleeps.clear()
+        made._transport = Transport(script.url, None, clock=lambda: clock.now, sleep=clock.sleep)
         yield made
 
 
-script_sleeps: list[float] = []
-
-
-def test_a_busy_server_is_asked_again_after_the_time_it_names(script, client):
-    script.steps = [_say(503, {}, Retry_After="3"), _say(429), _say(200, HEALTH)]
+def test_a_busy_server_is_asked_again_after_the_time_it_names(script, client, clock):
+    script.steps = [_say(503, {}, Retry_After="3"), _say(502), _say(504), _say(200, HEALTH)]
     assert client.health().status == "ok"
-    assert script_sleeps[0] == 3
-    assert len(script.asked) == 3
+    assert clock.sleeps[0] == 3
+    assert len(script.asked) == 4
+
+
+def test_a_server_cannot_ask_for_a_wait_without_end(script, client, clock):
+    script.steps = [_say(503, {}, Retry_After="86400"), _say(200, HEALTH)]
+    assert client.health().status == "ok"
+    assert clock.sleeps == [10]
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 409, 413, 422, 429, 500])
+def test_what_a_server_refuses_is_not_asked_again(script, client, status):
+    script.steps = [_say(status, {})]
+    with pytest.raises(CompactorError):
+        client.append("s", ASK)
+    assert len(script.asked) == 1
 
 
 def test_an_append_is_sent_again_with_the_same_key(script, client):
@@ -68,26 +101,110 @@ def test_two_appends_have_two_keys(script, client):
     assert len({headers["idempotency-key"] for _, _, headers, _ in script.asked}) == 2
 
 
-@pytest.mark.parametrize("verb", [lambda c: c.compact("s"), lambda c: c.undo("s"), lambda c: c.handoff("s")])
-def test_what_would_be_done_twice_is_not_sent_twice(script, client, verb):
-    script.steps = [_hang_up, _say(200)]
-    with pytest.raises(ServerUnavailable):
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda c: c.create(window=8_000),
+        lambda c: c.compact("s"),
+        lambda c: c.undo("s"),
+        lambda c: c.restore("s", "tool_001"),
+        lambda c: c.handoff("s"),
+        lambda c: c.add_webhook("https://example.org"),
+        lambda c: c.remove_webhook("wh_1"),
+    ],
+)
+def test_every_write_is_sent_again_with_the_same_key(script, client, verb):
+    script.steps = [_hang_up, _say(503, {}), _say(404, {})]
+    with pytest.raises(CompactorError):
         verb(client)
-    assert len(script.asked) == 1
+    keys = [headers["idempotency-key"] for _, _, headers, _ in script.asked]
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
 
 
-def test_it_gives_up_in_the_end(script, client):
-    script.steps = [_hang_up] * 3
-    with pytest.raises(ServerUnavailable, match="Try:"):
+@pytest.mark.parametrize("step", [_hang_up, _say(503, {"type": "x:busy", "title": "Busy", "status": 503})])
+def test_it_gives_up_when_the_time_is_over_and_says_how_long_it_has_tried(script, client, clock, step):
+    script.steps = [step] * 1_000
+    with pytest.raises(ServerUnavailable, match=r"tried \d+ times in 30\.0 seconds"):
         client.health()
-    assert len(script.asked) == 3
-    assert script_sleeps == sorted(script_sleeps)
+    assert clock.now == pytest.approx(30)
+    assert 15 <= len(script.asked) < 100
+    assert max(clock.sleeps) <= 2
+
+
+def test_nothing_is_tried_again_when_that_is_turned_off(script):
+    script.steps = [_hang_up, _say(200, HEALTH)]
+    with Client(script.url, retry_seconds=0) as client, pytest.raises(ServerUnavailable) as error:
+        client.health()
+    assert len(script.asked) == 1
+    assert "tried" not in str(error.value)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan")])
+def test_a_time_that_is_none_is_refused(seconds):
+    with pytest.raises(BadSetting, match="retry_seconds"):
+        Client("http://127.0.0.1:8377", retry_seconds=seconds)
+
+
+def test_a_verb_that_is_cancelled_is_not_tried_again(tmp_path):
+    """Nobody listens there, and there would be half a minute to try it again."""
+    with running(tmp_path) as server:
+        url = server.url
+
+    async def cancel() -> None:
+        async with AsyncClient(url, retry_seconds=3600) as client:
+            call = asyncio.create_task(client.append("s", ASK))
+            await asyncio.sleep(0)
+            while not _callers():
+                await asyncio.sleep(0.01)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            threads = client._threads
+        await asyncio.to_thread(threads.shutdown, True)
+
+    asyncio.run(cancel())
+
+
+def _callers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("context-compactor client")]
+
+
+def test_closing_a_client_ends_what_it_tries_again(tmp_path):
+    with running(tmp_path) as server:
+        client = Client(server.url, retry_seconds=3600)
+    failed: list[Exception] = []
+
+    def call() -> None:
+        try:
+            client.health()
+        except ServerUnavailable as error:
+            failed.append(error)
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    client.close()
+    caller.join(PATIENCE)
+    assert len(failed) == 1
+
+
+def test_ctrl_c_ends_what_is_tried_again(tmp_path):
+    with running(tmp_path) as server:
+        url = server.url
+    code = f"from context_compactor.client import Client; print('asks', flush=True); Client('{url}').health()"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        while process.poll() is None:  # it may not have come as far as to wait
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(1)
+        assert b"KeyboardInterrupt" in process.stderr.read()
 
 
 def test_nobody_there_is_said(tmp_path):
     with running(tmp_path) as server:
         url = server.url
-    with Client(url, attempts=1) as client, pytest.raises(ServerUnavailable, match="running"):
+    with Client(url, retry_seconds=0) as client, pytest.raises(ServerUnavailable, match="running"):
         client.compact("s")
 
 
@@ -112,7 +229,7 @@ def test_a_redirect_is_not_followed(script, client):
 
 
 def test_the_token_is_sent_and_never_told(script):
-    with Client(script.url, "cct_secret", attempts=1) as client:
+    with Client(script.url, "cct_secret", retry_seconds=0) as client:
         script.steps = [_hang_up]
         with pytest.raises(ServerUnavailable) as error:
             client.health()

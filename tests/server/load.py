@@ -77,7 +77,7 @@ class Talkers:
             raise self._failures[0]
 
     def _guarded(self, session_id: str, who: str, first: int) -> None:
-        clients = [Client(url, timeout=PATIENCE, attempts=2) for url in self._urls]
+        clients = [Client(url, timeout=PATIENCE) for url in self._urls]
         try:
             self._talk(session_id, who, islice(cycle(clients), first, None))
         except BaseException as error:  # noqa: BLE001  whoever waits raises it

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import signal
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,3 +101,26 @@ def running(folder: Path, **options: Any) -> Iterator[Running]:
         listener.should_exit = True
         thread.join()
         place.close()
+
+
+@contextmanager
+def serving(folder: Path, port: int) -> Iterator[subprocess.Popen]:
+    """`compactor serve` in a process of its own, until it is told to stop and has finished."""
+    given = ["serve", "--port", str(port), "--store", "sqlite:///own.db"]
+    code = f"from context_compactor.cli.main import main; main({given!r})"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")}
+    with subprocess.Popen([sys.executable, "-c", code], cwd=folder, stderr=subprocess.PIPE, env=environment) as process:
+        try:
+            assert b"127.0.0.1" in process.stderr.readline()
+            yield process
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) == 0
+        finally:
+            process.kill()
+
+
+def free_port() -> int:
+    """A port at which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

@@ -150,6 +150,35 @@ def test_a_namespace_sees_its_own_events_under_its_own_names(tmp_path):
             assert stream.numbers(2) == [2, 3]
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_reader_misses_nothing_and_is_told_of_no_gap_however_much_happens_elsewhere(tmp_path, request, kind):
+    tokens = tmp_path / "tokens"
+    mine = f"Bearer {add_token(tokens, 'mine', 'mine', read_only=True)}"
+    theirs = f"Bearer {add_token(tokens, 'theirs', 'theirs', read_only=True)}"
+    store = {"store": request.getfixturevalue("postgres_url")} if kind == "postgres" else {}
+    with running(tmp_path, token_file=tokens, **store) as server:
+        server.service.desk.events = Events(server.service.desk.events._database, most=100)
+        (first,) = tell(server, 1, session_id="mine/run")
+        (other,) = tell(server, 1, session_id="theirs/run")
+        wait_for(lambda: server.service.feed.position == server.service.desk.events.last())
+        with following(server, Authorization=mine) as stream:
+            assert stream.frame().fields["id"] == first  # though the newest of all is another namespace's
+        tell(server, *range(600), session_id="theirs/run")
+        tell(server, 2, 3, session_id="mine/run")
+        for place, wanted in ((first, [2, 3, 8]), ("0", [1, 2, 3, 8, 9])):
+            with following(server, Authorization=mine, Last_Event_ID=place) as stream:
+                tell(server, wanted[-1], session_id="mine/run")
+                read: list[object] = []
+                while wanted[-1] not in read:
+                    frame = stream.told()[0]
+                    read.append(frame.json["payload"]["number"] if frame.kind == "job.queued" else frame.kind)
+                assert read == wanted
+        with following(server, Authorization=theirs, Last_Event_ID=other) as stream:
+            assert stream.told()[0].kind == "gap"
+        with following(server, Authorization=mine, Last_Event_ID=other) as stream:
+            assert stream.told()[0].kind == "gap"  # it is none of this namespace
+
+
 def test_where_the_store_is_stays_the_servers_business(server):
     with following(server) as stream:
         server.service.bus.emit(event("job.dropped", reason=f"{server.service.store.path} is full"))
@@ -210,6 +239,19 @@ def test_more_readers_than_the_server_takes_are_told_so(tmp_path):
         got = server.get("/v1/events")
         assert (got.status, got.problem) == (503, "busy")
         assert got.headers["retry-after"]
+
+
+def test_the_readers_of_one_namespace_leave_room_for_those_of_others(tmp_path):
+    tokens = tmp_path / "tokens"
+    mine, theirs = (f"Bearer {add_token(tokens, name, name, read_only=True)}" for name in ("mine", "theirs"))
+    with (
+        running(tmp_path, event_readers=4, token_file=tokens) as server,
+        following(server, Authorization=mine),
+        following(server, Authorization=mine),
+    ):
+        assert server.get("/v1/events", Authorization=mine).problem == "busy"
+        with following(server, Authorization=theirs):
+            assert len(server.service.readers) == 3
 
 
 def test_a_server_that_stops_lets_its_readers_go(tmp_path):

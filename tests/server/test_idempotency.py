@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from tests.cli.conftest import conversation
 from tests.server.running import running
 
 ASK = {"role": "user", "content": "Hello"}
@@ -89,3 +90,62 @@ def test_a_key_is_known_to_another_server_and_after_a_restart(tmp_path):
         third = three.post(f"{path}/messages", {"messages": [ASK]}, Idempotency_Key="k")
         assert first.raw == second.raw == third.raw
         assert three.get(f"{path}/history").json["total"] == 1
+
+
+# Everything that writes
+
+
+def _compacted(server) -> str:
+    path = server.made()
+    server.post(f"{path}/messages", {"messages": conversation()})
+    assert server.post(f"{path}/compact", {"target_tokens": 9_000}).json["compacted"]
+    return path
+
+
+@pytest.mark.parametrize("verb", ["undo", "compact", "checkpoint", "handoff"])
+def test_whatever_writes_is_done_once_and_answered_as_the_first_time(server, verb):
+    path = _compacted(server)
+    body = {"target_tokens": 4_000} if verb == "compact" else None
+    first, second = (server.post(f"{path}/{verb}", body, Idempotency_Key=f"{path}{verb}") for _ in range(2))
+    assert first.status == 200
+    assert (second.status, second.raw) == (first.status, first.raw)
+    assert "idempotency-replayed" not in first.headers
+    assert second.headers["idempotency-replayed"] == "true"
+    if verb == "undo":
+        assert server.post(f"{path}/redo").json["changed"]  # the second one would have found nothing to take back
+
+
+def test_a_session_without_a_name_and_a_webhook_are_made_once(tmp_path):
+    with running(tmp_path, allow_private_webhooks=True) as server:
+        for path, body in (("/v1/sessions", {"window": 8_000}), ("/v1/webhooks", {"url": "http://127.0.0.1:1/a"})):
+            first, second = (server.post(path, body, Idempotency_Key=path) for _ in range(2))
+            assert (first.status, second.status, second.raw) == (201, 201, first.raw)
+        assert len(server.get("/v1/sessions").json["sessions"]) == 1
+        hooks = server.get("/v1/webhooks").json["webhooks"]
+        assert len(hooks) == 1
+        gone = [server.call("DELETE", f"/v1/webhooks/{hooks[0]['id']}", Idempotency_Key="d") for _ in range(2)]
+        assert [got.status for got in gone] == [200, 200]
+
+
+def test_a_key_cannot_be_used_for_something_else(server):
+    path = _compacted(server)
+    assert server.post(f"{path}/undo", Idempotency_Key="one for two").status == 200
+    assert server.post(f"{path}/redo", Idempotency_Key="one for two").problem == "key-reused"
+
+
+def test_what_was_refused_leaves_its_key_free(server):
+    path = _compacted(server)
+    assert server.post(f"{path}/restore", {"ref": "tool_999"}, Idempotency_Key="free").status == 404
+    ref = server.get(f"{path}/archive").json["originals"][0]["id"]
+    assert server.post(f"{path}/restore", {"ref": ref}, Idempotency_Key="free").status == 200
+
+
+def test_what_was_begun_and_never_finished_is_not_done_again_by_itself(server, monkeypatch):
+    """As when a server is killed between what it did and the note of it."""
+    path = _compacted(server)
+    with monkeypatch.context() as patch:
+        patch.setattr(server.service.desk.answers, "keep", lambda *_: None)
+        assert server.post(f"{path}/undo", Idempotency_Key="killed").json["changed"]
+    again = server.post(f"{path}/undo", Idempotency_Key="killed")
+    assert (again.status, again.problem, again.headers["retry-after"]) == (503, "busy", "1")
+    assert "broken off" in again.json["detail"]

@@ -126,7 +126,7 @@ def test_the_contract_names_are_all_there():
         | GET /v1/sessions/{id}/compactions | POST /v1/sessions/{id}/undo | GET /v1/sessions/{id}/archive
         | GET /v1/sessions/{id}/archive/{ref} | GET /v1/sessions/{id}/search | GET /v1/sessions/{id}/facts
         | GET /v1/sessions/{id}/checkpoint | POST /v1/sessions/{id}/handoff | GET /v1/events | POST /v1/webhooks
-        | GET /v1/webhooks | DELETE /v1/webhooks/{id} | GET /metrics | GET /healthz"""
+        | GET /v1/webhooks | DELETE /v1/webhooks/{id} | GET /metrics | GET /healthz | GET /readyz"""
     for operation in wanted.split("|"):
         method, path = operation.split()
         assert method.lower() in DOCUMENT["paths"][path]
@@ -240,6 +240,7 @@ def ran(tmp_path_factory):
         call("delete", "/v1/webhooks/{id}", known=webhook)
         call("get", "/metrics")
         call("get", "/healthz")
+        call("get", "/readyz")
         with following(server, "?last_event_id=0") as stream:
             found["get /v1/events 200"] = told = stream.told()[0]
             found["webhook body"] = told.json

@@ -58,12 +58,13 @@ def test_while_the_database_is_away_callers_are_told_when_to_come_again(tmp_path
                 server.get(f"{path}/context"),
                 server.get("/v1/sessions"),
                 server.post("/v1/sessions", {"id": "other", "window": 8_000}),
-                server.get("/healthz"),
                 server.get("/metrics"),
             ]
+            health, ready = server.get("/healthz"), server.get("/readyz")
         finally:
             own_postgres.start()
-        assert [(got.status, got.headers["retry-after"], got.problem) for got in answers] == [(503, "1", "store")] * 7
+        assert [(got.status, got.headers["retry-after"], got.problem) for got in answers] == [(503, "1", "store")] * 6
+        assert (health.status, ready.status, ready.problem) == (200, 503, "not-ready")
         assert b"postgresql" not in b"".join(got.raw for got in answers)
         server.service.store._database._pool._busy_seconds = 10.0
         assert server.post(f"{path}/messages", say, Idempotency_Key="2").status == 200

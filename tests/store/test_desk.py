@@ -89,6 +89,25 @@ def test_only_so_many_events_are_kept(desk: Desk, store: Store):
     assert kept == events[-len(kept) :]
 
 
+def test_a_namespace_with_more_events_than_are_kept_takes_none_from_another(desk: Desk):
+    few = Events(desk.events._database, most=100)
+    before, after = ([event(session_id="quiet/a", at=at) for at in range(50)] for _ in range(2))
+    loud = [event(session_id="loud/a", at=at) for at in range(600)]
+    for each in (*before, *loud, *after):
+        few.add(each)
+    assert told(desk, namespace="quiet") == [*before, *after]
+    kept = told(desk, namespace="loud")
+    assert 100 <= len(kept) <= 351
+    assert kept == loud[-len(kept) :]
+
+
+def test_a_process_that_tells_one_event_and_ends_leaves_no_more_than_are_kept(desk: Desk):
+    events = [event(at=at) for at in range(120)]
+    for each in events:
+        Events(desk.events._database, most=100).add(each)
+    assert told(desk) == events[-100:]
+
+
 def test_a_bus_with_the_desk_as_a_sink_keeps_all_events(desk: Desk):
     bus = Bus()
     bus.subscribe(DeskSink(desk))

@@ -8,7 +8,6 @@ from itertools import count
 import pytest
 
 from context_compactor.apply.account import failures_share
-from context_compactor.apply.fidelity import context_text
 from context_compactor.classify.failures import find_failures
 from context_compactor.messages.boundaries import find_problems, repair
 from context_compactor.messages.detect import DIALECTS
@@ -56,9 +55,10 @@ def test_every_message_is_recalled_byte_for_byte(session, messages):
 
 
 def test_every_failure_is_still_in_the_context(session, messages):
-    failures = find_failures(split_turns(ANTHROPIC.parse(messages)))
+    turns = split_turns(ANTHROPIC.parse(messages))
+    failures = find_failures(turns)
     assert failures
-    assert failures_share(failures, context_text(ANTHROPIC.parse(session.context()))) == 1.0
+    assert failures_share(failures, turns, ANTHROPIC.parse(session.context())) == 1.0
 
 
 def test_the_context_is_legal_and_within_its_budget(session):

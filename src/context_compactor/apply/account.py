@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import takewhile
 
 from context_compactor.apply.compose import Composer, Written
-from context_compactor.apply.fidelity import add_facts, weigh_fidelity
+from context_compactor.apply.fidelity import add_facts, context_text, weigh_fidelity
 from context_compactor.archive.archive import Archive
-from context_compactor.classify.failures import Failure
+from context_compactor.classify.failures import Failure, wording_of
 from context_compactor.classify.pins import RECENT, last_words, pinned_turns
 from context_compactor.classify.steer import PINNED
-from context_compactor.classify.telling import stands_in
+from context_compactor.classify.telling import error_stands_in, stands_in, start_of
 from context_compactor.classify.tier import Tier
 from context_compactor.facts.fact import Fact
 from context_compactor.measure.count import MessageCounter
-from context_compactor.messages.message import Message
+from context_compactor.messages.message import Message, ToolCall, ToolResult
 from context_compactor.messages.record import Record, render
 from context_compactor.messages.references import ID, reference_id
+from context_compactor.messages.turn import Exchange, Turn
 from context_compactor.plan.options import Source, Voice
 from context_compactor.plan.plan import Decision
 from context_compactor.plan.zones import REFERENCE_TOKENS, Zone
@@ -53,7 +56,9 @@ def visible_ids(text: str, written: Written) -> set[str]:
     return {*ID.findall(text), *(f"turn_{number:03d}" for number in range(1, turns + 1))}
 
 
-def fidelity(composer: Composer, written: Written, archive: Archive, facts: Sequence[Fact], text: str) -> Fidelity:
+def fidelity(
+    composer: Composer, written: Written, archived: Container[str], facts: Sequence[Fact], text: str
+) -> Fidelity:
     """Look for every name, failure, rule and decision of the removed texts in the context and behind its references."""
     visible = visible_ids(text, written)
     view, names_of = composer.view, composer.draft.names_of
@@ -61,7 +66,7 @@ def fidelity(composer: Composer, written: Written, archive: Archive, facts: Sequ
     removed = [(_home(source, view.zones), names_of[source.number]) for source in open_sources]
     # A name that was cut at the end of a block is none of the text's own, though the text stands as it was.
     untouched = (names_of[source.number] for source in open_sources if _is_untouched(source, view.zones, written))
-    reachable = {ref for ref in visible if ref in archive}
+    reachable = {ref for ref in visible if ref in archived}
     names = weigh_fidelity(removed, view.names.ids(text).union(*untouched), view.names, reachable)
     gone = [fact for fact in facts if view.zones.get(fact.turn) is Zone.FOLDED]
     return add_facts(names, gone, text, reachable)
@@ -76,18 +81,51 @@ def _home(source: Source, zones: dict[int, Zone]) -> str:
     return reference_id("turn", source.turn) if zones[source.turn] is Zone.FOLDED else source.ref
 
 
-def failures_share(failures: Sequence[Failure], text: str) -> float | None:
-    """The share of failed attempts whose command and error can be read in the context."""
+def failures_share(failures: Sequence[Failure], turns: Sequence[Turn], context: Sequence[Message]) -> float | None:
+    """The share of failed attempts whose command and error can be read in the context.
+
+    Either the call and its result stand there, the result perhaps shortened to its error, or a line names both.
+    """
     if not failures:
         return None
-    flat = " ".join(text.split())
-    return sum(stands_in(failure.command, failure.error, flat) for failure in failures) / len(failures)
+    flat = " ".join(context_text(context).split())
+    exchanges = {exchange.number: exchange for turn in turns for exchange in turn.exchanges}
+    calls, results = defaultdict[str, list[ToolCall]](list), defaultdict[str, list[ToolResult]](list)
+    for part in (part for message in context for part in message.parts):
+        if isinstance(part, ToolCall):
+            calls[part.id].append(part)
+        elif isinstance(part, ToolResult):
+            results[part.call_id].append(part)
+
+    def is_kept(failure: Failure) -> bool:
+        exchange = exchanges.get(failure.exchange)
+        stands = exchange is not None and _call_stands(exchange, calls) and _error_stands(failure, exchange, results)
+        return stands or stands_in(failure.command, failure.error, flat)
+
+    return sum(map(is_kept, failures)) / len(failures)
 
 
-def recallable_share(written: Written, archive: Archive) -> float | None:
-    """The share of the ids that stand in the new context whose original can be recalled from this compaction."""
-    cited = written.cited()
-    return sum(ref in archive for ref in cited) / len(cited) if cited else None
+def _call_stands(exchange: Exchange, calls: dict[str, list[ToolCall]]) -> bool:
+    call = exchange.call
+    if call is None:
+        return True
+    return any(each == call or start_of(wording_of(each)) == start_of(wording_of(call)) for each in calls[call.id])
+
+
+def _error_stands(failure: Failure, exchange: Exchange, results: dict[str, list[ToolResult]]) -> bool:
+    """Compared as a whole first: a failure's error has neither the colours nor the frame of its result."""
+    result = exchange.result
+    if result is None:
+        return False
+    return any(
+        each == result or error_stands_in(failure.error, " ".join(each.text.split()))
+        for each in results[result.call_id]
+    )
+
+
+def recallable_share(cited: AbstractSet[str], archived: Container[str]) -> float | None:
+    """Of the references in the new context, the share whose original is in the archive."""
+    return sum(ref in archived for ref in cited) / len(cited) if cited else None
 
 
 def pins_share(composer: Composer, written: Written, cut: Container[int] = ()) -> float | None:
@@ -155,9 +193,8 @@ def metrics(
     found: Fidelity,
     composer: Composer,
     written: Written,
-    archive: Archive,
     failures: Sequence[Failure],
-    text: str,
+    recallable: float | None,
     cut: Container[int],
 ) -> Metrics:
     """Numbers that were measured on this compaction. `tokens` are those before and after."""
@@ -165,7 +202,7 @@ def metrics(
     return Metrics(
         shrink_factor=before / after if after else None,
         retained_share=found.retained / found.checked if found.checked else None,
-        failures_share=failures_share(failures, text),
-        recallable_share=recallable_share(written, archive),
+        failures_share=failures_share(failures, composer.view.turns, written.messages),
+        recallable_share=recallable,
         pins_share=pins_share(composer, written, cut),
     )

@@ -64,7 +64,17 @@ _START = 40
 
 def stands_in(tried: str, error: str, flat: str) -> bool:
     """Whether what was tried and every telling line of its error begin somewhere in a text without line breaks."""
-    return all(" ".join(words.split())[:_START] in flat for words in (tried, *error.split(BETWEEN)))
+    return start_of(tried) in flat and error_stands_in(error, flat)
+
+
+def error_stands_in(error: str, flat: str) -> bool:
+    """Whether every telling line of an error begins somewhere in a text without line breaks."""
+    return all(start_of(words) in flat for words in error.split(BETWEEN))
+
+
+def start_of(words: str) -> str:
+    """The beginning by which words are known again."""
+    return " ".join(words.split())[:_START]
 
 
 def telling_lines(text: str) -> str:

@@ -53,10 +53,17 @@ class AsyncClient:
     def __init__(self, url: str, token: str | None = None, **options: Any) -> None:
         self._client = Client(url, token, **options)
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="context-compactor client")
-        self._streams: WeakSet[Ending] = WeakSet()
+        self._endings: WeakSet[Ending] = WeakSet()
 
     async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        """A verb, in a thread. When whoever waits for it is cancelled, it is not tried again."""
+        ending = Ending()
+        self._endings.add(ending)
+        try:
+            until = self._client._transport.until
+            return await asyncio.get_running_loop().run_in_executor(self._threads, until, ending, work)
+        finally:
+            ending.end()
 
     async def __aenter__(self) -> Self:
         return self
@@ -112,12 +119,12 @@ class AsyncClient:
         It ends when whoever reads is cancelled or has enough, and when the client is closed.
         """
         ending = Ending()
-        self._streams.add(ending)
+        self._endings.add(ending)
         return fed(self._client._follow(ending, session_id, after, types, on_gap), ending)
 
     async def close(self) -> None:
-        """End the streams and close the connections. Verbs that are under way come to their end by themselves."""
-        for ending in self._streams:
+        """End the streams and close the connections. What is under way comes to its end, and is not tried again."""
+        for ending in list(self._endings):
             ending.end()
         self._client.close()
         self._threads.shutdown(wait=False)

@@ -14,7 +14,7 @@ from context_compactor.client.addressing import by_tier, path_of, query_of, quot
 from context_compactor.client.ending import Ending
 from context_compactor.client.reading import answer_of, error_of
 from context_compactor.client.sse import EventStream
-from context_compactor.client.transport import Request, Transport
+from context_compactor.client.transport import RETRY_SECONDS, Request, Transport
 from context_compactor.errors import ServerUnavailable
 from context_compactor.events.event import Event
 from context_compactor.facts.fact import Fact
@@ -33,14 +33,17 @@ _QUIET_SECONDS = 60.0
 class Client:
     """Calls a server. Any thread may use it, and several at once; close it, or use it as a context manager.
 
-    What a server cannot do now is tried again, up to `attempts` times, wherever that cannot do anything twice: reading,
-    and appending, which carries a key of its own. Errors are those of the library, such as `UnknownSession`; a missing
-    server is `ServerUnavailable`, a wrong token `ServerDenied`.
+    A server that is away, or answers 502, 503 or 504, is asked again for `retry_seconds`, so that a restart is not
+    noticed; 0 turns that off. Whatever changes something carries a key, made once for each call, by which the server
+    does it once. Errors are those of the library, such as `UnknownSession`; a server that stays away is
+    `ServerUnavailable`, a wrong token `ServerDenied`.
     """
 
-    def __init__(self, url: str, token: str | None = None, *, timeout: float = 330.0, attempts: int = 3) -> None:
+    def __init__(
+        self, url: str, token: str | None = None, *, timeout: float = 330.0, retry_seconds: float = RETRY_SECONDS
+    ) -> None:
         make_types_ready()
-        self._transport = Transport(url, token, timeout=timeout, attempts=attempts)
+        self._transport = Transport(url, token, timeout=timeout, retry_seconds=retry_seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +70,7 @@ class Client:
     ) -> api.SessionAnswer:
         """Open a session; it is made when there is none. Without an id it is given one."""
         given = {"id": session_id, "window": window, "dialect": dialect, "model": model, "settings": settings}
-        return self._post("/v1/sessions", given, api.SessionAnswer, may_repeat=session_id is not None)
+        return self._post("/v1/sessions", given, api.SessionAnswer)
 
     def session(self, session_id: str) -> api.SessionDetail:
         """What a session is, how full its context is, and what its compactions have saved."""
@@ -112,8 +115,7 @@ class Client:
             f"{path_of(session_id)}/messages",
             {"messages": messages, "usage": usage},
             api.AppendAnswer,
-            headers={api.IDEMPOTENCY_KEY: key or uuid.uuid4().hex},
-            may_repeat=True,
+            key=key,
         )
 
     def context(self, session_id: str, at: int | None = None, *, sealed: bool = True) -> api.ContextAnswer:
@@ -170,7 +172,7 @@ class Client:
         return self._steered(session_id, {"turn": turn})
 
     def _steered(self, session_id: str, body: Mapping[str, Any]) -> dict[int, Tier]:
-        found = self._post(f"{path_of(session_id)}/steering", body, api.SteeringAnswer, may_repeat=True)
+        found = self._post(f"{path_of(session_id)}/steering", body, api.SteeringAnswer)
         return {each.turn: each.tier for each in found.steers}
 
     def steering(self, session_id: str) -> dict[int, Tier]:
@@ -275,7 +277,8 @@ class Client:
         """Events as they happen, of all sessions or of one, without end; `after` is the id of the last one known.
 
         After a break it goes on behind the last event it has seen; when the server no longer keeps that one, some may
-        be missing, and `on_gap` is called with a sentence that says so. Without it a warning is logged.
+        be missing, and `on_gap` is called with a sentence that says so. Without it a warning is logged. A server that
+        stays away for longer than `retry_seconds` is `ServerUnavailable`.
         """
         return self._follow(Ending(), session_id, after, types, on_gap)
 
@@ -288,9 +291,9 @@ class Client:
         on_gap: Callable[[str], None] | None,
     ) -> Generator[Event, None, None]:
         """The same, until it is ended from another thread."""
-        stream = EventStream(after, on_gap)
+        stream, patience = EventStream(after, on_gap), self._transport.patience()
         query = query_of({"session_id": session_id, "types": ",".join(types) or None})
-        while not ending.is_over:
+        while True:
             known = {"Last-Event-ID": stream.last_id} if stream.last_id else {}
             request = Request(
                 method="GET", path="/v1/events", query=query, headers={"Accept": "text/event-stream", **known}
@@ -299,10 +302,17 @@ class Client:
                 with self._transport.stream(request, _QUIET_SECONDS, ending) as (reply, lines):
                     if reply.status != 200:
                         raise error_of(reply)
+                    patience.succeed()
                     yield from stream.read(lines)
-            except (OSError, HTTPException, ServerUnavailable):
-                pass  # it is down or has gone quiet: it is asked again
-            ending.wait(stream.pause)
+                problem: Exception = ServerUnavailable("the stream has ended")
+            except (OSError, HTTPException, ServerUnavailable) as error:
+                problem = error  # it is down or has gone quiet: it is asked again
+            wait = patience.fail(stream.pause)
+            if ending.is_over:
+                return
+            if wait is None:
+                raise self._transport.unavailable(problem, patience) from problem
+            ending.wait(wait)
 
     def add_webhook(self, url: str, types: Iterable[str] = ()) -> api.WebhookMade:
         """Have an address told of events; the answer has the secret of its signatures, which is shown only now."""
@@ -314,7 +324,8 @@ class Client:
 
     def remove_webhook(self, webhook_id: str) -> None:
         """Tell a webhook nothing more."""
-        request = Request(method="DELETE", path=f"/v1/webhooks/{quoted(webhook_id)}")
+        path, headers = f"/v1/webhooks/{quoted(webhook_id)}", {api.IDEMPOTENCY_KEY: uuid.uuid4().hex}
+        request = Request(method="DELETE", path=path, headers=headers)
         answer_of(self._transport.send(request), api.RemovedAnswer)
 
     def deliveries(self, webhook_id: str) -> api.DeliveriesAnswer:
@@ -328,7 +339,7 @@ class Client:
     # How it is said
 
     def _get(self, path: str, answer: type[T], /, **query: Any) -> T:
-        request = Request(method="GET", path=path, query=query_of(query), may_repeat=True)
+        request = Request(method="GET", path=path, query=query_of(query))
         return answer_of(self._transport.send(request), answer)
 
     def _post(
@@ -337,10 +348,10 @@ class Client:
         body: Mapping[str, Any] | None,
         kind: type[T],
         *,
-        headers: dict[str, str] | None = None,
-        may_repeat: bool = False,
+        key: str | None = None,
     ) -> T:
         wanted = None if body is None else {name: value for name, value in body.items() if value is not None}
         content = None if wanted is None else json_bytes(wanted)
-        request = Request(method="POST", path=path, body=content, headers=headers or {}, may_repeat=may_repeat)
+        headers = {api.IDEMPOTENCY_KEY: key or uuid.uuid4().hex}
+        request = Request(method="POST", path=path, body=content, headers=headers)
         return answer_of(self._transport.send(request), kind)

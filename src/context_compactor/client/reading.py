@@ -59,12 +59,13 @@ def answer_of(reply: Reply, kind: type[T]) -> T:
 
 def error_of(reply: Reply) -> CompactorError:
     """The error behind a reply that is no success."""
+    tried = f" ({reply.tried})" if reply.tried else ""
     try:
         problem = msgspec.json.decode(reply.body, type=Problem)
     except msgspec.DecodeError:
         told = reply.body[:_LONGEST_TEXT].decode("utf-8", "replace")
-        return _plain(reply.status, f"the server answered {reply.status}: {told}")
-    text = problem.detail or problem.title
+        return _plain(reply.status, f"the server answered {reply.status}: {told}{tried}")
+    text = (problem.detail or problem.title) + tried
     if problem.name == "bad-message" and problem.index is not None:
         field = problem.field or "message"
         return BadMessage(problem.index, field, text.removeprefix(f"message {problem.index}, field {field!r}: "))

@@ -1,16 +1,20 @@
-"""Connections to a server: kept for the next call, tried again where that is safe, any number of threads at once."""
+"""Connections to a server: kept for the next call, made anew while it is away, for any number of threads at once."""
 
 from __future__ import annotations
 
 import gzip
 import http.client
+import math
+import random
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import TypeVar
 from urllib.parse import urlencode, urlsplit
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from context_compactor.client.ending import Ending
 from context_compactor.errors import BadSetting, ServerUnavailable
@@ -18,19 +22,23 @@ from context_compactor.errors import BadSetting, ServerUnavailable
 # A server closes a connection that was quiet for five seconds; one that is nearly so old is not used again.
 _KEPT_SECONDS = 3.0
 _MOST_KEPT = 8
-_BUSY = frozenset({429, 502, 503, 504})
-_LONGEST_WAIT = 10.0
+_AWAY = frozenset({502, 503, 504})
+_FIRST_WAIT = 0.1
+_LONGEST_WAIT = 2.0
+# The longest wait that a server can ask for.
+_LONGEST_ASKED = 10.0
+RETRY_SECONDS = 30.0
+T = TypeVar("T")
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What is sent. `may_repeat` says that a server which gets it twice does it once."""
+    """What is sent. One that changes something carries a key: a server which gets it twice does it once."""
 
     method: str
     path: str
     query: dict[str, str] = field(default_factory=dict)
     body: bytes | None = None
     headers: dict[str, str] = field(default_factory=dict)
-    may_repeat: bool = False
 
     @property
     def target(self) -> str:
@@ -39,15 +47,47 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Reply(Struct, frozen=True):
-    """What came back."""
+    """What came back. `tried` says how often and how long a server that is away was asked, when that was in vain."""
 
     status: int
     headers: dict[str, str]
     body: bytes
+    tried: str = ""
+
+
+class Patience:
+    """How long a server that is away is asked again, from the first failure on, and how long to wait each time."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._began: float | None = None
+        self._failures = 0
+
+    def fail(self, asked_for: float = 0.0) -> float | None:
+        """The seconds to wait after one more failure, or None when the time is over. The server may ask for longer."""
+        now = self._clock()
+        self._began = now if self._began is None else self._began
+        self._failures += 1
+        left = self._began + self._seconds - now
+        if left <= 0:
+            return None
+        longest = min(_FIRST_WAIT * 2.0 ** min(self._failures - 1, 10), _LONGEST_WAIT)
+        return min(max(longest * random.uniform(0.5, 1.0), asked_for), left)  # so that not all come again at once
+
+    def succeed(self) -> None:
+        """It answers: the next failure is the first one."""
+        self._began, self._failures = None, 0
+
+    def in_words(self) -> str:
+        """How often it was asked, and for how long; nothing when it was asked once."""
+        if self._failures < 2 or self._began is None:
+            return ""
+        return f"tried {self._failures:,} times in {self._clock() - self._began:.1f} seconds"
 
 
 class Transport:
-    """Sends requests to one server."""
+    """Sends requests to one server. `clock` and `sleep` are for tests."""
 
     def __init__(
         self,
@@ -55,48 +95,63 @@ class Transport:
         token: str | None,
         *,
         timeout: float = 330.0,
-        attempts: int = 3,
-        delay: float = 0.2,
-        sleep: Callable[[float], None] = time.sleep,
+        retry_seconds: float = RETRY_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] | None = None,
     ) -> None:
+        if not retry_seconds >= 0 or math.isnan(retry_seconds):
+            raise BadSetting(f"retry_seconds: {retry_seconds} is no time to try again. Try: 30, or 0 for not at all.")
         self._scheme, self._host, self._port, self._base = _read_url(url)
         if token is not None and not (token.isascii() and token.isprintable()):
             raise BadSetting("token: it has characters that no token has. Try: what `compactor token add` printed.")
         self._token = token
         self._timeout = timeout
-        self._attempts = attempts
-        self._delay = delay
+        self._retry_seconds = retry_seconds
+        self._clock = clock
         self._sleep = sleep
+        self._closing = Ending()
+        self._calls = threading.local()
         self._kept: list[tuple[float, http.client.HTTPConnection]] = []
         self._lock = threading.Lock()
         self._is_closed = False
 
     def close(self) -> None:
-        """Close the connections that are kept, and keep none from now on: a verb may end later."""
+        """Close the connections that are kept, and keep none from now on: a verb may end later. None is tried again."""
+        self._closing.end()
         with self._lock:
             kept, self._kept, self._is_closed = self._kept, [], True
         for _, connection in kept:
             connection.close()
 
+    def until(self, ending: Ending, work: Callable[[], T]) -> T:
+        """Do something in this thread that is not tried again once `ending` is over."""
+        self._calls.ending = ending
+        try:
+            return work()
+        finally:
+            del self._calls.ending
+
+    def patience(self) -> Patience:
+        """How long a call may go on."""
+        return Patience(self._retry_seconds, self._clock)
+
     def send(self, request: Request) -> Reply:
-        """The reply to a request; `ServerUnavailable` when there is none, however often it was tried."""
-        problem = ServerUnavailable("it was not tried")
-        for attempt in range(self._attempts):
-            wait = self._delay * 2**attempt
+        """The reply to a request; `ServerUnavailable` when there is none for as long as it is tried."""
+        patience = self.patience()
+        ending: Ending = getattr(self._calls, "ending", self._closing)
+        while True:
             try:
                 reply = self._once(request)
-                if reply.status not in _BUSY or not request.may_repeat or attempt == self._attempts - 1:
+                if reply.status not in _AWAY:
                     return reply
-                wait = max(wait, _seconds(reply.headers.get("retry-after", "")))
-            except _NotSent as error:
-                problem = self._unavailable(error.cause)
+                wait = patience.fail(_seconds(reply.headers.get("retry-after", "")))
+                if wait is None or ending.is_over:
+                    return structs.replace(reply, tried=patience.in_words())
             except (OSError, http.client.HTTPException) as error:
-                problem = self._unavailable(error)
-                if not request.may_repeat:
-                    raise problem from error
-            if attempt < self._attempts - 1:
-                self._sleep(wait)
-        raise problem
+                wait = None if isinstance(error, ssl.SSLCertVerificationError) else patience.fail()
+                if wait is None or ending.is_over:
+                    raise self.unavailable(error, patience) from error
+            (self._sleep or ending.wait)(wait)
 
     @contextmanager
     def stream(self, request: Request, quiet_seconds: float, ending: Ending) -> Iterator[tuple[Reply, Iterator[bytes]]]:
@@ -156,24 +211,17 @@ class Transport:
         connection = kind(self._host, self._port, timeout=timeout)
         try:
             connection.connect()
-        except OSError as error:
+        except OSError:
             connection.close()
-            raise _NotSent(error) from error
+            raise
         return connection
 
-    def _unavailable(self, error: Exception) -> ServerUnavailable:
+    def unavailable(self, error: Exception, patience: Patience) -> ServerUnavailable:
+        """What to raise when a server stayed away; `error` is the last one."""
         why = str(error) or type(error).__name__
-        return ServerUnavailable(
-            f"no answer from {self._scheme}://{self._host}:{self._port}: {why}. Try: is it running?"
-        )
-
-
-class _NotSent(OSError):
-    """Nobody was there to take the request, so it can be sent again whatever it is."""
-
-    def __init__(self, cause: OSError) -> None:
-        self.cause = cause
-        super().__init__(str(cause))
+        tried = patience.in_words()
+        place = f"{self._scheme}://{self._host}:{self._port}"
+        return ServerUnavailable(f"no answer from {place}{', ' if tried else ''}{tried}: {why}. Try: is it running?")
 
 
 def _read_url(url: str) -> tuple[str, str, int, str]:
@@ -197,4 +245,4 @@ def _unpacked(response: http.client.HTTPResponse) -> bytes:
 
 
 def _seconds(text: str) -> float:
-    return min(float(text), _LONGEST_WAIT) if text.isascii() and text.isdigit() else 0.0
+    return min(float(text), _LONGEST_ASKED) if text.isascii() and text.isdigit() else 0.0

@@ -6,10 +6,12 @@ before it answers anybody.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from hashlib import sha256
 from typing import Any
 
 from litestar import Litestar, Request, Router
@@ -23,8 +25,8 @@ from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, ControllerRouterHandler, ExceptionHandler
 from msgspec import Struct
 
-from context_compactor.errors import CompactorError, UnknownSession
-from context_compactor.server.asked import Asked, decode, read_query
+from context_compactor.errors import CompactorError, StoreError, StoreLocked, UnknownSession
+from context_compactor.server.asked import Asked, decode, read_query, unpack
 from context_compactor.server.gate import house_rules
 from context_compactor.server.problems import (
     Refused,
@@ -37,8 +39,12 @@ from context_compactor.server.problems import (
 )
 from context_compactor.server.routes import ROUTES, Route
 from context_compactor.server.scope import Scope
-from context_compactor.server.sending import LARGE, PACKED_FROM, PACKING_LEVEL, response_of
+from context_compactor.server.sending import LARGE, PACKED_FROM, PACKING_LEVEL, Sent, response_of, sent
 from context_compactor.server.service import Service
+from context_compactor.session.core import wall_clock
+from context_compactor.store.desk_rows import timestamp
+
+_log = logging.getLogger("context_compactor")
 
 
 def make_app(
@@ -99,7 +105,7 @@ def _endpoint(route: Route, service: Service) -> HTTPRouteHandler:
     async def answered(request: Request[Any, Any, Any]) -> ASGIResponse:
         asked = await _read(route, service, _admission(route, service, request), request)
         try:
-            answer = await route.verb(asked)
+            answer = await (_once(route, asked) if route.writes else route.verb(asked))
             return await response_of(answer, request.headers.get("accept-encoding", ""), service.run)
         except CompactorError as error:
             return problem_response(problem_of(error, _told(asked.scope, asked.id, error)))
@@ -140,8 +146,46 @@ async def _body(kind: type[Struct], service: Service, request: Request[Any, Any,
         raw = await request.body()
     except InternalServerException as error:  # all that it can mean here
         raise Refused(499, "The client went away before its request was complete.") from error
-    read = partial(decode, raw, kind, request.headers.get("content-type", ""))
+    content_type, encoding = (request.headers.get(name, "") for name in ("content-type", "content-encoding"))
+    if encoding:  # a few bytes of it may be many
+        raw = await service.run(partial(unpack, raw, encoding, service.config.max_body_bytes))
+    read = partial(decode, raw, kind, content_type)
     return raw, await service.run(read) if len(raw) > LARGE else read()
+
+
+async def _once(route: Route, asked: Asked[Any, Any]) -> Any:
+    """Do what is asked; when it was done before under the same key, answer as then.
+
+    An append keeps its key with its messages, in one transaction. Of anything else it is noted that it was begun, then
+    what it was answered: one that was broken off in between is never done again by itself.
+    """
+    key = "" if route.name == "append" else asked.key
+    if not key:
+        return await route.verb(asked)
+    answers, run, place = asked.service.desk.answers, asked.service.run, asked.scope.prefix
+    body_hash = sha256("\n".join((route.name, asked.id, asked.ref, "")).encode() + asked.raw).hexdigest()
+    if not await run(lambda: answers.take(place, key, body_hash, timestamp(wall_clock()))):
+        kept = await run(lambda: answers.find(place, key, body_hash))
+        if kept is None or not kept.answer:
+            raise Refused(
+                503,
+                "A request with this Idempotency-Key is under way, or was broken off. "
+                "Try: again in a moment; else look whether it was done, then use another key.",
+            )
+        status, _, content = kept.answer.partition(" ")
+        return sent(content.encode(), status=int(status), headers={"Idempotency-Replayed": "true"})
+    try:
+        answer = await route.verb(asked)
+    except Exception as error:
+        if not isinstance(error, StoreError) or isinstance(error, StoreLocked):  # else it may have been done
+            await run(lambda: answers.release(place, key))
+        raise
+    out: Sent[Struct] = answer if isinstance(answer, Sent) else sent(answer)
+    try:
+        await run(lambda: answers.keep(place, key, f"{out.status} {out.content.decode()}"))
+    except StoreError as error:
+        _log.warning("what %s was answered could not be kept: %s", route.name, error)
+    return out
 
 
 def _told(scope: Scope, session_id: str, error: CompactorError) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
@@ -23,6 +24,10 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
 
 _LONGEST_KEY = 200
+_MOST_MEMBERS = 1_000
+_UNPACKED_AT_ONCE = 64 * 1024
+_GZIP = 31
+"""What zlib calls its format."""
 _DEEPEST = 200
 _MOST_WITHIN = 250_000
 _BRACKETS = b"[]{}"
@@ -74,6 +79,40 @@ class Asked(Struct, Generic[B, Q], frozen=True, kw_only=True):
     async def beside(self, work: Callable[[Session], T], *, can_cancel: bool = False) -> T:
         """Do something long with the session while messages can still be appended."""
         return await self.service.beside(self.store_id, work, can_cancel=can_cancel)
+
+
+def unpack(raw: bytes, encoding: str, most: int) -> bytes:
+    """A body without its Content-Encoding. What would have more than `most` bytes is not unpacked beyond them."""
+    name = encoding.strip().lower()
+    if name == "identity":
+        return raw
+    if name not in ("gzip", "x-gzip"):
+        problem = f"The body's Content-Encoding is {encoding[:80]!r}. Try: gzip, or none."
+        raise Refused(415, problem, {"Accept-Encoding": "gzip"})
+    try:
+        return b"".join(_members(memoryview(raw), most))
+    except zlib.error as error:
+        raise Refused(400, f"The body is not gzip, though its Content-Encoding says so: {error}.") from error
+
+
+def _members(raw: memoryview, most: int) -> Iterator[bytes]:
+    """What the members of a gzip stream hold, one behind the other. Zeros behind the last one only fill a block up."""
+    at = members = size = 0
+    while at < len(raw) and (not members or any(raw[at : at + _UNPACKED_AT_ONCE])):
+        members += 1
+        if members > _MOST_MEMBERS:
+            raise Refused(400, f"The body's gzip has more than {_MOST_MEMBERS:,} members. Try: one.")
+        unpacker = zlib.decompressobj(_GZIP)
+        while not unpacker.eof:
+            if at >= len(raw):
+                raise zlib.error("it is cut off")
+            piece = unpacker.decompress(raw[at : at + _UNPACKED_AT_ONCE], most - size + 1)
+            at = min(at + _UNPACKED_AT_ONCE, len(raw))
+            size += len(piece)
+            if size > most:
+                raise Refused(413, f"The body has more than {most:,} bytes when it is unpacked. Try: several requests.")
+            yield piece
+        at -= len(unpacker.unused_data)
 
 
 def decode(raw: bytes, kind: type[S], content_type: str) -> S:

@@ -32,7 +32,7 @@ class Config(Struct, frozen=True, kw_only=True):
     """How long requests may go on once the server was told to stop."""
 
     event_readers: int = 2_000
-    """How many may follow events at once."""
+    """How many may follow events at once; with tokens, of one namespace at most half of them."""
     public_metrics: bool = False
     """Whether `/metrics` is for everybody, although tokens are configured."""
     allow_private_webhooks: bool = False

@@ -80,7 +80,7 @@ class Replay:
             thread.join()
 
     def _talk(self, address: str, pace: Pace) -> None:
-        with Client(address, attempts=1) as client:
+        with Client(address, retry_seconds=0) as client:
             for number in range(1, _ROUNDS + 1):
                 name = f"demo-{pace.window // 1000}k" + (f"-{number}" if number > 1 else "")
                 if not self._tell(client, name, pace.window, 1, pace.seconds) or self._stopped.wait(_PAUSE_SECONDS):
@@ -88,7 +88,7 @@ class Replay:
 
     def _finish_one(self, address: str) -> None:
         """One session that is over, for whoever does not want to wait."""
-        with Client(address, attempts=1) as client:
+        with Client(address, retry_seconds=0) as client:
             self._tell(client, _DONE_ALREADY, _DONE_WINDOW, _AT_ONCE, 0.0)
 
     def _tell(self, client: Client, name: str, window: int, at_once: int, seconds: float) -> bool:

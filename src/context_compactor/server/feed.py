@@ -17,8 +17,6 @@ from context_compactor.store.desk_rows import KeptEvent
 
 _log = logging.getLogger("context_compactor")
 _AT_ONCE = 500
-BEGINNING = "0"
-"""Stands for an id that is before all others."""
 _POLL_SECONDS = 0.25
 # While the database tells of events, the poll is only there for what was told and not heard.
 _TOLD_SECONDS = 2.0
@@ -32,8 +30,6 @@ class Feed:
     def __init__(self, desk: Desk, is_told: Callable[[], bool] = lambda: False) -> None:
         self.position = 0
         """The number of the last event that was given out."""
-        self.last_id = BEGINNING
-        """Its id."""
         self.told_seconds = _TOLD_SECONDS
         self._desk = desk
         self._is_told = is_told
@@ -50,8 +46,6 @@ class Feed:
     def start(self) -> None:
         """Begin behind what is kept now. Call it in the event loop."""
         self.position = self._desk.events.last()
-        known = self._desk.events.after(self.position - 1, limit=1)
-        self.last_id = known[0].event.id if known else BEGINNING
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run())
 
@@ -95,7 +89,7 @@ class Feed:
         return await loop.run_in_executor(self._thread, lambda: self._desk.events.after(self.position, limit=_AT_ONCE))
 
     def _give(self, batch: Sequence[KeptEvent]) -> None:
-        self.position, self.last_id = batch[-1].number, batch[-1].event.id
+        self.position = batch[-1].number
         for follower in self._followers:
             try:
                 follower(batch)

@@ -15,7 +15,6 @@ from context_compactor.errors import BadSetting
 from context_compactor.events.event import EVENT_TYPES
 from context_compactor.server.asked import Asked
 from context_compactor.server.connection import ABORT
-from context_compactor.server.feed import BEGINNING
 from context_compactor.server.frames import ALIVE, OPENING, end_frame, gap_frame, place_frame
 from context_compactor.server.problems import Refused
 from context_compactor.server.readers import NO_LONGER_ALLOWED, Reader
@@ -24,6 +23,8 @@ from context_compactor.server.service import Service
 from context_compactor.store.desk_rows import KeptEvent
 
 MEDIA_TYPE = "text/event-stream"
+BEGINNING = "0"
+"""Stands for an id that is before all others."""
 _PAGE = 200
 _ALIVE_SECONDS = 15.0
 # Nobody who reads at all takes so long for a few thousand bytes.
@@ -65,7 +66,7 @@ class Following(ASGIResponse):
         self._reader = reader
         self._last_id = last_id
         self._admitted = admitted
-        self._place_id = service.feed.last_id
+        self._position = service.feed.position
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Send until somebody ends it."""
@@ -93,7 +94,7 @@ class Following(ASGIResponse):
     async def _pieces(self) -> AsyncIterator[bytes]:
         yield OPENING
         if not self._last_id:
-            yield place_frame(self._place_id)
+            yield place_frame(await self._service.run(self._newest))
         else:
             async for piece in self._missed():
                 yield piece
@@ -113,13 +114,20 @@ class Following(ASGIResponse):
             number = page[-1].number
         self._reader.seen = number
 
+    def _newest(self) -> str:
+        """The id of the newest event of the namespace when the reader came; those of others may go while it stays."""
+        found = self._service.desk.events.newest(
+            namespace=self._reader.scope.namespace, before=self._position + 1, limit=1
+        )
+        return found[0].event.id if found else BEGINNING
+
     def _place(self) -> tuple[int, bool]:
-        """The number of the last event known, and whether it is still kept."""
+        """The number of the last event known, and whether it is one of the namespace and still kept."""
         if self._last_id == BEGINNING:
             return 0, True
         kept = self._service.desk.events
         number = kept.number(self._last_id)
-        there = kept.after(number - 1, limit=1)
+        there = kept.after(number - 1, namespace=self._reader.scope.namespace, limit=1)
         return number, bool(there) and there[0].event.id == self._last_id
 
     def _page(self, number: int) -> list[KeptEvent]:

@@ -17,14 +17,14 @@ from context_compactor.server.routes import ROUTES, Route
 
 _REF = "#/components/schemas/{name}"
 _PROBLEMS = {
-    400: "The body is not JSON",
+    400: "The body is not JSON, or not the gzip that it is called",
     401: "No token, or one that is not known",
     403: "The token may only read, or the page may not call",
     404: "No such session, original, webhook or path",
     405: "The path is there, but not for this method; `Allow` says for which",
     409: "The context has changed meanwhile, or somebody has cancelled it",
-    413: "The body is too large, or has too many lists and objects",
-    415: "The body is not called JSON",
+    413: "The body is too large, packed or unpacked, or has too many lists and objects",
+    415: "The body is not called JSON, or has another `Content-Encoding` than gzip",
     422: "Something given cannot be used; `detail` says what and what to try",
     500: "The server failed; its log says why under `ref`",
     502: "The model did not answer, or was stopped",
@@ -35,10 +35,12 @@ _PROBLEMS = {
 _EMPTY = {204: "It is deleted", 304: "Not changed"}
 
 _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "append": (api.IDEMPOTENCY_KEY, {"type": "string", "maxLength": 200, "pattern": "^[!-~]+$"}),
     "context": ("If-None-Match", {"type": "string"}),
     "events": ("Last-Event-ID", {"type": "string", "maxLength": 100, "pattern": "^[!-~]+$"}),
 }
+
+_KEY = {"type": "string", "maxLength": 200, "pattern": "^[!-~]+$"}
+_PACKED = "With `Content-Encoding: gzip` it may be packed; the limits count for what is unpacked."
 
 _OTHERS = {
     "events": "Events as they happen, each with its `id`; the `data` of each is an `Event`",
@@ -106,7 +108,8 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         "responses": _responses(route),
     }
     if route.body is not None:
-        operation["requestBody"] = {"required": route.needs_body, "content": _content(route.body)}
+        content = _content(route.body)
+        operation["requestBody"] = {"description": _PACKED, "required": route.needs_body, "content": content}
     if route.is_open:
         operation["security"] = []
     return operation
@@ -122,6 +125,8 @@ def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
     if route.name in _HEADERS:
         name, schema = _HEADERS[route.name]
         found.append(_parameter(name, "header", schema))
+    if route.writes:
+        found.append(_parameter(api.IDEMPOTENCY_KEY, "header", _KEY))
     return found
 
 

@@ -59,7 +59,7 @@ _STATUSES = {
     404: ("not-found", "Nothing is there"),
     405: ("method-not-allowed", "Not with this method"),
     413: ("too-large", "The request is too large"),
-    415: ("media-type", "The body is not JSON"),
+    415: ("media-type", "The body is not JSON, or packed in a way that is not known"),
     422: ("bad-input", "What was given cannot be used"),
     499: ("client-gone", "The client went away"),
     503: ("busy", "The server cannot take more"),

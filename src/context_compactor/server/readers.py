@@ -79,10 +79,11 @@ class Reader:
 class Readers:
     """All readers of a server, by namespace. It follows the feed."""
 
-    def __init__(self, most: int, store_path: str) -> None:
+    def __init__(self, most: int, store_path: str, *, are_shared: bool) -> None:
         self.dropped = 0
         """How many were let go because they were too slow."""
         self._most = most
+        self._most_of_one = max(1, most // 2) if are_shared else most  # no namespace keeps the readers of others out
         self._store_path = store_path
         self._known: dict[str, set[Reader]] = {}
         self._is_over = False
@@ -92,8 +93,11 @@ class Readers:
 
     def join(self, scope: Scope, session_id: str | None, types: frozenset[str]) -> Reader:
         """A new reader, who gets everything from now on."""
-        if self._is_over or len(self) >= self._most:
-            raise Refused(503, f"{self._most:,} readers follow events already. Try: again later, or another server.")
+        if self._is_over:
+            raise Refused(503, STOPPING)
+        mine = len(self._known.get(scope.namespace, ()))
+        if len(self) >= self._most or mine >= self._most_of_one:
+            raise Refused(503, f"{len(self):,} readers follow events already. Try: again later, or another server.")
         reader = Reader(scope, session_id, types)
         self._known.setdefault(scope.namespace, set()).add(reader)
         return reader

@@ -22,6 +22,7 @@ from context_compactor.server.asked import Asked
 from context_compactor.server.open_sessions import Opened
 from context_compactor.server.paging import cursor, page_of
 from context_compactor.server.sending import Sent, sent
+from context_compactor.session import recall as recalled
 from context_compactor.session.session import Session
 from context_compactor.store.rows import Shelved
 
@@ -44,14 +45,18 @@ def _original(shelved: Shelved) -> OriginalAnswer:
 
 
 async def recall(asked: Asked[None, RecallQuery]) -> Sent[RecallAnswer]:
-    """Give an original back, byte for byte, or some lines or one page of it."""
+    """Give an original back, byte for byte, or some lines or one page of it.
+
+    It makes an event `item.recalled`, unless the token may only read.
+    """
     query = asked.query
     if query.lines and query.page:
         raise BadSetting("lines and page cannot both be asked for. Try: one of them.")
 
-    def look(session: Session) -> RecallAnswer:
+    def look(opened: Opened) -> RecallAnswer:
+        tell = asked.scope.may_write
         if query.page:
-            page = session.page(asked.ref, query.page, query.tokens)
+            page = recalled.page(opened.core, asked.ref, query.page, query.tokens, tell=tell)
             return RecallAnswer(
                 id=page.id,
                 text=page.text,
@@ -62,9 +67,10 @@ async def recall(asked: Asked[None, RecallQuery]) -> Sent[RecallAnswer]:
             )
         lines = _lines(query.lines)
         first, last = lines or (None, None)
-        return RecallAnswer(id=asked.ref, text=session.recall(asked.ref, lines), first_line=first, last_line=last)
+        text = recalled.recall(opened.core, asked.ref, lines, tell=tell)
+        return RecallAnswer(id=asked.ref, text=text, first_line=first, last_line=last)
 
-    return await asked.session(lambda session: sent(look(session)))
+    return await asked.opened(lambda opened: sent(look(opened)))
 
 
 def _lines(text: str | None) -> tuple[int, int] | None:

@@ -129,4 +129,5 @@ ROUTES: tuple[Route, ...] = (
     _post(f"{_WEBHOOK}/replay", hooks.replay, api.ReplayAnswer, body=api.ReplayBody, tag="events"),
     _get("/metrics", measuring.metrics, None, tag="server", media_type=measuring.MEDIA_TYPE),
     _get("/healthz", talking.healthz, api.HealthAnswer, is_open=True, tag="server"),
+    _get("/readyz", talking.readyz, api.HealthAnswer, is_open=True, tag="server"),
 )

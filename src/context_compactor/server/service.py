@@ -27,6 +27,7 @@ from context_compactor.server.looking import looking
 from context_compactor.server.metrics import Metrics
 from context_compactor.server.open_sessions import LOOK_SECONDS, Opened, OpenSessions
 from context_compactor.server.readers import Readers
+from context_compactor.server.readiness import LOCK_SECONDS, Readiness
 from context_compactor.server.sender import Sender
 from context_compactor.server.tokens import TokenFile
 from context_compactor.session.append import Ready
@@ -55,7 +56,9 @@ class Service:
         self.config = config
         self.doorman = Doorman(TokenFile(config.token_file) if config.token_file else None)
         self.bus = Bus()
-        self.store: Store = connect(config.store)
+        opened = connect(config.store)
+        self.store: Store = opened
+        self.readiness = Readiness(lambda: opened.failing(LOCK_SECONDS))
         self.desk: Desk = desk_of(self.store)
         self.bus.subscribe(DeskSink(self.desk))
         self.notices = notices_of(self.store, self._hear)
@@ -69,7 +72,7 @@ class Service:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="context-compactor append")
         one_file = isinstance(self.store, SqliteStore)
         self.appends = Appends(self.desk, self._writer) if one_file else Alone(self.run)
-        self.readers = Readers(config.event_readers, self.store.path)
+        self.readers = Readers(config.event_readers, self.store.path, are_shared=self.doorman.needs_token)
         self.sender = Sender(
             self.desk,
             self.bus,

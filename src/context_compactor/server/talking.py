@@ -6,10 +6,12 @@ import hashlib
 import logging
 import secrets
 
+from litestar.response.base import ASGIResponse
 from msgspec import structs
 
 from context_compactor import __version__
 from context_compactor.api import (
+    PROBLEM_TYPE,
     AppendAnswer,
     AppendBody,
     ContextAnswer,
@@ -20,6 +22,7 @@ from context_compactor.api import (
     HistoryQuery,
     NoQuery,
     PageQuery,
+    Problem,
     SessionAnswer,
     SessionDetail,
     SessionPage,
@@ -30,6 +33,7 @@ from context_compactor.protocols import Store
 from context_compactor.server.asked import Asked
 from context_compactor.server.describing import describe, detail, level_named
 from context_compactor.server.open_sessions import Opened
+from context_compactor.server.problems import problem_response
 from context_compactor.server.reports import outside
 from context_compactor.server.sending import Sent, sent
 from context_compactor.server.session_settings import allowed_settings
@@ -191,7 +195,7 @@ async def context(asked: Asked[None, ContextQuery]) -> Sent[ContextAnswer]:
 
     def look(opened: Opened) -> Sent[ContextAnswer]:
         at = asked.query.at
-        if at is None:
+        if at is None and asked.scope.may_write:  # whoever may only read leaves a level that is reached to others
             opened.session().check()
         core = opened.core
         row = core.store.session(opened.id)
@@ -232,7 +236,20 @@ async def history(asked: Asked[None, HistoryQuery]) -> Sent[HistoryAnswer]:
     return await asked.opened(look)
 
 
-async def healthz(asked: Asked[None, NoQuery]) -> HealthAnswer:
-    """Tell that the server answers, and that it can read its store."""
-    await asked.service.run(lambda: asked.service.store.sessions(limit=1))
+async def healthz(asked: Asked[None, NoQuery]) -> HealthAnswer:  # noqa: ARG001  it looks at nothing
+    """Tell that the server answers, whatever its store does."""
     return HealthAnswer(status="ok", version=__version__)
+
+
+async def readyz(asked: Asked[None, NoQuery]) -> HealthAnswer | ASGIResponse:
+    """Tell whether the server can do its work: something small is written to its store and read again.
+
+    Within a second it is answered with 200, or with 503 and what fails, `write` or `read` or both.
+    """
+    failing = await asked.service.readiness.failing()
+    if not failing:
+        return HealthAnswer(status="ok", version=__version__)
+    what = ", ".join(sorted(failing))
+    more = "" if "read" in failing else " What is stored can still be read."
+    detail = f"The store fails to {what.replace(', ', ' and to ')}.{more} The server's log says why."
+    return problem_response(Problem(type=f"{PROBLEM_TYPE}not-ready", title="Not ready", status=503, detail=detail))

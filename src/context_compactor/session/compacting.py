@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
@@ -90,6 +91,11 @@ def run_engine(
 ) -> app.Compaction:
     """What a compaction of a context would be. Nothing is written."""
     dialect = core.dialect(seen.raws)
+
+    @cache  # a model's story is weighed against the same archive several times
+    def archived() -> frozenset[str]:
+        return frozenset(each.ref for each in core.store.originals(core.id) if each.content)
+
     return app.run(
         raws_of(seen),
         _beside(core, ask, seen, core.counter(dialect)),
@@ -99,6 +105,7 @@ def run_engine(
         location=f"archive of {core.store.path}",
         teller=teller,
         dry_run=dry_run,
+        archived=archived,
     )
 
 

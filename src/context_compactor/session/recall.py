@@ -79,11 +79,12 @@ def _unknown(core: Core, ref: str) -> str:
     )
 
 
-def recall(core: Core, ref: str, lines: tuple[int, int] | None = None) -> str:
-    """An original as text, or some lines of it, counted from 1."""
+def recall(core: Core, ref: str, lines: tuple[int, int] | None = None, *, tell: bool = True) -> str:
+    """An original as text, or some lines of it, counted from 1. Without `tell` no event is made of it."""
     text = find(core, ref).text
     found = text if lines is None else _lines(text, ref, lines)
-    core.emit("item.recalled", ref=ref, lines=list(lines) if lines else None)
+    if tell:
+        core.emit("item.recalled", ref=ref, lines=list(lines) if lines else None)
     return found
 
 
@@ -97,14 +98,18 @@ def _lines(text: str, ref: str, lines: tuple[int, int]) -> str:
     return "\n".join(every[first - 1 : last])
 
 
-def page(core: Core, ref: str, number: int = 1, tokens: int = PAGE_TOKENS) -> Page:
-    """One page of an original: whole lines of about so many tokens; a line that is longer is cut into pages."""
+def page(core: Core, ref: str, number: int = 1, tokens: int = PAGE_TOKENS, *, tell: bool = True) -> Page:
+    """One page of an original: whole lines of about so many tokens; a line that is longer is cut into pages.
+
+    Without `tell` no event is made of it.
+    """
     if tokens < 1:
         raise BadSetting(f"page of {tokens} tokens: there must be room for a line; {PAGE_TOKENS:,} is a good number")
     pages = cut_pages(find(core, ref).text, tokens * 4)
     if not 1 <= number <= len(pages):
         raise BadSetting(f"page {number} of {ref}: it has {len(pages)} of {tokens:,} tokens")
-    core.emit("item.recalled", ref=ref, page=number)
+    if tell:
+        core.emit("item.recalled", ref=ref, page=number)
     first, last, text = pages[number - 1]
     return Page(ref, number, len(pages), first, last, text)
 

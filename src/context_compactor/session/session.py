@@ -9,6 +9,7 @@ Every verb reads what other processes have written since, and writes all or noth
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,7 @@ from context_compactor.archive.export import Exported
 from context_compactor.archive.refetch import Refetched, RestoreRate
 from context_compactor.archive.search.hits import Hit
 from context_compactor.classify.tier import Tier
+from context_compactor.errors import StoreError
 from context_compactor.events.bus import Bus
 from context_compactor.facts.fact import Fact
 from context_compactor.handoff.checkpoint import Checkpoint
@@ -59,6 +61,8 @@ from context_compactor.settings import Settings
 
 if TYPE_CHECKING:
     from context_compactor.session.core import Schedule
+
+_log = logging.getLogger("context_compactor")
 
 
 class Session:
@@ -217,10 +221,17 @@ class Session:
         return views.context(self._core, self._core.seen(), sealed=sealed)
 
     def check(self) -> None:
-        """See whether a level is reached, unless that was seen since the session was opened; `context` does so too."""
-        if not self._is_checked:
-            self._is_checked = True
+        """See whether a level is reached, unless that was seen since the session was opened; `context` does so too.
+
+        A store that can be read and not written is no failure: the context is as it was, and the next look tries again.
+        """
+        if self._is_checked:
+            return
+        try:
             check(self._core)
+            self._is_checked = True
+        except StoreError as error:
+            _log.warning("session %r: whether a level is reached could not be noted: %s", self.id, error)
 
     def history(self, after: int = 0, limit: int | None = None) -> list[Raw]:
         """Everything that was appended, in order, equal to what went in; or `limit` messages behind the first ones."""

@@ -129,6 +129,10 @@ class Database(Protocol):
         """Give the room of what was deleted back, without holding others up for long."""
         ...
 
+    def probe(self, statement: str, seconds: float) -> None:
+        """Run a statement over a connection of its own, which waits for a lock no longer than that."""
+        ...
+
     def by_index(self, name: str) -> str:
         """What stands behind a table so that an index of it is used, where that must be said."""
         ...

@@ -41,6 +41,10 @@ class Answers:
         statement = "UPDATE answers SET answer = ? WHERE session_id = ? AND key = ?"
         self._database.write(statement, [answer, session_id, key])
 
+    def release(self, session_id: str, key: str) -> None:
+        """Forget that a request was taken, since nothing came of it; one that was answered stays."""
+        self._database.write("DELETE FROM answers WHERE session_id = ? AND key = ? AND answer = ''", [session_id, key])
+
     def of(self, session_id: str) -> list[tuple[str, KeptAnswer]]:
         """The keys of a session and what is kept for each, oldest first."""
         rows = self._database.rows(

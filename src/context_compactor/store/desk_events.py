@@ -19,22 +19,26 @@ _TRIM_EVERY = 250
 # What is owed to a webhook that is disabled is not waited for.
 _OLDEST_OWED = """
 SELECT min(oldest) FROM (SELECT (SELECT min(d.event) FROM deliveries d WHERE d.webhook = w.id) AS oldest
-FROM webhooks w WHERE w.disabled_at = '') AS owed"""
+FROM webhooks w WHERE w.namespace = ? AND w.disabled_at = '') AS owed"""
+_OLDEST_OF_NEWEST = "SELECT number FROM events WHERE namespace = ? ORDER BY number DESC LIMIT 1 OFFSET ?"
 
 
 class Events:
-    """The newest `most` events of all namespaces together, and up to 250 more.
+    """The newest `most` events of each namespace, and up to 250 more for each process that adds some.
 
-    One that a webhook is yet to be told is kept for longer, with all that came behind it: so nothing is missing behind
-    any event that is kept.
+    One that a webhook is yet to be told is kept for longer, with all of its namespace that came behind it. So nothing
+    of a namespace is missing behind any event of it that is kept.
     """
 
     def __init__(self, database: Database, most: int = _MOST) -> None:
         self._database = database
         self._most = most
+        self._untrimmed: dict[str, int] = {}
+        """How many events this process has added to a namespace since it was trimmed."""
 
     def add(self, event: Event) -> int:
         """Keep an event; its number. One that is there already stays as it is."""
+        namespace = namespace_of(event.session_id)
         with self._database.writing():
             take_turn(self._database, "event")  # so that what is seen by readers only grows at its end
             made = self._database.rows(
@@ -44,20 +48,27 @@ class Events:
                     event.id,
                     event.type,
                     event.session_id,
-                    namespace_of(event.session_id),
+                    namespace,
                     event.created_at,
                     msgspec.json.encode(event.payload).decode(),
                 ],
             )
             number = int(made[0][0]) if made else self.number(event.id)
-            if made and number % _TRIM_EVERY == 0:
-                self._forget("number < ?", self._first_kept(number))
+            if made:
+                self._trim_sometimes(namespace)
             return number
 
-    def _first_kept(self, number: int) -> int:
-        newest = number - self._most + 1
-        oldest_owed = self._database.row(_OLDEST_OWED)[0]
-        return newest if oldest_owed is None else min(newest, int(oldest_owed))
+    def _trim_sometimes(self, namespace: str) -> None:
+        """Trim with the first event of this process, since others may have ended before they did, and then rarely."""
+        added = self._untrimmed.get(namespace, _TRIM_EVERY) + 1
+        if added > _TRIM_EVERY:
+            oldest = self._database.row(_OLDEST_OF_NEWEST, [namespace, self._most - 1])
+            if oldest is not None:
+                owed = self._database.row(_OLDEST_OWED, [namespace])[0]
+                first = int(oldest[0]) if owed is None else min(int(oldest[0]), int(owed))
+                self._database.write("DELETE FROM events WHERE namespace = ? AND number < ?", [namespace, first])
+            added = 0
+        self._untrimmed[namespace] = added
 
     def number(self, event_id: str) -> int:
         """The number of an event; of one that is no longer kept, that of the last one before it."""
@@ -117,7 +128,7 @@ class Events:
 
     def forget(self, before: str) -> None:
         """Delete the events from before a time."""
-        self._forget("created_at < ?", before)
+        self._database.write("DELETE FROM events WHERE created_at < ?", [before])
 
     def remove(self, session_id: str) -> None:
         """Delete the events of a session, which is no longer there; webhooks are not told of them any more."""
@@ -129,9 +140,6 @@ class Events:
             told = "SELECT number FROM events WHERE session_id = ?"
             self._database.write(f"DELETE FROM deliveries WHERE event IN ({told})", [session_id])
             self._database.write("DELETE FROM events WHERE session_id = ?", [session_id])
-
-    def _forget(self, where: str, value: int | str) -> None:
-        self._database.write(f"DELETE FROM events WHERE {where}", [value])
 
 
 def kept_event(row: Sequence[Any]) -> KeptEvent:

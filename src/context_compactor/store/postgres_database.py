@@ -24,7 +24,7 @@ from context_compactor.store.postgres_address import Address
 from context_compactor.store.postgres_errors import explain
 from context_compactor.store.postgres_locks import LOCK_ALONE, LOCK_SHARED
 from context_compactor.store.postgres_migrate import migrate
-from context_compactor.store.postgres_pool import Pool, opened
+from context_compactor.store.postgres_pool import Pool, opened, probing
 from context_compactor.store.postgres_words import PostgresWords
 
 _PAUSE = 0.05
@@ -54,6 +54,7 @@ class PostgresDatabase:
         self._own = threading.local()
         self._is_closed = False
         self._pool = Pool(address, busy_seconds)
+        self._probing: Connection | None = None
         self.schema = self._migrate(create)
         rest_at_fork(self)
 
@@ -65,6 +66,8 @@ class PostgresDatabase:
         """Close all connections; a second time does nothing."""
         self._is_closed = True
         self._pool.close()
+        if self._probing is not None:
+            self._probing.close()
 
     # Forks
 
@@ -77,6 +80,8 @@ class PostgresDatabase:
     def after_fork_in_child(self) -> None:
         """Leave the parent its connections. A transaction that was under way is the parent's too."""
         keep_for_ever(self._pool)
+        keep_for_ever(self._probing)
+        self._probing = None
         self._pool = Pool(self._address, self._busy_seconds)
         if self.current is not None:
             keep_for_ever(self.current)
@@ -210,6 +215,21 @@ class PostgresDatabase:
 
     def shrink(self) -> None:
         """Nothing: the server vacuums by itself."""
+
+    def probe(self, statement: str, seconds: float) -> None:
+        """Run a statement over a connection of its own, which is kept, so that a full pool or server is no failure."""
+        with self._errors():
+            if self._probing is not None:
+                try:
+                    self._probing.execute(_translated(statement))
+                except psycopg.OperationalError:
+                    if not self._probing.broken:
+                        raise
+                    self._probing = None  # it was lost: a new one tells how things stand now
+                else:
+                    return
+            self._probing = probing(self._address, seconds)
+            self._probing.execute(_translated(statement))
 
     def by_index(self, name: str) -> str:  # noqa: ARG002  the planner knows best
         """Nothing: the planner chooses."""

@@ -42,6 +42,17 @@ def opened(address: Address, busy_seconds: float) -> Iterator[Connection]:
         yield connection
 
 
+def probing(address: Address, seconds: float) -> Connection:
+    """A connection whose statements, and their waits for locks, end within so many seconds."""
+    try:
+        connection = psycopg.connect(address.conninfo, autocommit=True)
+    except psycopg.OperationalError as error:
+        raise explain_connecting(error, address.name) from error
+    prepare(connection, address, seconds)
+    connection.execute("SELECT set_config('statement_timeout', %s, false)", [f"{round(seconds * 1000)}ms"])
+    return connection
+
+
 def prepare(connection: Connection, address: Address, busy_seconds: float) -> None:
     """Make a new connection look at its schema, wait no longer than it should, and be sure of what it commits.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 
-from context_compactor.errors import UnknownSession
+from context_compactor.errors import StoreError, UnknownSession
 from context_compactor.store.contents import Contents, Kept
 from context_compactor.store.database import Database
 from context_compactor.store.deleting import clear, delete, old_sessions
@@ -17,6 +17,9 @@ from context_compactor.store.runs import Filter
 from context_compactor.store.sessions import Sessions
 from context_compactor.store.shelf import Shelf
 from context_compactor.store.words import TermsOf
+
+_READ = "SELECT name FROM turns WHERE name = 'ready'"
+_WRITE = "INSERT INTO turns (name) VALUES ('ready') ON CONFLICT (name) DO UPDATE SET name = excluded.name"
 
 
 class SqlStore:
@@ -222,6 +225,20 @@ class SqlStore:
         clear(self._database, self._contents, terms_of, thorough=thorough)
 
     # Proof
+
+    def failing(self, seconds: float) -> dict[str, str]:
+        """What fails now, `read` or `write`, and why: a row is read, written, and read again.
+
+        It goes over a connection of its own, and waits for a lock no longer than that.
+        """
+        found: dict[str, str] = {}
+        for what, statement in (("read", _READ), ("write", _WRITE), ("read", _READ)):
+            if what not in found:
+                try:
+                    self._database.probe(statement, seconds)
+                except StoreError as error:
+                    found[what] = str(error)
+        return found
 
     def verify(self, session_id: str | None = None) -> Iterator[str]:
         """Hash everything again; one line for each thing that is not as it was stored."""

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from context_compactor.errors import StoreError, StoreLocked
@@ -270,6 +271,20 @@ class SqliteFile:
 
     def _pragma(self, name: str) -> int:
         return int(self.row(f"PRAGMA {name}")[0])
+
+    def probe(self, statement: str, seconds: float) -> None:
+        """Run a statement over a connection of its own: it does not wait for our threads, nor long for others."""
+        if self._file == MEMORY:
+            self.write(statement)
+            return
+        self._refuse_closed()
+        self._refuse_replaced()
+        place = f"{Path(self._file).as_uri()}?mode=rw"  # a file that is gone is not made anew
+        with (
+            Explained(self.path, seconds),
+            closing(sqlite3.connect(place, uri=True, timeout=seconds, isolation_level=None)) as connection,
+        ):
+            connection.execute(statement).fetchall()
 
     def by_index(self, name: str) -> str:
         """What makes SQLite use an index of the table before it."""

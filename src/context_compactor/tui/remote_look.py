@@ -38,13 +38,15 @@ from context_compactor.tui.values import (
 _QUICK_SECONDS = 20.0
 """The longest that looking at something may take; what a model has a part in may take as long as the client lets it."""
 _TURNS_SECONDS = 30.0
+# Who looks is to see soon that the server is away, and looks again anyway.
+_RETRY_SECONDS = 0.5
 
 
 class RemoteLook:
     """Looks at the sessions that a token may see on one server."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        self._client = AsyncClient(url, token, timeout=_QUICK_SECONDS, attempts=2)
+        self._client = AsyncClient(url, token, timeout=_QUICK_SECONDS, retry_seconds=_RETRY_SECONDS)
         self._histories: dict[str, RemoteHistory] = {}
         self._decided: dict[str, tuple[tuple[int, tuple[str, ...]], list[Report], Decided]] = {}
         self._courses: dict[str, tuple[str, float, Course]] = {}

@@ -15,6 +15,7 @@ from context_compactor.server.dashboard.sending import Page
 from context_compactor.server.dashboard.visit import NoForm, Visit
 from context_compactor.server.dashboard.words import path, when
 from context_compactor.server.open_sessions import Opened
+from context_compactor.session import recall as recalled
 from context_compactor.session.recall import Page as RecalledPage
 from context_compactor.store.rows import Shelved
 
@@ -117,7 +118,11 @@ def _row(visit: Visit[NoForm, ArchiveQuery], shelved: Shelved) -> tuple[str, ...
 
 async def recall(visit: Visit[NoForm, RecallQuery]) -> Page:
     """One original, page by page."""
-    page = await visit.session(lambda session: session.page(visit.ref, visit.query.page))
+
+    def look(opened: Opened) -> RecalledPage:
+        return recalled.page(opened.core, visit.ref, visit.query.page, tell=visit.may_write)
+
+    page = await visit.opened(look)
     shelved = await visit.opened(lambda opened: opened.core.store.original(opened.id, page.id))
     content = card(
         page.id,
