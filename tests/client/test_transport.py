@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import suppress
 
 import pytest
 
@@ -16,7 +15,7 @@ from context_compactor.client import AsyncClient, Client
 from context_compactor.client.transport import Transport
 from context_compactor.errors import BadSetting, CompactorError, ServerError, ServerUnavailable
 from tests.server.running import running
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until, wait_for
 
 HEALTH = {"status": "ok", "version": "1"}
 APPENDED = {"session_id": "s", "appended": 1, "messages": 1, "tokens": 1, "share": 0.0, "level": None}
@@ -154,9 +153,7 @@ def test_a_verb_that_is_cancelled_is_not_tried_again(tmp_path):
     async def cancel() -> None:
         async with AsyncClient(url, retry_seconds=3600) as client:
             call = asyncio.create_task(client.append("s", ASK))
-            await asyncio.sleep(0)
-            while not _callers():
-                await asyncio.sleep(0.01)
+            await until(_callers)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
@@ -194,10 +191,13 @@ def test_ctrl_c_ends_what_is_tried_again(tmp_path):
     code = f"from context_compactor.client import Client; print('asks', flush=True); Client('{url}').health()"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()
-        while process.poll() is None:  # it may not have come as far as to wait
+
+        def is_ended() -> bool:
+            """It may not have come as far as to wait, so it is told again."""
             process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(1)
+            return process.poll() is not None
+
+        wait_for(is_ended, pause=1.0)
         assert b"KeyboardInterrupt" in process.stderr.read()
 
 
