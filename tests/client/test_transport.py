@@ -110,6 +110,8 @@ def test_two_appends_have_two_keys(script, client):
         lambda c: c.handoff("s"),
         lambda c: c.add_webhook("https://example.org"),
         lambda c: c.remove_webhook("wh_1"),
+        lambda c: c.delete("s"),
+        lambda c: c.receive("s", "PROCEED"),
     ],
 )
 def test_every_write_is_sent_again_with_the_same_key(script, client, verb):

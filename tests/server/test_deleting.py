@@ -43,6 +43,13 @@ def spoken(server: Running, name: str) -> str:
     return path
 
 
+def test_a_deletion_whose_answer_was_lost_is_answered_as_the_first_time(place: Running):
+    gone = spoken(place, "gone")
+    answers = [place.call("DELETE", gone, Idempotency_Key="k") for _ in range(2)]
+    assert [(answer.status, answer.raw) for answer in answers] == [(204, b"")] * 2
+    assert place.call("DELETE", gone, Idempotency_Key="other").status == 404
+
+
 def test_a_deleted_session_is_answered_like_one_that_never_was(place: Running):
     gone, stays = spoken(place, "gone"), spoken(place, "stays")
     before = {part: place.get(f"{stays}{part}").raw for part in PARTS[1:6]}

@@ -14,7 +14,7 @@ from context_compactor.client.addressing import by_tier, path_of, query_of, quot
 from context_compactor.client.ending import Ending
 from context_compactor.client.reading import answer_of, error_of
 from context_compactor.client.sse import EventStream
-from context_compactor.client.transport import RETRY_SECONDS, Request, Transport
+from context_compactor.client.transport import RETRY_SECONDS, Reply, Request, Transport
 from context_compactor.errors import ServerUnavailable
 from context_compactor.events.event import Event
 from context_compactor.facts.fact import Fact
@@ -92,7 +92,7 @@ class Client:
 
     def delete(self, session_id: str) -> None:
         """Delete a session for good, with everything that is kept of it; `UnknownSession` when there is none."""
-        reply = self._transport.send(Request(method="DELETE", path=path_of(session_id)))
+        reply = self._delete(path_of(session_id))
         if reply.status != 204:
             raise error_of(reply)
 
@@ -324,9 +324,7 @@ class Client:
 
     def remove_webhook(self, webhook_id: str) -> None:
         """Tell a webhook nothing more."""
-        path, headers = f"/v1/webhooks/{quoted(webhook_id)}", {api.IDEMPOTENCY_KEY: uuid.uuid4().hex}
-        request = Request(method="DELETE", path=path, headers=headers)
-        answer_of(self._transport.send(request), api.RemovedAnswer)
+        answer_of(self._delete(f"/v1/webhooks/{quoted(webhook_id)}"), api.RemovedAnswer)
 
     def deliveries(self, webhook_id: str) -> api.DeliveriesAnswer:
         """What a webhook is yet to be told, and how the last attempts went."""
@@ -341,6 +339,11 @@ class Client:
     def _get(self, path: str, answer: type[T], /, **query: Any) -> T:
         request = Request(method="GET", path=path, query=query_of(query))
         return answer_of(self._transport.send(request), answer)
+
+    def _delete(self, path: str) -> Reply:
+        return self._transport.send(
+            Request(method="DELETE", path=path, headers={api.IDEMPOTENCY_KEY: uuid.uuid4().hex})
+        )
 
     def _post(
         self,
