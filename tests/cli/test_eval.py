@@ -168,8 +168,9 @@ def test_ctrl_c_leaves_with_130_no_traceback_and_no_half_written_page(tmp_path):
 
 
 def test_an_end_from_outside_leaves_no_worker_behind(tmp_path):
-    for number in range(40):
-        (tmp_path / f"{number}.json").write_text(json.dumps(long_messages()))
+    (tmp_path / "0.json").write_text(json.dumps(long_messages()))
+    for number in range(1, 2_000):  # more than can be done before the end comes
+        (tmp_path / f"{number}.json").hardlink_to(tmp_path / "0.json")
     arguments = ["eval", str(tmp_path), "--methods", "compactor", "--every", "1", "--jobs", "2"]
     with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         wait_for(lambda: len(_workers(running.pid)) >= 2)

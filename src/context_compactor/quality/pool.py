@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ Task = TypeVar("Task")
 Shared = TypeVar("Shared")
 Result = TypeVar("Result")
 
+_ENDS = (signal.SIGINT, signal.SIGTERM)
 _shared: list[Any] = []
 
 
@@ -36,7 +38,9 @@ def spread(
     before, finished, answer = set(active_children()), False, _answer_ends()
     pool = ProcessPoolExecutor(min(jobs, len(tasks)), get_context(_start()), _remember, (work, shared))
     try:
-        yield from pool.map(_work, tasks)
+        with _ends_held_back():
+            results = pool.map(_work, tasks)
+        yield from results
         finished = True
     except BrokenProcessPool:
         raise CompactorError("a worker was ended from outside, perhaps for want of memory. Try: fewer jobs.") from None
@@ -56,6 +60,19 @@ def _answer_ends() -> Any:
     return signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
+@contextmanager
+def _ends_held_back() -> Iterator[None]:
+    """While workers begin, an end from outside waits: amid a fork it would be lost, or leave a worker nobody knows."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _start() -> str:
     """How workers begin: a tokenizer that has worked here has threads, and its copy in a fork would wait for them."""
     return "fork" if hasattr(os, "fork") and "splintr" not in sys.modules else "spawn"
@@ -64,6 +81,8 @@ def _start() -> str:
 def _remember(*things: object) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of us; the parent alone answers it
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)  # what came since this worker began
     _shared[:] = things
 
 
