@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import cycle, islice
 from threading import Lock, Thread
@@ -77,7 +78,7 @@ class Talkers:
             raise self._failures[0]
 
     def _guarded(self, session_id: str, who: str, first: int) -> None:
-        clients = [Client(url, timeout=PATIENCE) for url in self._urls]
+        clients = [Client(url, timeout=PATIENCE, retry_seconds=0.5) for url in self._urls]
         try:
             self._talk(session_id, who, islice(cycle(clients), first, None))
         except BaseException as error:  # noqa: BLE001  whoever waits raises it
@@ -118,7 +119,7 @@ class Follower(Thread):
 
     def run(self) -> None:
         try:
-            with Client(self._url) as client:
+            with Client(self._url, retry_seconds=math.inf) as client:  # it may be long until a server is there again
                 while not self._is_over:
                     self._read(client)
         except BaseException as error:  # noqa: BLE001  whoever waits raises it

@@ -130,9 +130,12 @@ def test_events_of_another_namespace_are_never_sent_whoever_asks_for_its_session
 def test_a_stream_of_everything_is_of_ones_own_namespace(walled: Walled):
     kept = walled.service.desk.events.after(0)
     theirs = next(each.event.id for each in kept if each.event.session_id == f"red/{THEIRS}")
-    for last_id in ("0", theirs):
+    never = theirs[:-1] + ("0" if theirs[-1] != "0" else "1")
+    for last_id in ("0", theirs, never):
         with following(walled, f"?last_event_id={last_id}", **walled.as_("re")) as stream:
             walled.service.bus.emit(event("job.queued", "re/own", number=7))
+            if last_id != "0":  # an event of others is told apart from none at all by nobody
+                assert stream.told()[0].kind == "gap"
             assert [frame.json["session_id"] for frame in stream.told(1)] == ["own"]
 
 

@@ -34,9 +34,9 @@ class Client:
     """Calls a server. Any thread may use it, and several at once; close it, or use it as a context manager.
 
     A server that is away, or answers 502, 503 or 504, is asked again for `retry_seconds`, so that a restart is not
-    noticed; 0 turns that off. Whatever changes something carries a key, made once for each call, by which the server
-    does it once. Errors are those of the library, such as `UnknownSession`; a server that stays away is
-    `ServerUnavailable`, a wrong token `ServerDenied`.
+    noticed; 0 turns that off, `math.inf` never gives up. Whatever changes something carries a key, made once for each
+    call, by which the server does it once. Errors are those of the library, such as `UnknownSession`; a server that
+    stays away is `ServerUnavailable`, a wrong token `ServerDenied`.
     """
 
     def __init__(
