@@ -67,18 +67,17 @@ def test_a_failed_compaction_is_not_tried_again_while_nothing_has_changed(store)
 
     breaks = [False]
     with opened(store, count_tokens=count) as session:
-        session.append(working("anthropic", 4).messages)
+        watched = session.record(fill(working("anthropic", 4), 40).messages)
+        assert watched.trigger
         breaks[0] = True
         events = heard(session)
-        from context_compactor.session.automatic import compact_by_itself
-
-        ask = session._core.ask(level="soft", kind="threshold")
-        first, second = compact_by_itself(session._core, ask), compact_by_itself(session._core, ask)
+        first, second = session.answer(watched), session.answer(watched)
     assert first.status == "failed"
     assert "counter is down" in first.reason
     assert second.status == "unchanged"
     assert "has not changed since" in second.reason
-    assert types(events) == ["compaction.failed", "compaction.refused"]
+    tried = [each for each in types(events) if each in ("compaction.failed", "compaction.refused")]
+    assert tried == ["compaction.failed", "compaction.refused"]
 
 
 # B

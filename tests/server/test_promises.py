@@ -315,7 +315,8 @@ def test_when_multiple_messages_arrive_in_quick_succession_near_a_threshold_noth
     assert {got.status for got in answers} == {200}
     idle(server)
     assert len(talk.compactions) == 1
-    assert [each["type"] for each in talk.told("job.queued", "summary.applied")] == ["job.queued", "summary.applied"]
+    told = [each["type"] for each in talk.told("job.queued", "summary.applied")]
+    assert sorted(told) == ["job.queued", "summary.applied"]  # a quick worker may be done before the job is told
     history = talk.history
     assert len(history) == len(talk.said) + 12
     assert all(history.count(message) == 1 for each in raws for message in each)

@@ -63,7 +63,7 @@ def test_whoever_does_not_want_it_keeps_the_session(key):
 def test_the_command_deletes_the_session_after_a_question_and_goes_back_to_the_others(place: Place):
     async def story(pilot):
         await begin(pilot, "/delete")
-        await until(pilot, lambda: isinstance(pilot.app.screen, DeleteScreen))
+        await until(pilot, lambda: isinstance(pilot.app.screen, DeleteScreen) and "y deletes it" in screen_text(pilot))
         assert f"Delete '{place.name}' for good?" in screen_text(pilot)
         assert ("sub-agents" in screen_text(pilot)) is not place.is_remote
         await press(pilot, "y")
