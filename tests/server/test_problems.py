@@ -25,7 +25,7 @@ def server(shared):
         ("POST", "/v1/sessions/nobody/undo", 404, "unknown-session"),
         ("GET", "/v1/nothing", 404, "not-found"),
         ("GET", "/nothing", 404, "not-found"),
-        ("DELETE", "{session}", 405, "method-not-allowed"),
+        ("PUT", "{session}", 405, "method-not-allowed"),
         ("PUT", "/healthz", 405, "method-not-allowed"),
         ("GET", "{session}/archive/tool_001", 404, "unknown-reference"),
         ("GET", "{session}/archive/..%20", 404, "unknown-reference"),
