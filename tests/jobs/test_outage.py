@@ -72,9 +72,10 @@ def test_a_database_that_goes_away_under_a_job_is_said_once_and_the_job_goes_on_
     (job,) = hasty.jobs()
     assert (job.state, job.attempts) == ("done", 2)
     assert ["stopped answering" in event.payload["reason"] for event in hasty.told("job.retried")] == [False]
-    first, last = of_the_store(caplog)
-    assert first.startswith("no job can be done, and it is tried again until it works: postgresql://")
-    assert last == "the store answers again, and jobs go on"
+    said = of_the_store(caplog)
+    assert said[0].startswith("no job can be done, and it is tried again until it works: postgresql://")
+    assert sum("cannot be reached" in each for each in said) == 1  # a slow machine may have too few connections later
+    assert said[-1] == "the store answers again, and jobs go on"
 
 
 def test_a_store_that_is_away_is_asked_ever_more_rarely_and_once_it_answers_at_once(monkeypatch: pytest.MonkeyPatch):
