@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 # As many pages of the index are merged in one transaction.
 _PAGES = 200
+# As many are merged whenever something is added, in the place of what FTS5 would do by itself: now and then so much that
+# whoever waits to write notices it.
+_PAGES_WITH_NEW = 32
 _WHERE = "FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?"
 
 
@@ -26,7 +29,9 @@ class SqliteWords:
 
     def add(self, runs: Iterable[tuple[int, str]]) -> None:
         """Note the terms of runs."""
-        self._database.write_many("INSERT INTO words (rowid, terms) VALUES (?, ?)", runs)
+        with self._database.writing():
+            self._database.write_many("INSERT INTO words (rowid, terms) VALUES (?, ?)", runs)
+            self._database.write("INSERT INTO words (words, rank) VALUES ('merge', ?)", [_PAGES_WITH_NEW])
 
     def remove(self, runs: Iterable[tuple[int, str]]) -> None:
         """Forget runs. A table without texts must be told which terms a run had."""
