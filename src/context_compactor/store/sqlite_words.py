@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 # As many pages of the index are merged in one transaction.
 _PAGES = 200
-# As many are merged whenever something is added, in the place of what FTS5 would do by itself: now and then so much that
-# whoever waits to write notices it.
+# As many are merged whenever something is added. Left to itself, FTS5 merges so much now and then that others wait.
 _PAGES_WITH_NEW = 32
 _WHERE = "FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?"
 
