@@ -236,7 +236,7 @@ def test_a_session_is_deleted_after_a_question_that_names_it_and_says_what_goes(
     assert site.get("/v1/sessions/doomed").status == 200
     page.get_by_role("button", name="Delete").click()
     dialog.get_by_role("button", name="Delete for good").click()
-    page.wait_for_url(f"{site.url}/")
+    expect(page).to_have_url(f"{site.url}/")
     expect(page.get_by_role("link", name=other)).to_be_visible()
     expect(page.get_by_role("link", name=name)).to_have_count(0)
     assert site.get("/v1/sessions/doomed").status == 404
@@ -247,4 +247,4 @@ def test_a_page_of_a_session_that_somebody_else_deletes_goes_back_to_the_others(
     page = open_window(f"{site.url}/sessions/{name}").page
     expect(page.locator("#pulse")).to_have_text("live")
     assert site.call("DELETE", f"/v1/sessions/{name}").status == 204
-    page.wait_for_url(f"{site.url}/")
+    expect(page).to_have_url(f"{site.url}/")

@@ -120,8 +120,8 @@ def place(request) -> Place:
 
 
 def told(pilot) -> str:
-    """What was told last, on the session's screen."""
-    return pilot.app.screen_stack[2].query_one(Answer).texts[-1]
+    """What was told last, on the session's screen; nothing before the first time."""
+    return next(iter(reversed(pilot.app.screen_stack[2].query_one(Answer).texts)), "")
 
 
 async def run(pilot, line: str) -> str:
@@ -503,7 +503,7 @@ def test_a_compaction_goes_on_while_its_screen_is_left_and_is_cancelled_where_on
         pilot.app.show_session("run")
         await until(pilot, lambda: "Compacting" in screen_text(pilot))
         await begin(pilot, "/compact")
-        assert told(pilot).startswith("Not now: /compact is under way.")
+        await until(pilot, lambda: told(pilot).startswith("Not now: /compact is under way."))
         pilot.app.show_sessions()
         await settle(pilot, with_work=False)
         await press(pilot, "ctrl+c")
