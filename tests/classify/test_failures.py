@@ -11,7 +11,7 @@ from context_compactor.flow import read_scene
 from context_compactor.messages.boundaries import repair
 from context_compactor.messages.detect import DIALECTS
 from context_compactor.messages.message import ToolCall, ToolResult
-from context_compactor.messages.turn import Exchange
+from context_compactor.messages.turn import ToolUse
 from tests.engine.talks import DIALECT_NAMES, Call, talk_in
 from tests.facts.conversations import bash, call, exchange_of, histories, patch, turns_of, user
 
@@ -168,7 +168,7 @@ def test_other_tools_are_named_with_their_arguments_as_given() -> None:
 
 
 def test_a_result_without_its_call_is_still_recorded() -> None:
-    failure = failure_of(Exchange(3, None, ToolResult("x", "Error: gone", True)))
+    failure = failure_of(ToolUse(3, None, ToolResult("x", "Error: gone", True)))
     assert failure == Failure("(result without its call)", "Error: gone", 3, 0, False, "tool_003")
 
 

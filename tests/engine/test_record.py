@@ -76,7 +76,7 @@ def records(draw: st.DrawFn) -> Record:
     quotes = tuple(Quote(f"turn_{number:03d}", text) for number, text in quoted)
     told = st.builds(Excerpt, refs, lines.filter(str.strip), st.lists(lines, min_size=2, max_size=4).map(tuple))
     excerpts = draw(st.lists(told, max_size=4).map(tuple))
-    return Record(draw(numbers), draw(numbers), draw(numbers), draw(numbers), quotes, draw(ledgers()), excerpts)
+    return Record(draw(numbers), draw(numbers), draw(numbers), draw(numbers), quotes, draw(ledgers()), (), excerpts)
 
 
 @given(record=records())

@@ -19,7 +19,7 @@ from context_compactor.messages.message import (
     ToolCall,
     ToolResult,
 )
-from context_compactor.messages.turn import Exchange, Turn, split_turns
+from context_compactor.messages.turn import ToolUse, Turn, split_turns
 
 
 def user(text: str) -> list[Message]:
@@ -54,7 +54,7 @@ def turns_of(*steps: Sequence[Message]) -> list[Turn]:
     return split_turns([message for step in steps for message in step])
 
 
-def exchange_of(step: Sequence[Message]) -> Exchange:
+def exchange_of(step: Sequence[Message]) -> ToolUse:
     return split_turns(list(step))[0].exchanges[0]
 
 

@@ -20,7 +20,7 @@ from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.message import Message, ToolCall, ToolResult
 from context_compactor.messages.record import Record, render
 from context_compactor.messages.references import ID, reference_id
-from context_compactor.messages.turn import Exchange, Turn
+from context_compactor.messages.turn import ToolUse, Turn
 from context_compactor.plan.options import Source, Voice
 from context_compactor.plan.plan import Decision
 from context_compactor.plan.zones import REFERENCE_TOKENS, Zone
@@ -105,14 +105,14 @@ def failures_share(failures: Sequence[Failure], turns: Sequence[Turn], context: 
     return sum(map(is_kept, failures)) / len(failures)
 
 
-def _call_stands(exchange: Exchange, calls: dict[str, list[ToolCall]]) -> bool:
+def _call_stands(exchange: ToolUse, calls: dict[str, list[ToolCall]]) -> bool:
     call = exchange.call
     if call is None:
         return True
     return any(each == call or start_of(wording_of(each)) == start_of(wording_of(call)) for each in calls[call.id])
 
 
-def _error_stands(failure: Failure, exchange: Exchange, results: dict[str, list[ToolResult]]) -> bool:
+def _error_stands(failure: Failure, exchange: ToolUse, results: dict[str, list[ToolResult]]) -> bool:
     """Compared as a whole first: a failure's error has neither the colours nor the frame of its result."""
     result = exchange.result
     if result is None:

@@ -11,7 +11,7 @@ from context_compactor.classify.rules import Verdict, Verdicts
 from context_compactor.messages.copying import copy_containers
 from context_compactor.messages.message import ToolResult
 from context_compactor.messages.references import reference_id
-from context_compactor.messages.turn import Exchange, Turn
+from context_compactor.messages.turn import ToolUse, Turn
 from context_compactor.plan.zones import Zone
 from context_compactor.tracing import traced
 
@@ -61,7 +61,7 @@ def turn_original(turn: Turn, tokens: int) -> Original:
     return Original(ref, "turn", f"{turn.role}: {words}", tokens, value, f'recall("{ref}")')
 
 
-def result_original(exchange: Exchange, verdict: Verdict) -> Original:
+def result_original(exchange: ToolUse, verdict: Verdict) -> Original:
     """The original of one result."""
     result = exchange.result
     content = result.content if result is not None and result.content is not None else result.text if result else ""

@@ -7,7 +7,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from context_compactor.messages.turn import Exchange
+from context_compactor.messages.turn import ToolUse
 
 _SHORT = 200
 _LIKENESS = 0.9
@@ -22,7 +22,7 @@ class Repeats(Struct, frozen=True):
     alike: dict[int, int]
 
 
-def find_repeats(exchanges: Iterable[Exchange]) -> Repeats:
+def find_repeats(exchanges: Iterable[ToolUse]) -> Repeats:
     """Each result that a later one repeats."""
     repeats = Repeats({}, {})
     newest: dict[str, int] = {}

@@ -13,7 +13,7 @@ from context_compactor.classify.references import reference_of
 from context_compactor.classify.telling import telling_lines
 from context_compactor.facts.fact import Fact
 from context_compactor.messages.message import ToolCall
-from context_compactor.messages.turn import Exchange, Turn
+from context_compactor.messages.turn import ToolUse, Turn
 
 COMMAND_LENGTH = 160
 _MARK = "[failed: "
@@ -40,7 +40,7 @@ class Failure(Struct, frozen=True):
 _NOT_RUN = "Sibling tool call errored"
 
 
-def failure_of(exchange: Exchange, turn: int = 0) -> Failure | None:
+def failure_of(exchange: ToolUse, turn: int = 0) -> Failure | None:
     """The failure an exchange ended in, if it did."""
     result = None if is_own(exchange.call) or exchange.is_lost else exchange.result
     known = marked_error(result.text) if result else ""
@@ -76,7 +76,7 @@ def find_failures(turns: Iterable[Turn]) -> list[Failure]:
     return found
 
 
-def _note_background(exchange: Exchange, started: dict[str, str]) -> None:
+def _note_background(exchange: ToolUse, started: dict[str, str]) -> None:
     answer = exchange.result.text[:300] if exchange.result else ""
     if "ID" in answer or "id" in answer:
         running = _RUNNING.search(answer)

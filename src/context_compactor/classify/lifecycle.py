@@ -12,7 +12,7 @@ from msgspec import Struct
 from context_compactor.classify.calls import Reading, read_call
 from context_compactor.classify.failures import find_failures
 from context_compactor.classify.paths import absolute, first_folder, folder_of, full_names
-from context_compactor.messages.turn import Exchange, Turn
+from context_compactor.messages.turn import ToolUse, Turn
 
 _WHOLE_FILE_TOOLS = frozenset("write writefile writetofile createfile savefile filewrite fswrite create".split())
 _WRITING_PROGRAMS = frozenset("cat tee echo printf".split())
@@ -136,7 +136,7 @@ def file_life(turns: Sequence[Turn], failed: Collection[int] | None = None) -> F
     return _gather(touched, committed)
 
 
-def _shows_nothing(exchange: Exchange) -> bool:
+def _shows_nothing(exchange: ToolUse) -> bool:
     """Whether a read was answered with a hint that the file is as it was."""
     answer = exchange.result.text[:200] if exchange.result else ""
     return answer.startswith("File unchanged since last read")
@@ -147,7 +147,7 @@ def _may_have_written(reading: Reading) -> bool:
     return reading.writes and reading.command is not None and not _commits(reading)
 
 
-def _touch(exchange: Exchange, turn: int, reading: Reading, path: str, known: bool) -> Touch:
+def _touch(exchange: ToolUse, turn: int, reading: Reading, path: str, known: bool) -> Touch:
     if reading.writes:
         whole = _is_whole(reading, path)
         is_new = not known and (whole or any(step.writes for step in reading.steps))
@@ -158,7 +158,7 @@ def _touch(exchange: Exchange, turn: int, reading: Reading, path: str, known: bo
     return FileRead(exchange.number, turn, first, last, is_known)
 
 
-def _action(exchange: Exchange, reading: Reading, path: str, is_new: bool) -> str:
+def _action(exchange: ToolUse, reading: Reading, path: str, is_new: bool) -> str:
     arguments = exchange.call.arguments[:_MOST_TEXT] if exchange.call else ""
     for action, named in _PATCHED.findall(arguments) if "*** " in arguments else ():
         if posixpath.basename(named.strip()) == posixpath.basename(path):

@@ -6,7 +6,7 @@ from context_compactor.classify.calls import read_call
 from context_compactor.classify.kinds import Kind, kind_of
 from context_compactor.messages.message import ToolCall
 from context_compactor.messages.references import Prefix, reference_id
-from context_compactor.messages.turn import Exchange
+from context_compactor.messages.turn import ToolUse
 
 
 def prefix_for(call: ToolCall | None) -> Prefix:
@@ -19,6 +19,6 @@ def prefix_for(call: ToolCall | None) -> Prefix:
     return "agent" if reading.command is None and kind_of(call, "") is Kind.SUBAGENT else "tool"
 
 
-def reference_of(exchange: Exchange) -> str:
+def reference_of(exchange: ToolUse) -> str:
     """The id under which an exchange is recalled."""
     return reference_id(prefix_for(exchange.call), exchange.number)

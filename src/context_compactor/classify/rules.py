@@ -14,7 +14,7 @@ from context_compactor.classify.lifecycle import FileLife, file_life
 from context_compactor.classify.paths import shown_from
 from context_compactor.classify.pins import settled
 from context_compactor.classify.references import reference_of
-from context_compactor.messages.turn import Exchange, Turn
+from context_compactor.messages.turn import ToolUse, Turn
 
 
 class Verdict(Struct, frozen=True):
@@ -75,14 +75,14 @@ def classify(turns: Sequence[Turn], root: str | None = None) -> Verdicts:
     return Verdicts(verdicts, tuple(failures), files, root)
 
 
-def _kind(exchange: Exchange) -> Kind:
+def _kind(exchange: ToolUse) -> Kind:
     return kind_of(exchange.call, exchange.result.text if exchange.result else "")
 
 
 _LOOKS = (Kind.SEARCH_RESULT, Kind.LISTING, Kind.WEB_PAGE, Kind.SUBAGENT)
 
 
-def _is_look(exchange: Exchange) -> bool:
+def _is_look(exchange: ToolUse) -> bool:
     """Whether a call only asks for something: its arguments say no more than its label."""
     if exchange.call is None:
         return True

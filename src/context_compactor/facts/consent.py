@@ -13,7 +13,7 @@ from context_compactor.classify.outcomes import is_refusal
 from context_compactor.classify.references import reference_of
 from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact, FactKind
-from context_compactor.messages.turn import Exchange
+from context_compactor.messages.turn import ToolUse
 
 _SAID = re.compile(r"the user said:\s*(\S.{0,600})", re.DOTALL)
 _ANSWER = re.compile(r'"([^"\n]{1,400})"="([^"\n]{1,600})"')
@@ -36,18 +36,18 @@ def consent_facts(called: Sequence[Called]) -> list[Fact]:
     return found
 
 
-def _denial(exchange: Exchange, turn: int, answer: str) -> Fact:
+def _denial(exchange: ToolUse, turn: int, answer: str) -> Fact:
     said = _SAID.search(answer)
     words = " ".join(said[1].split())[:300] if said else ""
     return _fact("denial", wording_of(exchange.call), f"the user said: {words}" if words else "", turn, exchange)
 
 
-def _answers(exchange: Exchange, turn: int, answer: str) -> list[Fact]:
+def _answers(exchange: ToolUse, turn: int, answer: str) -> list[Fact]:
     pairs = _ANSWER.findall(answer[:_LONGEST_ANSWER])
     if not pairs and answer.strip():
         return [_fact("approval", " ".join(answer[:300].split()), wording_of(exchange.call), turn, exchange)]
     return [_fact("approval", reply.strip(), question, turn, exchange) for question, reply in pairs]
 
 
-def _fact(kind: FactKind, content: str, detail: str, turn: int, exchange: Exchange) -> Fact:
+def _fact(kind: FactKind, content: str, detail: str, turn: int, exchange: ToolUse) -> Fact:
     return Fact(kind, content, turn, "tool", detail, "", 1, turn, reference_of(exchange))

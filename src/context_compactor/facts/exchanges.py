@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from msgspec import structs
 
 from context_compactor.classify.calls import Reading, is_own, read_call
-from context_compactor.messages.turn import Exchange, Turn
+from context_compactor.messages.turn import ToolUse, Turn
 
-Called = tuple[int, Exchange, Reading]
+Called = tuple[int, ToolUse, Reading]
 
 
 def calls_of(turns: Iterable[Turn]) -> list[Called]:

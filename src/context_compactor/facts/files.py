@@ -14,7 +14,7 @@ from context_compactor.classify.shell import Step
 from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact
 from context_compactor.messages.references import reference_id
-from context_compactor.messages.turn import Exchange
+from context_compactor.messages.turn import ToolUse
 
 _INSTALLS = {
     "pip": "install", "pip3": "install", "uv": "add install", "poetry": "add", "npm": "install i add",
@@ -99,7 +99,7 @@ def _checks(step: Step) -> bool:
     return step.program in _CHECKS or not named.isdisjoint(_CHECKS) or "test" in step.program
 
 
-def _command_fact(exchange: Exchange, turn: int, error: str | None, before: Fact | None) -> Fact:
+def _command_fact(exchange: ToolUse, turn: int, error: str | None, before: Fact | None) -> Fact:
     detail = _last_line(exchange.result.text if exchange.result else "") if error is None else error
     status = "passed" if error is None else "failed"
     count = before.count + 1 if before else 1

@@ -7,27 +7,33 @@ from collections.abc import Iterable
 
 from context_compactor.classify.telling import BETWEEN
 from context_compactor.facts.fact import Fact
-from context_compactor.messages.record import Entry, entry_line
+from context_compactor.messages.record import FAILED, FINDINGS, RULES, STANDING, TASK, Entry, entry_line
 from context_compactor.plan.options import Line
 
-SECTION_OF = {
-    "task": "Task",
-    "constraint": "Rules and corrections by the user",
-    "mode": "State",
-    "todo": "State",
-    "blocker": "State",
-    "next_step": "State",
-    "decision": "Decisions",
-    "failure": "Failed before, do not repeat",
-    "file_state": "Files",
-    "side_effect": "Done outside, not to be done again",
-    "approval": "Done outside, not to be done again",
-    "denial": "Done outside, not to be done again",
-    "subagent": "Running",
-    "dependency": "Other facts",
-    "command": "Other facts",
-    "error": "Other facts",
+# Under which heading a fact stands, and by which word, for each status it can have.
+_PLACES: dict[str, tuple[str, dict[str, str]]] = {
+    "task": (TASK, {}),
+    "constraint": (RULES, {"active": ""}),
+    "mode": (STANDING, {"active": "mode", "done": "mode"}),
+    "todo": (STANDING, {"active": "doing", "superseded": "dropped"}),
+    "blocker": (STANDING, {"open": "asked"}),
+    "next_step": (STANDING, {"open": "next", "active": "next"}),
+    "decision": (FINDINGS, {}),
+    "failure": (FAILED, {}),
+    "file_state": (STANDING, {"uncommitted": "changed, not committed"}),
+    "side_effect": (STANDING, {"done": "outside"}),
+    "approval": (STANDING, {"": "allowed by the user"}),
+    "denial": (STANDING, {"": "denied by the user"}),
+    "subagent": (STANDING, {"done": "sub-agent done", "failed": "sub-agent failed"}),
+    "dependency": (STANDING, {"": "installed"}),
+    "command": (STANDING, {}),
+    "error": (STANDING, {"": "error"}),
 }
+# Lines of which a later one about the same subject takes the place, whatever it says of it.
+FILE_STATUSES = ("changed, not committed", "committed", "created", "edited", "deleted", "read")
+_OF_SUBJECT = frozenset(
+    (*FILE_STATUSES, "installed", "passed", "failed", "running", "sub-agent done", "sub-agent failed")
+)
 _ALWAYS = {"constraint", "decision", "mode", "blocker", "failure", "side_effect", "approval", "denial"}
 _LONGEST_REST = 80
 _FAILURE = re.compile(r"^`(.*)` → (.*) (\([^()]*\))$", re.DOTALL)
@@ -37,15 +43,9 @@ _SEEN = re.compile(r"^(.*) \((?:×(\d+), )?((?:turn|tool|file|agent)_\d+)\)$", r
 def ledger_lines(facts: Iterable[Fact]) -> list[Line]:
     """Every fact as the line that will stand for it."""
     return [
-        Line(_section(fact), entry.text, fact.last_turn or fact.turn, _must(fact), entry.status)
+        Line(section_of(fact.kind), entry.text, fact.last_turn or fact.turn, _must(fact), entry.status)
         for fact, entry in ((fact, fact_entry(fact)) for fact in facts)
     ]
-
-
-def _section(fact: Fact) -> str:
-    if fact.kind == "subagent" and fact.status != "running":
-        return "Other facts"
-    return SECTION_OF[fact.kind]
 
 
 def _must(fact: Fact) -> bool:
@@ -62,7 +62,7 @@ def _must(fact: Fact) -> bool:
 
 def fact_line(fact: Fact) -> str:
     """A fact in one line: its words, what came of it, how often and where."""
-    return entry_line(_section(fact), fact_entry(fact))
+    return entry_line(section_of(fact.kind), fact_entry(fact))
 
 
 def fact_entry(fact: Fact) -> Entry:
@@ -72,20 +72,24 @@ def fact_entry(fact: Fact) -> Entry:
         body = f"`{body}` → {_one_line(fact.detail)}"
     elif fact.kind in ("constraint", "task", "approval", "denial") and fact.role == "user":
         body = f'"{body}"'
-    if fact.kind == "denial":
-        body = f"the user denied: {body}"
     if fact.detail and fact.kind != "failure":
         body = f"{body} · {_one_line(fact.detail)}"
     times = f"×{fact.count}, " if fact.count > 1 else ""
     text = f"{body} ({times}{fact.ref or f'turn_{fact.last_turn or fact.turn:03d}'})"
-    return Entry(text, fact.status if fact.kind not in ("failure", "constraint") else "")
+    words = _PLACES[fact.kind][1]
+    return Entry(text, words.get(fact.status, fact.status))
 
 
-def identity(section: str, text: str) -> str:
-    """What a line is about, whatever its count: lines with one identity are one fact at two times."""
-    match = _SEEN.match(text)
-    body = match[1] if match else text
-    return body.split(" · ")[0] if section in ("Files", "Other facts") else body
+def section_of(kind: str) -> str:
+    """The heading under which facts of a kind stand."""
+    return _PLACES[kind][0]
+
+
+def identity(section: str, entry: Entry) -> tuple[str, str]:
+    """What an entry is about, whatever its count: entries with one identity are one fact at two times."""
+    match = _SEEN.match(entry.text)
+    body = match[1] if match else entry.text
+    return section, body.split(" · ")[0] if section == STANDING and entry.status in _OF_SUBJECT else body
 
 
 def merge_entries(entries: Iterable[Entry]) -> list[Entry]:

@@ -8,27 +8,32 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct, structs
 
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.ledgers import cut_failure, identity, ledger_lines, merge_entries
+from context_compactor.facts.ledgers import FILE_STATUSES, cut_failure, identity, ledger_lines, merge_entries
 from context_compactor.facts.quotes import LEFT_OUT, find_quotes
 from context_compactor.messages.message import Media
-from context_compactor.messages.record import SECTIONS, STORY, Entry, Quote, Record
+from context_compactor.messages.record import (
+    FAILED,
+    FINDINGS,
+    RULES,
+    SECTIONS,
+    STANDING,
+    STORY,
+    TASK,
+    Entry,
+    Quote,
+    Record,
+)
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Line
 
-TASK = "Task"
-FAILED = "Failed before, do not repeat"
-RULES = "Rules and corrections by the user"
-FILES = "Files"
-OUTSIDE = "Done outside, not to be done again"
-DECISIONS = "Decisions"
 _BELOW = re.compile(r"paths are below (\S+) or absolute")
 # Shares of the target: ledger lines but the failures, the user's rules, and the failures.
 _UNLIMITED = (TASK, FAILED, STORY)
-_LASTING = (FAILED, RULES, OUTSIDE, DECISIONS)
-_UNFINISHED = ("active", "blocked")
-_OVERTAKEN = (*_UNFINISHED, "next")
-_LATER = (DECISIONS, FILES)
+_LASTING = (FAILED, RULES, FINDINGS)
+# Statuses of lines that stay until they are overtaken; of prose of a model, those that newer turns overtake.
+_STAYING = ("active", "doing", "blocked", "outside", "allowed by the user", "denied by the user")
+_OVERTAKEN = ("active", "blocked", "next")
 _LEDGER_SHARE = 0.06
 _RULES_SHARE = 0.08
 _LEAST_RULES = 150
@@ -64,7 +69,7 @@ def remember(
     """
     gone = {turn.number for turn in turns}
     fresh = ledger_lines(fact for fact in facts if fact.turn in gone or fact.last_turn in gone)
-    fresh = [_below(line, root) if line.section == FILES else line for line in fresh]
+    fresh = [_below(line, root) if line.status in FILE_STATUSES else line for line in fresh]
     lines = [*_past_lines(past, fresh), *_with_first_task(fresh, past), *_pictures(turns)]
     if story:
         lines = [line for line in lines if line.section != STORY]
@@ -75,7 +80,7 @@ def remember(
     lines = [line for line in lines if not _is_quoted(line, quotes, quotes[:-1] or quotes)]
     must, optional = _within(lines, target, count)
     if root and turns and not any(_BELOW.fullmatch(line.text) for line in must):
-        must.insert(0, Line(FILES, f"paths are below {root} or absolute", -1, True))
+        must.insert(0, Line(STANDING, f"paths are below {root} or absolute", -1, True))
     return Remembered(quotes, _merged(must), tuple(sorted(optional, key=lambda line: line.turn)))
 
 
@@ -83,7 +88,7 @@ def root_of(past: Record | None) -> str | None:
     """The folder that an earlier record leaves out of its paths; None when there is no record yet."""
     if past is None:
         return None
-    found = [match[1] for entry in past.sections.get(FILES, ()) if (match := _BELOW.fullmatch(entry.text))]
+    found = [match[1] for entry in past.sections.get(STANDING, ()) if (match := _BELOW.fullmatch(entry.text))]
     return found[0] if found else ""
 
 
@@ -107,7 +112,7 @@ def _pictures(turns: Sequence[Turn]) -> list[Line]:
         shown = [part for _, _, _, part in turn.parts() if isinstance(part, Media)]
         if shown:
             kinds = ", ".join(dict.fromkeys(media.kind for media in shown))
-            found.append(Line("Other facts", f"shown: {kinds} ({reference_id('turn', turn.number)})", turn.number))
+            found.append(Line(STANDING, f"shown: {kinds} ({reference_id('turn', turn.number)})", turn.number))
     return found
 
 
@@ -130,14 +135,14 @@ def _past_lines(past: Record | None, fresh: Sequence[Line]) -> list[Line]:
     """The lines of an earlier record, but for those that newer ones have overtaken."""
     if past is None:
         return []
-    overtaken = {(line.section, identity(line.section, line.text)) for line in fresh if line.section != FAILED}
+    overtaken = {identity(line.section, line.entry) for line in fresh if line.section != FAILED}
     is_newer_task = any(line.section == TASK for line in fresh)
     lines = []
     for title in SECTIONS:
         for entry in past.sections.get(title, ()):
-            if (title, identity(title, entry.text)) not in overtaken:
+            if identity(title, entry) not in overtaken:
                 status = _status_now(title, entry.status, is_newer_task)
-                must = title in _LASTING or status in _UNFINISHED or bool(_BELOW.fullmatch(entry.text))
+                must = title in _LASTING or status in _STAYING or bool(_BELOW.fullmatch(entry.text))
                 lines.append(Line(title, entry.text, 0, must, status))
     return lines
 
@@ -157,7 +162,7 @@ def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> 
     must: list[Line] = []
     optional: list[Line] = []
     room = {RULES: max(int(_RULES_SHARE * target), min(_LEAST_RULES, target // 10)), "": int(_LEDGER_SHARE * target)}
-    for line in sorted(lines, key=lambda line: (line.section in _LATER, _is_new_file(line), -line.turn)):
+    for line in sorted(lines, key=lambda line: (_is_later(line), _is_new_file(line), -line.turn)):
         shelf = RULES if line.section == RULES else ""
         free = line.section in _UNLIMITED or _BELOW.fullmatch(line.text)
         cost = count(line.written) if line.must and not free else 0
@@ -169,9 +174,14 @@ def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> 
     return must, optional
 
 
+def _is_later(line: Line) -> bool:
+    """What was found, and what is known of files, comes after how the work stands."""
+    return line.section == FINDINGS or line.status in FILE_STATUSES
+
+
 def _is_new_file(line: Line) -> bool:
     """A file that the agent made itself is oftener a scratch file than one that it changed."""
-    return line.section == FILES and " · created" in line.text
+    return line.status in FILE_STATUSES and " · created" in line.text
 
 
 def _merged(lines: Sequence[Line]) -> tuple[Line, ...]:

@@ -12,7 +12,7 @@ from context_compactor.classify.references import reference_of
 from context_compactor.classify.shell import Step
 from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact
-from context_compactor.messages.turn import Exchange
+from context_compactor.messages.turn import ToolUse
 
 # Program, and words of which one must follow it; `*` stands for any.
 _ACTS = {
@@ -69,7 +69,7 @@ def side_effect_facts(called: Sequence[Called], failed: Collection[int]) -> list
     return list(found.values())
 
 
-def _act_of(exchange: Exchange, reading: Reading) -> str:
+def _act_of(exchange: ToolUse, reading: Reading) -> str:
     if reading.command is not None:
         acts = [step for step in reading.steps if step.words and _acts(step)]
         return "; ".join(dict.fromkeys(_label(step) for step in acts))[:_LONGEST]

@@ -13,7 +13,7 @@ from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact, FactKind
 from context_compactor.facts.speech import Saying, sentences
 from context_compactor.messages.references import reference_id
-from context_compactor.messages.turn import Exchange, Turn
+from context_compactor.messages.turn import ToolUse, Turn
 
 _LIST_TOOLS = frozenset("todowrite updateplan writetodos updatetodolist settodolist todo plan".split())
 _STATUSES = {"completed": "done", "done": "done", "in_progress": "active", "active": "active", "pending": "open"}
@@ -48,14 +48,14 @@ def todo_facts(called: Sequence[Called]) -> list[Fact]:
     return list(items.values())
 
 
-def _create(items: dict[str, Fact], reading: Reading, turn: int, exchange: Exchange) -> None:
+def _create(items: dict[str, Fact], reading: Reading, turn: int, exchange: ToolUse) -> None:
     title = reading.arguments.get("subject") or reading.arguments.get("title")
     number = _CREATED.search(exchange.result.text[:200]) if exchange.result else None
     if isinstance(title, str) and title:
         items[number[1] if number else title] = _todo(title, "open", turn, exchange)
 
 
-def _update(items: dict[str, Fact], reading: Reading, turn: int, exchange: Exchange) -> None:
+def _update(items: dict[str, Fact], reading: Reading, turn: int, exchange: ToolUse) -> None:
     key = str(reading.arguments.get("taskId") or reading.arguments.get("task_id") or "")
     status = reading.arguments.get("status")
     if key in items and status == "deleted":
@@ -79,7 +79,7 @@ def _entry(entry: dict[str, Any]) -> tuple[str, str]:
     )
 
 
-def _todo(title: str, status: str, turn: int, exchange: Exchange, first: int = 0) -> Fact:
+def _todo(title: str, status: str, turn: int, exchange: ToolUse, first: int = 0) -> Fact:
     content = " ".join(title[:_LONGEST].split())
     return Fact("todo", content, first or turn, "assistant", "", status, 1, turn, reference_of(exchange))
 

@@ -11,7 +11,7 @@ from msgspec import structs
 from context_compactor.classify.references import reference_of
 from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact
-from context_compactor.messages.turn import Exchange, Turn
+from context_compactor.messages.turn import ToolUse, Turn
 
 _STARTS = frozenset("task agent spawnagent delegate subagent runagent newtask dispatchagent delegatetask".split())
 _LAUNCHED = re.compile(
@@ -39,7 +39,7 @@ def subagent_facts(called: Sequence[Called], turns: Sequence[Turn], failed: Coll
     return _closed(found, by_id, turns) if by_id else found
 
 
-def _started(exchange: Exchange, turn: int, arguments: dict[str, Any], is_failed: bool) -> Fact:
+def _started(exchange: ToolUse, turn: int, arguments: dict[str, Any], is_failed: bool) -> Fact:
     answer = exchange.result.text if exchange.result else ""
     if exchange.result is None or (len(answer) < 1_500 and _LAUNCHED.search(answer[:300])):
         status, detail = "running", _first_line(_text(arguments, "prompt", "message", "task"))

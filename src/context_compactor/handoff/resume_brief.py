@@ -13,12 +13,11 @@ from msgspec import structs
 from context_compactor.apply.digests.text import clip
 from context_compactor.errors import BadSetting
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.ledgers import cut_failure, ledger_lines, merge_entries
-from context_compactor.facts.remember import FAILED, FILES, OUTSIDE, RULES, TASK
+from context_compactor.facts.ledgers import FILE_STATUSES, cut_failure, ledger_lines, merge_entries
 from context_compactor.handoff.checkpoint import Checkpoint
 from context_compactor.handoff.worth import is_enough
 from context_compactor.measure.count import MessageCounter, message_counter_for
-from context_compactor.messages.record import SECTIONS, Record, render
+from context_compactor.messages.record import FAILED, FINDINGS, RULES, SECTIONS, STANDING, TASK, Record, render
 from context_compactor.messages.references import ID
 from context_compactor.plan.options import Line
 
@@ -28,9 +27,18 @@ _FAILURE_LENGTHS = (0, 160, 110, 80, 64, 40)
 # Of a long request so many characters for each token of the brief.
 _TASK_SHARE = 1 / 8
 _HEADINGS = 60
-_OTHER = "Other facts"
-# What comes first when there is not room for everything.
-_ORDER = (RULES, "State", "Running", OUTSIDE, "Decisions", FILES, TASK, _OTHER)
+# What comes first when there is not room for everything: the user's rules, how the work stands, what was found.
+_FIRST = (
+    "doing",
+    "blocked",
+    "asked",
+    "next",
+    "running",
+    "mode",
+    "outside",
+    "allowed by the user",
+    "denied by the user",
+)
 
 
 def resume_brief(checkpoint: Checkpoint, facts: Sequence[Fact], tokens: int) -> str:
@@ -71,15 +79,15 @@ def _told_once(facts: Sequence[Fact], tokens: int) -> Iterator[Fact]:
 def _own_lines(checkpoint: Checkpoint) -> Iterator[Line]:
     """What only the checkpoint knows."""
     told = {"phase": checkpoint.phase, "note": checkpoint.note, "git": checkpoint.git.line() if checkpoint.git else ""}
-    yield from (Line("State", clip(text, 400), 0, True, name) for name, text in told.items() if text)
+    yield from (Line(STANDING, clip(text, 400), 0, True, name) for name, text in told.items() if text)
     for at, line in enumerate(checkpoint.archive):
-        yield Line(_OTHER, f"archived: {clip(line.summary)}, {line.tokens:,} tokens ({line.id})", at)
+        yield Line(STANDING, f"archived: {clip(line.summary)}, {line.tokens:,} tokens ({line.id})", at)
 
 
 def _way_back(left_out: int) -> Line:
     more = f", {left_out:,} of which did not fit in here" if left_out else ""
     text = f'originals: `compactor recall ID`, `compactor recall --search "words"`; facts: `compactor facts`{more}'
-    return Line(_OTHER, text, 0, True)
+    return Line(STANDING, text, 0, True)
 
 
 def _always(lines: Sequence[Line], tokens: int, counter: MessageCounter) -> tuple[list[Line], list[Line]]:
@@ -101,9 +109,15 @@ def _short_failures(failures: Sequence[Line], tokens: int, counter: MessageCount
     return short
 
 
+def _rank(line: Line) -> int:
+    if line.section == STANDING:
+        return 1 if line.status in _FIRST else 3 if line.status in FILE_STATUSES else 5
+    return {RULES: 0, FINDINGS: 2, TASK: 4}[line.section]
+
+
 def _fitting(lines: Sequence[Line], room: int, counter: MessageCounter) -> list[Line]:
     """As many lines as there is room for: what must be known first, then section by section, the newest first."""
-    ordered = sorted(lines, key=lambda line: (not line.must, _ORDER.index(line.section), -line.turn))
+    ordered = sorted(lines, key=lambda line: (not line.must, _rank(line), -line.turn))
     chosen: list[Line] = []
     for line, cost in zip(ordered, counter.texts([f"\n- {line.written}" for line in ordered]), strict=True):
         if cost <= room:

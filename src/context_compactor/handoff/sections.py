@@ -9,7 +9,7 @@ from math import ceil
 from msgspec import Struct
 
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.ledgers import SECTION_OF
+from context_compactor.facts.ledgers import section_of
 from context_compactor.handoff.worth import short_path
 from context_compactor.messages.record import Record
 
@@ -66,7 +66,7 @@ def _newest(facts: Sequence[Fact], kind: str) -> list[Fact]:
 
 
 def _past_lines(past: Record | None, kind: str) -> list[str]:
-    return list(reversed(past.lines(SECTION_OF[kind]))) if past else []
+    return list(reversed(past.lines(section_of(kind)))) if past else []
 
 
 def _tasks(facts: Sequence[Fact], past: Record | None) -> list[str]:

@@ -21,7 +21,7 @@ from context_compactor.hooks.outputs import Output, find_output, first_line, who
 from context_compactor.measure.tokens import counter_for
 from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.ends import beginning
-from context_compactor.messages.turn import Exchange, split_turns
+from context_compactor.messages.turn import ToolUse, split_turns
 from context_compactor.session.core import Core
 
 # Outputs of calls that the log does not have yet are numbered from here, far behind any call of it.
@@ -73,7 +73,7 @@ def _shorter(tool: str, output: Output, tokens: int, verdict: Verdict, most: int
     return cut_output(output.text, tokens, verdict, min(most, MOST_TOKENS))
 
 
-def _exchange(core: Core, call: Call, tool: str, text: str) -> tuple[Exchange, Verdict]:
+def _exchange(core: Core, call: Call, tool: str, text: str) -> tuple[ToolUse, Verdict]:
     """The call with its whole result, under the number that it has in the conversation."""
     call_id = call.text("tool_use_id") or "call"
     number = _number(core, call_id) or _beside(core)

@@ -21,7 +21,6 @@ OPENING = "[Context record."
 CLOSING = "[End of record. The conversation continues.]"
 GAP = "…"
 ANSWER = "=>"
-STORY = "Story so far (told by a model; the other parts are exact)"
 DIGEST = "(digest)"
 
 # What stands in the first column of a line in the place of a blank.
@@ -30,27 +29,49 @@ _MARKS = {"…": GAP, ">": ANSWER}
 
 _SPEAKERS = ("user", "agent")
 
-SECTIONS = (
-    "Task",
-    "Rules and corrections by the user",
-    "State",
-    STORY,
-    "Decisions",
-    "Failed before, do not repeat",
-    "Files",
-    "Done outside, not to be done again",
-    "Running",
-    "Other facts",
-)
-EXCERPTS = "Record of earlier turns (verbatim; … lines left out, > answer)"
+TASK = "Task"
+RULES = "Rules and corrections by the user"
+STANDING = "Where things stand"
+STORY = "Story so far (told by a model; the other parts are exact)"
+FINDINGS = "Findings and decisions"
+FAILED = "Failed, and what came of it"
+SECTIONS = (TASK, RULES, STANDING, STORY, FINDINGS, FAILED)
+HAPPENED = 'What happened ("/" a line break, … words left out)'
+EXCERPTS = "Exact lines for the work at hand (verbatim; … lines left out, > answer)"
+
+# Headings of earlier versions, with the heading under which their lines stand now.
+_EARLIER = {
+    "State": STANDING,
+    "Decisions": FINDINGS,
+    "Failed before, do not repeat": FAILED,
+    "Files": STANDING,
+    "Done outside, not to be done again": STANDING,
+    "Running": STANDING,
+    "Other facts": STANDING,
+}
+_EARLIER_EXCERPTS = "Record of earlier turns (verbatim; … lines left out, > answer)"
+# Statuses of earlier versions, by the heading they stood under, and what they are now.
+_EARLIER_STATUS = {
+    ("State", "active"): "doing",
+    ("Files", "uncommitted"): "changed, not committed",
+    ("Done outside, not to be done again", "done"): "outside",
+    ("Done outside, not to be done again", ""): "allowed by the user",
+    ("Other facts", "done"): "sub-agent done",
+}
 
 # The statuses that lines of each section can have; one that is not listed is a part of the line's words.
 _STATUS = {
     title: re.compile(rf"({words}|): ")
     for title, words in {
-        "Task": "active|done|superseded|earlier",
-        "State": "[a-z_]{3,12}",
+        TASK: "active|done|superseded|earlier",
+        STANDING: "changed, not committed|committed|created|edited|deleted|read|outside|allowed by the user"
+        "|denied by the user|running|sub-agent (?:done|failed)|mode|doing|open|done|dropped|blocked|asked|next|passed"
+        "|failed|installed|error|phase|note|git",
         STORY: "(?:earlier )?(?:done|active|blocked|next)|state|decided|file|failed|depends|the user said",
+        FINDINGS: "finding|superseded",
+        FAILED: "open|resolved|given up",
+        # headings of earlier versions
+        "State": "[a-z_]{3,12}",
         "Decisions": "finding|superseded",
         "Files": "uncommitted|created|edited|deleted|read",
         "Done outside, not to be done again": "done",
@@ -83,6 +104,17 @@ class Entry(Struct, frozen=True):
     status: str = ""
 
 
+class StoryLine(Struct, frozen=True):
+    """One line of what happened: in which turn, by whom or by what (`user`, `agent`, `edit`, `run`, …), and the words.
+
+    A line of the user begins an exchange. Line breaks in the words are written as " / ".
+    """
+
+    turn: int
+    voice: str
+    text: str
+
+
 class Record(Struct, frozen=True):
     """What the folded turns left behind."""
 
@@ -92,6 +124,7 @@ class Record(Struct, frozen=True):
     calls: int
     quotes: tuple[Quote, ...] = ()
     sections: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
+    happened: tuple[StoryLine, ...] = ()
     excerpts: tuple[Excerpt, ...] = ()
     behind: tuple[tuple[int, int], ...] = ()
     """Turns up to `turns` that were not folded and stand behind the record, each with the number of its first call."""
@@ -114,12 +147,15 @@ def _lines(record: Record) -> Iterator[str]:
     )
     for title in SECTIONS:
         body = record.lines(title)
-        quotes = record.quotes if title == "Task" else ()
+        quotes = record.quotes if title == TASK else ()
         if body or quotes:
             yield f"\n## {title}"
             for quote in quotes:
                 yield from _quote(quote)
             yield from (f"- {line}" for line in body)
+    if record.happened:
+        yield f"\n## {HAPPENED}"
+        yield from map(story_text, record.happened)
     if record.excerpts:
         yield f"\n## {EXCERPTS}"
         for excerpt in record.excerpts:
@@ -132,6 +168,12 @@ def entry_line(title: str, entry: Entry) -> str:
     if entry.status or _status_in(title, entry.text):
         return f"{entry.status}: {entry.text}"
     return entry.text
+
+
+def story_text(line: StoryLine) -> str:
+    """A line of what happened as it stands in the record; what follows the user's words is indented."""
+    words = " / ".join(part.strip() for part in line.text.split("\n") if part.strip())
+    return f"{line.turn} user: {words}" if line.voice == "user" else f" {line.turn} {line.voice}: {words}"
 
 
 def _status_in(title: str, line: str) -> re.Match[str] | None:
@@ -192,6 +234,7 @@ _BEHIND = re.compile(r"turn (\d+) from call (\d+)")
 _FENCE = re.compile(r"^<user (turn_\d+)(?: ([a-z_]+))?>\n(.*?)\n</user \1>$", re.MULTILINE | re.DOTALL)
 _CLOSING = re.compile(rf"^{re.escape(CLOSING)}", re.MULTILINE)
 _SINGLE = re.compile(r"^\[((?:turn|tool|file|agent)_\d+)(?: (user|agent))?\] (.*)$")
+_STORY_LINE = re.compile(r"^ ?(\d+) ([a-z-]{1,12}): (.*)$", re.MULTILINE)
 _HEADING = re.compile(r"^\[((?:turn|tool|file|agent)_\d+) (.*)\]$")
 
 
@@ -208,9 +251,17 @@ def parse(text: str) -> Record | None:
     messages, tokens, turns, calls = (int(group.replace(",", "")) for group in counts.groups()[:4])
     behind = tuple((int(turn), int(call)) for turn, call in _BEHIND.findall(counts[5] or ""))
     quotes = tuple(Quote(match[1], match[3], match[2] or "") for match in _FENCE.finditer(text))
-    body, _, excerpts = _FENCE.sub("", text).partition(f"\n\n## {EXCERPTS}\n")
+    body, excerpts = _split_excerpts(_FENCE.sub("", text))
+    body, _, happened = body.partition(f"\n\n## {HAPPENED}\n")
     sections, stray = _parse_sections(body)
-    return Record(messages, tokens, turns, calls, quotes + stray, sections, _parse_excerpts(excerpts), behind)
+    story = tuple(StoryLine(int(line[1]), line[2], line[3]) for line in _STORY_LINE.finditer(happened))
+    return Record(messages, tokens, turns, calls, quotes + stray, sections, story, _parse_excerpts(excerpts), behind)
+
+
+def _split_excerpts(text: str) -> tuple[str, str]:
+    """What stands before the exact lines, and these."""
+    body, _, excerpts = text.partition(f"\n\n## {EXCERPTS}\n")
+    return (body, excerpts) if excerpts else text.partition(f"\n\n## {_EARLIER_EXCERPTS}\n")[::2]
 
 
 def _parse_sections(body: str) -> tuple[dict[str, tuple[Entry, ...]], tuple[Quote, ...]]:
@@ -221,13 +272,15 @@ def _parse_sections(body: str) -> tuple[dict[str, tuple[Entry, ...]], tuple[Quot
         heading = _HEADING.match(line)
         if line.startswith("## "):
             title = line[3:]
-        elif heading and title == "Task":
+        elif heading and title == TASK:
             quotes.append(Quote(heading[1], "", heading[2].removeprefix("user").strip()))
-        elif line.startswith(" ") and quotes and title == "Task":
+        elif line.startswith(" ") and quotes and title == TASK:
             last = quotes[-1]
             quotes[-1] = structs.replace(last, text=(last.text + "\n" + line[1:]).lstrip("\n"))
         elif line.startswith("- ") and title:
-            sections.setdefault(title, []).append(parse_entry(title, line[2:]))
+            entry = parse_entry(title, line[2:])
+            status = _EARLIER_STATUS.get((title, entry.status), entry.status)
+            sections.setdefault(_EARLIER.get(title, title), []).append(structs.replace(entry, status=status))
     return {title: tuple(lines) for title, lines in sections.items()}, tuple(quotes)
 
 

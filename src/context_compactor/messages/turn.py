@@ -15,7 +15,7 @@ from context_compactor.messages.frames import NO_RESULT
 from context_compactor.messages.message import Message, Part, ToolCall, ToolResult
 
 
-class Exchange(Struct, frozen=True):
+class ToolUse(Struct, frozen=True):
     """A tool call and its result. `number` counts the calls of a session and names the reference."""
 
     number: int
@@ -33,7 +33,7 @@ class Turn(Struct, frozen=True):
 
     number: int
     messages: tuple[Message, ...]
-    exchanges: tuple[Exchange, ...] = ()
+    exchanges: tuple[ToolUse, ...] = ()
 
     @property
     def role(self) -> str:
@@ -125,12 +125,12 @@ def _continues(group: list[Message], message: Message) -> bool:
     return False
 
 
-def _pair(group: Sequence[Message], number: int) -> tuple[Exchange, ...]:
+def _pair(group: Sequence[Message], number: int) -> tuple[ToolUse, ...]:
     results = {result.call_id: result for message in group for result in message.results}
-    exchanges: list[Exchange] = []
+    exchanges: list[ToolUse] = []
     for message in group:
         for call in message.calls:
-            exchanges.append(Exchange(number + len(exchanges), call, results.pop(call.id, None)))
+            exchanges.append(ToolUse(number + len(exchanges), call, results.pop(call.id, None)))
     for result in results.values():
-        exchanges.append(Exchange(number + len(exchanges), None, result))
+        exchanges.append(ToolUse(number + len(exchanges), None, result))
     return tuple(exchanges)

@@ -17,7 +17,7 @@ from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.message import Part, Text, Thinking, ToolCall, ToolResult
 from context_compactor.messages.record import ANSWER, GAP, Excerpt
 from context_compactor.messages.references import reference_id
-from context_compactor.messages.turn import Exchange, Turn
+from context_compactor.messages.turn import ToolUse, Turn
 from context_compactor.plan.focus import Focus
 from context_compactor.plan.options import Block, Line, Source, Voice
 from context_compactor.plan.sources import call_body, cut_blocks, strip_numbers
@@ -97,7 +97,7 @@ def spoken_in(turns: Sequence[Turn], counter: MessageCounter) -> Iterator[Spoken
                     yield Spoken(turn.number, voice, _words(part), tokens[index], number, at, index, clears)
 
 
-def _exchange_numbers(exchanges: Sequence[Exchange]) -> dict[tuple[Voice, str], int]:
+def _exchange_numbers(exchanges: Sequence[ToolUse]) -> dict[tuple[Voice, str], int]:
     found: dict[tuple[Voice, str], int] = {}
     for exchange in exchanges:
         if exchange.call:

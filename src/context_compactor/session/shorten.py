@@ -15,7 +15,7 @@ from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.boundaries import repair
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message, ToolResult
-from context_compactor.messages.turn import Exchange
+from context_compactor.messages.turn import ToolUse
 
 
 class Cut(Struct, frozen=True):
@@ -61,5 +61,5 @@ def cut_outputs(
     return found
 
 
-def _with(exchange: Exchange, result: ToolResult) -> Exchange:
-    return Exchange(exchange.number, exchange.call, result)
+def _with(exchange: ToolUse, result: ToolResult) -> ToolUse:
+    return ToolUse(exchange.number, exchange.call, result)
