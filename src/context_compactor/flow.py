@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from msgspec import Struct, structs
 
 from context_compactor.apply.compose import Composer, Ledger, Written
-from context_compactor.apply.fit import fill_target
 from context_compactor.apply.instructions import Fitted, fit_instructions
 from context_compactor.apply.media import turns_without_media
 from context_compactor.apply.verify import find_damage, sound_options
@@ -26,6 +25,8 @@ from context_compactor.classify.relevance import Weights, lean, thrift_for
 from context_compactor.classify.rules import Verdicts, classify
 from context_compactor.classify.steer import Steers, sound_steers
 from context_compactor.classify.tier import Tier
+from context_compactor.engine.fit import fill_target
+from context_compactor.engine.story import Story, story_units
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.remember import remember, root_of
@@ -117,12 +118,12 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     layouts = (layout.zones(room) for layout in kit.ladder)
     for steered in (follow(zones, scene.turns, sizes, kit.steers) for zones in layouts if zones is not None):
         composer = plan(scene, steered, spoken, room, goal.bytes, kit)
-        written = fill_target(composer.draft, goal.target, composer.write)
+        written = fill_target(composer.draft, composer.story, goal.target, composer.write)
         if written.tokens <= goal.target:
             break
     else:  # nothing fits: of the ledgers only the failures stay, and the task in a few words
         composer = plan(scene, steered, spoken, room, goal.bytes, kit, thrift=0.0)
-        written = fill_target(composer.draft, goal.target, composer.write)
+        written = fill_target(composer.draft, composer.story, goal.target, composer.write)
     damage = find_damage(scene.messages, written.messages, kit.dialect)
     edits, tokens = written.texts.edits, composer.turn_tokens
     originals = gather_originals(scene.turns, steered.zones, edits, scene.verdicts, tokens, written.cited())
@@ -166,7 +167,7 @@ def plan(
         scene.facts,
         folded,
         scene.past,
-        int(room.tokens * (thrift_for(share) if thrift is None else thrift)),
+        int(room.tokens * (1.0 if thrift is None else thrift)),
         kit.counter.text,
         scene.verdicts.root,
         kit.story if folded and thrift is None else (),
@@ -198,4 +199,20 @@ def plan(
     draft = draft_plan(view, options, known.texts())
     tokens = {turn.number: size.whole for turn, size in zip(room.turns, room.sizes, strict=True)}
     ledger = Ledger(known.quotes, known.must, scene.past)
-    return Composer(view, draft, ledger, kit.counter, kit.dialect, tokens)
+    story = _story(scene, view, known.texts(), tokens, kit)
+    return Composer(view, draft, ledger, kit.counter, kit.dialect, tokens, story)
+
+
+def _story(scene: Scene, view: View, standing: Sequence[str], tokens: dict[int, int], kit: Kit) -> Story:
+    """What can be told of the folded turns, weighed against what stands in the context anyway."""
+    folded = [turn.number for turn in scene.turns if view.zones[turn.number] is Zone.FOLDED]
+    units = story_units(scene.turns, scene.verdicts, scene.past, folded)
+    after: dict[int, int] = {}
+    rest = sum(tokens.values())
+    for number, size in tokens.items():
+        rest -= size
+        after[number] = rest
+    story = Story(units, kit.counter.texts, after)
+    story.cover(standing)
+    story.start()
+    return story

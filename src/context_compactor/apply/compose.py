@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from context_compactor.apply.apply import apply
 from context_compactor.apply.layout import Texts, write_texts
+from context_compactor.engine.story import Story
 from context_compactor.facts.ledgers import merge_entries
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
@@ -54,6 +55,7 @@ class Composer(Struct, frozen=True):
     counter: MessageCounter
     dialect: Dialect
     turn_tokens: dict[int, int]
+    story: Story
 
     def write(self) -> Written:
         """The context as it is chosen now."""
@@ -81,6 +83,7 @@ class Composer(Struct, frozen=True):
             calls=max([before.calls, *_call_numbers(passed)]),
             quotes=self.ledger.quotes,
             sections=self._sections(texts),
+            happened=self.story.lines(),
             excerpts=texts.excerpts,
             behind=tuple((turn.number, min(_call_numbers([turn]), default=0)) for turn in behind),
         )

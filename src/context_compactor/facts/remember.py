@@ -34,7 +34,7 @@ _LASTING = (FAILED, RULES, FINDINGS)
 # Statuses of lines that stay until they are overtaken; of prose of a model, those that newer turns overtake.
 _STAYING = ("active", "doing", "blocked", "outside", "allowed by the user", "denied by the user")
 _OVERTAKEN = ("active", "blocked", "next")
-_LEDGER_SHARE = 0.06
+_LEDGER_SHARE = 0.12
 _RULES_SHARE = 0.08
 _LEAST_RULES = 150
 _FAILURE_SHARE = 0.15

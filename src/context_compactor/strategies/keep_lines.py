@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from context_compactor.classify.tier import Tier
+from context_compactor.facts.speech import is_quoted
 from context_compactor.plan.options import Option, Voice
 from context_compactor.plan.view import View
+from context_compactor.plan.zones import Zone
 
 _REASONS = {
     Voice.USER: "the user's own words",
@@ -30,7 +32,10 @@ class KeepLines:
             if source.voice is Voice.THINKING or source.duplicate_of:
                 continue
             reason = _REASONS[source.voice]
+            is_told = source.voice in (Voice.USER, Voice.AGENT) and view.zone_of(source) is Zone.FOLDED
             for at, block in enumerate(source.blocks):
+                if is_told and not source.is_loose and not is_quoted(block.text):
+                    continue
                 if source.voice is Voice.USER and block.text.strip() in view.quoted:
                     continue
                 yield Option(self.name, source.number, Tier.KEEP, block.text, reason, source.weight, at)
