@@ -21,9 +21,14 @@ def sentences_of(text: str, *, is_quote: bool = False) -> list[str]:
     for line in map(str.strip, without_code(text[:_MOST_TEXT]).split("\n")):
         if not line or _RULE_LINE.fullmatch(line) or (not is_quote and is_quoted(line)):
             continue
-        for sentence in _END.split(line if is_quote else _plain(line)):
-            found.extend(_clauses(sentence.strip()))
-    return [sentence for sentence in found if len(sentence) > 1]
+        found.extend(split_sentences(line if is_quote else _plain(line)))
+    return found
+
+
+def split_sentences(line: str) -> list[str]:
+    """The sentences of one line; very long ones are cut into clauses."""
+    found = (clause for sentence in _END.split(line) for clause in _clauses(sentence.strip()))
+    return [clause for clause in found if len(clause) > 1]
 
 
 def _plain(line: str) -> str:

@@ -17,7 +17,7 @@ from context_compactor.engine.prose import cut_words, sentences_of
 from context_compactor.messages.turn import ToolUse, Turn
 
 # What a step of each kind is worth beside the agent's own words, which are worth 1 to 3.
-EDIT, EDITED_LINE, COMMIT, REPORT, PLAN = 2.2, 0.9, 5.0, 2.2, 1.2
+EDIT, DEFINED, EDITED_LINE, COMMIT, REPORT, PLAN = 2.2, 1.2, 0.4, 5.0, 2.2, 1.2
 RUN, FAILED_RUN, CHECK, LOOK, ANSWER = 0.8, 1.5, 1.8, 0.12, 6.0
 
 _EDITED = ("old_string", "old_str", "old_text", "oldText", "search"), ("new_string", "new_str", "new_text", "newText")
@@ -172,7 +172,7 @@ def _edit(reading: Reading, failure: Failure | None, root: str) -> Iterator[Step
             continue
         first, *rest = lines
         yield Step("edit", head, first, EDIT)
-        yield from (Step("edit", head, line, EDITED_LINE) for line in rest)
+        yield from (Step("edit", head, line, DEFINED if _DEFINES.match(line) else EDITED_LINE) for line in rest)
 
 
 def _telling(added: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from context_compactor.classify.relevance import fade
 from context_compactor.classify.rules import Verdicts
-from context_compactor.engine.prose import cut_words, sentences_of
+from context_compactor.engine.prose import cut_words, sentences_of, split_sentences
 from context_compactor.engine.steps import Step, steps_of
 from context_compactor.facts.requests import is_request
 from context_compactor.facts.speech import Saying, agent_sayings, user_sayings
@@ -37,10 +37,18 @@ _LONG_MESSAGE = 80
 _REACH, _BEND = 6000.0, 0.35
 # A name is worth two words; a word that was told once already is still worth a little; one that comes back, more.
 _NAME, _AGAIN, _COMES_BACK = 2.0, 0.15, 0.35
+# What it is worth, in words, that something was done at all, whatever words it adds.
+_EVENT = {"edit": 1.0, "run": 0.7, "commit": 3.0, "report": 1.0, "user": 3.0}
+# A line is worth less and less the longer it gets: from this share of the story on, half as much, and so on.
+_LONG_LINE, _LEAST_LONG = 0.08, 80.0
 # Tokens for the turn number and the voice that a line begins with.
 _LINE = 4.0
 _SHORT_REPLY = 8
 _STUB = 60
+_GAP = " … "
+# What a line of an earlier record is worth, by its voice: of each line the best is told already.
+_WEIGHT_BEFORE = {"user": _USER, "agent": _LAST_WORDS, "commit": 4.0, "report": 2.0, "edit": 1.6, "look": 0.2}
+_HEAD = re.compile(r"[^\s:]{1,200}: |Task [^:]{1,100}: ")
 # Characters from which on a sentence that stands in the context already is not told again.
 _REPEATED = 20
 
@@ -76,14 +84,18 @@ _CHOICE = re.compile(
 class Unit:
     """One thing that can be told. A plain object with slots: thousands are made for each compaction."""
 
-    __slots__ = ("head", "place", "text", "tokens", "turn", "voice", "weight", "words")
+    __slots__ = ("follows", "head", "place", "text", "tokens", "turn", "voice", "weight", "words")
 
-    def __init__(self, turn: int, voice: str, text: str, weight: float, head: str = "") -> None:
+    def __init__(
+        self, turn: int, voice: str, text: str, weight: float, head: str = "", *, follows: bool = True
+    ) -> None:
         self.turn = turn
         self.voice = voice
         self.text = text
         self.weight = weight
         self.head = head
+        self.follows = follows
+        """Whether nothing stood between it and the unit before it."""
         self.place = 0
         self.tokens = 0.0
         self.words: tuple[int, ...] = ()
@@ -92,6 +104,14 @@ class Unit:
     def line(self) -> tuple[int, str, str]:
         """Units with one line are told in one line, behind its head."""
         return self.turn, self.voice, self.head
+
+
+class Told(Struct, frozen=True):
+    """How many units there are, how many of them are told, and in how many tokens."""
+
+    units: int = 0
+    told: int = 0
+    tokens: float = 0.0
 
 
 class Exchange(Struct, frozen=True):
@@ -134,9 +154,18 @@ def story_units(turns: Sequence[Turn], verdicts: Verdicts, past: Record | None, 
 def _told_before(past: Record | None) -> Iterator[Unit]:
     """What an earlier record told, line by line, so that it can be told again or in fewer words."""
     for line in past.happened if past else ():
-        weight = {"user": _USER, "agent": _LAST_WORDS, "commit": 4.0, "report": 2.0, "edit": 1.6}.get(line.voice, 1.2)
-        for piece in line.text.split(" … "):
-            yield Unit(line.turn, line.voice, piece, weight)
+        weight = _WEIGHT_BEFORE.get(line.voice, 1.0)
+        head, text = _head_of(line)
+        for piece in text.split(_GAP):
+            for at, sentence in enumerate(split_sentences(piece)):
+                strength = _strength(sentence) if line.voice == "agent" else 1.0
+                yield Unit(line.turn, line.voice, sentence, weight * strength, head, follows=at > 0)
+
+
+def _head_of(line: StoryLine) -> tuple[str, str]:
+    """The file or the sub-agent's task that a line names first, and what it tells of it."""
+    path = _HEAD.match(line.text) if line.voice in ("edit", "report") else None
+    return (path[0], line.text[path.end() :]) if path else ("", line.text)
 
 
 def _units(exchange: Exchange, said: dict[int, str], before: str, last: int, verdicts: Verdicts) -> Iterator[Unit]:
@@ -233,7 +262,8 @@ class Story:
         self._chosen: list[tuple[int, float]] = []
         self._taken = bytearray(len(units))
         self._repeated: set[int] = set()
-        self._open: dict[tuple[int, str, str], int] = {}
+        self._open: dict[tuple[int, str, str], float] = {}
+        self._long_line = _LEAST_LONG
         self._numbers: dict[str, int] = {}
         newest, oldest = max(after, default=0), max(after.values(), default=0)
         for unit, tokens in zip(units, count([unit.text for unit in units]), strict=True):
@@ -266,6 +296,7 @@ class Story:
 
     def fill(self, tokens: float) -> None:
         """Take the best units that fit until about this many tokens are used."""
+        self._long_line = max(self._long_line, _LONG_LINE * tokens)
         heap = self._heap
         skipped: list[tuple[float, int]] = []
         while heap and self.tokens < tokens and len(skipped) < 40:
@@ -294,7 +325,7 @@ class Story:
             at, cost = self._chosen.pop()
             unit = self.units[at]
             self._taken[at] = 0
-            self._open[unit.line] -= 1
+            self._open[unit.line] -= unit.tokens
             free += cost
             self.tokens -= cost
 
@@ -305,10 +336,24 @@ class Story:
 
     def lines(self) -> tuple[StoryLine, ...]:
         """What is told, in order; the words of an exchange's user are at least begun."""
-        return tuple(
-            StoryLine(turn, voice, head + _joined(list(group)))
-            for (turn, voice, head), group in groupby(self._told(), key=lambda unit: unit.line)
-        )
+        known: set[str] = set()
+        lines = []
+        for (turn, voice, head), group in groupby(self._told(), key=lambda unit: unit.line):
+            # A path that was named before goes by its last part.
+            shown = head.rpartition("/")[2] if head in known else head
+            known.add(head)
+            lines.append(StoryLine(turn, voice, shown + _joined(list(group))))
+        return tuple(lines)
+
+    def told(self) -> dict[tuple[int, str], Told]:
+        """How much is told of each turn: of the user's words, of the agent's, and of what was done."""
+        found: dict[tuple[int, str], Told] = {}
+        for at, unit in enumerate(self.units):
+            key = unit.turn, unit.voice if unit.voice in ("user", "agent") else "step"
+            before = found.get(key, Told())
+            is_told = bool(self._taken[at])
+            found[key] = Told(before.units + 1, before.told + is_told, before.tokens + is_told * unit.tokens)
+        return found
 
     def _told(self) -> Iterator[Unit]:
         """The units that are told; before what an exchange led to, at least how the user's words begin."""
@@ -332,14 +377,15 @@ class Story:
     def _density(self, at: int) -> float:
         seen, worth = self._seen, self._worth
         unit = self.units[at]
-        value = 0.0
+        told = self._open.get(unit.line, 0.0)
+        value = 0.0 if told else _EVENT.get(unit.voice, 0.0)
         for word in unit.words:
             times = seen[word]
             if times == 0:
                 value += worth[word]
             elif times == 1:
                 value += worth[word] * _AGAIN
-        return unit.weight * value / self._cost(at)
+        return unit.weight * value / (self._cost(at) * (1.0 + (told / self._long_line) ** 2))
 
     def _take(self, at: int) -> None:
         unit = self.units[at]
@@ -347,7 +393,7 @@ class Story:
         self.tokens += cost
         self._chosen.append((at, cost))
         self._taken[at] = 1
-        self._open[unit.line] = self._open.get(unit.line, 0) + 1
+        self._open[unit.line] = self._open.get(unit.line, 0.0) + unit.tokens
         for word in unit.words:
             if self._seen[word] < 2:
                 self._seen[word] += 1
@@ -379,5 +425,5 @@ def _joined(units: Sequence[Unit]) -> str:
     """Units of one line: neighbours follow each other, others with a mark between them."""
     text = units[0].text
     for before, unit in zip(units, units[1:], strict=False):
-        text += (" " if unit.place == before.place + 1 else " … ") + unit.text
+        text += (" " if unit.follows and unit.place == before.place + 1 else _GAP) + unit.text
     return text

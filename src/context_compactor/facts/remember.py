@@ -32,7 +32,7 @@ _BELOW = re.compile(r"paths are below (\S+) or absolute")
 _UNLIMITED = (TASK, FAILED, STORY)
 _LASTING = (FAILED, RULES, FINDINGS)
 # Statuses of lines that stay until they are overtaken; of prose of a model, those that newer turns overtake.
-_STAYING = ("active", "doing", "blocked", "outside", "allowed by the user", "denied by the user")
+_STAYING = ("active", "doing", "blocked", "outside", "allowed by the user", "denied by the user", FILE_STATUSES[0])
 _OVERTAKEN = ("active", "blocked", "next")
 _LEDGER_SHARE = 0.12
 _RULES_SHARE = 0.08
