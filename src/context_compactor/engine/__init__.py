@@ -1,0 +1,1 @@
+"""The story of a conversation: what was done, and how each step ended."""
