@@ -12,17 +12,29 @@ _BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,3}[.)]|#{1,6})\s+")
 _RULE_LINE = re.compile(r"[\s|:=*_+-]*")
 _EMPHASIS = re.compile(r"\*\*")
 _LONGEST = 400
+# A line as long as this with so many signs of data is no sentence.
+_LONG_DATA = 60
+_DATA_SIGN = re.compile(r'["{}\[\]=;<>|\\]')
 _MOST_TEXT = 60_000
 
 
 def sentences_of(text: str, *, is_quote: bool = False) -> list[str]:
-    """The sentences of a text in order, long ones cut into clauses. A quotation keeps its marks and its odd lines."""
-    found: list[str] = []
-    for line in map(str.strip, without_code(text[:_MOST_TEXT]).split("\n")):
-        if not line or _RULE_LINE.fullmatch(line) or (not is_quote and is_quoted(line)):
-            continue
-        found.extend(split_sentences(line if is_quote else _plain(line)))
-    return found
+    """The sentences of a text in order, long ones cut into clauses. A quotation keeps its bullets and its emphasis."""
+    lines = prose_lines(text)
+    return [each for line in lines for each in split_sentences(line if is_quote else _plain(line))]
+
+
+def prose_lines(text: str) -> list[str]:
+    """The lines of a text that are somebody's words, without those of code blocks, logs and data."""
+    lines = map(str.strip, without_code(text[:_MOST_TEXT]).split("\n"))
+    return [line for line in lines if line and not _RULE_LINE.fullmatch(line) and not _is_pasted(line)]
+
+
+def _is_pasted(line: str) -> bool:
+    """Whether a line is a log, code or data rather than somebody's words."""
+    if is_quoted(line) and not line.startswith(">"):
+        return True
+    return len(line) > _LONG_DATA and len(_DATA_SIGN.findall(line)) * 12 > len(line)
 
 
 def split_sentences(line: str) -> list[str]:

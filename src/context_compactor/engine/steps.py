@@ -30,6 +30,7 @@ _TITLE = re.compile(r"""--title[ =](?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
 _BODY = re.compile(
     r"""--body[ =](?:"\$\(cat <<-?\s*'?(\w+)'?\n(.*?)\n\s*\1|"((?:[^"\\]|\\.)*)"|'([^']*)')""", re.DOTALL
 )
+_BROKEN = re.compile(r"(?<=[^\s.:!?])\n[ \t]*(?=[^\s\-*\d#])")
 _SIGNED = re.compile(r"^(?:Co-Authored-By|Signed-off-by|Generated with|🤖).*$", re.MULTILINE | re.IGNORECASE)
 _DEFINES = re.compile(
     r"^\s*(?:export |default |public |private |protected |static |async |abstract |pub(?:\(\w+\))? |final |override )*"
@@ -141,13 +142,16 @@ def short_command(command: str, root: str = "") -> str:
 
 def _commit(use: ToolUse, command: str) -> Iterator[Step]:
     found = _MESSAGE.search(command)
-    message = (found[2] or found[3] or found[4] or "") if found else ""
-    head = outcome_of(use, Kind.COMMAND, None)
-    yield Step("commit", "", cut_words(head or "git commit", 160), COMMIT)
-    lines = [line.strip(" -*") for line in _SIGNED.sub("", message).split("\n") if line.strip(" -*")]
-    for line in lines:
-        if line not in head:
-            yield Step("commit", "", line, COMMIT / 2)
+    message = _SIGNED.sub("", (found[2] or found[3] or found[4] or "") if found else "").strip()
+    title, _, body = message.partition("\n")
+    told = outcome_of(use, Kind.COMMAND, None)
+    yield Step("commit", "", cut_words(told or title or "git commit", 160), COMMIT)
+    yield from _said("commit", "", _unwrapped(body), COMMIT / 3)
+
+
+def _unwrapped(text: str) -> str:
+    """A text whose lines were broken at a width, one paragraph or list item on each line."""
+    return _BROKEN.sub(" ", text)
 
 
 def _pull_request(use: ToolUse, command: str, verdict: Verdict) -> Iterator[Step]:

@@ -44,6 +44,7 @@ _LONG_LINE, _LEAST_LONG = 0.08, 80.0
 # Tokens for the turn number and the voice that a line begins with.
 _LINE = 4.0
 _SHORT_REPLY = 8
+_FEW_WORDS = 3
 _STUB = 60
 _GAP = " … "
 # What a line of an earlier record is worth, by its voice: of each line the best is told already.
@@ -248,7 +249,7 @@ def _strength(sentence: str) -> float:
     """How much a sentence of the agent says: a conclusion more than others, an intention or a lead-in hardly anything."""
     if _INTENDS.match(sentence):
         return _INTENTION
-    if sentence.endswith(":"):
+    if sentence.endswith(":") or sentence.count(" ") < _FEW_WORDS:
         return _LEAD_IN
     return _CONCLUSION if _CONCLUDES.search(sentence) else 1.0
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from context_compactor.classify.tier import Tier
-from context_compactor.facts.speech import is_quoted
-from context_compactor.plan.options import Option, Voice
+from context_compactor.engine.prose import prose_lines
+from context_compactor.plan.options import Option, Source, Voice
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone
 
@@ -26,15 +26,22 @@ class KeepLines:
 
     name: str = "keep lines"
 
+    def _told_lines(self, view: View, source: Source) -> set[int]:
+        """The lines of a folded turn's words that the story tells, by their numbers."""
+        if source.voice not in (Voice.USER, Voice.AGENT) or source.is_loose or view.zone_of(source) is not Zone.FOLDED:
+            return set()
+        prose = set(prose_lines(source.text))
+        return {at for at, line in enumerate(source.text.split("\n")) if line.strip() in prose}
+
     def propose(self, view: View) -> Iterator[Option]:
         """One option per block, weighed like its source."""
         for source in view.open_sources():
             if source.voice is Voice.THINKING or source.duplicate_of:
                 continue
             reason = _REASONS[source.voice]
-            is_told = source.voice in (Voice.USER, Voice.AGENT) and view.zone_of(source) is Zone.FOLDED
+            told = self._told_lines(view, source)
             for at, block in enumerate(source.blocks):
-                if is_told and not source.is_loose and not is_quoted(block.text):
+                if block.first in told:
                     continue
                 if source.voice is Voice.USER and block.text.strip() in view.quoted:
                     continue
