@@ -51,6 +51,12 @@ def split_steps(command: str) -> tuple[Step, ...]:
     return tuple(found)
 
 
+def is_one_chain(command: str) -> bool:
+    """Whether the exit code of a command line is that of all its steps: there is one, or `&&` joins them."""
+    tokens = _tokens(_without_heredocs(command) if "<<" in command else command)
+    return len(command) < _LAST_CHARACTER and not any(token in _ENDS and token != "&&" for token in tokens)
+
+
 def _script_of(step: Step) -> str | None:
     words = step.words
     return next((words[at + 1] for at, word in enumerate(words[:-1]) if _takes_script(word)), None)
