@@ -20,6 +20,8 @@ from context_compactor.messages.turn import ToolUse, Turn
 _WHOLE_FILE_TOOLS = frozenset("write writefile writetofile createfile savefile filewrite fswrite create".split())
 _WRITING_PROGRAMS = frozenset("cat tee echo printf".split())
 _SCRATCH = ("/tmp/", "/private/tmp/", "/var/folders/", "/private/var/folders/", "/dev/")
+# Folders of tools: what is in them belongs to no project, or to git itself.
+_APART = re.compile(r"/\.git/|^(?:~|/root|/(?:home|Users)/[^/]+)/\.")
 _PATCHED = re.compile(r"\*\*\* (Add|Delete) File: ([^\n\\]{1,400})")
 _SCRIPTS = (".py", ".js", ".mjs", ".ts", ".rb")
 _VARIABLE = re.compile(r"[$*`{}\n]")
@@ -95,9 +97,10 @@ class FileRecord(Struct, frozen=True):
 
     @property
     def is_gone(self) -> bool:
-        """Whether the session made the file and removed it again, so that nothing is left of it."""
-        made = self.writes[0].action == "created" if self.writes else False
-        return made and not self.is_committed and self.writes[-1].action == "deleted"
+        """Whether nothing is left of the file that matters: it was made and removed again, or a scratch file."""
+        if not self.writes or self.writes[-1].action != "deleted" or self.is_committed:
+            return False
+        return self.writes[0].action == "created" or not self.is_uncommitted
 
 
 class FileLife(Struct, frozen=True):
@@ -145,7 +148,7 @@ def file_life(turns: Sequence[Turn], failed: Collection[int] | None = None) -> F
             reading = read_call(exchange.call)
             here = folder_of(reading, folder)
             # An agent that goes to a scratch folder for a moment is elsewhere with its next command.
-            folder = folder if folder and here.startswith(_SCRATCH) else here
+            folder = folder if f"{here}/".startswith(_SCRATCH) else here
             is_undone = exchange.number in failed or exchange.is_lost
             if reading.steps:
                 tree.follow(exchange, reading, here, is_undone)
@@ -177,7 +180,8 @@ def _touches(
             below = [each for each in touched if each.startswith(f"{path}/")]
             yield from ((each, FileWrite(exchange.number, turn, "deleted")) for each in below)
         if reading.writes and path.endswith(_SCRIPTS):
-            scripts[path] = paths_in_script(exchange.call.arguments if exchange.call else "")
+            text = reading.command or reading.arguments.get("content") or reading.arguments.get("file_text")
+            scripts[path] = paths_in_script(text) if isinstance(text, str) else ()
     for step in reading.steps if scripts else ():
         if is_script_run(step):
             run = (absolute(word, folder) for word in step.words[1:3])
@@ -251,7 +255,7 @@ def _record(path: str, touches: list[Touch], tree: WorkingTree, listing: Listing
     settled = max((*taken, *clean, undone), default=0)
     committed = tuple(write for write in writes if any(write.exchange <= number for number in taken))
     pending = tuple(write for write in writes if write.exchange > settled)
-    if path.startswith(_SCRATCH):
+    if path.startswith(_SCRATCH) or _APART.search(path):
         return FileRecord(path, reads, writes, writes)
     kept = committed if undone or committed else writes
     diff = listing.diff if listing and is_listed else 0

@@ -6,12 +6,20 @@ import re
 
 from context_compactor.classify.shell import Step
 
-_OPENED = r"open\(\s*(?:'([^'\n]{1,300})'|\"([^\"\n]{1,300})\"|([A-Za-z_]\w*))\s*,\s*(?:mode\s*=\s*)?['\"](?:[wax]|r\+)"
-_MADE = (
-    r"(?:Path\(\s*(?:'([^'\n]{1,300})'|\"([^\"\n]{1,300})\")\s*\)|\b([A-Za-z_]\w*))\.write_(?:text|bytes)\("
-    r"|\bwriteFile(?:Sync)?\(\s*(?:'([^'\n]{1,300})'|\"([^\"\n]{1,300})\"|([A-Za-z_]\w*))\s*,"
+_NAMED = r"\(\s*(?:'([^'\n]{1,300})'|\"([^\"\n]{1,300})\"|([A-Za-z_]\w*))\s*"
+# Each begins with the letters that it looks for, which makes the search many times faster.
+_WRITES = tuple(
+    map(
+        re.compile,
+        (
+            rf"open{_NAMED},\s*(?:mode\s*=\s*)?['\"](?:[wax]|r\+)",
+            rf"writeFile(?:Sync)?{_NAMED},",
+            rf"Path{_NAMED}\)\.write_(?:text|bytes)\(",
+        ),
+    )
 )
-_WRITES = re.compile(f"{_OPENED}|{_MADE}")
+_WRITTEN = re.compile(r"\.write_(?:text|bytes)\(")
+_LAST_NAME = re.compile(r"[A-Za-z_]\w*\Z")
 _GIVEN = r"^[ \t]*(?:const |let |var )?{}\s*(?::\s*\w+\s*)?=\s*(?:\w+\.)?(?:Path\(\s*)?['\"]([^'\"\n]{{1,300}})['\"]"
 _SIGNS = ("open(", ".write_", "writeFile")
 _PROGRAMS = frozenset(("python", "python3", "node", "bun", "deno", "ruby", "tsx", "py"))
@@ -33,14 +41,17 @@ def is_script_run(step: Step) -> bool:
 def paths_in_script(text: str) -> tuple[str, ...]:
     """The files a script opens for writing, by the names that stand in it."""
     text = text[:_MOST_TEXT]
-    found: list[str] = []
-    for match in _WRITES.finditer(text) if any(sign in text for sign in _SIGNS) else ():
-        groups = match.groups()
-        path = next((groups[at] for at in (0, 1, 3, 4, 6, 7) if groups[at]), "")
-        variable = groups[2] or groups[5] or groups[8]
-        if variable:
-            given = re.search(_GIVEN.format(re.escape(variable)), text, re.MULTILINE)
-            path = given[1] if given else ""
-        if path:
-            found.append(path)
-    return tuple(dict.fromkeys(found))
+    if not any(sign in text for sign in _SIGNS):
+        return ()
+    found = [match.groups() for pattern in _WRITES for match in pattern.finditer(text)]
+    for match in _WRITTEN.finditer(text):
+        variable = _LAST_NAME.search(text[max(0, match.start() - 60) : match.start()])
+        found += [(None, None, variable[0])] if variable else []
+    paths = (first or second or _given(text, variable) for first, second, variable in found)
+    return tuple(dict.fromkeys(filter(None, paths)))
+
+
+def _given(text: str, variable: str) -> str:
+    """The path that a script gives a name to."""
+    given = re.search(_GIVEN.format(re.escape(variable)), text, re.MULTILINE)
+    return given[1] if given else ""

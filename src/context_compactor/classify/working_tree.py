@@ -38,7 +38,7 @@ class Commit(Struct, frozen=True):
     def takes(self, path: str, root: str) -> bool:
         """Whether a file that was changed before is in this commit. `root` is the folder the session began in."""
         if self.paths is not None:
-            return any(path == each or path.startswith(f"{each}/") for each in self.paths)
+            return any(_is_within(path, each) for each in self.paths)
         if not path.startswith("/") or not self.folder:
             return True
         is_below_root = bool(root) and all(f"{each}/".startswith(f"{root}/") for each in (path, self.folder))
@@ -136,6 +136,13 @@ class WorkingTree:
             path = absolute(named, folder)
             before = self.listed.get(path)
             self.listed[path] = before if before and before.diff and not listing.diff else listing
+
+
+def _is_within(path: str, named: str) -> bool:
+    """Whether a path is the named one or below it. One that is not absolute may begin anywhere in the path."""
+    if named.startswith("/") == path.startswith("/"):
+        return path == named or path.startswith(f"{named}/")
+    return f"/{named}/" in f"/{path}/"
 
 
 def _in_folder(words: tuple[str, ...], folder: str) -> tuple[tuple[str, ...], str]:

@@ -9,7 +9,7 @@ from typing import Any
 from context_compactor.classify.calls import read_call
 from context_compactor.classify.lifecycle import FileRecord
 from context_compactor.classify.shell import Step, heredoc_in
-from context_compactor.facts.definitions import ADDED, CHANGED, REMOVED, compare, definition_around, definition_in
+from context_compactor.facts.definitions import ADDED, CHANGED, REMOVED, compare, definition_in
 from context_compactor.messages.turn import ToolUse
 
 _OLD = ("old_string", "old_str", "oldText", "old_text", "search")
@@ -19,11 +19,12 @@ _PATCH = ("input", "patch", "diff")
 _SECTION = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: (.+)|diff --git a/\S+ b/(\S+))$", re.MULTILINE)
 _HUNK = re.compile(r"^@@(?: -\d[^\n@]*@@)?[ \t]*(.*)$", re.MULTILINE)
 _HUNK_ENDS = ("*** ", "diff --git", "index ", "--- ", "+++ ", "\\ No newline")
-_WORD = re.compile(r"\w")
+_TELLS = re.compile(r"(?!\s*(?:#|//|/\*|\*|--|<!--|\"\"\"|'''|import\b|from\b|use\b|require\b|package\b)).*\w")
 _LONGEST = 120
 _LONGEST_LINE = 60
 _MOST_TEXT = 60_000
 _MOST_EDITS = 40
+_MOST_READS = 6
 
 Edit = tuple[str, str, str]
 """Old text, new text, and the definition around them as far as it is known."""
@@ -33,33 +34,41 @@ def changes_in(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> str:
     """The changes of a file that stand, in at most 120 characters: `+ def rotate(old), ~ verify, − check`."""
     diff = exchanges.get(record.diff)
     if diff and diff.result and (not record.standing or record.diff > record.standing[-1].exchange):
-        found = _compared(_patched(diff.result.text, record.path), record.path)
-        if found:
-            return _told(found)
-    found = {}
+        told = _compared(_patched(diff.result.text, record.path), record.path, ())
+        if told:
+            return told
+    return _compared(_standing(record, exchanges), record.path, _shown(record, exchanges))
+
+
+def _standing(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> Iterator[Edit]:
     for write in record.standing[-_MOST_EDITS:]:
         exchange = exchanges.get(write.exchange)
-        if exchange and exchange.call and write.action not in ("deleted", "restored"):
-            shown = [read.exchange for read in record.reads if read.exchange < write.exchange]
-            texts = [each.result.text for number in shown[:-3:-1] if (each := exchanges.get(number)) and each.result]
-            _merge(found, _compared(_edits(exchange, record.path), record.path, texts))
-    return _told(found)
+        if exchange and write.action not in ("deleted", "restored"):
+            yield from _edits(exchange, record.path)
 
 
-def _compared(edits: Iterator[Edit], path: str, shown: Sequence[str] = ()) -> dict[str, str]:
+def _shown(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> list[str]:
+    """What reads have shown of a file, the newest first."""
+    shown = (exchanges.get(read.exchange) for read in record.reads[: -_MOST_READS - 1 : -1])
+    return [each.result.text for each in shown if each and each.result]
+
+
+def _compared(edits: Iterator[Edit], path: str, shown: Sequence[str]) -> str:
+    """The names that edits change; where there is none, the first lines that are new."""
     found: dict[str, str] = {}
+    lines: dict[str, str] = {}
     for old, new, known in edits:
-        around = known or next(filter(None, (definition_around(text, old, path) for text in shown if old)), "")
-        names = compare(old, new, path, around)
-        _merge(found, names or _first_line(old, new))
-    return found
+        _merge(found, compare(old, new, path, known, shown))
+        if not found:
+            lines.update(_first_line(old, new))
+    return _told(found or lines)
 
 
 def _first_line(old: str, new: str) -> dict[str, str]:
-    """Where no name can be told, the first line that is new, or else the first that is gone."""
+    """The first line that is new, or else the first that is gone; comments and imports tell too little."""
     before, after = old.split("\n"), new.split("\n")
-    added = next((line for line in after if line not in before and _WORD.search(line)), "")
-    gone = next((line for line in before if line not in after and _WORD.search(line)), "") if not added else ""
+    added = next((line for line in after if line not in before and _TELLS.match(line)), "")
+    gone = next((line for line in before if line not in after and _TELLS.match(line)), "") if not added else ""
     line, sign = (added, ADDED) if added else (gone, REMOVED)
     return {_cut(" ".join(line.split()), _LONGEST_LINE): sign} if line else {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Sequence
 
 ADDED, CHANGED, REMOVED = "+", "~", "\u2212"
 _MODIFIERS = (
@@ -13,7 +14,7 @@ _MODIFIERS = (
 _CODE = re.compile(
     rf"^([ \t]*){_MODIFIERS}(?:"
     r"(?:(def|class|function\*?|func|fn|interface|struct|enum|trait|impl|protocol|record|module|namespace|type)[ \t]+"
-    r"(?:\([^)\n]{1,80}\)[ \t]*)?([A-Za-z_$][\w$.:]*[?!]?)(?=[ \t]*[<({:=\[;\n]|[ \t]+(?:struct|interface|extends|for)\b|$)"
+    r"(?:\([^)\n]{1,80}\)[ \t]*)?([A-Za-z_$](?:[\w$.]|::)*[?!]?)(?=[ \t]*[<({:=\[;\n]|[ \t]+(?:struct|interface|extends|for)\b|$)"
     r"[ \t]*(\([^\n]{0,60}?\))?)"
     r"|(?:const|let|var)[ \t]+([A-Za-z_$][\w$]*)(?:[ \t]*:[^=\n]{1,80})?[ \t]*=[ \t]*(?:async[ \t]*)?"
     r"(?:\([^\n]{0,200}?\)|[\w$]+)(?:[ \t]*:[^=\n]{1,80})?[ \t]*=>"
@@ -28,17 +29,19 @@ _TABLE = re.compile(r"^()\[+([^\[\]\n]{1,60})\]+[ \t]*$", re.MULTILINE)
 _NUMBERED = re.compile(r"^[ \t]*\d{1,6}(?:→|\t|[:|-][ \t]?)")
 _PROSE = (".md", ".mdx", ".rst", ".txt", ".adoc")
 _DATA = (".toml", ".ini", ".cfg", ".conf", ".json", ".yaml", ".yml", ".lock", ".html", ".css", ".svg", ".xml", ".csv")
-_ABOVE = 20_000
+_MOST_LINES = 300
 _SHORTEST_ANCHOR = 6
 
 
 class Piece:
     """A text cut at its definitions: `head` is what stands before the first of them."""
 
-    def __init__(self, text: str, path: str) -> None:
+    def __init__(self, text: str, path: str, is_whole: bool = False) -> None:
         self.parts: dict[str, str] = {}
         self.labels: dict[str, str] = {}
         found = list(_pattern(path).finditer(text))
+        if is_whole:  # of a whole file what stands at its margin is enough, without the constants
+            found = [match for match in found if not match[1] and not (match.re is _CODE and match[7])]
         self.head = text[: found[0].start()] if found else text
         for at, match in enumerate(found):
             end = found[at + 1].start() if at + 1 < len(found) else len(text)
@@ -47,15 +50,17 @@ class Piece:
             self.labels.setdefault(name, label)
 
 
-def compare(old: str, new: str, path: str, around: str = "") -> dict[str, str]:
+def compare(old: str, new: str, path: str, around: str = "", shown: Sequence[str] = ()) -> dict[str, str]:
     """What is added, changed and removed, each by the name to show for it.
 
-    `around` is the definition in which the text stands that begins with none.
+    `around` is the definition in which the text stands that begins with none; if it is not known, it is looked for in
+    what was `shown` of the file.
     """
-    before, after = Piece(old, path), Piece(new, path)
+    before, after = Piece(old, path), Piece(new, path, not old)
     found: dict[str, str] = {}
-    if around and before.head.strip() != after.head.strip():
-        found[around] = CHANGED
+    if old and before.head.strip() != after.head.strip():
+        around = around or next(filter(None, (_around(text, before.head or old, path) for text in shown)), "")
+        found.update({around: CHANGED} if around else {})
     for name, part in after.parts.items():
         if name not in before.parts:
             found[after.labels[name]] = ADDED
@@ -65,19 +70,29 @@ def compare(old: str, new: str, path: str, around: str = "") -> dict[str, str]:
     return found
 
 
-def definition_around(text: str, part: str, path: str) -> str:
+def _around(text: str, part: str, path: str) -> str:
     """The definition in which a part of a shown file stands; empty when it cannot be told."""
-    anchor = next((line for line in part.split("\n") if len(line.strip()) >= _SHORTEST_ANCHOR), "")
-    at = text.find(anchor) if anchor else -1
-    if at < 0:
-        return ""
-    inner = len(anchor) - len(anchor.lstrip())
+    lines = [line for line in part.split("\n") if len(line.strip()) >= _SHORTEST_ANCHOR]
+    for anchor in dict.fromkeys((*lines[:1], *lines[-1:])):
+        at = text.find(anchor)
+        if at >= 0:
+            return _defined_above(text, at, len(anchor) - len(anchor.lstrip()), path)
+    return ""
+
+
+def _defined_above(text: str, at: int, inner: int, path: str) -> str:
+    """The last definition before a place that begins further left than `inner` characters."""
     pattern = _pattern(path)
-    for line in reversed(text[max(0, at - _ABOVE) : at].split("\n")[:-1]):
-        bare = _NUMBERED.sub("", line, count=1)
-        match = pattern.match(bare) if bare.strip() else None
-        if match and (pattern is not _CODE or len(match[1].expandtabs(4)) < max(1, inner)):
+    end = text.rfind("\n", 0, at)
+    for _ in range(_MOST_LINES):
+        if end < 0:
+            break
+        start = text.rfind("\n", 0, end) + 1
+        bare = _NUMBERED.sub("", text[start:end], count=1)
+        match = pattern.match(bare)
+        if match and (pattern is not _CODE or len(match[1]) < max(1, inner)):
             return _named(match)[0]
+        end = start - 1
     return ""
 
 
