@@ -33,7 +33,9 @@ _CODE_AS_FIELD = re.compile(r'"(?:exit_?code|return_?code)\\?"\s{0,4}:\s{0,4}(-?
 
 # Programs that answer "no" with code 1; `-v` is what is left of `command -v`.
 _NO_MATCH = frozenset("grep egrep fgrep rg ag diff cmp colordiff test [ [[ pgrep which type -v".split())
-_GIT_ANSWERS = frozenset("diff diff-files diff-index diff-tree grep merge-base show-ref check-ignore ls-files config".split())
+_GIT_ANSWERS = frozenset(
+    "diff diff-files diff-index diff-tree grep merge-base show-ref check-ignore ls-files config".split()
+)
 # Programs that look for something: that it is not there is their answer.
 _SEEKS = frozenset("ls find fd test [ [[ which type -v stat".split())
 _NOT_THERE = re.compile(r"No such file or directory|no matches found|cannot access|not found$", re.MULTILINE)

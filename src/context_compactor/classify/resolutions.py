@@ -88,9 +88,7 @@ class Course:
                 reading = read_call(call)
                 self._at[exchange.number] = len(self._attempts)
                 checks = tuple(checks_in(reading.steps))
-                self._attempts.append(
-                    Attempt(turn.number, call, reading, checks, exchange.number in gone, result.text)
-                )
+                self._attempts.append(Attempt(turn.number, call, reading, checks, exchange.number in gone, result.text))
         self._index()
 
     def _index(self) -> None:

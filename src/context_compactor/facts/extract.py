@@ -42,7 +42,7 @@ def extract_facts(
         *next_facts(agent, user, turns),
         *decision_facts(user, agent),
         *merge_failures(failures),
-        *file_facts(life),
+        *file_facts(life, called),
         *side_effect_facts(called, failed),
         *consent_facts(called),
         *subagent_facts(called, turns, failed),
