@@ -54,7 +54,6 @@ _EARLIER_EXCERPTS = "Record of earlier turns (verbatim; … lines left out, > an
 # Statuses of earlier versions, by the heading they stood under, and what they are now.
 _EARLIER_STATUS = {
     ("State", "active"): "doing",
-    ("Files", "uncommitted"): "changed, not committed",
     ("Done outside, not to be done again", "done"): "outside",
     ("Done outside, not to be done again", ""): "allowed by the user",
     ("Other facts", "done"): "sub-agent done",
@@ -65,7 +64,7 @@ _STATUS = {
     title: re.compile(rf"({words}|): ")
     for title, words in {
         TASK: "active|done|superseded|earlier",
-        STANDING: "changed, not committed|committed|created|edited|deleted|read|outside|allowed by the user"
+        STANDING: "uncommitted|committed|created|edited|deleted|read|outside|allowed by the user"
         "|denied by the user|running|sub-agent (?:done|failed)|mode|doing|open|done|dropped|blocked|asked|next|passed"
         "|failed|installed|error|phase|note|git",
         STORY: "(?:earlier )?(?:done|active|blocked|next)|state|decided|file|failed|depends|the user said",
