@@ -109,7 +109,7 @@ def _last(fact: Fact) -> int:
 
 
 def may_repeat(fact: Fact) -> bool:
-    """Whether what a failure tried may be done again: it worked since, or is a test, linter or build that still fails."""
+    """Whether what failed may be done again: it worked since, or it is a test, linter or build that still fails."""
     return fact.status == RESOLVED or (fact.status in ("", OPEN) and is_check(fact.content))
 
 

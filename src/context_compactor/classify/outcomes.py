@@ -253,9 +253,9 @@ def _answers_no(reading: Reading, text: str) -> bool:
         return True
     if not looks_only(reading.steps):
         return code == 1 and _says_no(steps[-1]) and not _shows_failure(output.body)
-    if _complains(reading, output.body):
-        return _is_not_there(reading, output.body)
-    return code in (None, 1) and _says_no(steps[-1])
+    if code in (None, 1) and _says_no(steps[-1]) and not _complains(reading, output.body):
+        return True
+    return _is_not_there(reading, output.body)
 
 
 def _says_no(step: Step) -> bool:

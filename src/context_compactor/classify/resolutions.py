@@ -41,9 +41,13 @@ _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
 _TEST_NAME = re.compile(r"(?:--- FAIL: |FAIL: |::)(\w+)")
 _TOOL_LINE = re.compile(r"([A-Za-z]\w*) ([^:{\s][^:{]*?)(?:: .*)?$", re.DOTALL)
 _TOOL_JSON = re.compile(r"([A-Za-z]\w*) \{")
-_INSTALLS = re.compile(r"\b(?:install|add|i|get|sync)\b")
+_INSTALLERS = frozenset(
+    "pip pip3 uv poetry npm pnpm yarn bun cargo go gem bundle brew apt apt-get apk dnf yum conda mise".split()
+)
+_INSTALLS = frozenset("install add i get sync".split())
 MISSING = re.compile(
-    r"(?:command not found:? ?|No module named ['\"]?|Cannot find module ['\"]?|not installed)([\w@/-]*)", re.IGNORECASE
+    r"(?:command not found:? ?|No module named ['\"]?|Cannot find module ['\"]?|not installed)([\w.@/-]*)",
+    re.IGNORECASE,
 )
 """An error that says that something is not there to be run or imported, with its name."""
 # A command that was written wrongly: it says nothing of what it was to check.
@@ -59,16 +63,16 @@ _CUTS = frozenset("head grep egrep rg sed awk wc cut jq".split())
 _OTHER_STATE = frozenset("stash checkout switch worktree bisect".split())
 # What a user says of a way that is not to be followed, and an agent of one that it leaves.
 _USER_TURNS = re.compile(
-    r"\b(?:instead|rather|don['\u2019]?t|do not|stop|forget (?:it|that|about)|skip|leave (?:it|that)|never ?mind|revert|undo"
-    r"|no need|let['\u2019]?s not|another way|different(?:ly)?|hides?|wrong way|not that)\b",
+    r"\b(?:instead|rather|don['\u2019]?t|do not|stop|forget (?:it|that|about)|skip|leave (?:it|that)|never ?mind"
+    r"|revert|undo|no need|let['\u2019]?s not|another way|different(?:ly)?|hides?|wrong way|not that)\b",
     re.IGNORECASE,
 )
 _AGENT_TURNS = re.compile(
-    r"\b(?:instead(?! of)|let(?:['\u2019]?s| me) try|simpl(?:er|ify)"
-    r"|(?:different|another|alternative|other) (?:approach|way|method)"
-    r"|(?:does|do|did|will|wo|is|are)(?:n['\u2019]?t| not) (?:work|available|installed|possible|supported|an option)"
-    r"|can(?:['\u2019]?t|not) (?:use|run|install|import)|fall(?:ing)? back|skip(?:ping)? (?:this|it|that)|giv(?:e|ing) up"
-    r"|revert(?:ing)?|work around|without (?:it|running))\b",
+    r"\b(?:let(?:['\u2019]?s| me)|I['\u2019](?:ll|m)|I (?:will|can|need|should)|we (?:can|need|should)|actually)\b.*"
+    r"\b(?:instead(?! of)|try|simpl(?:er|ify)|(?:different|another|alternative|other) (?:approach|way|method)"
+    r"|fall back|skip|give up|revert|work around|without)\b"
+    r"|\b(?:does|do|did|will|wo|is|are)(?:n['\u2019]?t| not) (?:work|available|installed|possible|supported)\b"
+    r"|\bcan(?:['\u2019]?t|not) (?:use|run|install|import)\b",
     re.IGNORECASE,
 )
 
@@ -185,7 +189,7 @@ class Course:
     def _installed(self, at: int, error: str) -> str:
         """The installation of what an error says is missing."""
         missing = MISSING.search(error)
-        name = missing[1] if missing else ""
+        name = missing[1].partition(".")[0].rpartition("/")[2] if missing else ""
         for later in self._writes[bisect_right(self._writes, at) :] if name else ():
             attempt = self._attempts[later]
             if _installs(attempt.reading) and name in _words(attempt):
@@ -315,7 +319,12 @@ def _plain(steps: Sequence[Step]) -> tuple[str, ...]:
 
 
 def _installs(reading: Reading) -> bool:
-    return any(step.words and _INSTALLS.search(" ".join(step.words[1:3])) is not None for step in reading.steps)
+    steps = (step for step in reading.steps if step.words)
+    return any(
+        _INSTALLS.intersection(step.words[1:4])
+        and (step.program in _INSTALLERS or step.words[1:3] in (("-m", "pip"), ("-m", "uv")))
+        for step in steps
+    )
 
 
 def _passes_by_name(run: Attempt, test: str) -> bool:

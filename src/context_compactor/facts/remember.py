@@ -103,7 +103,7 @@ def root_of(past: Record | None) -> str | None:
 
 
 def _short_failures(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> list[Line]:
-    """The lines; where the failures alone would take too much, each of them says less, first those that are resolved."""
+    """The lines; where the failures alone would take too much, each of them says less, the resolved ones first."""
     failures = [line for line in lines if line.section == FAILED]
     short = failures
     for resolved, others in _FAILURE_LENGTHS:
