@@ -17,7 +17,7 @@ _COMPLAINTS = (
 NOISE = re.compile(
     r"\s*(?:Downloading|Collecting|Using cached|Requirement already|Preparing|Building wheel|Unpacking|Selecting"
     r"|Get:\d|Hit:\d|Reading |remote: (?:Count|Compress|Enumerat)|Receiving|Resolving|Fetched|Compiling \S+ v"
-    r"|\d+%|[-=_*#.~+ ]{4,}$|[|/\\-]$)"
+    r"|\d+%|[-=_*#.~+ ]{4,}$|[|/\\-]$|[\u2501\u2500\u2588\u2591\u2592 \t]{8,}|npm http|Updating files: +\d)"
 )
 _DIGITS = re.compile(r"\d+")
 _MOST_COMPLAINTS = 8
