@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from context_compactor.apply.digests import digest
 from context_compactor.classify.kinds import Kind
-from context_compactor.classify.relevance import KIND_WEIGHT
+from context_compactor.classify.relevance import KIND_WEIGHT, NARROW
 from context_compactor.classify.tier import Tier
 from context_compactor.engine.outcomes import outcome_mark, outcome_of
 from context_compactor.messages.turn import ToolUse
@@ -16,8 +16,14 @@ from context_compactor.plan.options import OUTCOME, Option, Source, Voice
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone
 
-# Kinds of which single lines do not tell how it ended; what tells it stands for a digest as well.
-_ENDS = {Kind.TEST_RUN, Kind.ERROR_TRACE, Kind.SUBAGENT, Kind.API_RESPONSE, Kind.SEARCH_RESULT}
+# Kinds of which single lines do not tell how it ended, with what telling it is worth beside others.
+_ENDS = {
+    Kind.SUBAGENT: 2.0,
+    Kind.TEST_RUN: 1.0,
+    Kind.ERROR_TRACE: 1.0,
+    Kind.API_RESPONSE: 0.5,
+    Kind.SEARCH_RESULT: 0.5,
+}
 # Outcomes that the lines themselves tell as well: a list of paths, a few hits.
 _PLAIN = re.compile(r"(?:over )?[\d,]+ files?: |\d hits?\b|no hits|no output")
 
@@ -67,6 +73,8 @@ class DigestByKind:
         told = outcome_of(use, source.kind, failure, length)
         # The error of a failed call stands in front of its result anyway.
         if told and not _PLAIN.match(told) and not (failure and told.startswith(failure.error[:40])):
-            weight = self.outcome_weight * source.weight / KIND_WEIGHT[source.kind]
-            text = outcome_mark(told)
-            yield Option(self.name, source.number, Tier.SUMMARIZE, text, f"how a {source.kind} ended", weight, OUTCOME)
+            reason = f"how a {source.kind} ended"
+            # The age of a result counts as it does for its lines, but not how many lines were shown.
+            age = source.weight / KIND_WEIGHT[source.kind] * max(source.lines / NARROW, 1.0) ** view.weights.narrow
+            weight = self.outcome_weight * _ENDS[source.kind] * age
+            yield Option(self.name, source.number, Tier.SUMMARIZE, outcome_mark(told), reason, weight, OUTCOME)
