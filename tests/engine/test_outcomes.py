@@ -193,7 +193,8 @@ To github.com:acme/shop.git
             " M src/a.py\n M src/b.py\n?? notes.md\n",
             "2 modified: src/a.py, src/b.py; 1 untracked: notes.md",
         ),
-        ("git status -sb", "## main...origin/main\n", "nothing changed on main"),
+        ("git status -sb", "## main...origin/main [behind 8]\n", "nothing changed on main [behind 8]"),
+        ("git status --porcelain", "", "nothing changed"),
         (
             "git diff --stat",
             " src/a.py | 4 ++--\n 1 file changed, 2 insertions(+), 2 deletions(-)\n",

@@ -129,6 +129,8 @@ def _silent(ended: _Ended, kind: Kind, output: Output) -> str:
         return ended.failure.error or f"exit code {output.exit_code}"
     if kind is Kind.SEARCH_RESULT:
         return "no hits"
+    if ended.reading and any(step.words[:2] == ("git", "status") for step in ended.reading.steps):
+        return "nothing changed"
     if kind is Kind.TALK or (ended.reading and (ended.reading.writes or ended.reading.reads)):
         return ""
     return f"exit code {output.exit_code}, {_NOTHING}" if output.exit_code else _NOTHING
