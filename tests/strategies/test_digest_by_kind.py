@@ -161,3 +161,22 @@ def test_only_many_lines_of_passed_tests_are_left_out(tests, offered):
     texts = [option.text for option in KeepLines().propose(view)]
     assert sum(text in lines for text in texts) == offered
     assert f"{tests} passed in 0.1s" in texts
+
+
+@pytest.mark.parametrize(
+    ("line", "is_idle"),
+    [
+        ("Downloading numpy-2.4.4.whl (18 MB)", True),
+        ("     \u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501 18.0/18.0 MB", True),
+        ("            return session.close()", False),
+        ("Reading config from /etc/shop.toml", False),
+    ],
+)
+def test_progress_is_left_out_and_nothing_that_only_looks_like_it(line, is_idle):
+    output = "\n".join([line, "Collecting a", "Collecting b", "Collecting c", "ready"])
+    talk = talk_in("anthropic").user("Set it up.").step(bash("./setup", output))
+    for at in range(6):
+        talk.step(read(f"src/part{at}.ts", source_code(at, 40)))
+    messages = repair(DIALECTS["anthropic"].parse(talk.user("go on").messages), DIALECTS["anthropic"])[0]
+    view = outcome(messages, "anthropic", 0.3, Level.SOFT).composer.view
+    assert (line in [option.text for option in KeepLines().propose(view)]) != is_idle
