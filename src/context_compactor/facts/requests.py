@@ -39,11 +39,7 @@ def task_facts(sayings: Sequence[Saying], turns: Sequence[Turn]) -> list[Fact]:
     user cut it off, and `active` as long as it is neither.
     """
     answers = {turn.number: text for turn in turns if (text := _answer(turn))}
-    asked = {
-        after.number
-        for before, after in pairwise(turns)
-        if "?" in answers.get(before.number, "")[-_LONGEST:]
-    }
+    asked = {after.number for before, after in pairwise(turns) if "?" in answers.get(before.number, "")[-_LONGEST:]}
     requests = [
         saying
         for at, saying in enumerate(sayings)
