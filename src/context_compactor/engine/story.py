@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import groupby, pairwise
 from math import exp, log2
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.classify.relevance import fade
 from context_compactor.classify.rules import Verdicts
@@ -341,12 +341,18 @@ class Story:
     def lines(self) -> tuple[StoryLine, ...]:
         """What is told, in order; the words of an exchange's user are at least begun."""
         known: set[str] = set()
-        lines = []
+        last = "", ""
+        lines: list[StoryLine] = []
         for (turn, voice, head), group in groupby(self._told(), key=lambda unit: unit.line):
             # A path that was named before goes by its last part.
             shown = head.rpartition("/")[2] if head in known else head
             known.add(head)
-            lines.append(StoryLine(turn, voice, shown + _joined(list(group))))
+            text = _joined(list(group))
+            if lines and head and voice == "edit" and last == (voice, head):
+                lines[-1] = structs.replace(lines[-1], text=lines[-1].text + _GAP + text)
+            else:
+                lines.append(StoryLine(turn, voice, shown + text))
+            last = voice, head
         return tuple(lines)
 
     def told(self) -> dict[tuple[int, str], Told]:

@@ -10,10 +10,13 @@ from context_compactor.apply.digests.runners import PASSING
 from context_compactor.classify.kinds import Kind
 from context_compactor.classify.tier import Tier
 from context_compactor.engine.prose import prose_lines
+from context_compactor.engine.steps import is_import
 from context_compactor.plan.options import Option, Source, Voice
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone
 
+# Of a line that only brings in names, this share of its worth counts.
+_IMPORT_SHARE = 0.3
 _REASONS = {
     Voice.USER: "the user's own words",
     Voice.AGENT: "what the agent concluded",
@@ -60,4 +63,5 @@ class KeepLines:
                     continue
                 if source.voice is Voice.USER and block.text.strip() in view.quoted:
                     continue
-                yield Option(self.name, source.number, Tier.KEEP, block.text, reason, source.weight, at)
+                weight = source.weight * (_IMPORT_SHARE if is_import(block.text) else 1.0)
+                yield Option(self.name, source.number, Tier.KEEP, block.text, reason, weight, at)
