@@ -34,9 +34,9 @@ _BROKEN = re.compile(r"(?<=[^\s.:!?])\n[ \t]*(?=[^\s\-*\d#])")
 _SIGNED = re.compile(r"^(?:Co-Authored-By|Signed-off-by|Generated with|🤖).*$", re.MULTILINE | re.IGNORECASE)
 _DEFINES = re.compile(
     r"^\s*(?:export |default |public |private |protected |static |async |abstract |pub(?:\(\w+\))? |final |override )*"
-    r"(?:def|class|func|function|fn|interface|type|struct|enum|trait|impl|module|namespace|const|var|let|macro_rules!"
+    r"(?:def|class|func|function|fn|interface|type|struct|enum|trait|impl|module|namespace|macro_rules!"
     r"|CREATE (?:TABLE|INDEX)|resource|message|service|describe|it|test)\b[ (]"
-    r"|^#{1,4} \S|^\s*(?:@\w+|\w[\w-]*:)\s*$"
+    r"|^(?:export )?(?:const|var|let) \w|^#{1,4} \S|^\s*(?:@\w+|\w[\w-]*:)\s*$"
 )
 _REMARK = re.compile(r"\s*(?:#|//|--|/?\*|\"\"\"|<!--)\s*\w+ \w+")
 _IMPORT = re.compile(

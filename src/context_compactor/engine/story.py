@@ -47,6 +47,8 @@ _SHORT_REPLY = 8
 _BARE_REPLY = 4
 _FEW_WORDS = 3
 _STUB = 60
+_ITEM = re.compile(r"^\s*(\d{1,2})[.)][ \t]+(\S.*)$", re.MULTILINE)
+_ITEM_LENGTH = 100
 _GAP = " … "
 # What a line of an earlier record is worth, by its voice: of each line the best is told already.
 _WEIGHT_BEFORE = {"user": _USER, "agent": _LAST_WORDS, "commit": 4.0, "report": 2.0, "edit": 1.6, "look": 0.2}
@@ -222,8 +224,17 @@ def _user_units(saying: Saying, before: str) -> Iterator[Unit]:
         yield Unit(saying.turn, "user", f'{text} (to: "{answered}")' if answered else text, _USER)
         return
     weight = _USER * min(1.0, (_LONG_MESSAGE / words) ** 0.5)
+    items = dict(_ITEM.findall(before)) if _ITEM.match(text) else {}
     for at, sentence in enumerate(sentences_of(text, is_quote=True)):
-        yield Unit(saying.turn, "user", sentence, weight * (1.5 if at == 0 else 1.0))
+        yield Unit(saying.turn, "user", _with_item(sentence, items), weight * (1.5 if at == 0 else 1.0))
+
+
+def _with_item(sentence: str, items: dict[str, str]) -> str:
+    """A short numbered answer with the point of the agent's list that it answers."""
+    numbered = _ITEM.match(sentence)
+    if numbered is None or numbered[1] not in items or sentence.count(" ") > _SHORT_REPLY:
+        return sentence
+    return f'{sentence} (to: "{cut_words(items[numbered[1]].strip("* "), _ITEM_LENGTH)}")'
 
 
 def _answered(reply: str, before: str) -> str:
