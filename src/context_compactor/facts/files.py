@@ -14,6 +14,7 @@ from context_compactor.classify.shell import Step
 from context_compactor.facts.changes import changes_in
 from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact
+from context_compactor.facts.processes import is_behind
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import ToolUse
 
@@ -94,7 +95,7 @@ def command_facts(called: Sequence[Called], errors: Mapping[int, str]) -> list[F
     found: dict[str, Fact] = {}
     for turn, exchange, reading in called:
         checked = next((step for step in reading.steps if _checks(step)), None)
-        if checked is not None and exchange.result is not None:
+        if checked is not None and exchange.result is not None and not is_behind(exchange, reading):
             key = " ".join(checked.words[:4])
             found[key] = _command_fact(exchange, turn, errors.get(exchange.number), found.pop(key, None))
     return list(found.values())[-_MOST_COMMANDS:]
