@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise, takewhile
+from posixpath import basename
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from context_compactor.classify.background import running_id
 from context_compactor.classify.checks import check_of
 from context_compactor.classify.envelope import unwrap
 from context_compactor.classify.failures import wording_of
@@ -17,6 +17,7 @@ from context_compactor.classify.shell import Step
 from context_compactor.facts.changes import changes_in
 from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact
+from context_compactor.facts.processes import is_behind
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import ToolUse
 
@@ -30,6 +31,7 @@ _INSTALLS = {
 _TAKES_VALUE = frozenset(
     "-r --requirement -c --constraint -t --target --index-url -i --registry -w --workspace".split()
 )
+_MOST_CHANGED = 4
 _MOST_COMMANDS = 6
 _MOST_RANGES = 4
 
@@ -98,10 +100,20 @@ def command_facts(called: Sequence[Called], errors: Mapping[int, str]) -> list[F
     found: dict[str, list[_Run]] = {}
     for turn, exchange, reading in called:
         checked = next((step for step in reading.steps if check_of(step)), None)
-        if checked is not None and exchange.result is not None and not running_id(exchange.result.text):
+        if checked is not None and exchange.result is not None and not is_behind(exchange, reading):
             key = " ".join(checked.words[:4])
             found[key] = [*found.pop(key, []), _Run(turn, exchange, errors.get(exchange.number))]
-    return [_command_fact(runs) for runs in list(found.values())[-_MOST_COMMANDS:]]
+    edits = [(turn, path) for turn, exchange, reading in called if reading.writes for path in reading.paths]
+    return [_with_edits(_command_fact(runs), edits) for runs in list(found.values())[-_MOST_COMMANDS:]]
+
+
+def _with_edits(fact: Fact, edits: Sequence[tuple[int, str]]) -> Fact:
+    """A passing run with the files that were changed since: it says nothing of them any more."""
+    changed = dict.fromkeys(basename(path) for turn, path in edits if turn > fact.last_turn)
+    if fact.status != "passed" or not changed:
+        return fact
+    named = ", ".join(list(changed)[-_MOST_CHANGED:])
+    return structs.replace(fact, detail=f"{fact.detail} · not run since {named} changed".lstrip(" ·"))
 
 
 class _Run(Struct, frozen=True):

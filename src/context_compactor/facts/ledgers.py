@@ -37,7 +37,13 @@ FILE_STATUSES = ("uncommitted", "committed", "created", "edited", "deleted", "re
 _OF_SUBJECT = frozenset(
     (*FILE_STATUSES, "installed", "passed", "failed", "running", "sub-agent done", "sub-agent failed")
 )
-_ALWAYS = {"constraint", "decision", "mode", "blocker", "side_effect", "approval", "denial"}
+_ALWAYS = {"constraint", "mode", "blocker", "side_effect", "approval", "denial"}
+_LABELLED = re.compile(
+    r"[\"*_]{0,5}(?:(?:rules?|important|remember|note|nb|constraint|requirement|decision|decided|regel|wichtig|merke"
+    r"|entscheidung|règle|décision|regla|decisión|importante|правило|решение|规则|重要|注意|决定)[ \t]?#?\d{0,3}[*_]{0,2}"
+    r"[ \t]?[:\uff1a]|(?:you may not|you must not|from now on|never)\b)",
+    re.IGNORECASE,
+)
 _LONGEST_REST = 80
 _ACT_LENGTH = 70
 _FAILURE = re.compile(r"^`(.*)` → (.*) (\([^()]*\))$", re.DOTALL)
@@ -63,13 +69,24 @@ def ledger_lines(facts: Iterable[Fact]) -> list[Line]:
 def _must(fact: Fact) -> bool:
     if fact.kind in _ALWAYS or (fact.kind == "failure" and fact.status != RESOLVED):
         return True
+    if fact.kind == "decision":
+        # What the agent decided by itself can be seen in what it did; the user's word and a label cannot.
+        return fact.status == "finding" or fact.role != "assistant" or bool(fact.detail) or is_labelled(fact.content)
     return (fact.kind, fact.status) in {
+        ("command", "running"),
         ("subagent", "running"),
         ("todo", "active"),
         ("todo", "blocked"),
         ("task", "active"),
         ("file_state", "uncommitted"),
+        ("command", "passed"),
+        ("command", "failed"),
     }
+
+
+def is_labelled(text: str) -> bool:
+    """Whether a rule or a decision was labelled as one by whoever said it: it stays when others must go."""
+    return _LABELLED.match(text) is not None
 
 
 def fact_line(fact: Fact) -> str:
