@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from msgspec import Struct, structs
 
 from context_compactor.apply.compose import Composer, Ledger, Written
-from context_compactor.apply.fit import fill_target
 from context_compactor.apply.instructions import Fitted, fit_instructions
 from context_compactor.apply.media import turns_without_media
 from context_compactor.apply.verify import find_damage, sound_options
@@ -26,13 +25,16 @@ from context_compactor.classify.relevance import Weights, lean, thrift_for
 from context_compactor.classify.rules import Verdicts, classify
 from context_compactor.classify.steer import Steers, sound_steers
 from context_compactor.classify.tier import Tier
+from context_compactor.engine.fit import fill_target
+from context_compactor.engine.newest import newest_excerpts
+from context_compactor.engine.story import Story, story_units
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.remember import remember, root_of
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
-from context_compactor.messages.record import Entry, Record, open_turns
+from context_compactor.messages.record import Entry, Excerpt, Record, open_turns
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.focus import Focus
 from context_compactor.plan.goal import Goal
@@ -47,6 +49,8 @@ from context_compactor.tracing import traced
 
 # How much more the lines of a turn count that the user wants to have in a few lines.
 _RAISED = 4.0
+# Where the context is one message, the share of the target that the newest turns may take in it.
+_NEWEST_SHARE = 0.2
 
 
 class Kit(Struct, frozen=True):
@@ -66,6 +70,8 @@ class Kit(Struct, frozen=True):
     """Why it thinks so, in its own words."""
     steers: Steers = {}
     """What the user has decided about turns."""
+    is_one_message: bool = False
+    """Whether the context is to be a record alone, with the newest turns in it and the open question behind."""
     told: tuple[Line, ...] = ()
     """Facts that it has found in turns, as lines of the record, which are worth no more than others."""
 
@@ -117,12 +123,12 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     layouts = (layout.zones(room) for layout in kit.ladder)
     for steered in (follow(zones, scene.turns, sizes, kit.steers) for zones in layouts if zones is not None):
         composer = plan(scene, steered, spoken, room, goal.bytes, kit)
-        written = fill_target(composer.draft, goal.target, composer.write)
+        written = fill_target(composer.draft, composer.story, goal.target, composer.write)
         if written.tokens <= goal.target:
             break
     else:  # nothing fits: of the ledgers only the failures stay, and the task in a few words
         composer = plan(scene, steered, spoken, room, goal.bytes, kit, thrift=0.0)
-        written = fill_target(composer.draft, goal.target, composer.write)
+        written = fill_target(composer.draft, composer.story, goal.target, composer.write)
     damage = find_damage(scene.messages, written.messages, kit.dialect)
     edits, tokens = written.texts.edits, composer.turn_tokens
     originals = gather_originals(scene.turns, steered.zones, edits, scene.verdicts, tokens, written.cited())
@@ -166,12 +172,13 @@ def plan(
         scene.facts,
         folded,
         scene.past,
-        int(room.tokens * (thrift_for(share) if thrift is None else thrift)),
+        int(room.tokens * (1.0 if thrift is None else thrift)),
         kit.counter.text,
         scene.verdicts.root,
         kit.story if folded and thrift is None else (),
         kit.told,
     )
+    tells_newest = kit.is_one_message and thrift is None
     excerpts = scene.past.excerpts if scene.past else ()
     weights = lean(kit.weights, share)
     sources = build_sources(spoken, excerpts, known.optional, scene.verdicts, weights)
@@ -197,5 +204,26 @@ def plan(
     options = sound_options(proposed, sources, scene.verdicts)
     draft = draft_plan(view, options, known.texts())
     tokens = {turn.number: size.whole for turn, size in zip(room.turns, room.sizes, strict=True)}
-    ledger = Ledger(known.quotes, known.must, scene.past)
-    return Composer(view, draft, ledger, kit.counter, kit.dialect, tokens)
+    newest = newest_excerpts(folded, scene.verdicts, int(room.tokens * _NEWEST_SHARE)) if tells_newest else ()
+    ledger = Ledger(known.quotes, known.must, scene.past, newest)
+    story = _story(scene, view, [*known.texts(), *_words(newest)], tokens, kit)
+    return Composer(view, draft, ledger, kit.counter, kit.dialect, tokens, story, kit.is_one_message)
+
+
+def _words(excerpts: Sequence[Excerpt]) -> list[str]:
+    return ["\n".join(excerpt.lines) for excerpt in excerpts]
+
+
+def _story(scene: Scene, view: View, standing: Sequence[str], tokens: dict[int, int], kit: Kit) -> Story:
+    """What can be told of the folded turns, weighed against what stands in the context anyway."""
+    folded = [turn.number for turn in scene.turns if view.zones[turn.number] is Zone.FOLDED]
+    units = story_units(scene.turns, scene.verdicts, scene.past, folded)
+    after: dict[int, int] = {}
+    rest = sum(tokens.values())
+    for number, size in tokens.items():
+        rest -= size
+        after[number] = rest
+    story = Story(units, kit.counter.texts, after)
+    story.cover(standing)
+    story.start()
+    return story

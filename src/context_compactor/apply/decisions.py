@@ -13,12 +13,15 @@ from context_compactor.apply.layout import lines_kept, shortened
 from context_compactor.classify.kinds import Kind
 from context_compactor.classify.pins import pinned_turns
 from context_compactor.classify.tier import Tier
+from context_compactor.engine.story import Told
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Option, Source, Voice, token_rate
 from context_compactor.plan.plan import Decision
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone
+
+_TOLD_AS = {Voice.USER: "user", Voice.AGENT: "agent", Voice.CALL: "step"}
 
 
 def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
@@ -29,13 +32,32 @@ def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
     view, draft, turn_tokens = composer.view, composer.draft, composer.turn_tokens
     taken = {number: list(options) for number, options in groupby(draft.chosen(), key=lambda option: option.source)}
     decisions = [*_kept_turns(view, turn_tokens, cut)]
+    told = composer.story.told()
     for source in view.open_sources():
         if not source.is_loose:
             folded = view.zone_of(source) is Zone.FOLDED
             options, replaced = taken.get(source.number, []), draft.replaced.get(source.number)
             decision = _decide(source, options, replaced, folded, view.why.get(source.turn, ""))
+            if folded and not view.steers.get(source.turn):
+                decision = _with_story(decision, source, told.get((source.turn, _TOLD_AS.get(source.voice, ""))))
             decisions.append(_with_opinion(decision, view.reasons.get(source.turn, "")))
     return tuple(sorted(decisions, key=lambda decision: decision.turn))
+
+
+def _with_story(decision: Decision, source: Source, told: Told | None) -> Decision:
+    """A decision on a text of which the record tells something, in sentences or as a step with its outcome."""
+    if told is None or not told.told:
+        return decision
+    how = (
+        f"told in the record ({told.told} of {told.units} sentences)"
+        if source.voice is not Voice.CALL
+        else "told as a step"
+    )
+    kept = decision.tokens_after if decision.tier is Tier.SUMMARIZE else 0
+    reason = f"{how}; {decision.reason}" if kept else how
+    after = min(source.tokens, kept + round(told.tokens))
+    strategy = decision.strategy if kept else "tell what happened"
+    return structs.replace(decision, tier=Tier.SUMMARIZE, reason=reason, tokens_after=after, strategy=strategy)
 
 
 def _with_opinion(decision: Decision, opinion: str) -> Decision:

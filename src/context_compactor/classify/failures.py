@@ -7,9 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, structs
 
+from context_compactor.classify.background import asked_id, running_id
 from context_compactor.classify.calls import Reading, is_own, read_call
+from context_compactor.classify.checks import checks_in, is_check
 from context_compactor.classify.outcomes import has_failed, is_refusal
 from context_compactor.classify.references import reference_of
+from context_compactor.classify.resolutions import MISSING, OPEN, RESOLVED, Course
+from context_compactor.classify.shell import split_steps
 from context_compactor.classify.telling import telling_lines
 from context_compactor.facts.fact import Fact
 from context_compactor.messages.message import ToolCall
@@ -20,13 +24,12 @@ _MARK = "[failed: "
 _SOUGHT_LENGTH = 70
 _LINE_BREAK = re.compile(r"[ \t\r]*\n\s*")
 _CHANGES_FOLDER = re.compile(r"cd [^;&|\n]{1,200}(?:&&|;)\s*")
-_RUNNING = re.compile(r"(?:running|background)\b[^\n]{0,40}\bID:? (\w+)", re.IGNORECASE)
-_BACKGROUND_KEYS = ("session_id", "bash_id", "shell_id", "task_id", "process_id")
+_DURATION = re.compile(r"\b\d+(?:\.\d+)?(?:ms|s)\b")
 _OLD_TEXT = ("old_string", "old_str", "old_text", "oldText", "search")
 
 
 class Failure(Struct, frozen=True):
-    """One failed attempt: what was tried, and what it answered. `turn` is 0 when it is not known."""
+    """One failed attempt: what was tried, what it answered, and what came of it. `turn` is 0 when it is not known."""
 
     command: str
     error: str
@@ -34,17 +37,16 @@ class Failure(Struct, frozen=True):
     turn: int = 0
     denied: bool = False
     ref: str = ""
-
-
-# A client says so of calls that it never ran because another one failed.
-_NOT_RUN = "Sibling tool call errored"
+    status: str = OPEN
+    came: str = ""
+    """What resolved it, or who gave it up, in a few words."""
 
 
 def failure_of(exchange: ToolUse, turn: int = 0) -> Failure | None:
     """The failure an exchange ended in, if it did."""
     result = None if is_own(exchange.call) or exchange.is_lost else exchange.result
     known = marked_error(result.text) if result else ""
-    if result is None or not (known or has_failed(exchange.call, result)) or _NOT_RUN in result.text[:200]:
+    if result is None or not (known or has_failed(exchange.call, result)):
         return None
     command = wording_of(exchange.call)
     error = known or telling_lines(result.text)
@@ -61,46 +63,101 @@ def marked_error(text: str) -> str:
     return text[len(_MARK) : text.find("]\n")] if text.startswith(_MARK) and "]\n" in text else ""
 
 
-def find_failures(turns: Iterable[Turn]) -> list[Failure]:
-    """Every failed attempt of a history, in order; one in the background is named by the command it began with."""
+def find_failures(turns: Sequence[Turn]) -> list[Failure]:
+    """Every failed attempt of a history, in order, with what came of it.
+
+    One in the background is named by the command it began with.
+    """
     found: list[Failure] = []
     started: dict[str, str] = {}
     for turn in turns:
         for exchange in turn.exchanges:
+            started.pop("", None)
             failure = failure_of(exchange, turn.number)
             if failure:
-                begun = started.get(_background_id(exchange.call), "")
+                begun = started.get(asked_id(exchange.call), "")
                 found.append(structs.replace(failure, command=f"{failure.command} (of: {begun})") if begun else failure)
-            else:
-                _note_background(exchange, started)
-    return found
+            elif exchange.call and exchange.result and read_call(exchange.call).command is not None:
+                started[running_id(exchange.result.text)] = wording_of(exchange.call)
+    course = Course(turns, (failure.exchange for failure in found)) if found else None
+    return [_followed(failure, course) for failure in found] if course else []
 
 
-def _note_background(exchange: ToolUse, started: dict[str, str]) -> None:
-    answer = exchange.result.text[:300] if exchange.result else ""
-    if "ID" in answer or "id" in answer:
-        running = _RUNNING.search(answer)
-        if running and exchange.call and read_call(exchange.call).command is not None:
-            started[running[1]] = wording_of(exchange.call)
+def resolve_facts(facts: Iterable[Fact], turns: Sequence[Turn]) -> list[Fact]:
+    """The facts, with failures from before some turns resolved as far as these turns show it."""
+    facts = list(facts)
+    waiting = [fact for fact in facts if fact.kind == "failure" and fact.status != RESOLVED]
+    if not waiting or not turns:
+        return facts
+    course, first = course_of(turns), min(turn.number for turn in turns)
+    return [_resolved(fact, course) if fact in waiting and _last(fact) < first else fact for fact in facts]
 
 
-def _background_id(call: ToolCall | None) -> str:
-    values = read_call(call).arguments if call else {}
-    return next((str(values[key]) for key in _BACKGROUND_KEYS if values.get(key)), "")
+def course_of(turns: Sequence[Turn]) -> Course:
+    """The calls of some turns, by which failures from before them can be followed."""
+    failed = [each.number for turn in turns for each in turn.exchanges if failure_of(each, turn.number)]
+    return Course(turns, failed)
+
+
+def _resolved(fact: Fact, course: Course) -> Fact:
+    how = course.later(fact.content, fact.detail)
+    return structs.replace(fact, status=RESOLVED, outcome=how) if how else fact
+
+
+def _last(fact: Fact) -> int:
+    return max(fact.turn, fact.last_turn)
+
+
+def may_repeat(fact: Fact) -> bool:
+    """Whether what failed may be done again: it worked since, or it is a test, linter or build that still fails."""
+    return fact.status == RESOLVED or (fact.status in ("", OPEN) and is_check(fact.content))
+
+
+def _followed(failure: Failure, course: Course) -> Failure:
+    came = course.of(failure.exchange, failure.turn, failure.error)
+    return structs.replace(failure, status=came.status, came=came.how)
 
 
 def merge_failures(failures: Sequence[Failure]) -> list[Fact]:
     """One fact for each different failure, with how often and when it was seen, in the order of the first."""
+    return [_merged(group) for group in group_failures(failures)]
+
+
+def group_failures(failures: Sequence[Failure]) -> list[list[Failure]]:
+    """The failures, those together that are one: the same error of the same command, or of the same runner.
+
+    What is missing is missing for whatever is run with the same program.
+    """
     groups: dict[tuple[str, str], list[Failure]] = {}
     for failure in failures:
-        groups.setdefault((failure.command, failure.error), []).append(failure)
-    return [_merged(group) for group in groups.values()]
+        groups.setdefault((_family(failure), _DURATION.sub("", failure.error)), []).append(failure)
+    return list(groups.values())
+
+
+def _family(failure: Failure) -> str:
+    steps = [step for step in split_steps(failure.command) if step.words and step.program != "cd"]
+    if steps and MISSING.search(failure.error):
+        return steps[-1].program.removesuffix("3")
+    runners = [check.runner for check in checks_in(steps)]
+    return " && ".join(runners) if runners else failure.command
 
 
 def _merged(group: list[Failure]) -> Fact:
     first, last = group[0], group[-1]
-    status = "denied" if last.denied else ""
-    return Fact("failure", first.command, first.turn, "tool", first.error, status, len(group), last.turn, last.ref)
+    is_denied = last.denied and last.status != RESOLVED
+    status = "denied" if is_denied else last.status
+    return Fact(
+        "failure",
+        first.command,
+        first.turn,
+        "tool",
+        first.error,
+        status,
+        len(group),
+        last.turn,
+        last.ref,
+        outcome="" if is_denied else last.came,
+    )
 
 
 def wording_of(call: ToolCall | None) -> str:

@@ -48,6 +48,11 @@ class NameTable:
         # The loop over a conversation's words is left to C: this is the hottest line of a compaction.
         return set().union(*map(self._chunks.__getitem__, dict.fromkeys(CHUNK.findall(text))))
 
+    def known(self, text: str) -> set[int]:
+        """The names in a text that the conversation had before; no new number is given."""
+        chunks = dict.fromkeys(CHUNK.findall(text))
+        return set().union(*(self._chunks[chunk] for chunk in chunks if chunk in self._chunks))
+
     def _number(self, name: str) -> int:
         number = self._ids.setdefault(name, len(self.names))
         if number == len(self.names):

@@ -52,6 +52,12 @@ def split_steps(command: str) -> tuple[Step, ...]:
     return tuple(found)
 
 
+def is_one_chain(command: str) -> bool:
+    """Whether the exit code of a command line is that of all its steps: there is one, or `&&` joins them."""
+    tokens = _tokens(_without_heredocs(command) if "<<" in command else command)
+    return len(command) < _LAST_CHARACTER and not any(token in _ENDS and token != "&&" for token in tokens)
+
+
 def heredoc_in(command: str, path: str) -> str:
     """The text that a command writes into a file by a heredoc; empty when it does not."""
     for opening in _HEREDOC.finditer(command) if "<<" in command else ():

@@ -73,7 +73,11 @@ class WorkingTree:
         for step in reading.steps:
             if step.program == "git":
                 self._follow_git(exchange.number, step, folder, text, failed)
-        if self._patches and reading.reads and not self._patches.isdisjoint(absolute(path, folder) for path in reading.paths):
+        if (
+            self._patches
+            and reading.reads
+            and not self._patches.isdisjoint(absolute(path, folder) for path in reading.paths)
+        ):
             self._list(_DIFF.findall(text[:_MOST_TEXT]), folder, Listing(diff=exchange.number))
 
     def _follow_git(self, number: int, step: Step, folder: str, text: str, failed: bool) -> None:
@@ -159,7 +163,13 @@ def _is_revision(word: str) -> bool:
     """Whether a word of `git diff` compares with something else than the newest commit."""
     if word.startswith("-") or word == "HEAD":
         return False
-    return ".." in word or "~" in word or "^" in word or ("." not in word and "/" not in word) or word.startswith("origin/")
+    return (
+        ".." in word
+        or "~" in word
+        or "^" in word
+        or ("." not in word and "/" not in word)
+        or word.startswith("origin/")
+    )
 
 
 def _status_paths(body: str) -> Iterator[tuple[str, bool]]:

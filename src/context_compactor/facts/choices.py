@@ -20,10 +20,13 @@ _LAST_TEXT = 6_000
 _LAST_SENTENCES = 1_500
 _OPTION = re.compile(
     r"^[ \t]*(?:[-*+][ \t]+)?(?:#{1,4}[ \t]+)?\**(?:(?:option|approach|choice|variant|plan)[ \t]+)?([1-9]|[A-E])\**"
-    r"[ \t]?[.):\u2013\u2014-]+\**[ \t]+(\S[^\n]*)$|^\|[ \t]*\**#?([1-9]|[A-E])\**[ \t]*\|[ \t]*([^|\n]+)|#([1-9]) \(([^()\n]+)\)",
+    r"[ \t]?[.):\u2013\u2014-]+\**[ \t]+(\S[^\n]*)$|^\|[ \t]*\**#?([1-9]|[A-E])\**[ \t]*\|[ \t]*([^|\n]+)"
+    r"|#([1-9]) \(([^()\n]+)\)",
     re.MULTILINE | re.IGNORECASE,
 )
-_NAMED = re.compile(r"\b(?:option|approach|choice|variant|number)s? #?([1-9a-e])\b(?:,? (?:and|&|\+) #?([1-9a-e])\b)?", re.I)
+_NAMED = re.compile(
+    r"\b(?:option|approach|choice|variant|number)s? #?([1-9a-e])\b(?:,? (?:and|&|\+) #?([1-9a-e])\b)?", re.I
+)
 _LEADING = re.compile(r"^\W{0,2}([1-9])(?:(?:,| and|,? &) ([1-9]))?(?=\W|$)(?!\.\d)")
 _NUMBERED = re.compile(r"(?:^|\n)[ \t]*[1-9][.)] |\s[2-9][.)] ")
 _ORDINALS = {"first": 0, "former": 0, "second": 1, "third": 2, "fourth": 3, "last": -1, "latter": -1}
@@ -36,15 +39,22 @@ _AGREEING = frozenset(
     "yes yeah yep yup y ok okay sure please lgtm go do sounds perfect great good absolutely definitely agreed approved "
     "correct exactly right fine let's lets works ja oui sí si sim да 好 好的 是 是的 可以 はい 네".split()
 )
-_AGREEMENT = _AGREEING | cues.ACKNOWLEDGEMENTS | frozenset(
-    "it that this to implement try give make the change changes fix i we should think so can works for me is fine love "
-    "it's with them both too then also start looks like".split()
+_AGREEMENT = (
+    _AGREEING
+    | cues.ACKNOWLEDGEMENTS
+    | frozenset(
+        "it that this to implement try give make the change changes fix i we should think so can works for me is fine "
+        "love "
+        "it's with them both too then also start looks like".split()
+    )
 )
 _REFUSING = frozenset("no nope not don't dont nein non нет but instead wait stop".split())
 # A question that needs the sentence before it to be understood.
 _BARE = frozenset(
-    "want me to should i shall would you like do make this that it these them change changes go ahead proceed implement "
-    "fix the a an start there with and now here does feel right or look sound good we is update apply write up in all".split()
+    "want me to should i shall would you like do make this that it these them change changes go ahead proceed "
+    "implement "
+    "fix the a an start there with and now here does feel right or look sound good we is update apply write up in "
+    "all".split()
 )
 _OPEN_QUESTIONS = frozenset("which what how where who when why".split())
 _SMALL = re.compile(

@@ -28,10 +28,7 @@ _LABEL_SIGNS = (
     "you may not", "you must not", "from now on", "never",
 )  # fmt: skip
 _LABELLED = re.compile(
-    r"^[ \t]{0,8}(?:[-*+•]|\d{1,3}[.)]|#{1,6})?[ \t]{0,4}((?:\*\*|__)?"
-    r"(?:(?:rules?|important|remember|note|nb|constraint|requirement|regel|wichtig|merke|règle|regla|importante|правило"
-    r"|规则|重要|注意)(?:[ \t]?#?\d{1,3})?(?:\*\*|__)?[ \t]?[:\uff1a]|(?:you may not|you must not|from now on|never)\b)"
-    r"[^\n]*)$",
+    rf"^[ \t]{{0,8}}(?:[-*+•]|\d{{1,3}}[.)]|#{{1,6}})?[ \t]{{0,4}}((?:\*\*|__)?(?:{cues.RULE_LABELS})[^\n]*)$",
     re.IGNORECASE | re.MULTILINE,
 )
 

@@ -43,7 +43,7 @@ def extract_facts(
         *todos,
         *next_facts(agent, user, turns, todos),
         *decision_facts(user, agent),
-        *merge_failures(failures),
+        *merge_failures([failure for failure in failures if not failure.denied]),
         *file_facts(life, called),
         *side_effect_facts(called, failed),
         *consent_facts(called),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
+from msgspec import Struct
+
+from context_compactor.classify.checks import check_of
 from context_compactor.classify.envelope import unwrap
 from context_compactor.classify.failures import wording_of
 from context_compactor.classify.lifecycle import FileLife, FileRead, FileRecord
-from context_compactor.classify.outcomes import looks_only
 from context_compactor.classify.references import reference_of
 from context_compactor.classify.shell import Step
 from context_compactor.facts.changes import changes_in
@@ -27,10 +29,6 @@ _INSTALLS = {
 }  # fmt: skip
 _TAKES_VALUE = frozenset(
     "-r --requirement -c --constraint -t --target --index-url -i --registry -w --workspace".split()
-)
-_CHECKS = frozenset(
-    "test tests lint build check typecheck compile vet fmt format clippy verify ci pytest tox nox jest vitest mocha "
-    "rspec phpunit mypy ruff eslint tsc golangci-lint unittest".split()
 )
 _MOST_COMMANDS = 6
 _MOST_RANGES = 4
@@ -57,7 +55,9 @@ def _file_fact(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> Fact:
     # A status of a commit says nothing of what was done; an edit need not be named where it is told.
     done = record.status if record.status != status and (record.status != "edited" or not changes) else ""
     count = len(record.writes) or 1
-    return Fact("file_state", record.path, first, "tool", ": ".join(filter(None, (done, changes))), status, count, last, ref)
+    return Fact(
+        "file_state", record.path, first, "tool", ": ".join(filter(None, (done, changes))), status, count, last, ref
+    )
 
 
 def _lines_read(reads: Sequence[FileRead]) -> str:
@@ -91,31 +91,42 @@ def _packages(step: Step) -> list[str]:
 
 
 def command_facts(called: Sequence[Called], errors: Mapping[int, str]) -> list[Fact]:
-    """How the newest test, build and lint runs ended, each command once. `errors` are those of failed exchanges."""
-    found: dict[str, Fact] = {}
+    """How the newest test, build and lint runs ended, each command once. `errors` are those of failed exchanges.
+
+    The count is of runs that ended as the last one did; runs that ended otherwise before are told beside it.
+    """
+    found: dict[str, list[_Run]] = {}
     for turn, exchange, reading in called:
-        checked = next((step for step in reading.steps if _checks(step)), None)
+        checked = next((step for step in reading.steps if check_of(step)), None)
         if checked is not None and exchange.result is not None and not is_behind(exchange, reading):
             key = " ".join(checked.words[:4])
-            found[key] = _command_fact(exchange, turn, errors.get(exchange.number), found.pop(key, None))
-    return list(found.values())[-_MOST_COMMANDS:]
+            found[key] = [*found.pop(key, []), _Run(turn, exchange, errors.get(exchange.number))]
+    return [_command_fact(runs) for runs in list(found.values())[-_MOST_COMMANDS:]]
 
 
-def _checks(step: Step) -> bool:
-    if not step.words or step.piped or looks_only((step,)) or _packages(step):
-        return False
-    named = {word.partition(":")[0] for word in step.words[1:4]}
-    return step.program in _CHECKS or not named.isdisjoint(_CHECKS) or "test" in step.program
+class _Run(Struct, frozen=True):
+    turn: int
+    exchange: ToolUse
+    error: str | None
 
 
-def _command_fact(exchange: ToolUse, turn: int, error: str | None, before: Fact | None) -> Fact:
-    detail = _last_line(exchange.result.text if exchange.result else "") if error is None else error
-    status = "passed" if error is None else "failed"
-    count = before.count + 1 if before else 1
-    first = before.turn if before else turn
-    return Fact(
-        "command", wording_of(exchange.call), first, "tool", detail, status, count, turn, reference_of(exchange)
-    )
+def _command_fact(runs: Sequence[_Run]) -> Fact:
+    last = runs[-1]
+    streak = list(takewhile(lambda run: (run.error is None) == (last.error is None), reversed(runs)))
+    others = sum((run.error is None) != (last.error is None) for run in runs)
+    detail = _last_line(last.exchange.result.text if last.exchange.result else "") if last.error is None else last.error
+    if others:
+        told = f"after {others} {'failure' if last.error is None else 'pass'}{_plural(others, last.error is None)}"
+        detail = f"{detail} ({told})" if detail else told
+    status = "passed" if last.error is None else "failed"
+    command, ref = wording_of(last.exchange.call), reference_of(last.exchange)
+    return Fact("command", command, runs[0].turn, "tool", detail, status, len(streak), last.turn, ref)
+
+
+def _plural(count: int, is_failure: bool) -> str:
+    if count == 1:
+        return ""
+    return "s" if is_failure else "es"
 
 
 def _last_line(text: str) -> str:

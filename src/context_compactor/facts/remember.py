@@ -7,8 +7,18 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, structs
 
+from context_compactor.classify.failures import course_of
+from context_compactor.classify.resolutions import OPEN, RESOLVED
+from context_compactor.facts.cues import is_labelled
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.ledgers import FILE_STATUSES, cut_failure, identity, ledger_lines, merge_entries
+from context_compactor.facts.ledgers import (
+    FILE_STATUSES,
+    cut_failure,
+    identity,
+    ledger_lines,
+    merge_entries,
+    resolved_entry,
+)
 from context_compactor.facts.quotes import LEFT_OUT, find_quotes
 from context_compactor.messages.message import Media
 from context_compactor.messages.record import (
@@ -28,17 +38,19 @@ from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Line
 
 _BELOW = re.compile(r"paths are below (\S+) or absolute")
-# Shares of the target: ledger lines but the failures, the user's rules, and the failures.
+# Shares of the target: how the work stands, the user's rules, decisions and findings, and the failures.
 _UNLIMITED = (TASK, FAILED, STORY)
 _LASTING = (FAILED, RULES, FINDINGS)
 # Statuses of lines that stay until they are overtaken; of prose of a model, those that newer turns overtake.
-_STAYING = ("active", "doing", "blocked", "outside", "allowed by the user", "denied by the user")
+_STAYING = ("active", "doing", "blocked", "outside", "allowed by the user", "denied by the user", FILE_STATUSES[0])
 _OVERTAKEN = ("active", "blocked", "next")
-_LEDGER_SHARE = 0.06
-_RULES_SHARE = 0.08
+_LEDGER_SHARE = 0.12
+_RULES_SHARE = 0.15
+_FINDINGS_SHARE = 0.08
 _LEAST_RULES = 150
 _FAILURE_SHARE = 0.15
-_FAILURE_LENGTHS = (0, 110, 80, 64)
+# How much of each part of a failure's line stands: of one that is resolved, and of others; 0 is all of it.
+_FAILURE_LENGTHS = ((0, 0), (110, 0), (64, 0), (64, 110), (64, 80), (64, 64))
 
 
 class Remembered(Struct, frozen=True):
@@ -70,7 +82,7 @@ def remember(
     gone = {turn.number for turn in turns}
     fresh = ledger_lines(fact for fact in facts if fact.turn in gone or fact.last_turn in gone)
     fresh = [_below(line, root) if line.status in FILE_STATUSES else line for line in fresh]
-    lines = [*_past_lines(past, fresh), *_with_first_task(fresh, past), *_pictures(turns)]
+    lines = [*_past_lines(past, fresh, turns), *_with_first_task(fresh, past), *_pictures(turns)]
     if story:
         lines = [line for line in lines if line.section != STORY]
         lines += [Line(STORY, entry.text, 0, True, entry.status) for entry in story]
@@ -93,9 +105,14 @@ def root_of(past: Record | None) -> str | None:
 
 
 def _short_failures(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> list[Line]:
-    """The lines; where the failures alone would take too much, each of them says less."""
-    for most in _FAILURE_LENGTHS:
-        short = [structs.replace(line, text=cut_failure(line.text, most)) for line in lines if line.section == FAILED]
+    """The lines; where the failures alone would take too much, each of them says less, the resolved ones first."""
+    failures = [line for line in lines if line.section == FAILED]
+    short = failures
+    for resolved, others in _FAILURE_LENGTHS:
+        short = [
+            structs.replace(line, text=cut_failure(line.text, resolved if line.status == RESOLVED else others))
+            for line in failures
+        ]
         if sum(count(line.text) for line in short) <= _FAILURE_SHARE * target:
             break
     return [*(line for line in lines if line.section != FAILED), *short]
@@ -131,19 +148,24 @@ def _is_quoted(line: Line, quotes: Sequence[Quote], lasting: Sequence[Quote]) ->
     return False
 
 
-def _past_lines(past: Record | None, fresh: Sequence[Line]) -> list[Line]:
-    """The lines of an earlier record, but for those that newer ones have overtaken."""
+def _past_lines(past: Record | None, fresh: Sequence[Line], turns: Sequence[Turn]) -> list[Line]:
+    """The lines of an earlier record, but for those that newer ones have overtaken.
+
+    A failure that turns since then made good is resolved.
+    """
     if past is None:
         return []
+    course = course_of(turns) if past.sections.get(FAILED) else None
     overtaken = {identity(line.section, line.entry) for line in fresh if line.section != FAILED}
     is_newer_task = any(line.section == TASK for line in fresh)
     lines = []
     for title in SECTIONS:
         for entry in past.sections.get(title, ()):
             if identity(title, entry) not in overtaken:
-                status = _status_now(title, entry.status, is_newer_task)
-                must = title in _LASTING or status in _STAYING or bool(_BELOW.fullmatch(entry.text))
-                lines.append(Line(title, entry.text, 0, must, status))
+                now = resolved_entry(entry, course) if course and title == FAILED else entry
+                status = _status_now(title, now.status, is_newer_task)
+                must = title in _LASTING or status in _STAYING or bool(_BELOW.fullmatch(now.text))
+                lines.append(Line(title, now.text, 0, must and status != RESOLVED, status))
     return lines
 
 
@@ -151,19 +173,26 @@ def _status_now(title: str, status: str, is_newer_task: bool) -> str:
     """The status of an earlier record's line: a newer task overtakes the active one, newer turns what a model told."""
     if title == TASK and is_newer_task and status == "active":
         return "earlier"
+    if title == FAILED:
+        return status or OPEN
     return f"earlier {status}" if title == STORY and status in _OVERTAKEN else status
 
 
 def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> tuple[list[Line], list[Line]]:
-    """All failures and the task stay; other lines that must stay do so within their share.
+    """All failures that are not resolved and the task stay; other lines that must stay do so within their share.
 
-    The user's rules have a share of their own. Then comes how the work stands, then what was found; of each the newest.
+    The user's rules have a share of their own, and so has what was decided and found; of both, what was labelled comes
+    first, however old it is. Else the newest count, and how the work stands before what is known of files.
     """
     must: list[Line] = []
     optional: list[Line] = []
-    room = {RULES: max(int(_RULES_SHARE * target), min(_LEAST_RULES, target // 10)), "": int(_LEDGER_SHARE * target)}
-    for line in sorted(lines, key=lambda line: (_is_later(line), _is_new_file(line), -line.turn)):
-        shelf = RULES if line.section == RULES else ""
+    room = {
+        RULES: max(int(_RULES_SHARE * target), min(_LEAST_RULES, target // 8)),
+        FINDINGS: int(_FINDINGS_SHARE * target),
+        "": int(_LEDGER_SHARE * target),
+    }
+    for line in sorted(lines, key=_order):
+        shelf = line.section if line.section in room else ""
         free = line.section in _UNLIMITED or _BELOW.fullmatch(line.text)
         cost = count(line.written) if line.must and not free else 0
         if line.must and cost <= room[shelf]:
@@ -174,9 +203,13 @@ def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> 
     return must, optional
 
 
+def _order(line: Line) -> tuple[bool, bool, bool, int]:
+    return not is_labelled(line.text), _is_later(line), _is_new_file(line), -line.turn
+
+
 def _is_later(line: Line) -> bool:
-    """What was found, and what is known of files, comes after how the work stands."""
-    return line.section == FINDINGS or line.status in FILE_STATUSES
+    """What is known of files comes after how the work stands, what was found out after what was decided."""
+    return line.status in FILE_STATUSES or line.status == "finding"
 
 
 def _is_new_file(line: Line) -> bool:

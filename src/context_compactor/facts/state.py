@@ -28,7 +28,8 @@ _NEXT_HEADING = re.compile(
 _ITEM = re.compile(r"[ \t]{0,4}(?:[-*+•]|\d{1,2}[.)])[ \t]+(\S.{2,300})")
 _PLAN_MODE = re.compile(r"\bplan mode (?:is|still) (?:active|on)\b|Plan mode is active", re.IGNORECASE)
 _INTENTS = (
-    " let me ", " let's ", " i'll ", " i will ", " i'm going to ", " i am going to ", " now i ", " next i ", " i need to ",
+    " let me ", " let's ", " i'll ", " i will ", " i'm going to ", " i am going to ", " now i ", " next i ",
+    " i need to ",
 )  # fmt: skip
 _NO_INTENTS = (" let me know ", " i'll wait ", " i'll be ")
 _ASKING_TOOLS = frozenset("askuserquestion askuser requestuserinput askfollowupquestion".split())

@@ -44,8 +44,8 @@ _FIRST = (
 def resume_brief(checkpoint: Checkpoint, facts: Sequence[Fact], tokens: int) -> str:
     """What a fresh window is given to start with, in at most so many tokens, the most important first.
 
-    The task and every failure are always there: failures are cut short before they take too much, and only they may
-    lift the brief above `tokens`. Of the rest, what does not fit is counted and can be looked up.
+    The task and every failure that is not resolved are always there: failures are cut short before they take too much,
+    and only they may lift the brief above `tokens`. Of the rest, what does not fit is counted and can be looked up.
     """
     if not is_enough(tokens, _FEWEST):
         raise BadSetting(
@@ -92,11 +92,11 @@ def _way_back(left_out: int) -> Line:
 
 def _always(lines: Sequence[Line], tokens: int, counter: MessageCounter) -> tuple[list[Line], list[Line]]:
     """The lines that stay whatever the room, and the others: the task as it was first given and as it is now."""
-    failures = [line for line in lines if line.section == FAILED]
+    failures = [line for line in lines if line.section == FAILED and line.must]
     tasks = [line for line in lines if line.section == TASK]
     kept = [line for line in tasks if line.must] or tasks[-1:]
     kept = [*(line for line in tasks[:1] if line not in kept), *kept[-1:]]
-    rest = [line for line in lines if line.section != FAILED and line not in kept]
+    rest = [line for line in lines if line not in failures and line not in kept]
     return [*kept, *_short_failures(failures, tokens, counter)], rest
 
 
@@ -112,7 +112,7 @@ def _short_failures(failures: Sequence[Line], tokens: int, counter: MessageCount
 def _rank(line: Line) -> int:
     if line.section == STANDING:
         return 1 if line.status in _FIRST else 3 if line.status in FILE_STATUSES else 5
-    return {RULES: 0, FINDINGS: 2, TASK: 4}[line.section]
+    return {RULES: 0, FINDINGS: 2, TASK: 4, FAILED: 6}[line.section]
 
 
 def _fitting(lines: Sequence[Line], room: int, counter: MessageCounter) -> list[Line]:

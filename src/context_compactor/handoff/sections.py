@@ -8,6 +8,7 @@ from math import ceil
 
 from msgspec import Struct
 
+from context_compactor.classify.resolutions import OPEN, RESOLVED
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import section_of
 from context_compactor.handoff.worth import short_path
@@ -46,7 +47,7 @@ def _sections(facts: Sequence[Fact], past: Record | None) -> Iterator[Section]:
     yield Section(
         "Decided", [fact.content for fact in _newest(facts, "decision")] + _past_lines(past, "decision"), 1, 100
     )
-    yield Section("Failed before", [*map(_failure, _newest(facts, "failure")), *_past_lines(past, "failure")], 1, 100)
+    yield Section("Failed before", [*_failures(facts), *_past_failures(past)], 1, 100)
     yield Section("Changed", [short_path(fact.content) for fact in _changed(facts)], 4, 60)
 
 
@@ -94,8 +95,17 @@ def _state(facts: Sequence[Fact]) -> Iterator[str]:
                 yield f"{fact.kind.replace('_', ' ')}: {fact.content}"
 
 
-def _failure(fact: Fact) -> str:
-    return f"`{_clip(_FOLDER.sub('', fact.content), 45)}` → {_clip(fact.detail, 45)}"
+def _failures(facts: Sequence[Fact]) -> list[str]:
+    """What failed and does not work yet, with whether it is open or was given up."""
+    return [
+        f"{fact.status or OPEN}: `{_clip(_FOLDER.sub('', fact.content), 45)}` → {_clip(fact.detail, 45)}"
+        for fact in _newest(facts, "failure")
+        if fact.status != RESOLVED
+    ]
+
+
+def _past_failures(past: Record | None) -> list[str]:
+    return [line for line in _past_lines(past, "failure") if not line.startswith(f"{RESOLVED}: ")]
 
 
 def _changed(facts: Sequence[Fact]) -> list[Fact]:

@@ -68,6 +68,11 @@ class Chooser:
         self._heap: list[tuple[float, int]] = []
         self._taken = bytearray(len(pieces))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is chosen."""
+        return not self.chosen
+
     def cover(self, names: Sequence[int] | set[int], lines: Iterable[int] = ()) -> None:
         """These names and texts stand in the context already."""
         seen = self._seen

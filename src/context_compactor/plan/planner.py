@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from context_compactor.classify.names import NameTable
 from context_compactor.classify.tier import Tier
 from context_compactor.plan.choose import Chooser
 from context_compactor.plan.options import Option, Voice
@@ -27,11 +28,17 @@ class Draft(Struct, frozen=True):
     chooser: Chooser
     replaced: dict[int, Option]
     names_of: list[set[int]]
+    names: NameTable
 
     def chosen(self) -> list[Option]:
         """The options taken so far, in the order of the history."""
         picked = [self.options[self.chooser.pieces[at].option] for at in self.chooser.chosen]
         return sorted(picked, key=lambda option: (option.source, option.block))
+
+    def cover(self, texts: Iterable[str]) -> None:
+        """These texts stand in the context as well, so that what they name need not be kept again."""
+        for text in texts:
+            self.chooser.cover(self.names.known(text), map(hash, telling_lines(text)))
 
 
 def draft_plan(view: View, options: Sequence[Option], kept: Sequence[str]) -> Draft:
@@ -49,7 +56,7 @@ def draft_plan(view: View, options: Sequence[Option], kept: Sequence[str]) -> Dr
     for source in view.sources:
         if view.zone_of(source) is Zone.VERBATIM:
             chooser.cover(names_of[source.number], map(hash, telling_lines(source.text)))
-    return Draft(offers, chooser, replaced, names_of)
+    return Draft(offers, chooser, replaced, names_of, view.names)
 
 
 def _best_offers(options: Sequence[Option], replaced: dict[int, Option]) -> tuple[Option, ...]:

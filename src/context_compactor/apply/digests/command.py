@@ -13,10 +13,12 @@ _COMPLAINTS = (
     *"error fatal panic exception failed failure denied cannot undefined unresolved warning deprecated refused".split(),
     *("could not", "not found", "timed out", "no such"),
 )
-_NOISE = re.compile(
-    r"\s*(?:Downloading|Collecting|Using cached|Requirement already|Preparing|Building wheel|Unpacking|Selecting"
-    r"|Get:\d|Hit:\d|Reading |remote: (?:Count|Compress|Enumerat)|Receiving|Resolving|Fetched|Compiling \S+ v"
-    r"|\d+%|[-=_*#.~+ ]{4,}$|[|/\\-]$)"
+# Progress and rulers.
+NOISE = re.compile(
+    r"\s*(?:Downloading|Collecting|Using cached|Requirement already|Preparing (?:to unpack|metadata|wheel)|Building wheel"
+    r"|Unpacking|Selecting previously|Get:\d|Hit:\d|Reading (?:package|state|database)|Fetched|Compiling \S+ v|npm http"
+    r"|remote: (?:Count|Compress|Enumerat)|Receiving objects|Resolving deltas|Updating files: +\d|\d+%"
+    r"|[-=_*#.~+ ]{4,}$|[|/\\-]$|[\u2501\u2500\u2588\u2591\u2592]{8,})"
 )
 _DIGITS = re.compile(r"\d+")
 _MOST_COMPLAINTS = 8
@@ -48,7 +50,7 @@ def telling_lines(output: Output) -> list[str]:
 
 def _telling(lines: list[str], order: range, count: int) -> list[int]:
     """Where the first few lines are that are more than progress and rulers."""
-    return list(islice((at for at in order if not _NOISE.match(lines[at])), count))
+    return list(islice((at for at in order if not NOISE.match(lines[at])), count))
 
 
 def _heading(output: Output, count: int) -> str:
@@ -69,7 +71,7 @@ def _complaints(lines: list[str]) -> tuple[dict[str, int], list[int]]:
     places: list[int] = []
     for at, line in enumerate(lines) if words else ():
         small = line.lower()
-        if any(word in small for word in words) and not _NOISE.match(line):
+        if any(word in small for word in words) and not NOISE.match(line):
             key = _key(clip(line, _LINE))
             places += [] if key in counts else [at]
             counts[key] = counts.get(key, 0) + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from context_compactor.apply.digests.verdict import Verdict
+from context_compactor.apply.digests.verdict import Verdict, total_counts
 
 
 class _Event(msgspec.Struct):
@@ -30,7 +30,8 @@ def read_go_events(text: str) -> Verdict | None:
     if not counts:
         return None
     words = ", ".join(f"{count:,} {action}" for action, count in counts.items())
-    return Verdict("go test", words, [(name, " ".join(printed.get(name, [])[:2])) for name in dict.fromkeys(failed)])
+    failures = [(name, " ".join(printed.get(name, [])[:2])) for name in dict.fromkeys(failed)]
+    return Verdict("go test", words, failures, total_counts((words,)))
 
 
 def _events(text: str) -> list[_Event]:

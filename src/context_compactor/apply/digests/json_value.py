@@ -12,8 +12,8 @@ from context_compactor.apply.digests.text import LINE_LIMIT, clip, counted, in_r
 from context_compactor.classify.envelope import Output
 from context_compactor.messages.message import ToolCall
 
-_STATUS_LINE = re.compile(r"HTTP/[\d.]+ \d{3}[^\n]{0,80}")
-_FIRST_KEYS = (
+STATUS_LINE = re.compile(r"HTTP/[\d.]+ \d{3}[^\n]{0,80}")
+FIRST_KEYS = (
     "status status_code statusCode error errors message code success ok state conclusion result id identifier number "
     "name title path line url login type"
 ).split()
@@ -35,7 +35,7 @@ class _Number(str):
 def digest_json(_: ToolCall | None, output: Output) -> list[str]:
     """HTTP status if shown, then the value field by field, long and repeated parts as their shape."""
     body = output.body.strip()
-    status = _STATUS_LINE.match(body)
+    status = STATUS_LINE.match(body)
     if status:
         body = body.replace("\r\n", "\n").partition("\n\n")[2].strip()
     top = [clip(status.group())] if status else []
@@ -78,7 +78,7 @@ def _pairs(body: str) -> list[str]:
 def _fields(value: dict[str, Any]) -> list[str]:
     plain = {key: each for key, each in value.items() if not isinstance(each, dict | list)}
     prose = [key for key in plain if key in _PROSE_KEYS and len(str(plain[key])) > _PROSE_ROOM]
-    first = [key for key in _FIRST_KEYS if key in plain]
+    first = [key for key in FIRST_KEYS if key in plain]
     order = [key for key in dict.fromkeys((*first, *plain)) if key not in prose]
     lines = wrapped([_pair(key, plain[key]) for key in order], 6)
     lines += [clip(f"{key}: {_scalar(plain[key])}") for key in prose]
@@ -128,7 +128,7 @@ def _brief(value: Any, room: int, depth: int = 0) -> str:
 def _brief_object(value: dict[str, Any], room: int, depth: int) -> str:
     if depth >= _BRIEF_DEPTH or not value:
         return "{" + in_room((clip(key, 40) for key in value), max(room - 2, 12)) + "}"
-    order = sorted(value, key=lambda key: (key not in _FIRST_KEYS, isinstance(value[key], dict | list)))
+    order = sorted(value, key=lambda key: (key not in FIRST_KEYS, isinstance(value[key], dict | list)))
     pairs = [f"{clip(key, 40)}: {_brief(value[key], _INLINE // (depth + 1), depth + 1)}" for key in order[:12]]
     return "{" + in_room([*pairs, *order[12:]], max(room - 2, 12)) + "}"
 

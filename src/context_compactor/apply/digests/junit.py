@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 
-from context_compactor.apply.digests.verdict import Verdict
+from context_compactor.apply.digests.verdict import Verdict, total_counts
 
 _SUITE = re.compile(r"<testsuites?\b([^>]{0,2000})>")
 _COUNT = re.compile(r"\b(tests|failures|errors|skipped|disabled)=[\"'](\d{1,9})[\"']")
@@ -25,7 +25,8 @@ def read_junit(text: str) -> Verdict | None:
             break
     if not totals:
         return None
-    return Verdict("JUnit", ", ".join(f"{count:,} {name}" for name, count in totals.items()), _failures(text))
+    counts = ", ".join(f"{count:,} {name}" for name, count in totals.items())
+    return Verdict("JUnit", counts, _failures(text), total_counts((counts,)))
 
 
 def _failures(text: str) -> list[tuple[str, str]]:

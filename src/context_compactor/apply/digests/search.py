@@ -22,13 +22,16 @@ _DEFINES = re.compile(
     r"\s*(?:(?:export|public|private|protected|static|async|pub|abstract|default|final|declare)\s+){0,4}"
     r"(?:def|class|func|fn|function|interface|type|struct|enum|trait|impl|module|const)\s"
 )
-_WEB = re.compile(r'"title"\s*:\s*"((?:[^"\\]|\\.){1,300})"\s*,\s*"url"\s*:\s*"([^"\s]{1,500})"')
+_VALUE = re.compile(r"\s*(?:export\s+)?(?:const|type)\s")
+WEB_HIT = re.compile(r'"title"\s*:\s*"((?:[^"\\]|\\.){1,300})"\s*,\s*"url"\s*:\s*"([^"\s]{1,500})"')
 _FOUND = re.compile(r"Found \d+ (?:files?|matches)\b.{0,40}$")
 _TOP = 3
 _RANKED = 500
 
 
-class _Hit(Struct, frozen=True):
+class Hit(Struct, frozen=True):
+    """One match: where it stands, and its line; `path` or `line` is empty where the search does not tell."""
+
     path: str
     line: str
     text: str
@@ -36,23 +39,21 @@ class _Hit(Struct, frozen=True):
 
 def digest_search(call: ToolCall | None, output: Output) -> list[str]:
     """How many matches in which files, and the three that tell most: definitions first."""
-    web = _WEB.findall(output.body[:200_000])
+    web = WEB_HIT.findall(output.body[:200_000])
     if web:
         return [counted(len(web), "result"), *(clip(f"- {title} {url}") for title, url in web[:_TOP])]
     if output.body.lstrip()[:1] in ("{", "["):
         return digest_json(call, output)
     lines = [line for line in to_lines(output.body) if line.strip() and not _FOUND.match(line)]
-    hits = _hits(lines, _only_file(call))
+    hits = find_hits(lines, only_file(call))
     if hits:
         return _render(hits)
     return _per_file_counts(lines) or digest_paths(lines)
 
 
-def _render(hits: list[_Hit]) -> list[str]:
+def _render(hits: list[Hit]) -> list[str]:
     files = Counter(hit.path for hit in hits if hit.path)
-    defining = [at for at, hit in enumerate(hits[:_RANKED]) if _DEFINES.match(hit.text)][:_TOP]
-    others = [at for at in range(min(len(hits), 2 * _TOP)) if at not in defining]
-    top = [hits[at] for at in sorted([*defining, *others[: _TOP - len(defining)]])]
+    top = top_hits(hits)
     where = f" in {counted(len(files), 'file')}" if len(files) > 1 else ""
     lines = [f"{counted(len(hits), 'match', 'matches')}{where}"]
     if len(files) > 1:
@@ -60,19 +61,29 @@ def _render(hits: list[_Hit]) -> list[str]:
     return [*lines, *(clip(":".join(part for part in (hit.path, hit.line, hit.text) if part)) for hit in top)]
 
 
-def _hits(lines: list[str], only_file: str) -> list[_Hit]:
-    found = [_Hit(*match.groups()) for match in map(_HIT.match, lines) if match]
+def top_hits(hits: list[Hit]) -> list[Hit]:
+    """The three that tell most: definitions before others, and those of values behind those of functions and types."""
+    first = hits[:_RANKED]
+    defining = [hit for hit in first if _DEFINES.match(hit.text)]
+    ranked = sorted(defining, key=lambda hit: bool(_VALUE.match(hit.text)))[:_TOP]
+    others = [hit for hit in first[: 2 * _TOP] if hit not in ranked]
+    return [*ranked, *others[: _TOP - len(ranked)]]
+
+
+def find_hits(lines: list[str], searched: str) -> list[Hit]:
+    """The matches among the lines of a search; `searched` is the file that was searched, if it was only one."""
+    found = [Hit(*match.groups()) for match in map(_HIT.match, lines) if match]
     if found:
         return found
-    found = [_Hit(only_file, *match.groups()) for match in map(_NUMBERED.match, lines) if match]
+    found = [Hit(searched, *match.groups()) for match in map(_NUMBERED.match, lines) if match]
     if found:
         return found
     told = [match for match in map(_UNNUMBERED.match, lines) if match and match.group(2).strip()]
     numeric = sum(1 for match in told if match.group(2).strip().isdigit())
-    return [_Hit(match.group(1), "", match.group(2)) for match in told] if len(told) > 2 * numeric else []
+    return [Hit(match.group(1), "", match.group(2)) for match in told] if len(told) > 2 * numeric else []
 
 
-def _only_file(call: ToolCall | None) -> str:
+def only_file(call: ToolCall | None) -> str:
     """The one file a search looked at, when its matches do not repeat it."""
     if call is None:
         return ""

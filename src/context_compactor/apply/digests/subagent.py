@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+
 from context_compactor.apply.digests.json_value import digest_json
 from context_compactor.apply.digests.text import clip, in_room, to_lines
 from context_compactor.classify.envelope import Output
@@ -22,13 +24,117 @@ _ADVICE = re.compile(
     r"|remaining|action|critical|improve|verdict|summary|assessment|root cause|answer",
     re.IGNORECASE,
 )
+# Sentences that only say that something follows, or that somebody looked.
 _FILLER = re.compile(
-    r"(?:perfect|great|excellent|okay|ok|done|now,? |let me|i'll|i will|i now|i have|here's|here is|thank|sure)\b",
+    r"\W*(?:perfect|great|excellent|okay|ok|done|now,? |let me|i'll|i will|i now|i have|i've|i am|i'm|here's|here are"
+    r"|here is|thank|sure|based on|below|this (?:report|document)|the following|after (?:reviewing|analy)"
+    r"|to summarize|in summary|this (?:comprehensive|complete|detailed))\b",
     re.IGNORECASE,
 )
+# Labels behind which the answer stands, and headings above it, the most telling first.
+_ANSWER_LABELS = ("summary", "verdict", "conclusion", "answer", "root cause", "result", "outcome", "bottom line")
+_ANSWER_TITLES = ("verdict", "conclusion", "answer", "root cause", "bottom line", "key finding", "key insight")
+_ANSWER_SECTIONS = ("conclusion", "verdict", "summary", "bottom line", "key finding", "root cause", "assessment")
+_ADVISES = re.compile(r"recommend|next step|suggest|follow.?up|action item|required change", re.IGNORECASE)
+_CHANGED = re.compile(r"files? (?:modified|changed|created|touched|written|added|updated)|changes made", re.IGNORECASE)
+_LABEL = re.compile(
+    r"\*\*(?!key|important)[^*]{2,40}:\*\*|(?:file|location|path|source|line|function)s?\b[^:]{0,30}:|<\w+>",
+    re.IGNORECASE,
+)
+_INSIGHT = re.compile(r"\W{0,4}(?:the )?key (?:insight|finding|point|takeaway)\**:\**\s*\S.{20}", re.IGNORECASE)
+_LEAST_TELLING = 20
+_OPENING = 8
+# Where a client puts the id of the agent and what it used.
+_ADDED = 600
+_SENTENCE = re.compile(r"(.{20,}?[.!?])(?:\s|$)")
 _TAG = re.compile(r"<(status|task_id|exit_code|error)>([^<]{1,200})</")
 _READ = 60_000
 _SINGLE = ("status", "task id", "task", "summary", "result", "verdict", "outcome", "conclusion", "branch", "commit")
+
+
+class Report(Struct, frozen=True):
+    """What a sub-agent's answer says: its status, its own conclusion, the files it changed, what it advises."""
+
+    status: str = ""
+    summary: str = ""
+    files: tuple[str, ...] = ()
+    tests: str = ""
+    advice: tuple[str, ...] = ()
+
+
+def read_report(body: str) -> Report:
+    """Read an answer in Markdown or in plain words; parts that it does not have are empty."""
+    lines = _without_fences(to_lines(_own_words(body)))
+    fields = {name.lower(): value for name, value in _fields(lines).items()}
+    sections = _sections(lines)
+    summary = next((fields[name] for name in _ANSWER_LABELS if fields.get(name)), "") or _conclusion(lines, sections)
+    changed = [path for title, text in sections if _CHANGED.search(title) for path in _paths("\n".join(text))]
+    advice = [point for title, text in sections if _ADVISES.search(title) for point in _points(text)]
+    tests = _TESTS.search(body, 0, _READ)
+    return Report(
+        fields.get("status", ""), _plain(summary), tuple(changed), tests.group() if tests else "", tuple(advice)
+    )
+
+
+def _own_words(body: str) -> str:
+    """An answer without what a client adds below it."""
+    body = body[:_READ]
+    end = body.find("\nagentId: ", max(0, len(body) - _ADDED))
+    return body[:end] if end >= 0 else body
+
+
+def _sections(lines: list[str]) -> list[tuple[str, list[str]]]:
+    """Each heading, or label that ends its line, with the lines below it; what stands behind a label comes first."""
+    found: list[tuple[str, list[str]]] = [("", [])]
+    for line in lines:
+        titled = line.startswith(("#", "**")) or line.endswith((":", "**"))
+        heading = (_HEADING.match(line) or _FIELD.match(line)) if titled else None
+        if heading:
+            groups = [group for group in heading.groups() if group]
+            found.append((groups[0].strip(" *:#"), [groups[1]] if len(groups) > 1 else []))
+        elif line.strip():
+            found[-1][1].append(line.strip())
+    return found
+
+
+def _conclusion(lines: list[str], sections: list[tuple[str, list[str]]]) -> str:
+    """A heading that is the answer, the words below one that promises it, the last words, or the first ones."""
+    for word in _ANSWER_TITLES:
+        for title, _ in sections:
+            if word in title.partition(": ")[0].lower() and ": " in title:
+                return title
+    for word in _ANSWER_SECTIONS:
+        for title, text in sections:
+            heads = re.search(rf"(?:^|\s){word}s?(?:$|:| for\b| of\b)", title[:80], re.IGNORECASE)
+            told = next(filter(_says_something, text), "") if heads else ""
+            if told:
+                return told
+    said = [line.strip() for line in lines if line.strip()]
+    insight = next(filter(_INSIGHT.match, said), "")
+    if insight:
+        return insight
+    if said and _says_something(said[-1]) and _is_prose(said[-1]):
+        return said[-1]
+    opening = next((line for line in said[:_OPENING] if _says_something(line) and _is_prose(line)), "")
+    return opening or next((title for title, _ in sections if len(title) > _LEAST_TELLING), "") or next(iter(said), "")
+
+
+def _says_something(line: str) -> bool:
+    return len(line) > _LEAST_TELLING and not line.endswith(":") and not _FILLER.match(line) and not _LABEL.match(line)
+
+
+def _points(text: list[str]) -> list[str]:
+    points = [_plain(match.group(1)) for match in map(_BULLET.match, text) if match]
+    return [point for point in points or map(_plain, text[:2]) if _says_something(point.ljust(_LEAST_TELLING + 1, "."))]
+
+
+def _plain(text: str) -> str:
+    """The first sentence of a text without its marks of emphasis."""
+    bare = text.replace("**", "").replace("__", "").strip()
+    point = _BULLET.match(bare)
+    bare = point.group(1) if point else bare
+    sentence = _SENTENCE.match(bare)
+    return (sentence.group(1) if sentence else bare).strip()
 
 
 def digest_subagent(call: ToolCall | None, output: Output) -> list[str]:

@@ -11,7 +11,7 @@ from context_compactor.apply.digests.go_events import read_go_events
 from context_compactor.apply.digests.junit import read_junit
 from context_compactor.apply.digests.runners import RUNNERS, Runner, patterns_of
 from context_compactor.apply.digests.text import clip, counted, merged, to_lines
-from context_compactor.apply.digests.verdict import Verdict
+from context_compactor.apply.digests.verdict import Verdict, total_counts
 from context_compactor.classify.envelope import Output
 from context_compactor.messages.message import ToolCall
 
@@ -38,7 +38,7 @@ class _Reading(Struct):
 
 def digest_test_run(_: ToolCall | None, output: Output) -> list[str]:
     """Counts first, then one line per failing test; the last telling lines when no runner is known."""
-    verdict = _read(output.body)
+    verdict = read_verdict(output.body)
     if verdict is None:
         return telling_lines(output)
     shown = [clip(f"FAILED {name}{': ' + why if why else ''}") for name, why in verdict.failures[:_MOST_FAILURES]]
@@ -47,7 +47,8 @@ def digest_test_run(_: ToolCall | None, output: Output) -> list[str]:
     return [f"{verdict.runner}: {clip(verdict.counts, 160)}", *shown, *more]
 
 
-def _read(text: str) -> Verdict | None:
+def read_verdict(text: str) -> Verdict | None:
+    """What a test runner says in its output, if it is one that we know."""
     special = read_junit(text) or read_go_events(text)
     if special is not None:
         return special
@@ -121,12 +122,14 @@ def _verdict(runner: Runner, found: _Reading, text: str) -> Verdict | None:
     if runner.opened_fails and not failing:
         failing = {name: "" for key, name in found.opened.items() if key in found.reasons}
     failing = _without_shorter_names(failing)
-    counts = _go_counts(text, found.sums) if runner.name == "go test" else ", ".join(merged(found.sums[-_MOST_SUMS:]))
+    is_go = runner.name == "go test"
+    counts = _go_counts(text, found.sums) if is_go else ", ".join(merged(found.sums[-_MOST_SUMS:]))
     if not failing and not counts:
         return None
-    pick = _telling if runner.name == "go test" else _all_of
+    pick = _telling if is_go else _all_of
     failures = [(name, _why(said, pick(found.reasons.get(_key(name), [])))) for name, said in failing.items()]
-    return Verdict(runner.name, counts or "no totals in the output", failures)
+    totals = _go_totals(text) if is_go else total_counts(found.sums)
+    return Verdict(runner.name, counts or "no totals in the output", failures, totals)
 
 
 def _without_shorter_names(failing: dict[str, str]) -> dict[str, str]:
@@ -152,8 +155,13 @@ def _telling(reasons: list[str]) -> list[str]:
 
 def _go_counts(text: str, sums: list[str]) -> str:
     """Go prints no totals, so the lines are counted as they stand."""
-    tests = [(text.count(f"--- {mark}: "), word) for mark, word in _GO_MARKS]
-    packages = text.count("\nok  \t") + text.startswith("ok  \t")
-    counts = [f"{count:,} {word}" for count, word in tests if count]
+    totals = _go_totals(text)
+    packages = totals.pop("packages")
+    counts = [f"{count:,} {word}" for word, count in totals.items() if count]
     counts += [f"{counted(packages, 'package')} ok"] if packages else []
     return ", ".join([*counts, *merged(line.replace("\t", " ") for line in sums[:_MOST_SUMS])])
+
+
+def _go_totals(text: str) -> dict[str, int]:
+    totals = {word: text.count(f"--- {mark}: ") for mark, word in _GO_MARKS}
+    return totals | {"packages": text.count("\nok  \t") + text.startswith("ok  \t")}

@@ -46,6 +46,23 @@ class _Trace(Struct):
     end: int = -1
 
 
+class Raised(Struct, frozen=True):
+    """What a trace says: the error that ended it, what caused it if that is another, and where in own code."""
+
+    message: str
+    cause: str
+    place: str
+
+
+def read_trace(lines: list[str]) -> Raised | None:
+    """What the lines of a trace say, if there is one in them."""
+    trace = _read(lines)
+    if not trace.messages:
+        return None
+    last, root = _last_and_root(trace)
+    return Raised(last, root if root != last else "", _innermost_own(trace))
+
+
 def digest_trace(_: ToolCall | None, output: Output) -> list[str]:
     """The error that ended it, what caused it, where in own code; and what else was printed just before and after."""
     lines = to_lines(output.body)

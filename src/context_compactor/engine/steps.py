@@ -1,0 +1,246 @@
+"""What the agent did, step by step, as a story tells it: an edit with what it changed, a command with its outcome."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from context_compactor.classify.calls import Reading, read_call
+from context_compactor.classify.failures import Failure
+from context_compactor.classify.kinds import Kind
+from context_compactor.classify.outcomes import looks_only
+from context_compactor.classify.rules import Verdict, Verdicts
+from context_compactor.engine.outcomes import outcome_of
+from context_compactor.engine.prose import cut_words, sentences_of
+from context_compactor.messages.turn import ToolUse, Turn
+
+# What a step of each kind is worth beside the agent's own words, which are worth 1 to 3.
+EDIT, DEFINED, EDITED_LINE, COMMIT, REPORT, PLAN = 2.2, 1.2, 0.4, 5.0, 2.2, 1.2
+RUN, FAILED_RUN, CHECK, LOOK, ANSWER = 0.8, 1.5, 1.8, 0.12, 6.0
+
+_EDITED = ("old_string", "old_str", "old_text", "oldText", "search"), ("new_string", "new_str", "new_text", "newText")
+_WRITTEN = ("content", "file_text", "text", "contents", "new_source")
+_PATCH_FILE = re.compile(r"^\*\*\* (Update|Add|Delete) File: (.+)$", re.MULTILINE)
+_MESSAGE = re.compile(
+    r"""-\w*m\s+(?:"\$\(cat <<-?\s*'?(\w+)'?\n(.*?)\n\s*\1|"((?:[^"\\]|\\.)*)"|'([^']*)')""", re.DOTALL
+)
+_TITLE = re.compile(r"""--title[ =](?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
+_BODY = re.compile(
+    r"""--body[ =](?:"\$\(cat <<-?\s*'?(\w+)'?\n(.*?)\n\s*\1|"((?:[^"\\]|\\.)*)"|'([^']*)')""", re.DOTALL
+)
+_BROKEN = re.compile(r"(?<=[^\s.:!?])\n[ \t]*(?=[^\s\-*\d#])")
+_SIGNED = re.compile(r"^(?:Co-Authored-By|Signed-off-by|Generated with|🤖).*$", re.MULTILINE | re.IGNORECASE)
+_DEFINES = re.compile(
+    r"^\s*(?:export |default |public |private |protected |static |async |abstract |pub(?:\(\w+\))? |final |override )*"
+    r"(?:def|class|func|function|fn|interface|type|struct|enum|trait|impl|module|namespace|const|var|let|macro_rules!"
+    r"|CREATE (?:TABLE|INDEX)|resource|message|service|describe|it|test)\b[ (]"
+    r"|^#{1,4} \S|^\s*(?:@\w+|\w[\w-]*:)\s*$"
+)
+_TELLS = re.compile(r"[A-Za-z]{3}")
+_CHANGES_FOLDER = re.compile(r"^cd [^;&|\n]{1,200}(?:&&|;)\s*")
+_HIDDEN_END = re.compile(r"\s*(?:2>&1|2>/dev/null|\| ?(?:tail|head)(?: -n?\s?\d+| -\d+)?|\|\| true)\s*(?=$|\|)")
+_ASKING_TOOLS = frozenset("askuserquestion askuser requestuserinput askfollowupquestion".split())
+_CHOSEN = re.compile(r'"([^"\n]{1,400})"\s?=\s?"([^"\n]{1,600})"')
+_SAID = re.compile(r"the user said:\s*(\S.{0,600}?)(?=\n\n|\Z)", re.DOTALL)
+_PLANNING_TOOLS = frozenset("exitplanmode createplan".split())
+_LISTS = frozenset("todowrite updateplan writetodos updatetodolist taskcreate taskupdate tasklist todo".split())
+_LONGEST_COMMAND = 140
+_LONGEST_LINE = 110
+_MOST_LINES = 40
+_MOST_SENTENCES = 60
+_LONGEST_SIDE = 60_000
+
+
+class Step(Struct, frozen=True):
+    """One thing that can be told of a tool call. Steps with one `head` are told in one line behind it."""
+
+    voice: str
+    head: str
+    text: str
+    weight: float
+
+
+def steps_of(turn: Turn, verdicts: Verdicts) -> Iterator[Step]:
+    """Everything that can be told of a turn's calls, the most telling of each call first."""
+    for use in turn.exchanges:
+        verdict = verdicts.exchanges.get(use.number)
+        if use.call is not None and verdict is not None:
+            yield from _steps(use, read_call(use.call), verdict, verdicts.root)
+
+
+def _steps(use: ToolUse, reading: Reading, verdict: Verdict, root: str) -> Iterator[Step]:
+    failure = verdict.failure
+    if reading.tool in _LISTS:
+        return
+    if failure and failure.denied:
+        yield _refusal(use, verdict)
+        return
+    if reading.tool in _ASKING_TOOLS:
+        yield from _answers(use)
+    elif reading.tool in _PLANNING_TOOLS:
+        plan = reading.arguments.get("plan")
+        yield from _said("plan", "", plan if isinstance(plan, str) else "", PLAN)
+    elif verdict.kind is Kind.SUBAGENT:
+        yield from _report(use, verdict)
+    elif reading.command is not None:
+        yield from _command(use, reading, verdict, root)
+    elif reading.writes:
+        yield from _edit(reading, failure, root)
+    else:
+        told = outcome_of(use, verdict.kind, failure)
+        weight = FAILED_RUN if failure else LOOK if verdict.is_look or reading.reads else RUN
+        yield Step("look" if weight == LOOK else "run", "", _with_outcome(verdict.label, told), weight)
+
+
+def _with_outcome(what: str, told: str) -> str:
+    return f"{what} → {told}" if told else what
+
+
+def _answers(use: ToolUse) -> Iterator[Step]:
+    """What the user chose when the agent asked: the user's own words."""
+    answer = use.result.text if use.result and not use.result.is_error else ""
+    for question, choice in _CHOSEN.findall(answer[:6_000]):
+        yield Step("user", "", f"{choice} (asked: {question})", ANSWER)
+
+
+def _refusal(use: ToolUse, verdict: Verdict) -> Step:
+    """A call that the user refused, with what was said to it: the user's own words."""
+    said = _SAID.search(use.result.text) if use.result else None
+    words = " ".join(said[1].split()) if said else ""
+    refused = f"refused: {verdict.label}"
+    return Step("user", "", f"{words} ({refused})" if words else f"({refused})", ANSWER)
+
+
+def _report(use: ToolUse, verdict: Verdict) -> Iterator[Step]:
+    """What a sub-agent was asked, and what it reported."""
+    answer = use.result.text if use.result else ""
+    yield from _said("report", f"{verdict.label}: ", answer[:_LONGEST_SIDE], REPORT)
+
+
+def _said(voice: str, head: str, text: str, weight: float) -> Iterator[Step]:
+    for sentence in sentences_of(text)[:_MOST_SENTENCES]:
+        yield Step(voice, head, sentence, weight)
+
+
+def _command(use: ToolUse, reading: Reading, verdict: Verdict, root: str) -> Iterator[Step]:
+    command = reading.command or ""
+    if "git commit" in command and not verdict.failure:
+        yield from _commit(use, command)
+    elif ("gh pr create" in command or "gh issue create" in command) and not verdict.failure:
+        yield from _pull_request(use, command, verdict)
+    elif reading.writes:
+        yield from _edit(reading, verdict.failure, root)
+    else:
+        is_look = verdict.is_look or reading.reads or looks_only(reading.steps)
+        is_check = verdict.kind is Kind.TEST_RUN
+        weight = FAILED_RUN if verdict.failure else CHECK if is_check else LOOK if is_look else RUN
+        told = outcome_of(use, verdict.kind, verdict.failure)
+        yield Step(
+            "look" if weight == LOOK else "run", "", _with_outcome(f"`{short_command(command, root)}`", told), weight
+        )
+
+
+def short_command(command: str, root: str = "") -> str:
+    """A command as one line without the folder it begins in and the ends that only shorten its output."""
+    plain = _CHANGES_FOLDER.sub("", command.strip())
+    first, _, rest = plain.partition("\n")
+    if "<<" in first and rest:
+        plain = f"{first} …"
+    plain = _HIDDEN_END.sub("", plain.replace(root, "") if root else plain)
+    return cut_words(" ".join(plain.split()), _LONGEST_COMMAND)
+
+
+def _commit(use: ToolUse, command: str) -> Iterator[Step]:
+    found = _MESSAGE.search(command)
+    message = _SIGNED.sub("", (found[2] or found[3] or found[4] or "") if found else "").strip()
+    title, _, body = message.partition("\n")
+    told = outcome_of(use, Kind.COMMAND, None)
+    yield Step("commit", "", cut_words(told or title or "git commit", 160), COMMIT)
+    yield from _said("commit", "", _unwrapped(body), COMMIT / 3)
+
+
+def _unwrapped(text: str) -> str:
+    """A text whose lines were broken at a width, one paragraph or list item on each line."""
+    return _BROKEN.sub(" ", text)
+
+
+def _pull_request(use: ToolUse, command: str, verdict: Verdict) -> Iterator[Step]:
+    title, body = _TITLE.search(command), _BODY.search(command)
+    named = next(filter(None, title.groups()), "") if title else ""
+    told = outcome_of(use, verdict.kind, None)
+    yield Step("commit", "", _with_outcome(f'opened "{named}"' if named else short_command(command), told), COMMIT)
+    if body:
+        yield from _said("commit", "", body[2] or body[3] or body[4] or "", COMMIT / 3)
+
+
+def _edit(reading: Reading, failure: Failure | None, root: str) -> Iterator[Step]:
+    if failure:
+        what = ", ".join(_shown(path, root) for path in reading.paths) or reading.tool
+        yield Step("edit", "", f"{what}: failed, {failure.error}", FAILED_RUN)
+        return
+    for path, gone, added in _changes(reading):
+        head = f"{_shown(path, root)}: "
+        lines = _telling(added)
+        if not lines:
+            yield Step("edit", head, f"− {cut_words(gone[0].strip(), _LONGEST_LINE)}" if gone else "changed", EDIT)
+            continue
+        first, *rest = lines
+        yield Step("edit", head, first, EDIT)
+        yield from (Step("edit", head, line, DEFINED if _DEFINES.match(line) else EDITED_LINE) for line in rest)
+
+
+def _telling(added: Sequence[str]) -> list[str]:
+    """The added lines that tell something, definitions first; each once and cut."""
+    telling = [line for line in added if _TELLS.search(line)]
+    defined = [line for line in telling if _DEFINES.match(line)]
+    ordered = dict.fromkeys(cut_words(line.strip(), _LONGEST_LINE) for line in (*defined, *telling))
+    return list(ordered)[:_MOST_LINES]
+
+
+def _changes(reading: Reading) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each file that a call changes, with the lines it takes out and those it puts in."""
+    values = reading.arguments
+    text = next((value for value in values.values() if isinstance(value, str) and "*** Begin Patch" in value), "")
+    patch = text or (reading.command if reading.command and "*** Begin Patch" in reading.command else "")
+    if patch:
+        yield from _patched(patch)
+        return
+    path = reading.paths[0] if reading.paths else ""
+    if reading.command is not None:
+        yield path, [], _heredoc(reading.command)
+        return
+    edits = values.get("edits")
+    for edit in (each for each in edits if isinstance(each, dict)) if isinstance(edits, list) else (values,):
+        old, new = (_first(edit, keys) for keys in _EDITED)
+        yield (path, *_difference(old, new or _first(edit, _WRITTEN)))
+
+
+def _first(values: dict[str, object], keys: Sequence[str]) -> str:
+    found = (values[key] for key in keys if isinstance(values.get(key), str))
+    return str(next(found, ""))[:_LONGEST_SIDE]
+
+
+def _difference(old: str, new: str) -> tuple[list[str], list[str]]:
+    before, after = old.split("\n"), new.split("\n")
+    known, now = {line.strip() for line in before}, {line.strip() for line in after}
+    gone = [line for line in before if line.strip() and line.strip() not in now]
+    return gone, [line for line in after if line.strip() and line.strip() not in known]
+
+
+def _heredoc(command: str) -> list[str]:
+    _, _, body = command.partition("\n")
+    return body.split("\n")[:-1] if body else [short_command(command)]
+
+
+def _patched(patch: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    heads = list(_PATCH_FILE.finditer(patch))
+    for head, after in zip(heads, [*heads[1:], None], strict=True):
+        lines = patch[head.end() : after.start() if after else len(patch)].split("\n")
+        gone = [line[1:] for line in lines if line.startswith("-")]
+        yield head[2].strip(), gone, [line[1:] for line in lines if line.startswith("+")]
+
+
+def _shown(path: str, root: str) -> str:
+    return path.removeprefix(root) if root else path

@@ -1,0 +1,433 @@
+"""What happened, exchange by exchange: what can be told of each, and how much of it is told.
+
+An exchange goes from one thing the user says to the next. What can be told of it is the user's words, the agent's
+sentences, and what was done with its outcome; each of these is a *unit*. A unit is worth the words that it adds to what
+is told already, times who says it, times how recent it is. The best units for their tokens are taken until the room is
+used up, and are told in the order in which they happened. So the ladder from one line to all of an exchange is the
+order in which its units are taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import groupby, pairwise
+from math import exp, log2
+
+from msgspec import Struct
+
+from context_compactor.classify.relevance import fade
+from context_compactor.classify.rules import Verdicts
+from context_compactor.engine.prose import cut_words, sentences_of, split_sentences
+from context_compactor.engine.steps import Step, steps_of
+from context_compactor.facts.requests import is_request
+from context_compactor.facts.speech import Saying, agent_sayings, user_sayings
+from context_compactor.messages.record import Record, StoryLine
+from context_compactor.messages.turn import Turn
+
+# What a sentence is worth by who says it and where; see docs/why/story.md.
+_USER, _LAST_WORDS, _AGENT = 6.0, 2.6, 1.6
+_CONCLUSION, _INTENTION, _LEAD_IN = 1.5, 1 / 7, 0.3
+# How much more the last steps count than others, and after how many turns that is nearly over.
+_NEWEST, _NEWEST_TURNS = 3.0, 6.0
+# Words of the user from which on each further one is worth less.
+_LONG_MESSAGE = 80
+# Tokens of distance after which what was said or done is worth clearly less; the user's words do not fade.
+_REACH, _BEND = 6000.0, 0.35
+# A name is worth two words; a word that was told once already is still worth a little; one that comes back, more.
+_NAME, _AGAIN, _COMES_BACK = 2.0, 0.15, 0.35
+# What it is worth, in words, that something was done at all, whatever words it adds.
+_EVENT = {"edit": 1.0, "run": 0.7, "commit": 3.0, "report": 1.0, "user": 3.0}
+# A line is worth less and less the longer it gets: from this share of the story on, half as much, and so on.
+_LONG_LINE, _LEAST_LONG = 0.08, 80.0
+# Tokens for the turn number and the voice that a line begins with.
+_LINE = 4.0
+_SHORT_REPLY = 8
+_BARE_REPLY = 4
+_FEW_WORDS = 3
+_STUB = 60
+_GAP = " … "
+# What a line of an earlier record is worth, by its voice: of each line the best is told already.
+_WEIGHT_BEFORE = {"user": _USER, "agent": _LAST_WORDS, "commit": 4.0, "report": 2.0, "edit": 1.6, "look": 0.2}
+_HEAD = re.compile(r"[^\s:]{1,200}: |Task [^:]{1,100}: ")
+# Characters from which on a sentence that stands in the context already is not told again.
+_REPEATED = 20
+
+_WORD = re.compile(r"[A-Za-z0-9_]+(?:[./:-][A-Za-z0-9_]+)*|[^\W\d_A-Za-z]+")
+_NAME_SIGN = re.compile(r"[._/:\d-]|[a-z][A-Z]")
+_STOP = frozenset(
+    "the a an and or of to in on at by for with from is are was were be been it its this that these those as not no "
+    "but which what who when where how than then so if into out up down over all any each only also had has have did "
+    "do does i we you they he she me my our your can will would should could just now there here let".split()
+)
+_CONCLUDES = re.compile(
+    r"\b(?:found|root cause|because|since|so that|turns? out|turned out|means|confirm(?:s|ed)|caused?|culprit|reason"
+    r"|issue (?:is|was)|problem (?:is|was)|bug (?:is|was)|fix(?:ed|es)|implemented|added|updated|removed|created"
+    r"|replaced|renamed|moved|pass(?:es|ed|ing)?|fail(?:s|ed|ing)?|works?|verified|done|complete[d]?|decided|chose"
+    r"|instead|rejected|recommend(?:ed|ation)?|in summary|summary|result|therefore|only|never|must|cannot|can't"
+    r"|doesn't|didn't|wasn't|isn't|no longer|already|still|remaining|left|next)\b",
+    re.IGNORECASE,
+)
+_INTENDS = re.compile(
+    r"(?:now |next,? |first,? |then |ok(?:ay)?[,.]? |good[,.!]? |great[,.!]? |perfect[,.!]? |alright,? )*"
+    r"(?:let me|let's|let us|i'll|i will|i'm going to|i am going to|i need to|i should|i want to|we need to"
+    r"|checking|looking|running|reading|searching|reviewing)\b"
+    r"|(?:now|next|then|first|also|and now)[,:]? (?:check|remove|run|add|update|fix|look|read|verify|create|write|apply"
+    r"|rename|move|replace|build|commit|push|test|search|find|edit|implement|refactor|clean|handle|see|get|do|make|use"
+    r"|for)\b",
+    re.IGNORECASE,
+)
+_CHOICE = re.compile(
+    r"\W*(?:option |number |#)?(\d{1,2}|[a-e])\b\W*$|\W*(?:option|number) (\d{1,2}|[a-e])\b", re.IGNORECASE
+)
+
+
+class Unit:
+    """One thing that can be told. A plain object with slots: thousands are made for each compaction."""
+
+    __slots__ = ("follows", "head", "place", "text", "tokens", "turn", "voice", "weight", "words")
+
+    def __init__(
+        self, turn: int, voice: str, text: str, weight: float, head: str = "", *, follows: bool = True
+    ) -> None:
+        self.turn = turn
+        self.voice = voice
+        self.text = text
+        self.weight = weight
+        self.head = head
+        self.follows = follows
+        """Whether nothing stood between it and the unit before it."""
+        self.place = 0
+        self.tokens = 0.0
+        self.words: tuple[int, ...] = ()
+
+    @property
+    def line(self) -> tuple[int, str, str]:
+        """Units with one line are told in one line, behind its head."""
+        return self.turn, self.voice, self.head
+
+
+class Told(Struct, frozen=True):
+    """How many units there are, how many of them are told, and in how many tokens."""
+
+    units: int = 0
+    told: int = 0
+    tokens: float = 0.0
+
+
+class Exchange(Struct, frozen=True):
+    """From one thing the user says to the next: what was said (None at the beginning) and the turns that followed."""
+
+    asked: Saying | None
+    turns: tuple[Turn, ...]
+
+
+def split_exchanges(turns: Sequence[Turn], sayings: Sequence[Saying]) -> list[Exchange]:
+    """The exchanges of a conversation, in order."""
+    said = {saying.turn: saying for saying in sayings}
+    found: list[tuple[Saying | None, list[Turn]]] = []
+    for turn in turns:
+        if turn.number in said or not found:
+            found.append((said.get(turn.number), []))
+        found[-1][1].append(turn)
+    return [Exchange(asked, tuple(each)) for asked, each in found]
+
+
+def story_units(turns: Sequence[Turn], verdicts: Verdicts, past: Record | None, folded: Iterable[int]) -> list[Unit]:
+    """All that can be told of the turns that are folded, and of those that an earlier record told, in order."""
+    gone = set(folded)
+    live = [turn for turn in turns if not turn.is_instruction]
+    units = [*_told_before(past)]
+    said = {saying.turn: saying.text for saying in agent_sayings(live)}
+    exchanges = split_exchanges(live, user_sayings(live))
+    before = ""
+    for exchange in exchanges:
+        last = max((turn.number for turn in exchange.turns if turn.number in said), default=0)
+        for unit in _units(exchange, said, before, last, verdicts):
+            if unit.turn in gone:
+                units.append(unit)
+        before = said.get(last, before)
+    for place, unit in enumerate(units):
+        unit.place = place
+    return units
+
+
+def _told_before(past: Record | None) -> Iterator[Unit]:
+    """What an earlier record told, line by line, so that it can be told again or in fewer words."""
+    for line in past.happened if past else ():
+        weight = _WEIGHT_BEFORE.get(line.voice, 1.0)
+        head, text = _head_of(line)
+        for piece in text.split(_GAP):
+            for at, sentence in enumerate(split_sentences(piece)):
+                strength = _strength(sentence) if line.voice == "agent" else 1.0
+                yield Unit(line.turn, line.voice, sentence, weight * strength, head, follows=at > 0)
+
+
+def _head_of(line: StoryLine) -> tuple[str, str]:
+    """The file or the sub-agent's task that a line names first, and what it tells of it."""
+    path = _HEAD.match(line.text) if line.voice in ("edit", "report") else None
+    return (path[0], line.text[path.end() :]) if path else ("", line.text)
+
+
+def _units(exchange: Exchange, said: dict[int, str], before: str, last: int, verdicts: Verdicts) -> Iterator[Unit]:
+    if exchange.asked is not None:
+        yield from _user_units(exchange.asked, before)
+    steps = [(turn.number, step) for turn in exchange.turns for step in steps_of(turn, verdicts)]
+    told = {id(step) for _, step in _attempts(steps)}
+    merged = dict(_merged_attempts(steps))
+    for turn in exchange.turns:
+        if turn.number in said:
+            yield from _agent_units(turn.number, said[turn.number], is_last=turn.number == last)
+        for number, step in steps:
+            if number != turn.number:
+                continue
+            if id(step) in merged:
+                yield merged[id(step)]
+            elif id(step) not in told:
+                yield Unit(number, step.voice, step.text, step.weight, step.head)
+
+
+def _attempts(steps: Sequence[tuple[int, Step]]) -> list[tuple[int, Step]]:
+    """The runs of one command that was run more than once."""
+    counts: dict[str, int] = {}
+    for _, step in steps:
+        if step.voice == "run":
+            counts[_command(step)] = counts.get(_command(step), 0) + 1
+    return [(turn, step) for turn, step in steps if step.voice == "run" and counts[_command(step)] > 1]
+
+
+def _merged_attempts(steps: Sequence[tuple[int, Step]]) -> Iterator[tuple[int, Unit]]:
+    """For each command that was run again its last run, told with how the ones before ended."""
+    attempts = sorted(_attempts(steps), key=lambda each: _command(each[1]))
+    for command, group in groupby(attempts, key=lambda each: _command(each[1])):
+        runs = list(group)
+        ends = [step.text.removeprefix(f"{command} → ") for _, step in runs]
+        counted = ((end, len(list(same))) for end, same in groupby(ends))
+        told = [f"{end} ×{times}" if times > 1 else end for end, times in counted]
+        turn, last = runs[-1]
+        text = f"{command} (×{len(runs)}) → {'; then '.join(told[-4:])}"
+        yield id(last), Unit(turn, "run", text, max(step.weight for _, step in runs))
+
+
+def _command(step: Step) -> str:
+    return step.text.partition(" → ")[0]
+
+
+def _user_units(saying: Saying, before: str) -> Iterator[Unit]:
+    text = saying.text.strip()
+    words = len(text.split())
+    if words <= _SHORT_REPLY:
+        answered = _answered(text, before)
+        yield Unit(saying.turn, "user", f'{text} (to: "{answered}")' if answered else text, _USER)
+        return
+    weight = _USER * min(1.0, (_LONG_MESSAGE / words) ** 0.5)
+    for at, sentence in enumerate(sentences_of(text, is_quote=True)):
+        yield Unit(saying.turn, "user", sentence, weight * (1.5 if at == 0 else 1.0))
+
+
+def _answered(reply: str, before: str) -> str:
+    """What a short reply answers: the option it names, else the agent's last question, else its last sentence."""
+    if is_request(reply) and len(reply.split()) > _BARE_REPLY and not _CHOICE.match(reply):
+        return ""
+    sentences = sentences_of(before[-6_000:])
+    chosen = _CHOICE.match(reply)
+    if chosen:
+        named = re.escape(chosen[1] or chosen[2])
+        option = re.findall(rf"^\W*(?:option )?{named}[.):]\W*(\S.*)$", before, re.MULTILINE | re.IGNORECASE)
+        if option:
+            return cut_words(option[-1].strip("* "), 200)
+    asked = [sentence for sentence in sentences if sentence.endswith(("?", "\uff1f"))]
+    return cut_words((asked or sentences)[-1], 200) if sentences else ""
+
+
+def _agent_units(turn: int, text: str, *, is_last: bool) -> Iterator[Unit]:
+    weight = _LAST_WORDS if is_last else _AGENT
+    yield from (Unit(turn, "agent", sentence, weight * _strength(sentence)) for sentence in sentences_of(text))
+
+
+def _strength(sentence: str) -> float:
+    """How much a sentence of the agent says: a conclusion more than others, an intention or a lead-in very little."""
+    if _INTENDS.match(sentence):
+        return _INTENTION
+    if sentence.endswith(":") or sentence.count(" ") < _FEW_WORDS:
+        return _LEAD_IN
+    return _CONCLUSION if _CONCLUDES.search(sentence) else 1.0
+
+
+class Story:
+    """Chooses units by what they add for their tokens, and writes those chosen as lines in order."""
+
+    def __init__(
+        self, units: Sequence[Unit], count: Callable[[Sequence[str]], Sequence[int]], after: dict[int, int]
+    ) -> None:
+        self.units = units
+        self.tokens = 0.0
+        self._chosen: list[tuple[int, float]] = []
+        self._taken = bytearray(len(units))
+        self._repeated: set[int] = set()
+        self._open: dict[tuple[int, str, str], float] = {}
+        self._long_line = _LEAST_LONG
+        self._numbers: dict[str, int] = {}
+        newest, oldest = max(after, default=0), max(after.values(), default=0)
+        for unit, tokens in zip(units, count([unit.text for unit in units]), strict=True):
+            unit.tokens = tokens + 1.0
+            unit.words = self._words(unit.text)
+            if unit.voice != "user":
+                unit.weight *= fade(after.get(unit.turn, oldest), _REACH, _BEND)
+                unit.weight *= 1.0 + _NEWEST * exp((unit.turn - newest) / _NEWEST_TURNS)
+        self._worth = self._word_worth()
+        self._seen = bytearray(len(self._numbers))
+        self._heap: list[tuple[float, int]] = []
+
+    def cover(self, texts: Sequence[str]) -> None:
+        """These texts stand in the context anyway: no unit that repeats one of them is told."""
+        standing = " ".join(" ".join(texts).split())
+        for at, unit in enumerate(self.units):
+            if len(unit.text) > _REPEATED and " ".join(unit.text.split()) in standing:
+                self._taken[at] = 1
+                self._repeated.add(at)
+        for text in texts:
+            for word in _words(text):
+                number = self._numbers.get(word)
+                if number is not None and self._seen[number] < 2:
+                    self._seen[number] += 1
+
+    def start(self) -> None:
+        """Weigh every unit once."""
+        self._heap = [(-self._density(at), at) for at in range(len(self.units))]
+        heapify(self._heap)
+
+    def fill(self, tokens: float) -> None:
+        """Take the best units that fit until about this many tokens are used."""
+        self._long_line = max(self._long_line, _LONG_LINE * tokens)
+        heap = self._heap
+        skipped: list[tuple[float, int]] = []
+        while heap and self.tokens < tokens and len(skipped) < 40:
+            old, at = heap[0]
+            if self._taken[at]:
+                heappop(heap)
+                continue
+            now = -self._density(at)
+            if now > old + 1e-9 and len(heap) > 1:
+                heapreplace(heap, (now, at))
+                continue
+            heappop(heap)
+            if now >= 0.0:
+                continue
+            if self.tokens + self._cost(at) > tokens:
+                skipped.append((now, at))
+            else:
+                self._take(at)
+        for entry in skipped:
+            heappush(heap, entry)
+
+    def drop_last(self, tokens: float) -> None:
+        """Give back the units taken last until about this many tokens are free."""
+        free = 0.0
+        while self._chosen and free < tokens:
+            at, cost = self._chosen.pop()
+            unit = self.units[at]
+            self._taken[at] = 0
+            self._open[unit.line] -= unit.tokens
+            free += cost
+            self.tokens -= cost
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is told."""
+        return not self._chosen
+
+    def lines(self) -> tuple[StoryLine, ...]:
+        """What is told, in order; the words of an exchange's user are at least begun."""
+        known: set[str] = set()
+        lines = []
+        for (turn, voice, head), group in groupby(self._told(), key=lambda unit: unit.line):
+            # A path that was named before goes by its last part.
+            shown = head.rpartition("/")[2] if head in known else head
+            known.add(head)
+            lines.append(StoryLine(turn, voice, shown + _joined(list(group))))
+        return tuple(lines)
+
+    def told(self) -> dict[tuple[int, str], Told]:
+        """How much is told of each turn: of the user's words, of the agent's, and of what was done."""
+        found: dict[tuple[int, str], Told] = {}
+        for at, unit in enumerate(self.units):
+            key = unit.turn, unit.voice if unit.voice in ("user", "agent") else "step"
+            before = found.get(key, Told())
+            is_told = bool(self._taken[at])
+            found[key] = Told(before.units + 1, before.told + is_told, before.tokens + is_told * unit.tokens)
+        return found
+
+    def _told(self) -> Iterator[Unit]:
+        """The units that are told; before what an exchange led to, at least how the user's words begin."""
+        asked: Unit | None = None
+        for at, unit in enumerate(self.units):
+            is_told = self._taken[at] and at not in self._repeated
+            if unit.voice == "user" and not is_told:
+                asked = unit if asked is None or asked.turn != unit.turn else asked
+            elif is_told:
+                if asked is not None and asked.turn != unit.turn:
+                    stub = Unit(asked.turn, "user", cut_words(asked.text, _STUB), 0.0)
+                    stub.place = asked.place
+                    yield stub
+                asked = None
+                yield unit
+
+    def _cost(self, at: int) -> float:
+        unit = self.units[at]
+        return unit.tokens if self._open.get(unit.line) else unit.tokens + _LINE + len(unit.head) / 4
+
+    def _density(self, at: int) -> float:
+        seen, worth = self._seen, self._worth
+        unit = self.units[at]
+        told = self._open.get(unit.line, 0.0)
+        value = 0.0 if told else _EVENT.get(unit.voice, 0.0)
+        for word in unit.words:
+            times = seen[word]
+            if times == 0:
+                value += worth[word]
+            elif times == 1:
+                value += worth[word] * _AGAIN
+        return unit.weight * value / (self._cost(at) * (1.0 + (told / self._long_line) ** 2))
+
+    def _take(self, at: int) -> None:
+        unit = self.units[at]
+        cost = self._cost(at)
+        self.tokens += cost
+        self._chosen.append((at, cost))
+        self._taken[at] = 1
+        self._open[unit.line] = self._open.get(unit.line, 0.0) + unit.tokens
+        for word in unit.words:
+            if self._seen[word] < 2:
+                self._seen[word] += 1
+
+    def _words(self, text: str) -> tuple[int, ...]:
+        numbers = self._numbers
+        return tuple(numbers.setdefault(word, len(numbers)) for word in dict.fromkeys(_words(text)))
+
+    def _word_worth(self) -> list[float]:
+        uses = [0] * len(self._numbers)
+        for unit in self.units:
+            for word in unit.words:
+                uses[word] += 1
+        names = (bool(_NAME_SIGN.search(word)) for word in self._numbers)
+        return [
+            (_NAME if is_name else 1.0) * (1.0 + _COMES_BACK * log2(max(count, 1)))
+            for is_name, count in zip(names, uses, strict=True)
+        ]
+
+
+def _words(text: str) -> Iterator[str]:
+    for word in _WORD.findall(text):
+        plain = word if _NAME_SIGN.search(word) else word.lower()
+        if len(plain) > 1 and plain not in _STOP:
+            yield plain
+
+
+def _joined(units: Sequence[Unit]) -> str:
+    """Units of one line: neighbours follow each other, others with a mark between them."""
+    text = units[0].text
+    for before, unit in pairwise(units):
+        text += (" " if unit.follows and unit.place == before.place + 1 else _GAP) + unit.text
+    return text
