@@ -42,6 +42,17 @@ def test_a_session_runs_until_it_is_seen_to_exit() -> None:
     assert running(started, waiting, ended) == []
 
 
+def test_a_short_command_that_was_not_waited_for_is_forgotten() -> None:
+    started = call("exec_command", "Process running with session ID 71\nOutput:\n", cmd="bd list --json")
+    assert running(started) == [("bd list --json", "id 71")]
+    assert running(started, *(bash("ls", "a") for _ in range(12))) == []
+
+
+def test_a_question_that_waits_is_told_with_what_it_points_to() -> None:
+    (found,) = told("blocker", agent("I'd suggest one lock per worktree. Want me to make that change?"))
+    assert found.content == "I'd suggest one lock per worktree. Want me to make that change?"
+
+
 def test_a_notice_of_its_end_ends_a_command() -> None:
     notice = "<task-notification>\n<task-id>b41</task-id>\n<status>completed</status>\n</task-notification>"
     assert running(SERVER, user(notice)) == []

@@ -152,11 +152,16 @@ def _proposal(asked: str) -> str:
         return _plain(said[advice[-1]], _LONGEST) if advice else ""
     if _SMALL.search(said[at]) or words[at].split(maxsplit=1)[0] in _OPEN_QUESTIONS:
         return ""
-    if len(set(words[at].split()) - _BARE) > 1:
-        return _plain(said[at], _LONGEST)
-    before = [each for each in range(max(0, at - 6), at) if cues.has_any(words[each], cues.ADVICE)]
-    first = before[-1] if before else at - 1
-    return _plain(f"{said[first]} {said[at]}", _LONGEST) if first >= 0 else ""
+    is_alone = at == 0 and len(set(words[at].split()) - _BARE) <= 1
+    return "" if is_alone else _plain(with_context(said, at), _LONGEST)
+
+
+def with_context(said: Sequence[str], at: int) -> str:
+    """A question, with the advice or the sentence before it where it only points back ("Want me to do that?")."""
+    if at == 0 or len(set(cues.spaced(said[at]).split()) - _BARE) > 1:
+        return said[at]
+    before = [each for each in range(max(0, at - 6), at) if cues.has_any(cues.spaced(said[each]), cues.ADVICE)]
+    return f"{said[before[-1] if before else at - 1]} {said[at]}"
 
 
 def _plain(text: str, most: int) -> str:

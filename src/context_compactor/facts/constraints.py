@@ -111,11 +111,13 @@ def is_rule(sentence: str, is_short: bool = True, opens: bool = False, present: 
 def _orders(sentence: str, words: str, first: str, is_short: bool, present: _Present) -> bool:
     if cues.has_any(words, present.hard) or (" do" in words and cues.FORBIDS.search(sentence)):
         return True
+    if cues.has_any(words, cues.SOFT_HEDGES) or "? " in sentence:
+        return False
     if cues.has_any(words, present.addressed):
         return first in cues.ORDERS or cues.has_any(words, cues.ADDRESSES)
     if not is_short or not cues.has_any(words, present.soft) or len(words.split()) < _LEAST_WORDS:
         return False
-    return " whether " not in words and not cues.has_any(words, cues.SOFT_HEDGES)
+    return " whether " not in words
 
 
 def _corrects(words: str, sentence: str) -> bool:

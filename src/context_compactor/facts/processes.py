@@ -25,6 +25,8 @@ _ENDED = re.compile(
     r"|\bkilled\b|not (?:found|running)",
     re.IGNORECASE,
 )
+_STAYS = re.compile(r"\b(?:serve|server|dev|watch|start|daemon|tail -[fF]|up|preview|listen)\b")
+_RECENT = 10
 _NOTICE = "<task-notification>"
 _STOPS = frozenset(("kill", "pkill", "killall", "fuser", "taskkill"))
 _HEAD = 600
@@ -36,6 +38,8 @@ class _Process(Struct):
     id: str
     port: str
     command: str
+    yielded: bool = False
+    """The client came back early from a command that was not meant to stay: it is forgotten after some turns."""
 
 
 def process_facts(called: Sequence[Called], turns: Sequence[Turn]) -> list[Fact]:
@@ -49,6 +53,8 @@ def process_facts(called: Sequence[Called], turns: Sequence[Turn]) -> list[Fact]
     if running:
         notices = [turn for turn in turns if turn.role == "user" and _NOTICE in turn.messages[0].text]
         running = [each for each in running if not any(_reports_end(each, turn) for turn in notices)]
+    newest = called[-1][0] if called else 0
+    running = [each for each in running if not each.yielded or newest - each.fact.turn <= _RECENT]
     return [each.fact for each in running[-_MOST:]]
 
 
@@ -74,7 +80,8 @@ def _started(exchange: ToolUse, turn: int, reading: Reading) -> _Process | None:
     port = _PORT.search(command) or _PORT.search(answer)
     place = ", ".join(filter(None, (f"port {port[1]}" if port else "", f"id {number}" if number else "")))
     fact = Fact("command", wording_of(exchange.call), turn, "tool", place, "running", 1, turn, reference_of(exchange))
-    return _Process(fact, number, port[1] if port else "", command)
+    yielded = "running with session ID" in answer and not port and not _STAYS.search(command)
+    return _Process(fact, number, port[1] if port else "", command, yielded)
 
 
 def _ends(process: _Process, exchange: ToolUse, reading: Reading) -> bool:
