@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 
 from context_compactor.classify.failures import course_of
 from context_compactor.classify.resolutions import OPEN, RESOLVED
+from context_compactor.facts.cues import is_labelled
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import (
     FILE_STATUSES,
@@ -37,14 +38,15 @@ from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Line
 
 _BELOW = re.compile(r"paths are below (\S+) or absolute")
-# Shares of the target: ledger lines but the failures, the user's rules, and the failures.
+# Shares of the target: how the work stands, the user's rules, decisions and findings, and the failures.
 _UNLIMITED = (TASK, FAILED, STORY)
 _LASTING = (FAILED, RULES, FINDINGS)
 # Statuses of lines that stay until they are overtaken; of prose of a model, those that newer turns overtake.
 _STAYING = ("active", "doing", "blocked", "outside", "allowed by the user", "denied by the user", FILE_STATUSES[0])
 _OVERTAKEN = ("active", "blocked", "next")
 _LEDGER_SHARE = 0.12
-_RULES_SHARE = 0.08
+_RULES_SHARE = 0.15
+_FINDINGS_SHARE = 0.08
 _LEAST_RULES = 150
 _FAILURE_SHARE = 0.15
 # How much of each part of a failure's line stands: of one that is resolved, and of others; 0 is all of it.
@@ -179,13 +181,18 @@ def _status_now(title: str, status: str, is_newer_task: bool) -> str:
 def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> tuple[list[Line], list[Line]]:
     """All failures that are not resolved and the task stay; other lines that must stay do so within their share.
 
-    The user's rules have a share of their own. Then comes how the work stands, then what was found; of each the newest.
+    The user's rules have a share of their own, and so has what was decided and found; of both, what was labelled comes
+    first, however old it is. Else the newest count, and how the work stands before what is known of files.
     """
     must: list[Line] = []
     optional: list[Line] = []
-    room = {RULES: max(int(_RULES_SHARE * target), min(_LEAST_RULES, target // 10)), "": int(_LEDGER_SHARE * target)}
-    for line in sorted(lines, key=lambda line: (_is_later(line), _is_new_file(line), -line.turn)):
-        shelf = RULES if line.section == RULES else ""
+    room = {
+        RULES: max(int(_RULES_SHARE * target), min(_LEAST_RULES, target // 8)),
+        FINDINGS: int(_FINDINGS_SHARE * target),
+        "": int(_LEDGER_SHARE * target),
+    }
+    for line in sorted(lines, key=_order):
+        shelf = line.section if line.section in room else ""
         free = line.section in _UNLIMITED or _BELOW.fullmatch(line.text)
         cost = count(line.written) if line.must and not free else 0
         if line.must and cost <= room[shelf]:
@@ -196,9 +203,13 @@ def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> 
     return must, optional
 
 
+def _order(line: Line) -> tuple[bool, bool, bool, int]:
+    return not is_labelled(line.text), _is_later(line), _is_new_file(line), -line.turn
+
+
 def _is_later(line: Line) -> bool:
-    """What was found, and what is known of files, comes after how the work stands."""
-    return line.section == FINDINGS or line.status in FILE_STATUSES
+    """What is known of files comes after how the work stands, what was found out after what was decided."""
+    return line.status in FILE_STATUSES or line.status == "finding"
 
 
 def _is_new_file(line: Line) -> bool:

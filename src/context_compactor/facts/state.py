@@ -11,6 +11,7 @@ from msgspec import structs
 from context_compactor.classify.calls import Reading, read_call
 from context_compactor.classify.references import reference_of
 from context_compactor.facts import cues
+from context_compactor.facts.choices import with_context
 from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact, FactKind
 from context_compactor.facts.speech import Saying, sentences
@@ -28,7 +29,8 @@ _NEXT_HEADING = re.compile(
 _ITEM = re.compile(r"[ \t]{0,4}(?:[-*+•]|\d{1,2}[.)])[ \t]+(\S.{2,300})")
 _PLAN_MODE = re.compile(r"\bplan mode (?:is|still) (?:active|on)\b|Plan mode is active", re.IGNORECASE)
 _INTENTS = (
-    " let me ", " let's ", " i'll ", " i will ", " i'm going to ", " i am going to ", " now i ", " next i ", " i need to ",
+    " let me ", " let's ", " i'll ", " i will ", " i'm going to ", " i am going to ", " now i ", " next i ",
+    " i need to ",
 )  # fmt: skip
 _NO_INTENTS = (" let me know ", " i'll wait ", " i'll be ")
 _ASKING_TOOLS = frozenset("askuserquestion askuser requestuserinput askfollowupquestion".split())
@@ -156,8 +158,10 @@ def _blockers(recent: Sequence[Saying], turns: Sequence[Turn]) -> list[Fact]:
         if len(sentence) <= _LONGEST and _blocks(cues.spaced(sentence))
     ]
     if recent and turns and turns[-1].number == recent[-1].turn and not turns[-1].exchanges:
-        asked = [sentence for sentence in sentences(recent[-1].text[-1_500:]) if sentence.endswith(("?", "\uff1f"))]
-        found += [_fact("blocker", asked[-1], recent[-1].turn, "open")] if asked else []
+        said = list(sentences(recent[-1].text[-1_500:]))
+        asked = [at for at, sentence in enumerate(said) if sentence.endswith(("?", "\uff1f"))]
+        question = " ".join(with_context(said, asked[-1]).split()) if asked else ""
+        found += [_fact("blocker", question, recent[-1].turn, "open")] if question else []
     found += _waiting(turns)
     return list({fact.content: fact for fact in found}.values())[-4:]
 
