@@ -92,6 +92,14 @@ def test_a_slip_that_was_corrected_at_once_is_resolved():
     assert came_of(*other, *looks(12)) == [("given up", "not tried again")]
 
 
+def test_the_last_step_of_a_chain_speaks_for_the_one_that_failed_only():
+    push = bash("git push", "To acme\n   1..2  main -> main")
+    rejected = "Exit code 1\nerror: failed to push some refs"
+    assert came_of(bash("make tidy && git push", rejected, True), push) == [("resolved", "passed in turn 3")]
+    broken = bash("make tidy && git push", "Exit code 2\nmake: no rule", True)
+    assert came_of(broken, push, *looks(12)) == [("given up", "not tried again")]
+
+
 def test_what_was_missing_is_resolved_by_its_installation():
     steps = [
         bash("python a.py", "ModuleNotFoundError: No module named 'pytz'", True),
@@ -139,6 +147,27 @@ def test_repeats_are_one_failure_whatever_the_clock_says():
     steps = [user("go"), bash("go test ./...", RED, True), bash("go test ./... | tail", later)]
     (fact,) = merge_failures(find_failures(turns_of(*steps)))
     assert (fact.count, fact.turn, fact.last_turn) == (2, 2, 3)
+
+
+def test_a_build_that_failed_is_resolved_by_any_part_that_runs():
+    broken = "Exit code 1\na.go:3:1: undefined: x"
+    steps = [bash("go test ./auth", broken, True), edit("a.go"), bash("go test ./auth -run TestRotate", GREEN)]
+    assert came_of(*steps) == [("resolved", "passed in turn 4 after editing a.go")]
+
+
+def test_the_same_word_of_two_test_files_is_two_failures():
+    bare = "1 failed\nE   AssertionError"
+    steps = [
+        bash("pytest tests/a.py", bare),
+        bash("pytest tests/b.py", bare),
+        bash("pytest tests/b.py -v | tail", bare),
+    ]
+    assert [fact.count for fact in merge_failures(find_failures(turns_of(*steps)))] == [1, 2]
+
+
+def test_another_part_of_a_program_is_no_correction():
+    steps = [bash("bd unlink a --force", "Error: unknown command", True), bash("bd list a --force", "1 a")]
+    assert came_of(*steps, *looks(12)) == [("given up", "not tried again")]
 
 
 def test_what_is_missing_is_one_failure_for_all_that_need_it():

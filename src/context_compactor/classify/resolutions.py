@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from posixpath import basename
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.classify.background import asked_id, running_id
 from context_compactor.classify.calls import READ_TOOLS, WRITE_TOOLS, Reading, is_own, read_call
@@ -39,6 +39,9 @@ _CUT = "…"
 _WORD = re.compile(r"\w+")
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
 _TEST_NAME = re.compile(r"(?:--- FAIL: |FAIL: |::)(\w+)")
+# An error in a program's text: whatever is run of it shows that it is gone.
+_COMPILED = re.compile(r"\.\w+:\d+:\d+: |\.\w+\(\d+,\d+\): error|build failed")
+_ALL: frozenset[str] = frozenset()
 _TOOL_LINE = re.compile(r"([A-Za-z]\w*) ([^:{\s][^:{]*?)(?:: .*)?$", re.DOTALL)
 _TOOL_JSON = re.compile(r"([A-Za-z]\w*) \{")
 _INSTALLERS = frozenset(
@@ -53,12 +56,11 @@ MISSING = re.compile(
 # A command that was written wrongly: it says nothing of what it was to check.
 _SLIP = re.compile(
     r"unknown (?:shorthand )?(?:flag|option|command)|unrecognized (?:argument|option)|no (?:such )?task|missing script"
-    r"|no such (?:command|option|file or directory)|directory not found|usage:",
+    r"|no such (?:command|option|file or directory)|directory not found|constraints exclude|usage:",
     re.IGNORECASE,
 )
 _CONFLICT = re.compile(r"CONFLICT |could not apply|Automatic merge failed|conflicts? in ")
 _INTERPRETERS = frozenset("python node bash sh zsh ruby perl bun deno tsx ts-node go npx cat".split())
-_PARTED = frozenset("git gh docker kubectl npm pnpm yarn cargo pip uv mise aws gcloud terraform brew".split())
 _CUTS = frozenset("head grep egrep rg sed awk wc cut jq".split())
 _OTHER_STATE = frozenset("stash checkout switch worktree bisect".split())
 # What a user says of a way that is not to be followed, and an agent of one that it leaves.
@@ -172,8 +174,8 @@ class Course:
 
     def _resolved(self, attempt: Attempt, at: int, error: str) -> str:
         if attempt.checks and not _SLIP.search(error):
-            return self._passed(attempt, at, error) or self._repeated(attempt, at) or self._installed(at, error)
-        how = self._repeated(attempt, at) or self._installed(at, error) or self._passed(attempt, at, error)
+            return self._passed(attempt, at, error) or self._repeated(attempt, at, error) or self._installed(at, error)
+        how = self._repeated(attempt, at, error) or self._installed(at, error) or self._passed(attempt, at, error)
         return how or (self._corrected(attempt, at) if at >= 0 else "")
 
     def _merged(self, at: int) -> Came | None:
@@ -200,11 +202,13 @@ class Course:
         """How a later run of the same tests, linter or build ended, as far as it speaks for this one."""
         wanted = [check for check in attempt.checks if check.kind != "format"] or list(attempt.checks)
         names = _TEST_NAME.findall(error)
+        is_compiled = not names and _COMPILED.search(error) is not None
         for kind in dict.fromkeys(check.kind for check in wanted):
             runs = self._runs[kind] + (self._runs["test"] if kind == "build" else [])
             for later in sorted(runs)[bisect_right(sorted(runs), at) :][:_MOST_RUNS]:
                 run = self._attempts[later]
-                same = [check for check in wanted if any(speaks_for(each, check) for each in run.checks)]
+                ran = [structs.replace(each, filters=_ALL) for each in run.checks] if is_compiled else run.checks
+                same = [check for check in wanted if any(speaks_for(each, check) for each in ran)]
                 if same and _shows_pass(run):
                     wanted = [check for check in wanted if check not in same]
                     if not wanted:
@@ -221,8 +225,8 @@ class Course:
                     return f"no longer in the run of turn {run.turn}{self._after(at, later)}"
         return ""
 
-    def _repeated(self, attempt: Attempt, at: int) -> str:
-        for key in _keys(attempt.call, attempt.reading):
+    def _repeated(self, attempt: Attempt, at: int, error: str) -> str:
+        for key in _keys(attempt.call, attempt.reading, error):
             places = self._worked.get(key, [])
             later = places[bisect_right(places, at)] if bisect_right(places, at) < len(places) else None
             if later is None:
@@ -298,10 +302,15 @@ def _sentence_with(cue: re.Pattern[str], text: str) -> str:
     return ""
 
 
-def _keys(call: ToolCall, reading: Reading) -> list[object]:
-    """What a call is about, in ways that another call about the same shares."""
+def _keys(call: ToolCall, reading: Reading, error: str | None = None) -> list[object]:
+    """What a call is about, in ways that another call about the same shares.
+
+    Of several steps the last is the one that worked; it is the one that failed if the error speaks of it.
+    """
     if reading.command is not None:
         exact, last = _plain(reading.steps), _plain(reading.steps[-1:])
+        if error is not None and not any(word.lower() in error.lower() for word in last[:2] if len(word) > 2):
+            last = ()
         keys: list[object] = [("run", *words) for words in dict.fromkeys((exact, last)) if words]
     elif reading.writes:
         return [("write", path) for path in reading.paths] or [("tool", call.name, call.arguments)]
@@ -371,7 +380,7 @@ def _is_variant(attempt: Attempt, found: Attempt) -> bool:
 def _head(steps: Sequence[Step]) -> tuple[str, ...]:
     """The program that a command line runs, with the script or the part of it that is asked for."""
     words = _plain(steps)
-    if not words or words[0] not in _INTERPRETERS | _PARTED:
+    if not words or looks_only(tuple(steps)):
         return words[:1]
     part = (word for before, word in pairwise(words) if not word.startswith("-") and before not in ("-C", "-R", "-m"))
     return words[:2] if words[0] in _INTERPRETERS else (words[0], next(part, ""))
