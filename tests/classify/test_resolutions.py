@@ -66,6 +66,16 @@ def test_a_run_that_shows_no_pass_resolves_nothing(later):
     assert came_of(bash("go test ./...", RED, True), later) == [("open", "")]
 
 
+def test_a_run_that_is_not_shown_whole_hides_the_first_error():
+    other = "Exit code 1\n" + "a.go:3:1: undefined: x (typecheck)\n" * 9
+    assert came_of(bash("go test ./...", RED, True), bash("go test ./... | tail -9", other, True))[0] == ("open", "")
+
+
+def test_a_wider_filter_speaks_for_a_test_by_its_name():
+    steps = [bash("mise run test:e2e", RED, True), bash("go test -tags=e2e -run TestRot ./auth", GREEN)]
+    assert came_of(*steps) == [("resolved", "TestRotate passed in turn 3")]
+
+
 def test_a_run_that_fails_otherwise_has_left_the_first_error_behind():
     other = "Exit code 1\n" + "a.go:3:1: undefined: x (typecheck)\n" * 9
     first, second = came_of(bash("go test ./...", RED, True), edit("jwt.go"), bash("go test ./...", other, True))
@@ -212,6 +222,8 @@ def test_other_commands_are_none(command):
     [
         ("pytest", "pytest tests/a.py -k rotate", True),
         ("pytest tests", "pytest tests/a.py::test_b", True),
+        ("go test ./x", "go test ./x -timeout 30s", True),
+        ("go test ./x -timeout 30s", "go test ./x", True),
         ("pytest tests/b.py", "pytest tests/a.py", False),
         ("go test -run TestA ./x", "go test -run TestA_Old ./x", True),
         ("go test ./...", "go test -tags=e2e ./...", False),

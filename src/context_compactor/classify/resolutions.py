@@ -213,15 +213,9 @@ class Course:
                     wanted = [check for check in wanted if check not in same]
                     if not wanted:
                         return f"{_run_name(run, attempt)}passed in turn {run.turn}{self._after(at, later)}"
-                elif names and _passes_by_name(run, names[0]):
+                elif names and all(_passes_by_name(run, name) for name in names):
                     return f"{names[0]} passed in turn {run.turn}{self._after(at, later)}"
-                elif (
-                    same
-                    and at >= 0
-                    and run.has_failed
-                    and _is_gone(error, run.answer)
-                    and not attempt.answer.startswith(run.answer)
-                ):
+                elif same and run.has_failed and _is_gone(error, run):
                     return f"no longer in the run of turn {run.turn}{self._after(at, later)}"
         return ""
 
@@ -339,7 +333,9 @@ def _installs(reading: Reading) -> bool:
 def _passes_by_name(run: Attempt, test: str) -> bool:
     if f"--- PASS: {test}" in run.answer:
         return True
-    named = any(test in word for check in run.checks for word in (*check.filters, *check.paths))
+    words = [word for check in run.checks for word in (*check.filters, *check.paths)]
+    wider = [word.strip("^$") for check in run.checks for word in check.filters]
+    named = any(test in word for word in words) or any(len(word) > 3 and word in test for word in wider)
     return named and _shows_pass(run)
 
 
@@ -351,10 +347,12 @@ def _shows_pass(run: Attempt) -> bool:
     return "no tests to run" not in run.answer[-400:] and (not is_cut or has_passed(run.answer))
 
 
-def _is_gone(error: str, answer: str) -> bool:
-    """Whether a run that failed says nothing of an earlier error any more; one that was cut short may hide it."""
+def _is_gone(error: str, run: Attempt) -> bool:
+    """Whether a run that failed says nothing of an earlier error any more; one that is not shown whole may hide it."""
+    if any(step.piped for step in run.reading.steps):
+        return False
     start = error.partition(" … ")[0].strip()[:40]
-    return len(start) > 12 and start not in answer and not has_passed(answer) and len(answer) > 200
+    return len(start) > 12 and start not in run.answer and len(run.answer) > 200
 
 
 def _run_name(run: Attempt, attempt: Attempt) -> str:
