@@ -54,7 +54,7 @@ def ledger_lines(facts: Iterable[Fact]) -> list[Line]:
     """Every fact as the line that will stand for it; what the user denied is told once."""
     facts = list(facts)
     denied = {fact.ref for fact in facts if fact.kind == "denial"}
-    told = [fact for fact in facts if (fact.kind, fact.status) != ("failure", "denied") or fact.ref not in denied]
+    told = [fact for fact in facts if fact.kind != "failure" or fact.ref not in denied]
     return [
         Line(section_of(fact.kind), entry.text, fact.last_turn or fact.turn, _must(fact), entry.status)
         for fact, entry in ((fact, fact_entry(fact)) for fact in told)

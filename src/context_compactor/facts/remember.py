@@ -49,8 +49,7 @@ _RULES_SHARE = 0.15
 _FINDINGS_SHARE = 0.08
 _LEAST_RULES = 150
 _FAILURE_SHARE = 0.15
-# How much of each part of a failure's line stands: of one that is resolved, and of others; 0 is all of it.
-_FAILURE_LENGTHS = ((0, 0), (110, 0), (64, 0), (64, 110), (64, 80), (64, 64))
+_FAILURE_LENGTHS = (0, 110, 80, 64)
 
 
 class Remembered(Struct, frozen=True):
@@ -106,16 +105,21 @@ def root_of(past: Record | None) -> str | None:
 
 def _short_failures(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> list[Line]:
     """The lines; where the failures alone would take too much, each of them says less, the resolved ones first."""
+    room = int(_FAILURE_SHARE * target)
     failures = [line for line in lines if line.section == FAILED]
-    short = failures
-    for resolved, others in _FAILURE_LENGTHS:
-        short = [
-            structs.replace(line, text=cut_failure(line.text, resolved if line.status == RESOLVED else others))
-            for line in failures
-        ]
-        if sum(count(line.text) for line in short) <= _FAILURE_SHARE * target:
+    others = _shortened([line for line in failures if line.status != RESOLVED], room, count)
+    room -= sum(count(line.text) for line in others)
+    resolved = _shortened([line for line in failures if line.status == RESOLVED], room, count)
+    return [*(line for line in lines if line.section != FAILED), *others, *resolved]
+
+
+def _shortened(failures: Sequence[Line], room: int, count: Callable[[str], int]) -> list[Line]:
+    short = list(failures)
+    for most in _FAILURE_LENGTHS:
+        short = [structs.replace(line, text=cut_failure(line.text, most)) for line in failures]
+        if sum(count(line.text) for line in short) <= room:
             break
-    return [*(line for line in lines if line.section != FAILED), *short]
+    return short
 
 
 def _below(line: Line, root: str) -> Line:
