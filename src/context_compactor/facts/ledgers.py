@@ -71,6 +71,7 @@ def _must(fact: Fact) -> bool:
         ("command", "running"),
         ("subagent", "running"),
         ("todo", "active"),
+        ("todo", "open"),
         ("todo", "blocked"),
         ("task", "active"),
         ("file_state", "uncommitted"),

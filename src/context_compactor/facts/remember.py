@@ -49,6 +49,7 @@ _RULES_SHARE = 0.15
 _FINDINGS_SHARE = 0.08
 _LEAST_RULES = 150
 _FAILURE_SHARE = 0.15
+_RESOLVED_SHARE = 0.06
 _FAILURE_LENGTHS = (0, 110, 80, 64)
 
 
@@ -183,7 +184,8 @@ def _status_now(title: str, status: str, is_newer_task: bool) -> str:
 
 
 def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> tuple[list[Line], list[Line]]:
-    """All failures that are not resolved and the task stay; other lines that must stay do so within their share.
+    """All failures that are not resolved and the task stay; other lines that must stay do so within their share, and
+    so do the failures that were resolved.
 
     The user's rules have a share of their own, and so has what was decided and found; of both, what was labelled comes
     first, however old it is. Else the newest count, and how the work stands before what is known of files.
@@ -193,13 +195,16 @@ def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> 
     room = {
         RULES: max(int(_RULES_SHARE * target), min(_LEAST_RULES, target // 8)),
         FINDINGS: int(_FINDINGS_SHARE * target),
+        RESOLVED: int(_RESOLVED_SHARE * target),
         "": int(_LEDGER_SHARE * target),
     }
     for line in sorted(lines, key=_order):
-        shelf = line.section if line.section in room else ""
-        free = line.section in _UNLIMITED or _BELOW.fullmatch(line.text)
-        cost = count(line.written) if line.must and not free else 0
-        if line.must and cost <= room[shelf]:
+        is_resolved = line.section == FAILED and line.status == RESOLVED
+        shelf = RESOLVED if is_resolved else line.section if line.section in room else ""
+        is_free = not is_resolved and (line.section in _UNLIMITED or _BELOW.fullmatch(line.text))
+        is_must = line.must or is_resolved
+        cost = count(line.written) if is_must and not is_free else 0
+        if is_must and cost <= room[shelf]:
             must.append(line)
             room[shelf] -= cost
         else:

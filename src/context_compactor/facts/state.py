@@ -66,10 +66,21 @@ def _create(items: dict[str, Fact], reading: Reading, turn: int, exchange: ToolU
 def _update(items: dict[str, Fact], reading: Reading, turn: int, exchange: ToolUse) -> None:
     key = str(reading.arguments.get("taskId") or reading.arguments.get("task_id") or "")
     status = reading.arguments.get("status")
-    if key in items and status == "deleted":
+    if key not in items:
+        return
+    if status == "deleted":
         del items[key]
-    elif key in items and isinstance(status, str):
-        items[key] = _todo(items[key].content, _STATUSES.get(status, "open"), turn, exchange, items[key].turn)
+        return
+    if isinstance(status, str):
+        known = items[key]
+        changed = _todo(known.content, _STATUSES.get(status, "open"), turn, exchange, known.turn)
+        items[key] = structs.replace(changed, detail=known.detail)
+    waits_for = reading.arguments.get("addBlockedBy")
+    named = (
+        [items[str(each)].content for each in waits_for if str(each) in items] if isinstance(waits_for, list) else []
+    )
+    if named:
+        items[key] = structs.replace(items[key], detail=f"after: {'; '.join(named)}"[:_LONGEST])
 
 
 def _listed(arguments: dict[str, Any]) -> list[tuple[str, str]]:
