@@ -32,11 +32,10 @@ from context_compactor.facts.remember import remember, root_of
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
-from context_compactor.messages.record import Entry, Record, open_turns
+from context_compactor.messages.record import Record, open_turns
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.focus import Focus
 from context_compactor.plan.goal import Goal
-from context_compactor.plan.options import Line
 from context_compactor.plan.planner import draft_plan
 from context_compactor.plan.steering import Steered, decided_zones, follow
 from context_compactor.plan.view import Spoken, View, build_sources, spoken_in
@@ -58,16 +57,10 @@ class Kit(Struct, frozen=True):
     ladder: tuple[Layout, ...]
     weights: Weights = Weights()
     focus: str = ""
-    story: tuple[Entry, ...] = ()
-    """A model's prose on the turns that may be folded, as entries of the record."""
     factors: dict[int, float] = {}
-    """What a model thinks of turns, by their number."""
-    reasons: dict[int, str] = {}
-    """Why it thinks so, in its own words."""
+    """How much more or less the lines of turns count, by their number."""
     steers: Steers = {}
     """What the user has decided about turns."""
-    told: tuple[Line, ...] = ()
-    """Facts that it has found in turns, as lines of the record, which are worth no more than others."""
 
 
 class Scene(Struct, frozen=True):
@@ -169,8 +162,6 @@ def plan(
         int(room.tokens * (thrift_for(share) if thrift is None else thrift)),
         kit.counter.text,
         scene.verdicts.root,
-        kit.story if folded and thrift is None else (),
-        kit.told,
     )
     excerpts = scene.past.excerpts if scene.past else ()
     weights = lean(kit.weights, share)
@@ -189,7 +180,6 @@ def plan(
         bare,
         quoted,
         kit.factors,
-        kit.reasons,
         kit.steers,
         steered.why,
     )

@@ -12,7 +12,7 @@ from context_compactor.store.connect import connect
 from context_compactor.testing import ScriptedModel
 from tests.engine.test_model import working_day
 from tests.session.telling import FIRST, opened, steps
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 
 TOKEN, PASSWORD = "ghp_abcdefghijklmnopqrstuvwxyz0123456789", "hunter2hunter2"
 KEY = f"-----BEGIN PRIVATE KEY-----\n{'MIIEvQIBADANBgkqhkiG9w0BAQEFAASC' * 4}\n-----END PRIVATE KEY-----"

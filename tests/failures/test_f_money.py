@@ -16,7 +16,7 @@ from context_compactor.llm.prices import price_of
 from context_compactor.messages.boundaries import find_problems
 from context_compactor.messages.detect import DIALECTS
 from context_compactor.price import Price
-from context_compactor.summary.subject import story_tokens
+from context_compactor.summarize.subject import story_tokens
 from context_compactor.testing import ScriptedModel
 from tests.engine import promises
 from tests.engine.sessions import sessions, shares
@@ -24,7 +24,7 @@ from tests.engine.talks import DIALECT_NAMES, Call, bash, talk_in
 from tests.engine.test_model import SHORT
 from tests.failures.scenes import fill, listing, record_text, seen, squeeze, working
 from tests.messages.strategies import picture
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 

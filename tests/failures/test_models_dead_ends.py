@@ -26,7 +26,7 @@ from tests.failures.served import (
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Reply, failure
 from tests.quality.models import good
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 
 OPENAI = FORMATS["openai"]
 TOO_LONG = {

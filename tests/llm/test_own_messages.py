@@ -21,7 +21,7 @@ from tests.failures.scenes import working
 from tests.llm.asking import ask, control
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Reply
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 
 NAME = "openai/gpt-4.1-mini"
 AGENT = {"tools": [{"type": "function", "function": {"name": "Read", "parameters": {"type": "object"}}}]}

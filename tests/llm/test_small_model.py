@@ -15,14 +15,14 @@ from context_compactor.llm.names import open_model
 from context_compactor.llm.retry import with_retries
 from context_compactor.report import Report
 from context_compactor.settings import Settings
-from context_compactor.summary.gate import judge
-from context_compactor.summary.quoting import tell_turns
-from context_compactor.summary.shape import template
+from context_compactor.summarize.gate import judge
+from context_compactor.summarize.quoting import tell_turns
+from context_compactor.summarize.shape import template
 from tests.engine.talks import bash, read, talk_in
 from tests.llm.asking import SCHEMA, control
 from tests.llm.small_model import WINDOW
 from tests.session.talk import CALM
-from tests.summary.scenes import count, evidence_of, refresh_talk
+from tests.summarize.scenes import count, evidence_of, refresh_talk
 
 STORY = ModelRequest(messages=(ModelMessage("user", "Tell a very long story about a lighthouse."),), max_tokens=400)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from context_compactor.llm.model import Control, ModelAnswer, ModelRequest
 from context_compactor.llm.retry import check
 from context_compactor.protocols import Model
-from context_compactor.summary.shape import HEADINGS, Prose, merge_prose, parse_prose
+from context_compactor.summarize.shape import HEADINGS, Prose, merge_prose, parse_prose
 from context_compactor.testing import ScriptedModel
 
 NAME = "scripted/model"

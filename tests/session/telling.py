@@ -21,7 +21,7 @@ from context_compactor.settings import Settings
 from context_compactor.testing import ScriptedModel
 from tests.engine.test_model import working_day
 from tests.session.talk import CALM, count
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 
 Raw = dict[str, Any]
 

@@ -28,7 +28,7 @@ from context_compactor.testing import ScriptedModel
 from tests.session.talk import illegal
 from tests.session.telling import FIRST, PLAIN, QUICK, Ears, Slow, opened, step, steps, stories
 from tests.store.children import Child
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 from tests.waiting import PATIENCE, wait_for
 
 USER = {"role": "user", "content": "Go on with the handler."}

@@ -15,7 +15,7 @@ from tests.engine.test_model import working_day
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply, failure
 from tests.session.talk import CALM
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 
 DAY, TARGET = working_day(30), 6_000
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from msgspec import structs
-
 from context_compactor.apply.compose import Composer
 from context_compactor.apply.instructions import INSTRUCTIONS
 from context_compactor.apply.layout import lines_kept, shortened
@@ -34,13 +32,8 @@ def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
             folded = view.zone_of(source) is Zone.FOLDED
             options, replaced = taken.get(source.number, []), draft.replaced.get(source.number)
             decision = _decide(source, options, replaced, folded, view.why.get(source.turn, ""))
-            decisions.append(_with_opinion(decision, view.reasons.get(source.turn, "")))
+            decisions.append(decision)
     return tuple(sorted(decisions, key=lambda decision: decision.turn))
-
-
-def _with_opinion(decision: Decision, opinion: str) -> Decision:
-    """A decision with what a model has said of the turn, marked as its words."""
-    return structs.replace(decision, reason=f"{decision.reason}; model: {opinion}") if opinion else decision
 
 
 def keep_all(turns: Sequence[Turn], turn_tokens: Mapping[int, int], why: Mapping[int, str]) -> tuple[Decision, ...]:

@@ -22,9 +22,9 @@ from context_compactor.llm.retry import check
 from context_compactor.price import Price
 from context_compactor.protocols import Model
 from context_compactor.report import ModelCall
-from context_compactor.summary.ask import request_tokens
-from context_compactor.summary.evidence import Objection
-from context_compactor.summary.spans import Count
+from context_compactor.summarize.ask import request_tokens
+from context_compactor.summarize.evidence import Objection
+from context_compactor.summarize.spans import Count
 
 ACCEPTED = "accepted"
 _LIMIT = "limit"
@@ -55,6 +55,8 @@ class Caller:
         self.count = count
         self.calls: list[ModelCall] = []
         self.objections: list[Objection] = []
+        self.corrections: list[Objection] = []
+        """What was changed in answers that are used."""
         self.failed: set[str] = set(failed)
         """Requests that need not be sent again, in another compaction neither."""
         self._tried: set[str] = set()
@@ -103,17 +105,16 @@ class Caller:
         request: ModelRequest,
         answer: ModelAnswer | None,
         objections: Collection[Objection],
-        *,
-        is_used: bool = False,
+        corrections: Collection[Objection] = (),
     ) -> None:
-        """Write down what became of a request. An answer may be used in spite of objections, without some lines."""
-        codes = ", ".join(dict.fromkeys(objection.code for objection in objections))
-        outcome = f"{ACCEPTED} without lines: {codes}" if is_used and codes else codes or ACCEPTED
-        call = self._account(request, answer, outcome)
+        """Write down what became of a request. An answer without objections is used, with these corrections."""
+        outcome = _codes(objections) or f"{ACCEPTED} with corrections: {_codes(corrections)}"
+        call = self._account(request, answer, outcome if objections or corrections else ACCEPTED)
         with self._lock:
             self.calls.append(call)
             self.objections.extend(objections)
-            if objections and not is_used and outcome != _LIMIT:  # what was not sent has not failed
+            self.corrections.extend(() if objections else corrections)
+            if objections and outcome != _LIMIT:  # what was not sent has not failed
                 # Only what was said of the request itself is true next time; a server may be back by then.
                 is_lasting = answer is not None or outcome == "overflow"
                 (self.failed if is_lasting else self._tried).add(fingerprint(request))
@@ -161,6 +162,10 @@ class Caller:
                 raise LimitReached("attempt_limit: the most calls that one compaction may take have been made")
             self._left -= 1
             return self._most - self._left
+
+
+def _codes(objections: Collection[Objection]) -> str:
+    return ", ".join(dict.fromkeys(objection.code for objection in objections))
 
 
 def objection_to(error: ModelError) -> Objection:

@@ -11,12 +11,12 @@ from msgspec import structs
 from context_compactor.errors import ModelDenied, ModelOverflow, ModelStopped, ModelUnavailable
 from context_compactor.llm.model import ModelRequest, ModelUsage
 from context_compactor.prompts.prompt import built_in, checked
-from context_compactor.summary.caller import Caller
-from context_compactor.summary.shape import DECISIONS, Prose, parse_prose
-from context_compactor.summary.subject import Limits, Subject, story_tokens
-from context_compactor.summary.write import Writer, write_summary
+from context_compactor.summarize.caller import Caller
+from context_compactor.summarize.shape import DECISIONS, Prose, parse_prose
+from context_compactor.summarize.subject import Limits, Subject, story_tokens
+from context_compactor.summarize.write import Writer, write_summary
 from tests.engine.talks import Call, bash, talk_in
-from tests.summary.scenes import GOOD, Scripted, answer, control, count, facts_of, refresh_talk, turns_of
+from tests.summarize.scenes import GOOD, Scripted, answer, control, count, facts_of, refresh_talk, turns_of
 
 TURNS = refresh_talk()
 SUBJECT = Subject(TURNS, facts_of(TURNS))

@@ -11,8 +11,8 @@ from context_compactor.facts.fact import Fact
 from context_compactor.llm.model import Control, ModelAnswer, Stop
 from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.turn import Turn, split_turns
-from context_compactor.summary.evidence import Evidence, gather_evidence
-from context_compactor.summary.quoting import tell_turns
+from context_compactor.summarize.evidence import Evidence, gather_evidence
+from context_compactor.summarize.quoting import tell_turns
 from context_compactor.testing import Scripted as Line
 from context_compactor.testing import ScriptedModel
 from tests.engine.talks import Call, bash, edit, read, talk_in

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.summary.language import NAMES, is_in, language_name, language_of
+from context_compactor.summarize.language import NAMES, is_in, language_name, language_of
 
 SAMPLES = {
     "en": "The user wants to add a refresh token and it should not be stored in the browser.",

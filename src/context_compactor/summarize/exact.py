@@ -1,4 +1,4 @@
-"""What must be exact in prose: paths, URLs, code and ids. None of them may be made up."""
+"""What must be exact in prose: paths, URLs, code, identifiers, numbers and ids. None of them may be made up."""
 
 from __future__ import annotations
 
@@ -22,6 +22,16 @@ _CODE = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n]{1,300})\1(?!`)")
 _EXTENSION = re.compile(r"\.\w{1,10}/?$")
 _END = ".,;:!?)]}>*_'\"\u2026"
 _WORD = re.compile(r"\w{2,}")
+# A name that somebody made for a program: with an underline or a capital within.
+_NAME = re.compile(r"(?<![\w$])[A-Za-z_$]\w*(?:_\w+|[a-z0-9][A-Z]\w*)(?!\w)")
+_NUMBER = re.compile(r"(?<![\w.,#-])\d[\d,]*(?:\.\d+)*%?(?![\w.]*\w)|(?<=#)\d+")
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
+# Below this a number may be a count that the writer made.
+_COUNTED = 100
+# Names of products that are written so whether the source names them or not.
+_COMMON = frozenset(
+    "javascript typescript github gitlab postgresql mysql sqlite macos ios openai graphql devops".split()
+)
 
 
 def urls_in(text: str) -> list[str]:
@@ -54,13 +64,18 @@ class Origin:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._words = set(_WORD.findall(text.lower()))
+        self._small = text.lower()
+        self._words = set(_WORD.findall(self._small))
+        self._numbers = {number.replace(",", "") for number in _DIGITS.findall(text)}
 
     def invented(self, text: str) -> Iterator[str]:
-        """Every path, URL and piece of code of a text that did not come from here."""
+        """Every path, URL, piece of code, identifier and number of a text that did not come from here."""
         yield from (url for url in urls_in(text) if url not in self._text)
         yield from (path for path in paths_in(text) if not self.has_path(path))
         yield from (code for code in code_in(text) if not self.has_code(code))
+        rest = _CODE.sub(" ", _URL.sub(" ", ID.sub(" ", text)))
+        yield from (name for name in names_in(rest) if not self.has_name(name))
+        yield from (number for number in numbers_in(rest) if not self.has_number(number))
 
     def has_path(self, path: str) -> bool:
         """Whether a path stands here: as it is, by its end, or as a folder and a file that are both named."""
@@ -76,6 +91,30 @@ class Origin:
     def has_code(self, code: str) -> bool:
         """Whether every word of some code stands here: it may be told with less in its brackets than it had."""
         return self._words.issuperset(_WORD.findall(code.lower()))
+
+    def has_name(self, name: str) -> bool:
+        """Whether an identifier stands here, in whatever letters."""
+        small = name.lower().strip("_")
+        return small in self._small or small in _COMMON or small.replace("_", "") in self._small
+
+    def has_number(self, number: str) -> bool:
+        """Whether a number stands here; the writer may have counted what is small and whole."""
+        bare = number.rstrip("%")
+        is_whole = not number.endswith("%")
+        return bare.replace(",", "") in self._numbers or all(
+            part in self._numbers or (is_whole and part.isdecimal() and int(part) < _COUNTED)
+            for part in bare.split(",")
+        )
+
+
+def names_in(text: str) -> list[str]:
+    """The identifiers of a text that look like nothing else."""
+    return list(dict.fromkeys(_NAME.findall(text)))
+
+
+def numbers_in(text: str) -> list[str]:
+    """The numbers of a text that stand alone."""
+    return list(dict.fromkeys(number.rstrip(",") for number in _NUMBER.findall(text)))
 
 
 def references_in(text: str) -> set[str]:

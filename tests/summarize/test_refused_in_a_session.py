@@ -9,7 +9,7 @@ from tests.engine.test_model import GERMAN, SHORT, SMUGGLED
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply
 from tests.session.test_model import calm, opened
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 
 WIRE = FORMATS["openai"]
 REFUSED = {

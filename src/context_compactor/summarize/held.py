@@ -1,4 +1,4 @@
-"""Prose that a model wrote ahead of a compaction, and whether what it was written from is still there."""
+"""A summary that a model wrote ahead of a compaction, and whether what it was written from is still there."""
 
 from __future__ import annotations
 
@@ -8,30 +8,39 @@ from hashlib import sha256
 from msgspec import Struct, structs
 
 from context_compactor.messages.jsontext import json_bytes
-from context_compactor.messages.record import Record, render
+from context_compactor.messages.record import STANDING, TASK, Record, render
 from context_compactor.messages.turn import Turn
-from context_compactor.summary.shape import NEXT, STATE, Prose, state_of
+from context_compactor.summarize.summary import Summary
 
-# Prose on less than this share of what is folded is no summary of it.
+# A summary of less than this share of what is folded cannot stand for it.
 _LEAST_COVERED = 0.5
+# Statuses that say how things stood at one time.
+_OVERTAKEN = (
+    "",
+    "doing",
+    "next",
+    "blocked",
+    "asked",
+    "running",
+    "open",
+    "changed, not committed",
+    "mode",
+    "phase",
+    "git",
+)
 
 
 class Held(Struct, frozen=True, kw_only=True):
-    """Prose on the turns of these numbers.
+    """A summary of the turns of these numbers.
 
     `base` stands for everything it was written from; `tokens` is how large the context was.
     """
 
     base: str
     turns: tuple[int, ...]
-    sections: dict[str, tuple[str, ...]]
+    summary: Summary
     model: str
     tokens: int = 0
-
-    @property
-    def prose(self) -> Prose:
-        """What the model wrote."""
-        return Prose(self.sections)
 
 
 def base_of(turns: Sequence[Turn], numbers: Collection[int], past: Record | None, asked: str) -> str:
@@ -48,7 +57,7 @@ def base_of(turns: Sequence[Turn], numbers: Collection[int], past: Record | None
 
 
 def objection_to_swap(held: Held, folded: dict[int, int], focus: str) -> str:
-    """Why prose may not stand for these turns, given with their tokens; "" when it may."""
+    """Why a summary may not stand for these turns, given with their tokens; "" when it may."""
     if focus:
         return "it was written without the focus that is wanted"
     if not folded.keys() >= set(held.turns):
@@ -57,9 +66,9 @@ def objection_to_swap(held: Held, folded: dict[int, int], focus: str) -> str:
     return "" if share >= _LEAST_COVERED else f"it tells only {share:.0%} of what is folded"
 
 
-def as_of_then(prose: Prose) -> Prose:
-    """Prose with turns behind it that it does not tell: how things stood then is left out, what was done stays."""
-    sections = {heading: lines for heading, lines in prose.sections.items() if heading != NEXT}
-    if STATE in sections:
-        sections[STATE] = tuple(line for line in sections[STATE] if state_of(line) == "done")
-    return structs.replace(prose, sections=sections)
+def as_of_then(summary: Summary) -> Summary:
+    """A summary with turns behind it that it does not tell: how things stood then is left out, what was done stays."""
+    standing = tuple(entry for entry in summary.sections.get(STANDING, ()) if entry.status not in _OVERTAKEN)
+    task = tuple(entry for entry in summary.sections.get(TASK, ()) if entry.text.startswith('"'))
+    sections = summary.sections | {STANDING: standing, TASK: task}
+    return structs.replace(summary, sections={title: entries for title, entries in sections.items() if entries})

@@ -11,9 +11,9 @@ from context_compactor.messages.record import STORY, Entry, Record, open_record,
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.zones import Shares
 from context_compactor.strategies import DEFAULT_STRATEGIES, LAYOUT_LADDER
-from context_compactor.summary.shape import from_record, parse_prose, to_entries
+from context_compactor.summarize.shape import from_record, parse_prose, to_entries
 from tests.engine.talks import Talk, bash, read, talk_in
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 
 ENTRIES = to_entries(parse_prose(GOOD))
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from context_compactor.summary.quoting import Telling
+from context_compactor.summarize.quoting import Telling
 
 Count = Callable[[str], int]
 _Item = TypeVar("_Item")

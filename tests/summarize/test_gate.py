@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from context_compactor.facts.fact import Fact
 from context_compactor.llm.model import ModelAnswer
 from context_compactor.messages.record import CLOSING, OPENING
-from context_compactor.summary.gate import judge, judge_prose
-from context_compactor.summary.losses import find_losses, repair
-from context_compactor.summary.quoting import tell_turns
-from context_compactor.summary.shape import Prose, parse_prose, render_prose, template
+from context_compactor.summarize.gate import judge, judge_prose
+from context_compactor.summarize.losses import find_losses, repair
+from context_compactor.summarize.quoting import tell_turns
+from context_compactor.summarize.shape import Prose, parse_prose, render_prose, template
 from tests.engine.talks import bash, talk_in
-from tests.summary.scenes import GOOD, answer, count, evidence_of, facts_of, refresh_talk, turns_of
+from tests.summarize.scenes import GOOD, answer, count, evidence_of, facts_of, refresh_talk, turns_of
 
 TURNS = refresh_talk()
 EVIDENCE = evidence_of(TURNS)

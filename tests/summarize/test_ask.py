@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor.prompts.prompt import built_in, checked
-from context_compactor.summary.ask import Assignment, answer_room, build_request, request_tokens, room_for_text
-from context_compactor.summary.shape import HEADINGS, Prose
-from tests.summary.scenes import Scripted, count
+from context_compactor.summarize.ask import Assignment, answer_room, build_request, request_tokens, room_for_text
+from context_compactor.summarize.shape import HEADINGS, Prose
+from tests.summarize.scenes import Scripted, count
 
 MODEL = Scripted("no", window=8_000)
 ASSIGNMENT = Assignment(built_in("summarize"), "en", 500)

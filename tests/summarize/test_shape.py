@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor.messages.record import OPENING, SECTIONS, STORY, Entry, Record, entry_line, parse, render
-from context_compactor.summary.shape import (
+from context_compactor.summarize.shape import (
     DECISIONS,
     ERRORS,
     HEADINGS,
@@ -19,7 +19,7 @@ from context_compactor.summary.shape import (
     render_prose,
     to_entries,
 )
-from tests.summary.scenes import GOOD, count
+from tests.summarize.scenes import GOOD, count
 
 
 def recorded(prose: Prose) -> Record:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.llm.model import ModelUsage
 from context_compactor.llm.prices import cost
@@ -17,10 +17,10 @@ from context_compactor.price import Price
 from context_compactor.prompts.prompt import Prompt
 from context_compactor.protocols import Model
 from context_compactor.report import Expected
-from context_compactor.summary.ask import Assignment, build_request, request_tokens, room_for_text
-from context_compactor.summary.quoting import tell_turns
-from context_compactor.summary.spans import Count, cut_chunks
-from context_compactor.summary.subject import Limits, Subject, language_for
+from context_compactor.summarize.ask import Assignment, Material, build_request, request_tokens, room_for_text
+from context_compactor.summarize.quoting import tell_turns
+from context_compactor.summarize.spans import Count, cut_chunks
+from context_compactor.summarize.subject import Limits, Subject, language_for
 
 # With less room for the conversation than this, a model is not asked.
 LEAST_ROOM = 200
@@ -56,48 +56,43 @@ class Effort(Struct, frozen=True):
         )
 
 
-def in_chunks(model: Model, subject: Subject, count: Count, limits: Limits, prompt: Prompt) -> Effort:
+def as_copy(model: Model, subject: Subject, count: Count, limits: Limits, prompt: Prompt) -> Effort:
     """When the turns are shown as a copy; nothing when that cannot be done at all."""
-    assignment = Assignment(prompt, language_for(subject), limits.tokens, subject.focus)
-    room = min(limits.chunk_tokens, room_for_text(assignment, model, count, subject.previous))
+    assignment, before = Assignment(prompt, language_for(subject), limits.tokens, subject.focus), subject.before(count)
+    room = chunk_room(assignment, model, count, before, limits)
     chunks = cut_chunks(tell_turns(subject.turns), room, count) if room >= LEAST_ROOM else []
-    if not chunks or expected_calls(len(chunks), subject, limits, room) > limits.calls:
+    if not chunks or expected_calls(len(chunks), limits, room) > limits.calls:
         return Effort()
-    frame = request_tokens(build_request(assignment, "", model, previous=subject.previous), count)
+    frame = request_tokens(build_request(assignment, before, model), count)
     shown = sum(chunk.tokens for chunk in chunks)
-    if len(chunks) == 1:
-        return Effort(1, shown + frame, 0, limits.tokens)
-    each = part_tokens(limits, room)
-    parts = Effort(len(chunks), shown + frame * len(chunks), 0, each * len(chunks))
-    return parts.plus(_merges(len(chunks) + bool(subject.previous), each, frame, limits, room))
+    parts = Effort(len(chunks), shown + frame * len(chunks), 0, limits.tokens * len(chunks))
+    return parts.plus(_merges(len(chunks), frame, limits, room))
+
+
+def chunk_room(assignment: Assignment, model: Model, count: Count, before: Material, limits: Limits) -> int:
+    """How many tokens of turns one request takes: what the window leaves, or less where the settings say so."""
+    room = room_for_text(assignment, model, count, before)
+    return min(room, limits.chunk_tokens) if limits.chunk_tokens else room
 
 
 def with_prefix(model: Model, subject: Subject, count: Count, limits: Limits, prompt: Prompt, prefix: int) -> Effort:
     """When the instruction is sent behind the conversation's own messages of `prefix` tokens."""
     assignment = Assignment(prompt, language_for(subject), limits.tokens, subject.focus)
-    request = build_request(assignment, "", model, previous=subject.previous, prefix=({},))
-    return Effort(1, prefix + request_tokens(request, count), prefix, limits.tokens)
+    material = structs.replace(subject.before(count), prefix=({},))
+    return Effort(1, prefix + request_tokens(build_request(assignment, material, model), count), prefix, limits.tokens)
 
 
-def part_tokens(limits: Limits, room: int) -> int:
-    """How long the summary of one of several chunks may be."""
-    return max(limits.tokens // 2, room // 10)
+def expected_calls(chunks: int, limits: Limits, room: int) -> int:
+    """How many calls it takes to tell so many chunks and to merge what came of them."""
+    return chunks + _merges(chunks, 0, limits, room).calls
 
 
-def expected_calls(chunks: int, subject: Subject, limits: Limits, room: int) -> int:
-    """How many calls it takes to summarize so many chunks and to merge what came of them."""
-    if chunks == 1:
-        return 1
-    merges = _merges(chunks + bool(subject.previous), part_tokens(limits, room), 0, limits, room)
-    return chunks + merges.calls
-
-
-def _merges(parts: int, each: int, frame: int, limits: Limits, room: int) -> Effort:
+def _merges(parts: int, frame: int, limits: Limits, room: int) -> Effort:
     """A few parts at a time are made one, until one is left."""
     taken = Effort()
+    each = limits.tokens + _PART_HEADING_TOKENS
     while parts > 1:
-        groups = ceil(parts / max(room // (each + _PART_HEADING_TOKENS), 2))
-        shown = parts * (each + _PART_HEADING_TOKENS) + groups * frame
-        taken = taken.plus(Effort(groups, shown, 0, groups * limits.tokens))
-        parts, each = groups, limits.tokens
+        groups = ceil(parts / max(room // each, 2))
+        taken = taken.plus(Effort(groups, parts * each + groups * frame, 0, groups * limits.tokens))
+        parts = groups
     return taken

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor.messages.record import Record
-from context_compactor.summary.held import Held, as_of_then, base_of, objection_to_swap
-from context_compactor.summary.shape import parse_prose
-from tests.summary.scenes import GOOD, refresh_talk
+from context_compactor.summarize.held import Held, as_of_then, base_of, objection_to_swap
+from context_compactor.summarize.shape import parse_prose
+from tests.summarize.scenes import GOOD, refresh_talk
 
 TURNS = refresh_talk()
 NUMBERS = [turn.number for turn in TURNS]

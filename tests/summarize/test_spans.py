@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.summary.quoting import Telling, framed, mark_for, quoted, tell_turns
-from context_compactor.summary.spans import cut_chunks, map_parallel, measure_coverage
+from context_compactor.summarize.quoting import Telling, framed, mark_for, quoted, tell_turns
+from context_compactor.summarize.spans import cut_chunks, map_parallel, measure_coverage
 from tests.engine.talks import bash, talk_in
-from tests.summary.scenes import count, refresh_talk, turns_of
+from tests.summarize.scenes import count, refresh_talk, turns_of
 from tests.waiting import PATIENCE
 
 BODIES = st.lists(st.text(alphabet="abc \n界é\u2028\r", max_size=300), max_size=8)
