@@ -144,7 +144,7 @@ def merge(summary: Summary, own: Record, room: int, count: Callable[[str], int])
     root = root_line(own)
     left = room - count(render(_bare(own))) - (count(root) + 4 if root else 0)
     said = structs.replace(summary, sections=_without_quoted(summary.sections, own.quotes))
-    fitted, _ = fit_summary(said, left, count)
+    fitted, _ = fit_summary(said, left - _needed(said, own, left, count), count)
     if not fitted:
         return None
     left -= count(_body(fitted))
@@ -172,6 +172,13 @@ def merge(summary: Summary, own: Record, room: int, count: Callable[[str], int])
     )
 
 
+def _needed(summary: Summary, own: Record, left: int, count: Callable[[str], int]) -> int:
+    """The room that is kept free for rules, open failures and changed files that a summary does not tell."""
+    told = Told(summary.lines())
+    untold = [entry_line(title, entry) for title, entry in _known(own, _ADDED[:3]) if not _is_told(entry, told)]
+    return min(sum(count(f"- {line}") + 1 for line in untold), int((1 - _ASKED) * left))
+
+
 def _body(summary: Summary) -> str:
     """A summary as it stands in a record."""
     record = Record(0, 0, 0, 0, (), summary.sections, summary.happened, summary.excerpts)
@@ -190,9 +197,9 @@ def _words(entry: Entry) -> str:
     return flat(_SOURCE.sub("", entry.text))
 
 
-def _known(own: Record) -> Iterator[tuple[str, Entry]]:
+def _known(own: Record, places: Sequence[tuple[str, tuple[str, ...]]] = _ADDED) -> Iterator[tuple[str, Entry]]:
     """What the ledgers know, in the order of its worth; the newest lines stand last in a section."""
-    for title, statuses in _ADDED:
+    for title, statuses in places:
         for entry in reversed(own.sections.get(title, ())):
             if not statuses or entry.status in statuses:
                 yield title, entry

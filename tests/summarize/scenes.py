@@ -5,32 +5,40 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
 from context_compactor.llm.model import Control, ModelAnswer, Stop
 from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.turn import Turn, split_turns
-from context_compactor.summarize.evidence import Evidence, gather_evidence
+from context_compactor.summarize.evidence import Evidence
 from context_compactor.summarize.quoting import tell_turns
 from context_compactor.testing import Scripted as Line
 from context_compactor.testing import ScriptedModel
 from tests.engine.talks import Call, bash, edit, read, talk_in
 
-GOOD = """## State
-- done: token rotation in src/auth/jwt.ts
-- active: the POST /refresh handler in src/auth/routes.ts
-- blocked: the staging secret is missing
-## Decisions
-- "httpOnly cookie" for the refresh token, because there is no Redis in production
-## Files and changes
-- src/auth/jwt.ts: verifyToken now has a jti
-## Errors and failed approaches
-- `npm test -- refresh` failed with TypeError: Cannot read properties of undefined (reading 'exp')
-## Next step
-- make the test in refresh.test.ts pass
-## Story
-- The user asked for refresh tokens and never to touch legacy/.
+GOOD = """## Task
+> Add refresh tokens to the login flow. (turn_001)
+Now: the POST /refresh handler in src/auth/routes.ts is being wired (turn_005)
+## Rules and corrections by the user
+> Never touch legacy/. (turn_001)
+## Where things stand
+- changed, not committed: src/auth/jwt.ts: jwt.sign now has a jti (turn_003)
+- done: token rotation in src/auth/jwt.ts (turn_005)
+- doing: the POST /refresh handler in src/auth/routes.ts (turn_005)
+- blocked: the staging secret is missing (turn_005)
+- next: make the test in refresh.test.ts pass (turn_005)
+## Findings and decisions
+- "httpOnly cookie" for the refresh token, because there is no Redis in production (turn_004)
+## Failed, and what came of it
+- open: `npm test -- refresh` → TypeError: Cannot read properties of undefined (reading 'exp') (turn_004)
+## What happened
+1 user: "Add refresh tokens to the login flow. Never touch legacy/." → read src/auth/jwt.ts, added a jti
+4 agent: `npm test -- refresh` failed; the httpOnly cookie was chosen
+## Exact lines for the work at hand
+[turn_003 src/auth/jwt.ts]
+return jwt.sign({ ...payload, jti })
 """
 
 
@@ -75,10 +83,10 @@ def facts_of(turns: Sequence[Turn]) -> tuple[Fact, ...]:
     return tuple(extract_facts(turns))
 
 
-def evidence_of(turns: Sequence[Turn], budget: int = 600, language: str = "en") -> Evidence:
+def evidence_of(turns: Sequence[Turn], language: str = "en", **more: Any) -> Evidence:
     """What a summary of these turns is held against."""
     source = "\n".join(f"[{told.heading}]\n{told.body}" for told in tell_turns(turns))
-    return gather_evidence(turns, source, count(source), language, budget, facts_of(turns))
+    return Evidence(source, turns, language=language, facts=facts_of(turns), **more)
 
 
 def answer(text: str, stop: Stop = "complete", **more: object) -> ModelAnswer:

@@ -71,4 +71,4 @@ def test_the_effective_prompt_can_be_shown_with_where_it_comes_from():
     shown = effective_prompt(Settings(compact_prompt="Be brief. {messages}"))
     assert "(compact_prompt)" in shown
     assert "Be brief. {messages}" in shown
-    assert "{headings}" in shown
+    assert "{mark}" in shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -27,6 +28,10 @@ _STRAIGHT = str.maketrans(
 )
 _MARKUP = re.compile(r"[`*_\"'\\]+")
 _ENDS = ".,:;!? "
+_EDGE = ' /"\u201c\u201d'
+# Where a quotation may be cut: at a line break, or behind a sentence.
+_JOINT = re.compile(r"( / |(?<=[.!?:]) )")
+_STANDING = 0.5
 _NEAR = 0.6
 _WIDER = 2.5
 _LONGEST = 300
@@ -59,8 +64,8 @@ _QUOTING = ("tool_syntax", "role_mark", "frame", "continued", "refusal", "instru
 class Evidence:
     """What an answer is held against. `shown` is all that the model saw of the conversation and of what came before.
 
-    `earlier` is the record before it, `tokens` are those of everything that the answer stands for, of which `turns` may
-    be a part, and `budget` those that it was given. `last` is the highest turn that a line may name.
+    `earlier` is the record before it, and `last` the highest turn that a line may name. With `own_headings` the answer
+    may have any headings. `asked` is the question, whose lines are no answer to it.
     """
 
     def __init__(
@@ -68,21 +73,19 @@ class Evidence:
         shown: str,
         turns: Sequence[Turn],
         *,
-        tokens: int,
-        budget: int,
         language: str = "",
         facts: Iterable[Fact] = (),
         earlier: Summary | None = None,
         own_headings: bool = False,
+        asked: str = "",
     ) -> None:
         self.source = shown
         self.turns = turns
-        self.tokens = tokens
-        self.budget = budget
         self.language = language
         self.facts = tuple(facts)
         self.earlier = earlier or Summary()
         self.own_headings = own_headings
+        self.asked = frozenset(flat(line) for line in asked.split("\n")) - {""}
         self.last = max((turn.number for turn in turns), default=0)
 
     @cached_property
@@ -213,13 +216,25 @@ class Passage:
 
     def verbatim(self, words: str) -> str:
         """The words as they stand here, piece by piece between cuts; nothing when one of the pieces does not."""
-        pieces = [piece for piece in _CUT.split(words) if any(map(str.isalnum, piece))]
+        pieces = [piece.strip(_EDGE) for piece in _CUT.split(words) if any(map(str.isalnum, piece))]
         found = [(piece, self._piece(piece)) for piece in pieces]
         if not found or not all(stands for _, stands in found):
             return ""
         for piece, stands in found:
             words = words.replace(piece, stands, 1)
         return words
+
+    def standing(self, words: str) -> str:
+        """The sentences of a quotation that stand here, with a mark where others were; nothing if these are few."""
+        parts = [part for cut in _CUT.split(words) for part in _JOINT.split(cut)[::2]]
+        found = [self.verbatim(part) for part in parts]
+        if sum(map(len, found)) < _STANDING * len(words):
+            return ""
+        kept = [(at, part) for at, part in enumerate(found) if part]
+        text = kept[0][1]
+        for (before, _), (at, part) in pairwise(kept):
+            text += f" / {part}" if at == before + 1 else f" … {part}"
+        return text if kept[-1][0] == len(parts) - 1 else f"{text} …"
 
     def _piece(self, piece: str) -> str:
         for form in dict.fromkeys((piece, piece.replace(" / ", " "))):

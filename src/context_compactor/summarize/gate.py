@@ -51,11 +51,13 @@ _SAME = 40
 _DISTINCT = 0.4
 _SHOWN = 80
 _LONGEST_SAID = 240
+_LONG = 4_000
 _HOSTILE_SHARE = 0.25
 _GONE_SHARE = 0.6
 _FEWEST_HEADINGS = 2
+_FEWEST_EXACT = 2
 _WHOLE_ENOUGH = 3
-_HOSTILE = frozenset(("tool_syntax", "role_mark", "frame", "continued", "instruction", "unspoken", "refusal"))
+_HOSTILE = frozenset(("tool_syntax", "role_mark", "frame", "continued", "instruction", "unspoken", "refusal", "echo"))
 
 
 class Checked(Struct, frozen=True):
@@ -94,7 +96,7 @@ def _of_call(answer: ModelAnswer, said: str) -> Iterator[Objection]:
     elif answer.stop not in ("complete", "length"):
         yield Objection("not_complete", "the answer did not come to its end")
     elif not any(map(str.isalnum, said)):
-        is_thought = bool(answer.reasoning.strip() or answer.text.strip())
+        is_thought = bool(answer.reasoning.strip()) or said != answer.text
         yield Objection("reasoning_only", "the answer was only reasoning") if is_thought else _EMPTY
 
 
@@ -108,6 +110,8 @@ def _of_shape(answer: ModelAnswer, summary: Summary, evidence: Evidence) -> Iter
     first = hostile.as_read(next(iter((*summary.strays, *summary.lines())), ""))
     if hostile.REFUSALS.match(first) and flat(first) not in flat(evidence.source):
         yield Objection("refusal", f"the answer refuses: {first[:_SHOWN]!r}")
+    if len(answer.text) >= max(len(evidence.source), _LONG):
+        yield Objection("not_smaller", "the answer is as long as what it should sum up")
     fewest = 1 if evidence.own_headings else _FEWEST_HEADINGS
     if summary.headings < fewest:
         yield Objection("missing_heading", "the answer does not have the sections that were asked for")
@@ -133,12 +137,19 @@ def check_summary(summary: Summary, evidence: Evidence) -> Checked:
         wrong.append(Objection("hostile", "the answer gives orders to its reader or holds the marks of a conversation"))
     elif before - after > _GONE_SHARE * before:
         wrong.append(Objection("untrue", f"{before - after:,} of {before:,} lines say what the conversation does not"))
+    if sum(map(_is_exact, _points(kept))) < min(_FEWEST_EXACT, before):
+        wrong.append(Objection("vague", "hardly a line names anything that can be looked up"))
     wrong.extend(_of_wording(kept, evidence))
     return Checked(kept, tuple(dict.fromkeys(notes)), tuple(wrong))
 
 
-def _points(summary: Summary) -> list[object]:
-    return [*(entry for entries in summary.sections.values() for entry in entries), *summary.happened]
+def _points(summary: Summary) -> list[str]:
+    entries = [entry.text for entries in summary.sections.values() for entry in entries]
+    return [*entries, *(line.text for line in summary.happened)]
+
+
+def _is_exact(line: str) -> bool:
+    return bool(_EXACT.search(_ENDING.sub("", line)))
 
 
 def _of_wording(summary: Summary, evidence: Evidence) -> Iterator[Objection]:
@@ -197,7 +208,7 @@ class _Mender:
             if open_item is not None:
                 self._note("false_claim", "this is not done", entry.text)
                 entry = structs.replace(entry, status="open")
-            elif not _EXACT.search(_ENDING.sub("", entry.text)):
+            elif not _is_exact(entry.text):
                 self._leave_out("vague_claim", "what is done must be named", entry.text)
                 return None
         text = self._line(entry.text)
@@ -217,7 +228,7 @@ class _Mender:
         words = _ENDING.sub("", line).strip().strip('"')
         stands = self._evidence.user.verbatim(words)
         if not stands:
-            stands = self._evidence.nearest(words, user_only=True)
+            stands = self._evidence.user.standing(words) or self._evidence.nearest(words, user_only=True)
             if not stands:
                 self._leave_out("quote", "the user has not said this", line)
                 return ""
@@ -256,7 +267,7 @@ class _Mender:
     def _of_user(self, line: StoryLine, turn: int) -> str:
         """The user's words in a turn: as they were quoted, else as they begin."""
         words, beside = _bracket(line.text)
-        stands = self._evidence.user.verbatim(words)
+        stands = self._evidence.user.verbatim(words) or self._evidence.user.standing(words)
         if not stands:
             said = " / ".join(filter(None, map(str.strip, self._evidence.users.get(turn, "").split("\n"))))
             if not said:
@@ -355,7 +366,12 @@ class _Mender:
         return text
 
     def _is_hostile(self, title: str, entry: Entry) -> bool:
-        """Whether a line gives orders that are not the user's, or holds what no record may hold."""
+        """Whether a line gives orders that are not the user's, holds what no record may hold, or is of our question."""
+        line = _ENDING.sub("", entry_line(title, entry)).strip('"')
+        is_asked = not self._evidence.asked.isdisjoint((flat(line), flat(entry_line(title, entry))))
+        if is_asked and not self._evidence.passage.verbatim(line):
+            self._leave_out("echo", "it is a line of the question", entry.text)
+            return True
         found = next(_hostile(title, entry, self._evidence), None)
         if found is not None:
             self._notes.append(found)

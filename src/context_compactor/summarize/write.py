@@ -102,7 +102,6 @@ class Writer:
         self._tellings = tell_turns(subject.turns)
         self._before = subject.before(caller.count)
         self._source = "\n".join(f"[{telling.heading}]\n{telling.body}" for telling in self._tellings)
-        self._tokens = caller.count(self._source)
         self._assignment = Assignment(prompt, language_for(subject), limits.tokens, subject.focus)
         self._chunks: list[Chunk] = []
         self._refused = 0
@@ -240,12 +239,11 @@ class Writer:
         return Evidence(
             "\n".join((subject.system, render_summary(subject.previous), text)),
             [turn for turn in subject.turns if chunk is None or turn.number in chunk.turns],
-            tokens=self._tokens,
-            budget=self._assignment.tokens,
             language=self._assignment.language,
             facts=self._facts_of(chunk) if chunk else subject.facts,
             earlier=subject.previous,
             own_headings=self._assignment.prompt.is_own,
+            asked=f"{built_in('frame').text}\n{self._assignment.prompt.text}",
         )
 
 
