@@ -45,7 +45,7 @@ from context_compactor.plan.zones import Zone
 from context_compactor.report import ModelCall
 from context_compactor.settle import Request, Settled, aim, settle
 from context_compactor.summarize.evidence import flat
-from context_compactor.summarize.exact import paths_in
+from context_compactor.summarize.exact import names_in, paths_in
 from context_compactor.summarize.losses import Told
 from context_compactor.summarize.summary import Summary, fit_summary
 
@@ -54,6 +54,8 @@ _ASKED = 0.85
 _MOST_TOKENS = 6_000
 _LEAST_TOKENS = 300
 _ROUNDS = 6
+# So long a name in an error is told with nothing else.
+_LONG = 9
 _SOURCE = re.compile(r" \((?:×\d+, )?(?:turn|tool|file|agent)_\d+\)$")
 # In which order lines of the ledgers are added: by their section, and by the statuses that matter most in it.
 _ADDED: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -208,6 +210,9 @@ def _known(own: Record, places: Sequence[tuple[str, tuple[str, ...]]] = _ADDED) 
 def _is_told(entry: Entry, told: Told) -> bool:
     """Whether the summary tells what a line of the ledgers says; of a file its name is enough."""
     body = _SOURCE.sub("", entry.text)
+    tried, is_failure, error = body.partition(" → ")
+    if is_failure and entry.status not in FILE_STATUSES:
+        return told.both(tried, error) or any(name in told.text for name in names_in(error) if len(name) > _LONG)
     names = [path.rstrip("/").rpartition("/")[2] for path in paths_in(body)] if entry.status in FILE_STATUSES else []
     return all(name in told.text for name in names) if names else told.says(body)
 

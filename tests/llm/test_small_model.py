@@ -6,6 +6,7 @@ In a compaction the gate is what counts: whatever is said, the context is no wor
 from __future__ import annotations
 
 import pytest
+from context_compactor.summarize.shape import template
 from msgspec import structs
 
 from context_compactor import Compaction, Session, compact
@@ -17,7 +18,6 @@ from context_compactor.report import Report
 from context_compactor.settings import Settings
 from context_compactor.summarize.gate import judge
 from context_compactor.summarize.quoting import tell_turns
-from context_compactor.summarize.shape import template
 from tests.engine.talks import bash, read, talk_in
 from tests.llm.asking import SCHEMA, control
 from tests.llm.small_model import WINDOW

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from context_compactor.facts.consent import replies
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.speech import agent_sayings, sentences, user_sayings
 from context_compactor.messages.message import Text, ToolResult
@@ -36,6 +37,7 @@ _NEAR = 0.6
 _WIDER = 2.5
 _LONGEST = 300
 _SHORT = 4
+_LINE_NUMBER = re.compile(r"^\s*:?\d+(?::|→|\s)\s*")
 _SPOKEN = 0.6
 _TROUBLE = re.compile(
     r"fail|error|exception|panic|crash|broke|wrong|\bbug|cannot|can't|couldn't|unable|not (?:found|work|match|exist)"
@@ -65,7 +67,7 @@ class Evidence:
     """What an answer is held against. `shown` is all that the model saw of the conversation and of what came before.
 
     `earlier` is the record before it, and `last` the highest turn that a line may name. With `own_headings` the answer
-    may have any headings. `asked` is the question, whose lines are no answer to it.
+    may have any headings. `asked` is the question, whose lines are no answer to it, `system` the agent's instructions.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Evidence:
         earlier: Summary | None = None,
         own_headings: bool = False,
         asked: str = "",
+        system: str = "",
     ) -> None:
         self.source = shown
         self.turns = turns
@@ -85,6 +88,7 @@ class Evidence:
         self.facts = tuple(facts)
         self.earlier = earlier or Summary()
         self.own_headings = own_headings
+        self.system = system
         self.asked = frozenset(flat(line) for line in asked.split("\n")) - {""}
         self.last = max((turn.number for turn in turns), default=0)
 
@@ -95,16 +99,19 @@ class Evidence:
 
     @cached_property
     def users(self) -> dict[int, str]:
-        """The user's own words, by turn."""
-        return {saying.turn: saying.text for saying in user_sayings(self.turns)}
+        """The user's own words, by turn, with those that came through a tool."""
+        found: dict[int, str] = {}
+        for saying in (*user_sayings(self.turns), *replies(self.turns)):
+            found[saying.turn] = "\n".join(filter(None, (found.get(saying.turn, ""), saying.text)))
+        return found
 
     @cached_property
     def user(self) -> Passage:
-        """All that stands in the user's name, with what an earlier record quotes of the user."""
+        """All that stands in the user's name, with what an earlier record quotes of the user, and the system text."""
         texts = [message.text for turn in self.turns for message in turn.messages if message.role == "user"]
         quoted = [entry.text for title in (TASK, RULES) for entry in self.earlier.sections.get(title, ())]
         told = [line.text for line in self.earlier.happened if line.voice == "user"]
-        return Passage("\n".join((*texts, *self.users.values(), *quoted, *told)))
+        return Passage("\n".join((*texts, *self.users.values(), *quoted, *told, self.system)))
 
     @cached_property
     def passage(self) -> Passage:
@@ -160,6 +167,12 @@ class Evidence:
         if whole is not None and len(wanted) > _SHORT:
             return whole.rstrip()
         return words.rstrip() if whole is not None or self.passage.verbatim(wanted) == wanted else ""
+
+    def exact_lines(self, words: str) -> list[str]:
+        """What stands in the source of a line that may join several, or have a line number before it."""
+        whole = self.line(words)
+        parts = [] if whole else [_LINE_NUMBER.sub("", part) for part in words.split(" · ")]
+        return [whole] if whole else [stands for part in parts if len(part) > _SHORT and (stands := self.line(part))]
 
     def home(self, line: str) -> str:
         """The id of the newest turn that holds a line; nothing when none does."""

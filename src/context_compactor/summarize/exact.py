@@ -83,6 +83,8 @@ class Origin:
         if bare in self._text:
             return True
         folder, _, name = bare.rpartition("/")
+        if not folder and name in self._text:
+            return True
         steps = [step for step in bare.split("/") if step]
         if len(steps) > 2 and "/".join(steps[-2:]) in self._text and all(step in self._text for step in steps):
             return True

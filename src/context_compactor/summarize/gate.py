@@ -226,7 +226,8 @@ class _Mender:
     def _said(self, line: str) -> str:
         """A line that is a quotation of the user, as the user said it; nothing when nothing like it was said."""
         words = _ENDING.sub("", line).strip().strip('"')
-        stands = self._evidence.user.verbatim(words)
+        bare = re.sub(r"\s*\([^()]*\)$", "", words)
+        stands = self._evidence.user.verbatim(words) or self._evidence.user.verbatim(bare)
         if not stands:
             stands = self._evidence.user.standing(words) or self._evidence.nearest(words, user_only=True)
             if not stands:
@@ -238,7 +239,9 @@ class _Mender:
     def _with_turn(self, words: str, line: str) -> str:
         named = turn_named(line)
         turn = named if self._stands_in(named, words) else self._evidence.turn_of(words) or named
-        return f'"{words}" ({reference_id("turn", turn)})' if turn else f'"{words}"'
+        beside = re.search(r" \(([^()]+); turn_\d+\)$", line)
+        note = f"{beside[1]}; " if beside and self._line(f"{beside[1]} here") else ""
+        return f'"{words}" ({note}{reference_id("turn", turn)})' if turn else f'"{words}"'
 
     def _stands_in(self, turn: int, words: str) -> bool:
         from_turn = self._evidence.users.get(turn, "")
@@ -281,16 +284,16 @@ class _Mender:
     def excerpts(self, excerpts: Sequence[Excerpt]) -> Iterator[Excerpt]:
         """Exact lines as they stand in the conversation, under an id that is known."""
         for excerpt in excerpts:
-            lines = tuple(filter(None, map(self._exact, excerpt.lines)))
+            lines = tuple(stands for line in excerpt.lines for stands in self._exact(line))
             ref = excerpt.ref if excerpt.ref in self._evidence.refs else self._turn_with(lines)
             if lines and ref:
                 yield Excerpt(ref, _label(excerpt.label), lines)
 
-    def _exact(self, line: str) -> str:
+    def _exact(self, line: str) -> list[str]:
         """A line as it stands in the source, with its own indentation; nothing when it does not."""
         if line.strip() in ("…", "...") or hostile.OVERRIDES.search(hostile.as_read(line)):
-            return ""
-        stands = self._evidence.line(line)
+            return []
+        stands = self._evidence.exact_lines(line)
         if not stands:
             self._leave_out("not_verbatim", "this line does not stand in the conversation", line)
         return stands

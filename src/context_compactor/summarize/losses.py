@@ -64,9 +64,14 @@ class Told:
 
     def failure(self, fact: Fact) -> bool:
         """Whether one line tells what was tried and with which error it failed, or both stand here as they were."""
-        tried, error = words_of(fact.content), words_of(fact.detail)
-        return stands_in(fact.content.lower(), fact.detail.lower(), self._flat) or any(
-            len(tried & line) >= _FAILURE_TOLD * len(tried) and len(error & line) >= _FAILURE_TOLD * len(error)
+        stands = stands_in(fact.content.lower(), fact.detail.lower(), self._flat)
+        return stands or self.both(fact.content, fact.detail)
+
+    def both(self, one: str, other: str) -> bool:
+        """Whether one line has enough of the words of both texts."""
+        first, second = words_of(one), words_of(other)
+        return any(
+            len(first & line) >= _FAILURE_TOLD * len(first) and len(second & line) >= _FAILURE_TOLD * len(second)
             for line in self._lines
             if line
         )

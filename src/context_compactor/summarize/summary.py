@@ -54,6 +54,9 @@ _TURN = re.compile(r"\s*\((?:by )?(?:the )?(?:user,? ?)?turns?[_ ]0*(\d+)(?:[:,]
 _TOLD = re.compile(
     r"^\[?(?:turns?[_ ])?0*(\d+)(?:\s?[-–]\s?\d+)?\]?[.:]?\s+(?:(user|agent)\s*:\s*)?(.*)$", re.IGNORECASE
 )
+# Behind a quotation: by whom, in which turn, and what else the writer says of it.
+_SAID_IN = re.compile(r"\s+\((?:user,? ?)?(?:turns?[_ ])?0*(?P<turn>\d+)\b(?P<beside>(?:[^()]|\([^()]*\))*)\)\s*$")
+_ROUND = str.maketrans("()", "[]")
 _ARROW = re.compile(r"\s*(?:→|=>|->)\s*")
 _SHOWN = re.compile(r"^\[((?:turn|tool|file|agent)_\d+)?[ ,:]*([^\]\n]*)\](?: (.*))?$")
 _STATUS = re.compile(r"^(?:\*\*|__)?([a-z][a-z, -]{2,30})(?:\*\*|__)?:(?:\*\*|__)?\s+", re.IGNORECASE)
@@ -163,9 +166,10 @@ def _is_none(line: str) -> bool:
 
 def _entry(title: str, line: str) -> Entry:
     """A line as an entry. What is quoted stands between quotation marks, as the ledgers have it."""
-    body = with_turn_id(_BULLET.sub("", line))
-    if body.startswith(">"):
-        return Entry(as_quote(body[1:].strip()))
+    bare = _BULLET.sub("", line)
+    if bare.startswith(">"):
+        return Entry(as_quote(bare[1:].strip()))
+    body = with_turn_id(bare)
     status = _STATUS.match(body)
     if status and parse_entry(title, f"{status[1].lower()}: ").status:
         body = f"{status[1].lower()}: {body[status.end() :]}"
@@ -178,10 +182,14 @@ def with_turn_id(line: str) -> str:
 
 
 def as_quote(words: str) -> str:
-    """Words between quotation marks, with the turn behind them."""
-    named = re.search(r" \(turn_\d+\)$", words)
-    said = words[: named.start()] if named else words
-    return f'"{said.strip().strip(chr(34))}"{named[0] if named else ""}'
+    """Words between quotation marks, with what stands beside them and the turn behind them."""
+    named = _SAID_IN.search(words)
+    said = (words[: named.start()] if named else words).strip().strip('"')
+    if named is None:
+        return f'"{said}"'
+    beside = named["beside"].translate(_ROUND).strip(" ,;:")
+    note = f"{beside}; " if beside and beside not in ("now", "done", "latest") else ""
+    return f'"{said}" ({note}{reference_id("turn", int(named["turn"]))})'
 
 
 def _tell(line: str, before: Sequence[StoryLine]) -> Iterator[StoryLine]:

@@ -243,6 +243,7 @@ class Writer:
             facts=self._facts_of(chunk) if chunk else subject.facts,
             earlier=subject.previous,
             own_headings=self._assignment.prompt.is_own,
+            system=subject.system,
             asked=f"{built_in('frame').text}\n{self._assignment.prompt.text}",
         )
 
