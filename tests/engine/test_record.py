@@ -13,7 +13,6 @@ from context_compactor.messages.record import (
     EXCERPTS,
     OPENING,
     SECTIONS,
-    STORY,
     Entry,
     Excerpt,
     Quote,
@@ -53,7 +52,6 @@ texts = st.lists(lines, min_size=1, max_size=6).map("\n".join).map(lambda text: 
 STATUSES = {
     "Task": ("active", "done", "superseded", "earlier"),
     "State": ("active", "open", "blocked", "done", "note"),
-    STORY: ("active", "earlier active", "decided", "next", "the user said"),
     "Decisions": ("finding",),
     "Files": ("uncommitted", "created", "edited", "deleted", "read"),
     "Done outside, not to be done again": ("done",),

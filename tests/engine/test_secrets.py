@@ -44,7 +44,6 @@ def test_a_model_is_told_no_secret(chunk):
     settings = Settings(
         redact_secrets=True,
         model_input_tokens=chunk,
-        plan_with_model=True,
         agent_request={"system": f"the token is {TOKEN}"},
     )
     first = compact(secret_day(), target_tokens=6_000, model=model, settings=settings, focus=f"what {TOKEN} is for")

@@ -207,10 +207,6 @@ def test_with_the_agents_own_messages_less_is_expected_to_be_paid():
     assert own.cost < copied.cost
 
 
-def test_asking_about_turns_as_well_is_expected_to_cost_more():
-    assert expected(NAME, plan_with_model=True).expected.cost > expected(NAME).expected.cost
-
-
 def test_where_no_model_would_be_asked_nothing_is_expected():
     settings = Settings(model=NAME)
     asked = Ask(window=2_000_000, settings=settings)

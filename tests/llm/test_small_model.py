@@ -133,7 +133,7 @@ def assert_judged(report: Report, messages: list) -> None:
     assert (report.metrics.failures_share, report.metrics.pins_share) == (1.0, 1.0)
     if not report.told_by:
         assert messages == DIGEST.messages
-        assert "the digest without a model stands" in report.reason
+        assert "the one without a model stands" in report.reason
 
 
 def test_a_compaction_with_it_is_judged_and_no_worse_than_without(small_model):

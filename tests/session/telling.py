@@ -31,9 +31,9 @@ FIRST = working_day(0)[:-1]
 """What everything else is about: the request, an edit, a failed test, a decision, and a to-do list."""
 
 PLAIN = """## Where things stand
-- doing: the agent looks around in many folders, such as `ls folder_1`
+- doing: the agent looks around with `ls`, one folder after the other, 24 areas each
 ## Findings and decisions
-- the agent found nothing of interest for the refresh in `folder_1` and in `folder_2`
+- the folders hold 12 files each and nothing of interest for the refresh
 """
 """A summary of steps alone."""
 
