@@ -41,7 +41,7 @@ from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.plan import Decision
-from context_compactor.plan.zones import Zone
+from context_compactor.plan.zones import Room, Zone
 from context_compactor.report import ModelCall
 from context_compactor.settle import Request, Settled, aim, settle
 from context_compactor.summarize.evidence import flat
@@ -53,9 +53,13 @@ from context_compactor.summarize.summary import Summary, fit_summary
 _ASKED = 0.85
 _MOST_TOKENS = 6_000
 _LEAST_TOKENS = 300
+# A record has this share of the target at least, and as many tokens, where the target is not very small.
+_LEAST_SHARE = 0.08
+_SHORT_RECORD = 500
+_LEAST_TARGET = 1_500
 _ROUNDS = 6
 # So long a name in an error is told with nothing else.
-_LONG = 9
+_LONG = 15
 _SOURCE = re.compile(r" \((?:×\d+, )?(?:turn|tool|file|agent)_\d+\)$")
 # In which order lines of the ledgers are added: by their section, and by the statuses that matter most in it.
 _ADDED: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -114,30 +118,56 @@ class Job(Struct, frozen=True):
         return tokens if tokens >= _LEAST_TOKENS else 0
 
 
+class SameLayout(Struct, frozen=True):
+    """The layout of a result that was made already."""
+
+    kept: dict[int, Zone]
+    name: str = "as before"
+
+    def zones(self, room: Room) -> dict[int, Zone] | None:
+        """The zones as they were."""
+        return {turn.number: self.kept[turn.number] for turn in room.turns}
+
+
+def with_room(job: Job) -> Job:
+    """The job with room for a record of some length: where the engine has left little, the rest is made shorter."""
+    target = aim(job.goal, job.request).target
+    wanted = min(max(int(_LEAST_SHARE * target), _SHORT_RECORD), _MOST_TOKENS)
+    if job.record is None or not job.folded or target < _LEAST_TARGET or job.asked_tokens >= wanted:
+        return job
+    missing = int((wanted - job.asked_tokens) / _ASKED) + 1
+    kit = structs.replace(job.kit, ladder=(SameLayout(job.digest.outcome.composer.view.zones),))
+    lower = structs.replace(aim(job.goal, job.request), target=target - missing)
+    outcome = flow.compact(job.scene, lower, kit)
+    if outcome.damage or outcome.written.record is None or outcome.written.tokens > lower.target:
+        return job
+    return structs.replace(job, digest=structs.replace(job.digest, outcome=outcome))
+
+
 def _bare(record: Record) -> Record:
     """A record with nothing but its frame and the user's task."""
     return structs.replace(record, sections={}, happened=(), excerpts=())
 
 
-def place(job: Job, summary: Summary, model: str) -> tuple[Settled, str]:
-    """The compaction with a summary as its record, within the target, or as it was and what was wrong."""
+def place(job: Job, summary: Summary, model: str) -> tuple[Settled | None, str]:
+    """The compaction with a summary as its record, within the target, or what was wrong."""
     own = job.record
     if own is None:
-        return job.digest, "there is no record whose place it could take"
+        return None, "there is no record whose place it could take"
     target, room = aim(job.goal, job.request).target, job.room
     for _ in range(_ROUNDS):
         record = merge(summary, own, room, job.kit.counter.text)
         if record is None:
-            return job.digest, "there is no room for it"
+            return None, "there is no room for it"
         written = _written(job, record)
         if written.tokens <= target:
             break
         room -= written.tokens - target
     else:
-        return job.digest, "with it the context would not fit"
+        return None, "with it the context would not fit"
     made = _settled(job, written, model)
     if made.report.status != "success" or not made.report.changed:
-        return job.digest, made.report.reason or "with it the context would not be smaller"
+        return None, made.report.reason or "with it the context would not be smaller"
     return made, ""
 
 

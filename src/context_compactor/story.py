@@ -21,7 +21,7 @@ from context_compactor.llm.limited import LimitedModel
 from context_compactor.llm.model import Control, Step
 from context_compactor.llm.names import FORMS, open_model
 from context_compactor.messages.turn import Turn
-from context_compactor.placing import Job, noted, place
+from context_compactor.placing import Job, noted, place, with_room
 from context_compactor.plan.goal import Goal
 from context_compactor.price import Spent
 from context_compactor.prompts.prompt import load_prompt
@@ -77,19 +77,20 @@ class Teller:
         job = Job(request, goal, scene, kit, digest)
         if not digest.report.changed or not (is_told(request) or request.trigger.level is Level.EMERGENCY):
             return digest
-        why = reason_to_skip(job)
+        roomy = with_room(job)
+        why = reason_to_skip(roomy)
         if why:
             return noted(job, digest, (), f"no model was asked: {why}")
-        sitting = self._sitting(job)
+        sitting = self._sitting(roomy)
         try:
-            told = self._ask(job, sitting)
-            made, why = self._placed(job, told)
+            told = self._ask(roomy, sitting)
+            made, why = self._placed(roomy, told)
         except (KeyboardInterrupt, ModelStopped):
             self.cancel = Event()  # the next compaction was not cancelled
             raise
         finally:
             self._settle()
-        return noted(job, made, told.calls, why)
+        return noted(job, made or digest, told.calls, why)
 
     def fork(self, cancel: Event, *, silent: bool = False) -> Teller:
         """The same for one piece of work that `cancel` ends; `join` it afterwards. A silent one shows no text."""
@@ -105,6 +106,7 @@ class Teller:
 
     def tell_ahead(self, job: Job, turns: Sequence[Turn], previous: Summary) -> SummaryOutcome:
         """A summary of these turns of a compaction that is not made yet; `previous` tells those before them."""
+        job = with_room(job)
         sitting = self._sitting(job)
         subject = subject_of(job, turns, previous)
         try:
@@ -140,13 +142,13 @@ class Teller:
             limits_for(settings, job.asked_tokens),
         )
 
-    def _placed(self, job: Job, told: SummaryOutcome) -> tuple[Settled, str]:
-        """The compaction with the model's record, or as it was and why."""
+    def _placed(self, job: Job, told: SummaryOutcome) -> tuple[Settled | None, str]:
+        """The compaction with the model's record, or why there is none."""
         if told.summary is None:
-            return job.digest, self._refusal(objections_of(told))
+            return None, self._refusal(objections_of(told))
         made, wrong = place(job, told.summary, self.model.name)
-        if wrong:
-            return job.digest, self._refusal(wrong)
+        if made is None:
+            return None, self._refusal(wrong)
         report = structs.replace(made.report, corrections=corrections_of(told))
         unmerged = next((objection.words for objection in told.objections if objection.code == UNMERGED), "")
         return structs.replace(made, report=report), unmerged
@@ -165,7 +167,7 @@ class Teller:
 
     def expect(self, request: Request, goal: Goal, scene: flow.Scene, kit: flow.Kit, digest: Settled) -> Settled:
         """The compaction as it was, with what `tell` would ask and what that should cost; nobody is asked."""
-        job = Job(request, goal, scene, kit, digest)
+        job = with_room(Job(request, goal, scene, kit, digest))
         if not digest.report.changed or not is_told(request) or reason_to_skip(job):
             return digest
         expected = self._brief(job).effort.expected(self.model.name, self._settings.prices)

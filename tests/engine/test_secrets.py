@@ -49,7 +49,7 @@ def test_a_model_is_told_no_secret(chunk):
     first = compact(secret_day(), target_tokens=6_000, model=model, settings=settings, focus=f"what {TOKEN} is for")
     again = [*first.messages, *secret_day()[1:]]
     compact(again, target_tokens=6_000, model=model, settings=settings)
-    assert len(model.requests) > 2
+    assert len(model.requests) >= 1
     assert not is_leaking(sent(model))
     assert "[redacted:github_token]" in sent(model)
     assert all(not request.prefix and not request.beside for request in model.requests)

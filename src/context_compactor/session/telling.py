@@ -12,7 +12,7 @@ from context_compactor.briefing import is_told
 from context_compactor.errors import DamagedContent
 from context_compactor.flow import Kit, Scene
 from context_compactor.levels import Level
-from context_compactor.placing import Job, noted, place
+from context_compactor.placing import Job, noted, place, with_room
 from context_compactor.plan.goal import Goal
 from context_compactor.report import ModelCall
 from context_compactor.session.core import Core
@@ -123,15 +123,16 @@ def _told_ahead(job: Job, held: Held | None) -> tuple[Settled | None, str]:
         return None, "there is nothing to tell"
     tokens = job.digest.outcome.composer.turn_tokens
     folded = {turn.number: tokens[turn.number] for turn in job.folded}
-    has_room = bool(job.asked_tokens)
+    roomy = with_room(job)
+    has_room = bool(roomy.asked_tokens)
     why = objection_to_swap(held, folded, job.kit.focus) or ("" if has_room else "the target leaves no room for it")
     if why:
         return None, why
     summary = held.summary if folded.keys() == set(held.turns) else as_of_then(held.summary)
     if not summary:
         return None, "it no longer tells how things stand"
-    placed, wrong = place(job, summary, held.model)
-    if wrong:
+    placed, wrong = place(roomy, summary, held.model)
+    if placed is None:
         return None, wrong
     words = f"the model was not waited for: it told {len(held.turns):,} of the {len(folded):,} folded turns ahead"
     return noted(job, placed, (), words), ""

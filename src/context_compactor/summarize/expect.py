@@ -58,6 +58,7 @@ class Effort(Struct, frozen=True):
 
 def as_copy(model: Model, subject: Subject, count: Count, limits: Limits, prompt: Prompt) -> Effort:
     """When the turns are shown as a copy; nothing when that cannot be done at all."""
+    limits = limits.within(model)
     assignment, before = Assignment(prompt, language_for(subject), limits.tokens, subject.focus), subject.before(count)
     room = chunk_room(assignment, model, count, before, limits)
     chunks = cut_chunks(tell_turns(subject.turns), room, count) if room >= LEAST_ROOM else []

@@ -68,10 +68,13 @@ class Told:
         return stands or self.both(fact.content, fact.detail)
 
     def both(self, one: str, other: str) -> bool:
-        """Whether one line has enough of the words of both texts."""
+        """Whether one line has enough of the words of both texts, and all that have a number in them."""
         first, second = words_of(one), words_of(other)
+        exact = {word for word in first if any(map(str.isdigit, word))}
         return any(
-            len(first & line) >= _FAILURE_TOLD * len(first) and len(second & line) >= _FAILURE_TOLD * len(second)
+            exact <= line
+            and len(first & line) >= _FAILURE_TOLD * len(first)
+            and len(second & line) >= _FAILURE_TOLD * len(second)
             for line in self._lines
             if line
         )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.speech import agent_sayings, user_sayings
 from context_compactor.messages.turn import Turn
 from context_compactor.price import Price
+from context_compactor.protocols import Model
 from context_compactor.report import ModelCall
 from context_compactor.summarize.ask import Material
 from context_compactor.summarize.evidence import Objection
@@ -22,6 +23,9 @@ from context_compactor.summarize.summary import Summary
 # Of a system text, and of the exact lines in an earlier record, a model is shown no more than this.
 _SYSTEM_TOKENS = 2_000
 _EXCERPT_TOKENS = 4_000
+# A summary may have so small a part of the model's window, but so many tokens always.
+_WINDOW_PARTS = 8
+_LEAST_TOKENS = 300
 
 
 class Limits(Struct, frozen=True):
@@ -36,6 +40,10 @@ class Limits(Struct, frozen=True):
     parallel: int = 4
     calls: int = 100
     prices: dict[str, Price] = {}
+
+    def within(self, model: Model) -> Limits:
+        """The same for a model with a small window, most of which is for what it is shown."""
+        return structs.replace(self, tokens=min(self.tokens, max(model.window // _WINDOW_PARTS, _LEAST_TOKENS)))
 
 
 USUAL = Limits()

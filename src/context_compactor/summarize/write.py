@@ -50,6 +50,7 @@ def write_summary(
 ) -> SummaryOutcome:
     """Ask a model for a summary of these turns. Whatever goes wrong is an objection; only a cancelled call raises."""
     caller = Caller(model, control, count, limits.calls, failed, limits.prices)
+    limits = limits.within(model)
     writer = Writer(caller, subject, limits, prompt or built_in("summarize"))
     summary = None
     try:
