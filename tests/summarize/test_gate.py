@@ -102,6 +102,25 @@ def test_a_quotation_may_differ_in_blanks_cuts_capitals_and_marks(quote):
     assert changed(with_line(f'- the user: "{quote}" (turn_001)')) == set()
 
 
+def test_a_quotation_of_signs_alone_stays():
+    assert lines(with_line('- a subject with ": " in it, and no Redis (turn_004)'))[0].startswith('a subject with ": "')
+
+
+def test_a_placeholder_in_a_command_that_was_shown_is_no_tool_syntax():
+    talk = talk_in("openai-chat").user("Call it.").step(bash("gem --allowed-tools <tools> -p x", "ok")).answer("Done.")
+    said = "## Findings\n- it is called as `gem --allowed-tools <tools> -p x` (turn_002)"
+    assert checked(said, evidence_of(turns_of(talk.messages))).corrections == ()
+
+
+def test_words_that_the_user_said_to_a_denied_call_are_the_users():
+    refused = (
+        "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\nnot on main!"
+    )
+    talk = talk_in("openai-chat").user("Push it.").step(bash("git push", refused, True)).answer("I wait.")
+    said = "## Rules\n> not on main! (turn_002)"
+    assert lines(said, RULES, evidence_of(turns_of(talk.messages))) == ['"not on main!" (turn_002)']
+
+
 def test_an_invented_quotation_loses_its_marks():
     said = with_line('- the agent called it "a piece of cake for the whole team" (turn_004)')
     assert lines(said)[0] == "the agent called it a piece of cake for the whole team (turn_004)"

@@ -333,7 +333,8 @@ class _Mender:
         spans = [found.span() for found in _CODE.finditer(body)]
 
         def checked(found: re.Match[str]) -> str:
-            if any(start <= found.start() < end for start, end in spans):
+            in_code = any(start <= found.start() < end for start, end in spans)
+            if in_code or not any(map(str.isalnum, found[1])):
                 return found[0]
             stands = self._evidence.passage.verbatim(found[1])
             if stands:
@@ -402,7 +403,8 @@ def _label(label: str) -> str:
 
 def _hostile(title: str, entry: Entry, evidence: Evidence) -> Iterator[Objection]:
     line = entry.text
-    read = hostile.as_read(line)
+    # A command may have placeholders that look like marks: what stands in the source as it is here is code.
+    read = hostile.as_read(_CODE.sub(lambda code: " " if evidence.passage.verbatim(code[0][1:-1]) else code[0], line))
     for code, pattern, words in _MARKS:
         if pattern.search(read):
             yield Objection(code, f"left out, {words}: {line[:_SHOWN]!r}")

@@ -68,9 +68,9 @@ class Told:
         return stands or self.both(fact.content, fact.detail)
 
     def both(self, one: str, other: str) -> bool:
-        """Whether one line has enough of the words of both texts, and all that have a number in them."""
+        """Whether one line has enough of the words of both texts, and all names that have a number in them."""
         first, second = words_of(one), words_of(other)
-        exact = {word for word in first if any(map(str.isdigit, word))}
+        exact = {word for word in first if any(map(str.isdigit, word)) and any(map(str.isalpha, word))}
         return any(
             exact <= line
             and len(first & line) >= _FAILURE_TOLD * len(first)
