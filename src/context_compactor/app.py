@@ -291,8 +291,9 @@ def _compaction(
     if not report.changed or report.tokens_after == report.tokens_before:
         return _unchanged(scene.messages, report, usage, counter, made.decisions)
     out = [copy_containers(message.raw) for message in made.outcome.written.messages]
-    facts = (*scene.facts, *made.told)
-    return Compaction(out, report, made.decisions, usage, made.outcome.archive, counter.counter, facts, spans())
+    return Compaction(
+        out, report, made.decisions, usage, made.outcome.archive, counter.counter, tuple(scene.facts), spans()
+    )
 
 
 def _with_cost(report: Report, ask: Ask) -> Report:

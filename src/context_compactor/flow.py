@@ -34,11 +34,10 @@ from context_compactor.facts.remember import remember, root_of
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
-from context_compactor.messages.record import Entry, Excerpt, Record, open_turns
+from context_compactor.messages.record import Excerpt, Record, open_turns
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.focus import Focus
 from context_compactor.plan.goal import Goal
-from context_compactor.plan.options import Line
 from context_compactor.plan.planner import draft_plan
 from context_compactor.plan.steering import Steered, decided_zones, follow
 from context_compactor.plan.view import Spoken, View, build_sources, spoken_in
@@ -62,18 +61,12 @@ class Kit(Struct, frozen=True):
     ladder: tuple[Layout, ...]
     weights: Weights = Weights()
     focus: str = ""
-    story: tuple[Entry, ...] = ()
-    """A model's prose on the turns that may be folded, as entries of the record."""
     factors: dict[int, float] = {}
-    """What a model thinks of turns, by their number."""
-    reasons: dict[int, str] = {}
-    """Why it thinks so, in its own words."""
+    """How much more or less the lines of turns count, by their number."""
     steers: Steers = {}
     """What the user has decided about turns."""
     is_one_message: bool = False
     """Whether the context is to be a record alone, with the newest turns in it and the open question behind."""
-    told: tuple[Line, ...] = ()
-    """Facts that it has found in turns, as lines of the record, which are worth no more than others."""
 
 
 class Scene(Struct, frozen=True):
@@ -175,8 +168,6 @@ def plan(
         int(room.tokens * (1.0 if thrift is None else thrift)),
         kit.counter.text,
         scene.verdicts.root,
-        kit.story if folded and thrift is None else (),
-        kit.told,
     )
     tells_newest = kit.is_one_message and thrift is None
     excerpts = scene.past.excerpts if scene.past else ()
@@ -196,7 +187,6 @@ def plan(
         bare,
         quoted,
         kit.factors,
-        kit.reasons,
         kit.steers,
         steered.why,
     )

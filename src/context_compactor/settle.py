@@ -18,7 +18,6 @@ from context_compactor.ask import Ask
 from context_compactor.classify.pins import last_words
 from context_compactor.classify.steer import Steers
 from context_compactor.classify.tier import Tier
-from context_compactor.facts.fact import Fact
 from context_compactor.flow import Kit, Outcome, Scene
 from context_compactor.measure.count import MessageCounter, message_bytes
 from context_compactor.measure.triggers import Trigger
@@ -64,15 +63,13 @@ class Settled(Struct, frozen=True):
     outcome: Outcome
     report: Report
     decisions: tuple[Decision, ...]
-    told: tuple[Fact, ...] = ()
-    """Facts that only a model has found."""
 
 
 class Storyteller(Protocol):
-    """Whoever has a say in a compaction that was made already. What it returns is used."""
+    """Whoever writes the record of a compaction that was made already. What it returns is used."""
 
     def tell(self, request: Request, goal: Goal, scene: Scene, kit: Kit, digest: Settled) -> Settled:
-        """The compaction with a story, or as it was."""
+        """The compaction with another record, or as it was."""
         ...
 
     def expect(self, request: Request, goal: Goal, scene: Scene, kit: Kit, digest: Settled) -> Settled:
@@ -93,10 +90,15 @@ def unchanged(request: Request, messages: Sequence[Message], reason: str) -> Rep
     return Report.unchanged(reason, tokens=request.usage.tokens, messages=len(messages), **request.head())
 
 
-def settle(request: Request, goal: Goal, scene: Scene, outcome: Outcome) -> Settled:
-    """The report of an outcome. When it may not be used, the report says so and has the old numbers."""
+def settle(
+    request: Request, goal: Goal, scene: Scene, outcome: Outcome, decided: tuple[Decision, ...] | None = None
+) -> Settled:
+    """The report of an outcome. When it may not be used, the report says so and has the old numbers.
+
+    `decided` are its decisions where they are not those of the plan.
+    """
     after = outcome.written.tokens + request.ask.settings.overhead_tokens
-    decisions = explain(outcome.composer, outcome.cut)
+    decisions = explain(outcome.composer, outcome.cut) if decided is None else decided
     if outcome.damage:
         report = unchanged(request, scene.messages, f"refused: {'; '.join(outcome.damage[:3])}")
         return Settled(outcome, structs.replace(report, status="failed"), decisions)

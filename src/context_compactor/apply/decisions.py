@@ -40,7 +40,7 @@ def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
             decision = _decide(source, options, replaced, folded, view.why.get(source.turn, ""))
             if folded and not view.steers.get(source.turn):
                 decision = _with_story(decision, source, told.get((source.turn, _TOLD_AS.get(source.voice, ""))))
-            decisions.append(_with_opinion(decision, view.reasons.get(source.turn, "")))
+            decisions.append(decision)
     return tuple(sorted(decisions, key=lambda decision: decision.turn))
 
 
@@ -58,11 +58,6 @@ def _with_story(decision: Decision, source: Source, told: Told | None) -> Decisi
     after = min(source.tokens, kept + round(told.tokens))
     strategy = decision.strategy if kept else "tell what happened"
     return structs.replace(decision, tier=Tier.SUMMARIZE, reason=reason, tokens_after=after, strategy=strategy)
-
-
-def _with_opinion(decision: Decision, opinion: str) -> Decision:
-    """A decision with what a model has said of the turn, marked as its words."""
-    return structs.replace(decision, reason=f"{decision.reason}; model: {opinion}") if opinion else decision
 
 
 def keep_all(turns: Sequence[Turn], turn_tokens: Mapping[int, int], why: Mapping[int, str]) -> tuple[Decision, ...]:

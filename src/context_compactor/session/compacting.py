@@ -168,12 +168,8 @@ def commit_made(core: Core, ask: Ask, made: Made) -> Report:
         left = refused(core, ask, str(error), tokens, len(core.seen(row).shown))
         return structs.replace(left, model_calls=made.asked)
     _drop_ahead(core)
-    for purpose, what, is_used in (
-        ("story", "summary by a model", report.told_by),
-        ("plan", "plan by a model", report.planned_by),
-    ):
-        if not is_used and any(call.purpose == purpose for call in made.asked):
-            core.emit("job.dropped", what=what, reason=report.reason)
+    if made.asked and not report.told_by:
+        core.emit("job.dropped", what="summary by a model", reason=report.reason)
     for event in told:
         core.bus.emit(event, is_kept=True)
     _afterwards(core)
