@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import log
 
-from context_compactor.archive.search.passages import TALK, Passage
+from context_compactor.archive.search.passages import INSTRUCTIONS, SAID, TALK, Passage
 from context_compactor.archive.search.query import Query
 from context_compactor.archive.search.words import terms
 from context_compactor.classify.kinds import Kind
@@ -32,6 +32,18 @@ _GLADLY = {
     Voice.CALL.value: 1.3,
     Voice.THINKING.value: 0.8,
 }
+# The same for a question, which somebody has answered in words as a rule: what was said goes before what mentions it.
+_ANSWERING = {
+    **{kind.value: 0.6 for kind in KIND_WEIGHT},
+    Kind.SUBAGENT.value: 1.0,
+    Voice.USER.value: 1.3,
+    Voice.AGENT.value: 1.2,
+    Voice.CALL.value: 0.8,
+    Voice.THINKING.value: 0.7,
+    INSTRUCTIONS: 0.4,
+}
+_WANTED_VOICE = 3.0
+_NEWEST = 0.5
 
 
 class Index:
@@ -75,15 +87,35 @@ class Index:
             self._rarities[term] = log(1 + (len(self.passages) - holders + 0.5) / (holders + 0.5))
         return self._rarities[term]
 
-    def relevance(self, query: Query) -> list[float]:
-        """How well each passage answers, 0 to about 1: by itself, by its neighbours, by its kind and by who speaks."""
-        scores = spread(self._scores(query), [passage.position for passage in self.passages])
+    def relevance(self, query: Query, exchanges: Sequence[int]) -> list[float]:
+        """How well each passage answers, 0 to about 1: by itself, by its neighbours, by its kind and by who speaks.
+
+        `exchanges` are the numbers of the exchanges that the passages stand in.
+        """
+        scores = self._scores(query)
+        spoken = self._spoken(scores, exchanges) if query.is_question else {}
+        scores = spread(scores, [passage.position for passage in self.passages])
+        for at, score in spoken.items():
+            scores[at] = score
         best = max(scores, default=0.0) or 1.0
+        gladly = _ANSWERING if query.is_question else _GLADLY
         for at, passage in enumerate(self.passages):
-            scores[at] *= _GLADLY.get(passage.kind, 1.0) / best
+            scores[at] *= gladly.get(passage.kind, 1.0) / best
+            if query.voice == passage.kind:
+                scores[at] *= _WANTED_VOICE
+            if query.is_newest and query.is_question:
+                scores[at] *= 1 - _NEWEST + _NEWEST * at / len(self.passages)
         for at in (at for name in query.speakers for at in self.speakers[name]):
             scores[at] *= _OWN_WORDS
         return scores
+
+    def _spoken(self, scores: Sequence[float], exchanges: Sequence[int]) -> dict[int, float]:
+        """What was said, with a share of what was said before and behind it, whatever was called in between."""
+        places = [at for at, passage in enumerate(self.passages) if passage.kind in SAID]
+        positions = [0]
+        for before, after in pairwise(places):
+            positions.append(positions[-1] + max(1, exchanges[after] - exchanges[before]))
+        return dict(zip(places, spread([scores[at] for at in places], positions), strict=False))
 
     def _scores(self, query: Query) -> list[float]:
         scores = [0.0] * len(self.passages)
