@@ -40,6 +40,10 @@ class Exchanges:
         """The id of the turn in which the user replied to that; empty when it is the last."""
         return self._asked[number + 1] if number + 1 < len(self._asked) else ""
 
+    def newest(self, count: int) -> list[str]:
+        """The turns that opened the newest exchanges."""
+        return [ref for ref in self._asked[-count:] if ref]
+
     def frame_of(self, refs: Iterable[str]) -> list[str]:
         """The turns that open and close the exchanges of some originals, and what the user replied."""
         frames = ((self.asked(each), self.concluded(each), self.replied(each)) for each in {*map(self.of, refs)})

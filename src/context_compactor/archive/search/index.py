@@ -42,6 +42,7 @@ _ANSWERING = {
     Voice.THINKING.value: 0.7,
     INSTRUCTIONS: 0.4,
 }
+_NEARLY, _BEHIND = 0.7, 0.9
 _WANTED_VOICE = 3.0
 _NEWEST = 0.5
 
@@ -101,6 +102,9 @@ class Index:
         gladly = _ANSWERING if query.is_question else _GLADLY
         for at, passage in enumerate(self.passages):
             scores[at] *= gladly.get(passage.kind, 1.0) / best
+        if query.is_question:
+            self._put_spoken_first(scores, query)
+        for at, passage in enumerate(self.passages):
             if query.voice == passage.kind:
                 scores[at] *= _WANTED_VOICE
             if query.is_newest and query.is_question:
@@ -108,6 +112,25 @@ class Index:
         for at in (at for name in query.speakers for at in self.speakers[name]):
             scores[at] *= _OWN_WORDS
         return scores
+
+    def _put_spoken_first(self, scores: list[float], query: Query) -> None:
+        """Lower what only mentions the words below what was said with as many of them, or nearly."""
+        shares = self._shares(query)
+        spoken = [at for at, passage in enumerate(self.passages) if passage.kind in SAID]
+        others = [at for at, passage in enumerate(self.passages) if passage.kind not in SAID]
+        said, mentioned = (max((shares[at] for at in places), default=0.0) for places in (spoken, others))
+        first, second = (max((scores[at] for at in places), default=0.0) for places in (spoken, others))
+        if first and said >= _NEARLY * mentioned and second >= first:
+            for at in others:
+                scores[at] *= _BEHIND * first / second
+
+    def _shares(self, query: Query) -> list[float]:
+        """How much of what was asked for stands in each passage."""
+        shares = [0.0] * len(self.passages)
+        for term in query.asked:
+            for at in set(self._postings.get(term, ())):
+                shares[at] += self.rarity(term)
+        return shares
 
     def _spoken(self, scores: Sequence[float], exchanges: Sequence[int]) -> dict[int, float]:
         """What was said, with a share of what was said before and behind it, whatever was called in between."""

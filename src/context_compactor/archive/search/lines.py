@@ -26,8 +26,8 @@ _EXACT_ROOM, _SAID_ROOM = 0.4, 0.7
 _EXACT_ROOM_OF_MESSAGES = 0.15
 # What was said is shown as an answer when it is no fainter than this beside the best of it.
 _FAINT = 0.3
-# So many exchanges are shown with their beginning and their end, each of no more than so many passages.
-_FRAMED, _ASK, _CONCLUSION = 4, 2, 2
+# For each of so many tokens one exchange is shown with its beginning and its end, each of so many passages.
+_FRAMED_PER, _ASK, _CONCLUSION = 500, 2, 2
 
 
 class Lines:
@@ -75,9 +75,9 @@ class Lines:
         exact = exact_places(index.passages, query.exact)
         scores = _lifted(relevance, exact)
         filling = _Filling(index, self._counter, self._cost, tokens, limit)
-        filling.take(self._framed(exact, scores), _EXACT_ROOM if query.is_question else _EXACT_ROOM_OF_MESSAGES)
+        filling.take(self._framed(exact, scores, tokens // _FRAMED_PER), _EXACT_ROOM if query.is_question else _EXACT_ROOM_OF_MESSAGES)
         if query.is_question:
-            filling.take(self._framed(self._said(scores), scores), _SAID_ROOM)
+            filling.take(self._framed(self._said(scores), scores, tokens // _FRAMED_PER), _SAID_ROOM)
         places = telling(relevance)
         self._count(places)
         filling.take(ranked(index, query, places, relevance, self._counted, self._shown, filling.names))
@@ -95,13 +95,13 @@ class Lines:
         faint = _FAINT * max((relevance[at] for at in places), default=0.0)
         return sorted((at for at in places if relevance[at] > faint), key=lambda at: (-relevance[at], -at))
 
-    def _framed(self, places: Iterable[int], scores: list[float]) -> Iterator[int]:
-        """Places, the first of each exchange followed by its beginning and its end, which are as good as that."""
+    def _framed(self, places: Iterable[int], scores: list[float], most: int) -> Iterator[int]:
+        """Places, the first of each of some exchanges followed by its beginning and its end, which are as good as that."""
         framed: set[int] = set()
         for at in places:
             yield at
             number = self._numbers[at]
-            if number not in framed and len(framed) < _FRAMED:
+            if number not in framed and len(framed) < most:
                 framed.add(number)
                 for beside in self._frame(at, scores):
                     scores[beside] = max(scores[beside], scores[at] * 0.999)

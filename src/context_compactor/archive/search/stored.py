@@ -36,6 +36,8 @@ _SESSION = 1 << 40
 _MOST_TERMS = 64
 # So many passages of a turn that opens or closes an exchange are read.
 _FRAME = 12
+# Those of so many of the newest exchanges are read whatever is asked: they are little, and answer much.
+_EXCHANGES = 100
 _TURN = "turn"
 _VOICES = (Voice.USER.value, Voice.AGENT.value, Voice.THINKING.value, Voice.CALL.value)
 _KINDS = (_TURN, *_VOICES, *(kind.value for kind in Kind), "instructions")
@@ -145,7 +147,7 @@ def _gather(store: Store, session_id: str, wanted: Wanted, most: int) -> _Gather
     rows = store.originals(session_id)
     if not kind:
         exchanges = Exchanges(_voices(rows, passages))
-        framing = exchanges.frame_of(dict.fromkeys(passage.id for passage in passages))
+        framing = exchanges.frame_of({*(passage.id for passage in passages), *exchanges.newest(_EXCHANGES)})
         passages = _passages([*runs, *store.beginnings(session_id, framing, _FRAME)]) + unindexed
     if wanted.kind in _VOICES:
         passages = [passage for passage in passages if passage.kind == wanted.kind]
