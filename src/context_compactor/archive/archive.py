@@ -32,6 +32,13 @@ class Original(Struct, frozen=True):
         """The original as text: a plain result as it was, anything else as JSON."""
         return original_text(self.value)
 
+    @property
+    def readable(self) -> str:
+        """The original for a reader: the texts of one in pieces one under another, all else as `text` has it."""
+        pieces = [_piece(block) for block in self.value] if isinstance(self.value, list) and self.value else [None]
+        whole = [piece for piece in pieces if piece is not None]
+        return "\n".join(whole) if len(whole) == len(pieces) else self.text
+
 
 def original_text(value: Any) -> str:
     """Text as it is, one text block as its text, everything else as JSON."""
@@ -42,6 +49,16 @@ def original_text(value: Any) -> str:
         if set(block) == {"type", "text"} and isinstance(block["text"], str):
             return str(block["text"])
     return _json(value)
+
+
+def _piece(block: Any) -> str | None:
+    """The text of a block, or what kind of thing it is; None for what is no block."""
+    if isinstance(block, str):
+        return block
+    if not isinstance(block, dict) or "role" in block:
+        return None
+    text, kind = block.get("text"), block.get("type")
+    return text if isinstance(text, str) else f"[{kind}]" if isinstance(kind, str) else None
 
 
 def _json(value: Any) -> str:

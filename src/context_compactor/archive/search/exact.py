@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 from context_compactor.archive.search.passages import SAID, Passage
 
-# In more places than these a token says what the question is about, and not where to look.
-_RARE = 30
 _MOST = 16
 _LONGEST = 400
 _QUOTED = re.compile(r"`([^`\n]{2,200})`|\"([^\"\n]{2,200})\"")
@@ -33,15 +31,15 @@ def exact_tokens(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*quoted, *named)))[:_MOST]
 
 
-def exact_places(passages: Sequence[Passage], tokens: Sequence[str]) -> list[int]:
-    """Where rare tokens stand: most tokens first, then what states or defines one, the newest of each first.
+def exact_places(passages: Sequence[Passage], tokens: Sequence[str], rare: int) -> list[int]:
+    """Where tokens of no more than `rare` places stand: most tokens first, then what states or defines one, the newest of each first.
 
     A text that stands in several places is named once, where it is newest.
     """
     found: dict[int, tuple[int, bool]] = {}
     for token in tokens:
         places = _places(passages, token)
-        if 0 < len(places) <= _RARE:
+        if 0 < len(places) <= rare:
             defines = re.compile(_DEFINING + re.escape(token) + r"|" + re.escape(token) + r"\s*(?::?=(?!=)|:\s)", re.I)
             for at in places:
                 count, states = found.get(at, (0, False))

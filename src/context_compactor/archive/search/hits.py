@@ -32,9 +32,7 @@ class Hit(Struct, frozen=True):
 
 def make_hits(chosen: Sequence[tuple[Passage, float]], exchanges: Exchanges) -> list[Hit]:
     """Join passages that follow one another, given in their order with their scores; the best hits come first."""
-    hits = [
-        _hit([passage for passage, _ in run], max(score for _, score in run), exchanges) for run in _joined(chosen)
-    ]
+    hits = [_hit([passage for passage, _ in run], max(score for _, score in run), exchanges) for run in _joined(chosen)]
     return sorted(hits, key=lambda hit: (-hit.score, hit.position))
 
 
@@ -73,3 +71,11 @@ def render_hits(hits: Sequence[Hit]) -> str:
 def heading(shown: Hit | Passage) -> str:
     """What stands before the first lines of an original: talk goes on behind it, anything else under it."""
     return f"{shown.id}: " if shown.kind in TALK else f"{shown.id} {shown.kind}:\n"
+
+
+def by_exchange(hits: Sequence[Hit]) -> list[Hit]:
+    """Hits for a reader: those of the exchange with the best one first, each exchange from its beginning to its end."""
+    groups: dict[str, list[Hit]] = {}
+    for hit in hits:
+        groups.setdefault(hit.exchange, []).append(hit)
+    return [hit for group in groups.values() for hit in sorted(group, key=lambda hit: hit.position)]

@@ -107,7 +107,7 @@ class Index:
         for at, passage in enumerate(self.passages):
             if query.voice == passage.kind:
                 scores[at] *= _WANTED_VOICE
-            if query.is_newest and query.is_question:
+            if query.is_newest:
                 scores[at] *= 1 - _NEWEST + _NEWEST * at / len(self.passages)
         for at in (at for name in query.speakers for at in self.speakers[name]):
             scores[at] *= _OWN_WORDS

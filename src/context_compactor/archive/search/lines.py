@@ -22,8 +22,10 @@ from context_compactor.protocols import TokenCounter
 _TOO_FEW = 6
 # The share of the room for places of exact tokens, and for these together with what was said.
 _EXACT_ROOM, _SAID_ROOM = 0.4, 0.7
+# A token in more places than these says what a question is about, and not where to look; a message has many of them.
+_RARE, _RARE_IN_MESSAGES = 30, 3
 # Of a long message that spells out many tokens.
-_EXACT_ROOM_OF_MESSAGES = 0.15
+_EXACT_ROOM_OF_MESSAGES = 0.05
 # What was said is shown as an answer when it is no fainter than this beside the best of it.
 _FAINT = 0.3
 # For each of so many tokens one exchange is shown with its beginning and its end, each of so many passages.
@@ -72,12 +74,15 @@ class Lines:
         index = self._index
         query = read_query(text, index.speakers)
         relevance = index.relevance(query, self._numbers) if query.weights else index.containing(text.strip())
-        exact = exact_places(index.passages, query.exact)
+        exact = exact_places(index.passages, query.exact, _RARE if query.is_question else _RARE_IN_MESSAGES)
         scores = _lifted(relevance, exact)
         filling = _Filling(index, self._counter, self._cost, tokens, limit)
-        filling.take(self._framed(exact, scores, tokens // _FRAMED_PER), _EXACT_ROOM if query.is_question else _EXACT_ROOM_OF_MESSAGES)
         if query.is_question:
-            filling.take(self._framed(self._said(scores), scores, tokens // _FRAMED_PER), _SAID_ROOM)
+            framed = tokens // _FRAMED_PER
+            filling.take(self._framed(exact, scores, framed), _EXACT_ROOM)
+            filling.take(self._framed(self._said(scores), scores, framed), _SAID_ROOM)
+        else:
+            filling.take(exact, _EXACT_ROOM_OF_MESSAGES)
         places = telling(relevance)
         self._count(places)
         filling.take(ranked(index, query, places, relevance, self._counted, self._shown, filling.names))

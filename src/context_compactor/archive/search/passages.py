@@ -81,7 +81,7 @@ def read_original(original: Original) -> list[tuple[str, str]]:
             return _read_turn(detect(original.value).parse(original.value))
         except BadInput:
             pass  # a turn that is no list of messages is shown as it is
-    return [(original.kind, original.text)]
+    return [(original.kind, original.readable)]
 
 
 def _read_turn(messages: Sequence[Message]) -> list[tuple[str, str]]:

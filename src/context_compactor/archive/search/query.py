@@ -16,7 +16,7 @@ from context_compactor.plan.options import Voice
 
 _MEANT = 0.4
 _LONGEST = 20_000
-# A question has no more terms than these. What has more is a message, and about many things.
+# A question is one line of no more terms than these. Anything else is a message, and about many things.
 _MOST_ASKED = 24
 _VERBS = (
     "say said says tell told ask asked asks want wanted wants wish wished agree agreed reply replied answer answered "
@@ -32,8 +32,8 @@ _NEWEST = re.compile(r"\b(?:now|current(?:ly)?|state|status|stands?|end|last|lat
 class Query(Struct, frozen=True):
     """A question understood: how much each term counts, those of them that were asked for, and speakers it names.
 
-    `exact` are the tokens that it spells out; `voice` is whose words it asks for; a question about how things stand
-    `is_newest`.
+    `exact` are the tokens that it spells out; `voice` is whose words it asks for. It `is_question` when it is short
+    enough to be meant word for word, and `is_newest` when it asks how things stand.
     """
 
     weights: dict[str, float]
@@ -41,12 +41,8 @@ class Query(Struct, frozen=True):
     speakers: frozenset[str]
     exact: tuple[str, ...] = ()
     voice: str = ""
+    is_question: bool = True
     is_newest: bool = False
-
-    @property
-    def is_question(self) -> bool:
-        """Whether it is short enough to be meant word for word."""
-        return len(self.asked) <= _MOST_ASKED
 
 
 def read_query(text: str, speakers: Collection[str] = ()) -> Query:
@@ -67,7 +63,9 @@ def read_query(text: str, speakers: Collection[str] = ()) -> Query:
         for meant in _MEANT_BY.get(term, ()):
             weights.setdefault(meant, _MEANT)
     voice = _WHO[saying[1].lower()] if saying else ""
-    return Query(weights, frozenset(counts), named, exact_tokens(text), voice, bool(_NEWEST.search(text)))
+    is_question = len(counts) <= _MOST_ASKED and "\n" not in text.strip()
+    is_newest = is_question and bool(_NEWEST.search(text))
+    return Query(weights, frozenset(counts), named, exact_tokens(text), voice, is_question, is_newest)
 
 
 def _without(counts: Counter[str], said: Collection[str]) -> Counter[str]:
