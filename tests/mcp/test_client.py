@@ -10,7 +10,7 @@ from context_compactor.agents.current import ancestors
 from context_compactor.session.session import Session
 from tests.mcp.agent import NEEDLE, Agent, connected, said, talk, text_of
 
-NAMES = ["recall", "search_archive", "facts", "context_status", "compact_plan", "checkpoint", "handoff"]
+NAMES = ["recall", "search_archive", "list_turns", "facts", "context_status", "compact_plan", "checkpoint", "handoff"]
 CALLS = [
     ("recall", {"id": "file_002", "page": 2}),
     ("search_archive", {"text": "port of the lamp"}),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from context_compactor.archive.archive import Original
+from context_compactor.archive.gather import voice_told
 from context_compactor.archive.search.passages import INSTRUCTIONS, voiced
 from context_compactor.classify.calls import describe
 from context_compactor.errors import BadInput
@@ -48,7 +49,8 @@ class TurnEntry(Struct, frozen=True):
 def turn_entry(ref: str, summary: str, tokens: int, *, is_shown: bool = False) -> TurnEntry:
     """The line of a turn, from its summary."""
     role, _, words = summary.partition(": ")
-    return TurnEntry(ref, _WHO.get(role, role), words.strip() or "[no words]", tokens, is_shown)
+    who = "client" if role == "user" and not voice_told(summary) else _WHO.get(role, role)
+    return TurnEntry(ref, who, words.strip() or "[no words]", tokens, is_shown)
 
 
 class Beside(Struct, frozen=True):
@@ -132,7 +134,7 @@ def _call_lines(call: ToolCall) -> Iterator[str]:
     label = describe(call)
     body = call_body(call).strip()
     words = set(label.replace("`", " ").split())
-    yield f"agent calls {label}" if words.issuperset(body.split()) else f"agent calls {call.name}:\n{body}"
+    yield label if words.issuperset(body.split()) else f"{label}\n{body}"
 
 
 def _result_lines(part: ToolResult, ref: str) -> Iterator[str]:

@@ -61,8 +61,8 @@ TOOLS = (
             "in the answers of search_archive and facts. Use it before you guess at a detail, repeat a command or "
             "read a file again only to remember what it said. It shows the state of then: a file may have changed "
             "since. Long originals come in pages of about 2,000 tokens; `next` is the call for the following page. "
-            'With lines="10-40" only those lines are given. A turn reads as a conversation, with the ids of its results '
-            "and of the turns beside it."
+            'With lines="10-40" only those lines are given. A turn reads as a conversation, with the ids of its '
+            "results and of the turns beside it."
         ),
         asked=RecallAsked,
         answer=RecallAnswer,

@@ -32,9 +32,9 @@ def exact_tokens(text: str) -> tuple[str, ...]:
 
 
 def exact_places(passages: Sequence[Passage], tokens: Sequence[str], rare: int) -> list[int]:
-    """Where tokens of no more than `rare` places stand: most tokens first, then what states or defines one, the newest of each first.
+    """Where tokens of no more than `rare` places stand: first where most of them do, then what states or defines one.
 
-    A text that stands in several places is named once, where it is newest.
+    Of each the newest come first. A text that stands in several places is named once, where it is newest.
     """
     found: dict[int, tuple[int, bool]] = {}
     for token in tokens:

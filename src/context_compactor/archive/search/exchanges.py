@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from context_compactor.archive.search.passages import SAID, Passage
@@ -16,12 +17,15 @@ class Exchanges:
         self._number: dict[str, int] = {}
         self._asked: list[str] = [""]
         self._concluded: list[str] = [""]
+        self._told: list[list[str]] = [[]]
         for ref, voice in refs:
             if voice == Voice.USER:
                 self._asked.append(ref)
                 self._concluded.append("")
+                self._told.append([])
             elif voice == Voice.AGENT:
                 self._concluded[-1] = ref
+                self._told[-1].append(ref)
             self._number.setdefault(ref, len(self._asked) - 1)
 
     def of(self, ref: str) -> int:
@@ -39,6 +43,11 @@ class Exchanges:
     def replied(self, number: int) -> str:
         """The id of the turn in which the user replied to that; empty when it is the last."""
         return self._asked[number + 1] if number + 1 < len(self._asked) else ""
+
+    def told_around(self, refs: Iterable[str], most: int) -> list[str]:
+        """Turns in which the agent said something, in the exchanges that hold most of some originals."""
+        often = Counter(map(self.of, refs))
+        return [ref for number, _ in often.most_common() for ref in self._told[number]][:most]
 
     def newest(self, count: int) -> list[str]:
         """The turns that opened the newest exchanges."""

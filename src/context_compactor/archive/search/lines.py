@@ -20,13 +20,15 @@ from context_compactor.errors import BadSetting
 from context_compactor.protocols import TokenCounter
 
 _TOO_FEW = 6
-# The share of the room for places of exact tokens, and for these together with what was said.
-_EXACT_ROOM, _SAID_ROOM = 0.4, 0.7
+# The share of the room for places of exact tokens, for these together with what was said, and with what was said around
+# the best of them.
+_EXACT_ROOM, _SAID_ROOM, _AROUND_ROOM = 0.4, 0.7, 0.85
 # A token in more places than these says what a question is about, and not where to look; a message has many of them.
 _RARE, _RARE_IN_MESSAGES = 30, 3
 # Of a long message that spells out many tokens.
 _EXACT_ROOM_OF_MESSAGES = 0.05
-# What was said is shown as an answer when it is no fainter than this beside the best of it.
+# What was said is shown as an answer when it is no fainter than this beside the best of it, and so are other lines
+# beside the best of all.
 _FAINT = 0.3
 # For each of so many tokens one exchange is shown with its beginning and its end, each of so many passages.
 _FRAMED_PER, _ASK, _CONCLUSION = 500, 2, 2
@@ -80,10 +82,12 @@ class Lines:
         if query.is_question:
             framed = tokens // _FRAMED_PER
             filling.take(self._framed(exact, scores, framed), _EXACT_ROOM)
-            filling.take(self._framed(self._said(scores), scores, framed), _SAID_ROOM)
+            said = self._said(scores)
+            filling.take(self._framed(said, scores, framed), _SAID_ROOM)
+            filling.take(self._around(next(iter([*exact, *said]), None)), _AROUND_ROOM)
         else:
             filling.take(exact, _EXACT_ROOM_OF_MESSAGES)
-        places = telling(relevance)
+        places = self._telling(relevance) if query.is_question else telling(relevance)
         self._count(places)
         filling.take(ranked(index, query, places, relevance, self._counted, self._shown, filling.names))
         chosen = list(filling.chosen)
@@ -100,8 +104,22 @@ class Lines:
         faint = _FAINT * max((relevance[at] for at in places), default=0.0)
         return sorted((at for at in places if relevance[at] > faint), key=lambda at: (-relevance[at], -at))
 
+    def _around(self, best: int | None) -> list[int]:
+        """What the agent said in the exchange of the best answer, the beginning of each message, the nearest first."""
+        if best is None or not self._numbers[best]:
+            return []
+        numbers, passages = self._numbers, self._index.passages
+        said = (places[0] for places in self._said_in.values() if numbers[places[0]] == numbers[best])
+        return sorted(said, key=lambda at: abs(passages[at].position - passages[best].position))
+
+    def _telling(self, relevance: Sequence[float]) -> list[int]:
+        """The places of what may answer a question: all that was said about it, and of other lines the best."""
+        faint = _FAINT * max(relevance, default=0.0)
+        passages = self._index.passages
+        return [at for at in telling(relevance) if passages[at].kind in SAID or relevance[at] > faint]
+
     def _framed(self, places: Iterable[int], scores: list[float], most: int) -> Iterator[int]:
-        """Places, the first of each of some exchanges followed by its beginning and its end, which are as good as that."""
+        """Places, the first of each of some exchanges followed by its beginning and its end, which are as good."""
         framed: set[int] = set()
         for at in places:
             yield at

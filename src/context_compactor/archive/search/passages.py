@@ -26,6 +26,7 @@ _LINE_SIZE = 200
 _LONGEST_REMARK = 1_500
 # Characters that are split into lines in one step.
 _AT_ONCE = 1 << 16
+_NOT_TYPED = re.compile(r"<command-args>\s*</command-args>")
 _SENTENCE_END = re.compile(r"[.!?\u2026][\"')\]]*\s+|[\u3002\uff01\uff1f]")
 _NUMBERED = re.compile(r" {0,8}\d+(?:→|\t)")
 
@@ -116,7 +117,7 @@ def _is_by_client(text: str, is_expanded: bool) -> bool:
     """Whether nothing of a text is the user's own; behind a command stands the long text that it is short for."""
     if is_client_text(text) or (is_expanded and len(text) > _LONGEST_REMARK):
         return True
-    return "<command-args>" not in text and bool(text.strip()) and not without_client_blocks(text).strip()
+    return bool(text.strip()) and not without_client_blocks(_NOT_TYPED.sub("", text)).strip()
 
 
 def _words(part: Part) -> str:

@@ -16,7 +16,7 @@ from context_compactor.archive.search.exact import exact_tokens
 from context_compactor.archive.search.exchanges import Exchanges, voices_of
 from context_compactor.archive.search.hits import Hit
 from context_compactor.archive.search.lines import Lines, check_search
-from context_compactor.archive.search.passages import Passage, texts_of
+from context_compactor.archive.search.passages import SAID, Passage, texts_of
 from context_compactor.archive.search.query import read_query
 from context_compactor.archive.search.words import signs, terms
 from context_compactor.archive.shelve import cut_unindexed, index_archived, read_passages
@@ -38,6 +38,8 @@ _MOST_TERMS = 64
 _FRAME = 12
 # Those of so many of the newest exchanges are read whatever is asked: they are little, and answer much.
 _EXCHANGES = 100
+# And the beginnings of so many turns in which the agent said something around what was found.
+_TOLD = 150
 _TURN = "turn"
 _VOICES = (Voice.USER.value, Voice.AGENT.value, Voice.THINKING.value, Voice.CALL.value)
 _KINDS = (_TURN, *_VOICES, *(kind.value for kind in Kind), "instructions")
@@ -145,10 +147,13 @@ def _gather(store: Store, session_id: str, wanted: Wanted, most: int) -> _Gather
         runs += store.search(session_id, spelled, most=most // 4, kind=kind, **times) if spelled else []
     passages = _passages(runs) + unindexed
     rows = store.originals(session_id)
-    if not kind:
+    if not kind and not any(times.values()):
         exchanges = Exchanges(_voices(rows, passages))
+        refs = [passage.id for passage in passages if passage.kind in SAID]
         framing = exchanges.frame_of({*(passage.id for passage in passages), *exchanges.newest(_EXCHANGES)})
-        passages = _passages([*runs, *store.beginnings(session_id, framing, _FRAME)]) + unindexed
+        runs += store.beginnings(session_id, framing, _FRAME)
+        runs += store.beginnings(session_id, exchanges.told_around(refs, _TOLD), 0)
+        passages = _passages(runs) + unindexed
     if wanted.kind in _VOICES:
         passages = [passage for passage in passages if passage.kind == wanted.kind]
     return _Gathered(passages, _voices(rows, passages))
