@@ -14,7 +14,7 @@ from context_compactor.archive.search.passages import SAID, Passage
 _MOST = 16
 _LONGEST = 400
 _QUOTED = re.compile(r"`([^`\n]{2,200})`|\"([^\"\n]{2,200})\"")
-_EDGES = "\"'`.,;:!?()[]{}<>*\u201c\u201d\u2018\u2019\u2026"
+_EDGES = "\"'`,;:!?()[]{}<>*\u201c\u201d\u2018\u2019\u2026"
 # Signs inside a token, a digit beside a letter, or capitals where a word has none: somebody's name for something.
 _NAME = re.compile(r"\w[_/\\.:@#=+~$%&-]+\w|[_/$@#.~\\-]\w|\w[_/$]|\d|[^\W\d_]*[a-z][A-Z]|^[A-Z]{2,}$")
 _DEFINING = (
@@ -26,7 +26,7 @@ _DEFINING = (
 def exact_tokens(text: str) -> tuple[str, ...]:
     """The names that a question spells out: quoted words, and whatever no plain word looks like."""
     quoted = [first or second for first, second in _QUOTED.findall(text)]
-    plain = (chunk.strip(_EDGES) for chunk in text.split())
+    plain = (chunk.lstrip(_EDGES).rstrip(f".{_EDGES}").removeprefix("./") for chunk in text.split())
     named = (chunk for chunk in plain if 1 < len(chunk) <= _LONGEST and _NAME.search(chunk) and not chunk.isspace())
     return tuple(dict.fromkeys((*quoted, *named)))[:_MOST]
 
@@ -53,9 +53,14 @@ def exact_places(passages: Sequence[Passage], tokens: Sequence[str], rare: int) 
 def _places(passages: Sequence[Passage], token: str) -> list[int]:
     """The passages in which a token stands by itself, spelled as it is; else in any case."""
     inside = [at for at, passage in enumerate(passages) if token in passage.text]
-    whole = re.compile(rf"(?<!\w){re.escape(token)}(?!\w)")
+    before, after = (r"(?<!\w)" if _is_word(token[0]) else ""), (r"(?!\w)" if _is_word(token[-1]) else "")
+    whole = re.compile(before + re.escape(token) + after)
     exact = [at for at in inside if whole.search(passages[at].text)]
     if exact:
         return exact
     folded = token.casefold()
     return [at for at, passage in enumerate(passages) if folded in passage.text.casefold()]
+
+
+def _is_word(sign: str) -> bool:
+    return sign.isalnum() or sign == "_"

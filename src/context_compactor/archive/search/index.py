@@ -23,7 +23,7 @@ _RARE = 1.3
 _DECAY = 0.6
 _OWN_WORDS = 1.5
 
-_SPEAKER = re.compile(r"([^\W\d_][\w .'-]{0,30}): ")
+_SPEAKER = re.compile(r"([^\W\d_][\w.'-]{0,20}(?: [\w.'-]{1,20}){0,2}): ")
 _FEWEST_TURNS, _SMALLEST_SHARE = 3, 0.02
 
 # How gladly a kind is taken: the worth of its text to the agent, flattened, since the query has the first word.

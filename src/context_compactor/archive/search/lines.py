@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
+from heapq import nlargest
 
 from context_compactor.archive.search.exact import exact_places
 from context_compactor.archive.search.exchanges import Exchanges, voices_of
@@ -30,6 +31,8 @@ _EXACT_ROOM_OF_MESSAGES = 0.05
 # What was said is shown as an answer when it is no fainter than this beside the best of it, and so are other lines
 # beside the best of all.
 _FAINT = 0.3
+# Of these so many are shown with their exchanges, as what was said is.
+_OTHERS = 3
 # For each of so many tokens one exchange is shown with its beginning and its end, each of so many passages.
 _FRAMED_PER, _ASK, _CONCLUSION = 500, 2, 2
 
@@ -82,9 +85,9 @@ class Lines:
         if query.is_question:
             framed = tokens // _FRAMED_PER
             filling.take(self._framed(exact, scores, framed), _EXACT_ROOM)
-            said = self._said(scores)
-            filling.take(self._framed(said, scores, framed), _SAID_ROOM)
-            filling.take(self._around(next(iter([*exact, *said]), None)), _AROUND_ROOM)
+            answers = self._answers(scores)
+            filling.take(self._framed(answers, scores, framed), _SAID_ROOM)
+            filling.take(self._around(next(iter([*exact, *answers]), None)), _AROUND_ROOM)
         else:
             filling.take(exact, _EXACT_ROOM_OF_MESSAGES)
         places = self._telling(relevance) if query.is_question else telling(relevance)
@@ -98,11 +101,19 @@ class Lines:
             chosen.pop()
         return []
 
-    def _said(self, relevance: Sequence[float]) -> list[int]:
-        """Where something was said about the question, best first."""
-        places = [at for each in self._said_in.values() for at in each if relevance[at] > 0]
-        faint = _FAINT * max((relevance[at] for at in places), default=0.0)
-        return sorted((at for at in places if relevance[at] > faint), key=lambda at: (-relevance[at], -at))
+    def _answers(self, relevance: Sequence[float]) -> list[int]:
+        """Where something was said about the question, and the lines that tell most of anything else, best first.
+
+        Without anybody's words no line has an exchange to be shown with.
+        """
+        if not self._said_in:
+            return []
+        said = [at for each in self._said_in.values() for at in each if relevance[at] > 0]
+        faint = _FAINT * max((relevance[at] for at in said), default=0.0)
+        kinds = (passage.kind for passage in self._index.passages)
+        others = (at for at, kind in enumerate(kinds) if kind not in SAID and relevance[at] > 0)
+        places = [*(at for at in said if relevance[at] > faint), *nlargest(_OTHERS, others, key=relevance.__getitem__)]
+        return sorted(places, key=lambda at: (-relevance[at], -at))
 
     def _around(self, best: int | None) -> list[int]:
         """What the agent said in the exchange of the best answer, the beginning of each message, the nearest first."""
