@@ -36,8 +36,8 @@ pairs = st.lists(words, min_size=2, max_size=3)
 tokens = st.one_of(
     pairs.map(lambda parts: "_".join((*parts, "q")).upper()),
     pairs.map(lambda parts: "/".join(("src", *parts)) + ".ts"),
-    pairs.map(lambda parts: "-".join(parts)),
-    pairs.map(lambda parts: ".".join(parts)),
+    pairs.map("-".join),
+    pairs.map(".".join),
     pairs.map(lambda parts: f"{parts[0]}{parts[1].title()}"),
     st.integers(1000, 9999).map(lambda number: f"E{number}"),
     st.text("0123456789abcdef", min_size=8, max_size=40).map(lambda text: f"{text}7f"),

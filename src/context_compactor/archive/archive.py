@@ -11,6 +11,9 @@ from msgspec import Struct
 
 from context_compactor.errors import UnknownReference
 
+_TEXTS = ("text", "input_text", "output_text")
+_FILES = ("image", "input_image", "image_url", "document", "file", "input_file", "audio", "input_audio")
+
 
 class Original(Struct, frozen=True):
     """One archived thing: `value` is the provider's own, `text` how it is shown, `recovery` how to get it back.
@@ -52,13 +55,15 @@ def original_text(value: Any) -> str:
 
 
 def _piece(block: Any) -> str | None:
-    """The text of a block, or what kind of thing it is; None for what is no block."""
+    """The text of a block, or what kind of file it holds; None for anything else."""
     if isinstance(block, str):
         return block
-    if not isinstance(block, dict) or "role" in block:
+    if not isinstance(block, dict):
         return None
     text, kind = block.get("text"), block.get("type")
-    return text if isinstance(text, str) else f"[{kind}]" if isinstance(kind, str) else None
+    if kind in _TEXTS and isinstance(text, str):
+        return text
+    return f"[{kind}]" if kind in _FILES else None
 
 
 def _json(value: Any) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -89,6 +91,32 @@ def neighbours(turns: Iterable[TurnEntry], ref: str) -> tuple[TurnEntry | None, 
     before = [turn for turn in every if turn.number < number][-1:]
     after = [turn for turn in every if turn.number > number][:1]
     return next(iter(before), None), next(iter(after), None)
+
+
+class Kinded(Protocol):
+    """Whatever stands for an original in an archive."""
+
+    @property
+    def kind(self) -> str:
+        """What kind of original it is."""
+        ...
+
+
+T = TypeVar("T", bound=Kinded)
+
+
+def results_beside(archived: Sequence[T], at: int) -> list[T]:
+    """Those between a turn and the turns beside it in the archive.
+
+    A turn is archived with its results behind it; one that was not finished then, behind its results.
+    """
+    after = takewhile(_is_result, archived[at + 1 :])
+    before = takewhile(_is_result, reversed(archived[:at]))
+    return [*after, *before]
+
+
+def _is_result(archived: Kinded) -> bool:
+    return archived.kind != TURN
 
 
 def _neighbours(beside: Beside) -> str:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from context_compactor.archive.archive import Original
-from context_compactor.archive.conversation import TURN, Beside, TurnEntry, neighbours, read_aloud, turn_entry
+from context_compactor.archive.conversation import (
+    TURN,
+    Beside,
+    TurnEntry,
+    neighbours,
+    read_aloud,
+    results_beside,
+    turn_entry,
+)
 from context_compactor.archive.gather import ids_of, result_original, turn_original, turn_summary
 from context_compactor.archive.refetch import Refetched, RestoreRate
 from context_compactor.archive.refetch import refetch as refetch_original
@@ -100,13 +107,7 @@ def _beside(core: Core, turn: Original) -> Beside:
     at = next((at for at, row in enumerate(rows) if row.ref == turn.id), None)
     if at is None:
         return Beside(before, after, _live_results(core, turn.id))
-    # A turn is archived with its results behind it; one that was not finished then, behind its results.
-    results = [*takewhile(_is_result, rows[at + 1 :]), *takewhile(_is_result, reversed(rows[:at]))]
-    return Beside(before, after, read_originals(results, core.store))
-
-
-def _is_result(row: Shelved) -> bool:
-    return row.kind != TURN
+    return Beside(before, after, read_originals(results_beside(rows, at), core.store))
 
 
 def _live_results(core: Core, ref: str) -> list[Original]:
