@@ -74,6 +74,18 @@ def test_what_a_client_wrote_in_the_user_s_name_is_not_the_user_s():
     assert "user" in {passage.kind for passage in cut_originals([own])}
 
 
+def test_what_was_found_comes_before_what_was_about_to_be_done():
+    talk = (
+        said("turn_001", "The import hangs."),
+        said("turn_002", "Let me look for the cause of the hanging import:", "assistant"),
+        said("turn_003", "The import hangs since the lock of the queue is taken twice.", "assistant"),
+        said("turn_004", "Good. Now let me check the cause of the hanging import again.", "assistant"),
+    )
+    hits = search("what is the cause of the hanging import?", *talk)
+    order = [hit.id for hit in hits]
+    assert order.index("turn_003") < min(order.index(each) for each in ("turn_002", "turn_004") if each in order)
+
+
 def test_a_sentence_with_a_colon_is_no_speaker():
     talk = [said(f"turn_{at:03}", f"The number of the port is: {at}") for at in range(1, 5)]
     assert search("the number of the port is", *talk)

@@ -42,6 +42,13 @@ _ANSWERING = {
     Voice.THINKING.value: 0.7,
     INSTRUCTIONS: 0.4,
 }
+# What an agent says before it does something tells nothing: `Now let me check the tests:`.
+_INTENTION = re.compile(
+    r"(?:[\w ,'\u2019-]{1,60}[.!:,;\u2014-]+\s+)?(?:now,? |next,? |first,? |also,? |so,? |then,? |and )*"
+    r"(?:let me|let's|let\u2019s|i'll|i\u2019ll|i will|i need to|i should|now)\b(?:[^.!?\n]|\.(?=\S)){0,160}[.:!\u2026]?\s*",
+    re.IGNORECASE,
+)
+_INTENDED = 0.4
 _NEARLY, _BEHIND = 0.7, 0.9
 _WANTED_VOICE = 3.0
 _NEWEST = 0.5
@@ -102,6 +109,8 @@ class Index:
         gladly = _ANSWERING if query.is_question else _GLADLY
         for at, passage in enumerate(self.passages):
             scores[at] *= gladly.get(passage.kind, 1.0) / best
+            if query.is_question and is_intention(passage):
+                scores[at] *= _INTENDED
         if query.is_question:
             self._put_spoken_first(scores, query)
         for at, passage in enumerate(self.passages):
@@ -153,6 +162,11 @@ class Index:
         """1 for each passage that holds a text as it is, 0 for all others: for queries without a word."""
         wanted = text.casefold()
         return [float(wanted in passage.text.casefold()) for passage in self.passages]
+
+
+def is_intention(passage: Passage) -> bool:
+    """Whether an agent only says what it is about to do."""
+    return passage.kind == Voice.AGENT and _INTENTION.fullmatch(passage.text) is not None
 
 
 def names_of(text: str) -> frozenset[str]:

@@ -13,7 +13,7 @@ from heapq import nlargest
 from context_compactor.archive.search.exact import exact_places
 from context_compactor.archive.search.exchanges import Exchanges, voices_of
 from context_compactor.archive.search.hits import GAP, Hit, heading, make_hits, render_hits
-from context_compactor.archive.search.index import Index, names_of
+from context_compactor.archive.search.index import Index, is_intention, names_of
 from context_compactor.archive.search.pack import ranked, telling
 from context_compactor.archive.search.passages import SAID, Passage
 from context_compactor.archive.search.query import read_query
@@ -120,7 +120,8 @@ class Lines:
         if best is None or not self._numbers[best]:
             return []
         numbers, passages = self._numbers, self._index.passages
-        said = (places[0] for places in self._said_in.values() if numbers[places[0]] == numbers[best])
+        firsts = (places[0] for places in self._said_in.values() if numbers[places[0]] == numbers[best])
+        said = (at for at in firsts if not is_intention(passages[at]))
         return sorted(said, key=lambda at: abs(passages[at].position - passages[best].position))
 
     def _telling(self, relevance: Sequence[float]) -> list[int]:

@@ -166,9 +166,9 @@ def _passages(runs: Iterable[Found]) -> list[Passage]:
 
 
 def _voices(rows: Iterable[Shelved], passages: Iterable[Passage]) -> list[tuple[str, str]]:
-    """Who speaks in each original: by its passages, or by its summary where none of them is here."""
+    """Who speaks in each original: by its passages, or by its summary where not all of them are here."""
     known = dict(voices_of(passages))
-    return [(row.ref, known[row.ref] if row.ref in known else voice_told(row.summary)) for row in rows]
+    return [(row.ref, known.get(row.ref) or voice_told(row.summary)) for row in rows]
 
 
 def _is_of(original: Shelved, kind: str, since: str, until: str) -> bool:
