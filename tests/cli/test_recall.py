@@ -31,7 +31,7 @@ def test_an_original_comes_back_byte_for_byte(run, stored):
 
 def test_a_turn_is_printed_as_a_conversation_and_given_to_programs_as_it_was(run, stored):
     ran = run("recall", "turn_001")
-    first = stored.messages[0]
+    first = next(message for message in stored.messages if message["role"] == "user")
     assert f"user: {first['content']}" in ran.out
     assert "after: turn_002" in ran.out.split("\n")[0]
     assert json.loads(run("recall", "turn_001", "--json").json["text"]) == [first]

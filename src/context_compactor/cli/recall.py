@@ -147,9 +147,8 @@ def _whole(session: Session, ref: str, lines: tuple[int, int] | None, as_json: b
 def _refuse_with_turns(ref: str | None, options: dict[str, Any]) -> None:
     given = sorted(name for name, value in options.items() if value)
     if ref is not None or given:
-        raise BadSetting(
-            f"recall: --turns lists turns, without {ref or ', '.join(given)}. Try: --from, --to, --search."
-        )
+        beside = ref or ", ".join(given)
+        raise BadSetting(f"recall: --turns cannot be used with {beside}. Try: --from, --to, --search.")
 
 
 def _list_turns(session_id: str | None, store: str | None, wanted: tuple[int, int | None, str], as_json: bool) -> None:

@@ -45,7 +45,8 @@ _ANSWERING = {
 # What an agent says before it does something tells nothing: `Now let me check the tests:`.
 _INTENTION = re.compile(
     r"(?:[\w ,'\u2019-]{1,60}[.!:,;\u2014-]+\s+)?(?:now,? |next,? |first,? |also,? |so,? |then,? |and )*"
-    r"(?:let me|let's|let\u2019s|i'll|i\u2019ll|i will|i need to|i should|now)\b(?:[^.!?\n]|\.(?=\S)){0,160}[.:!\u2026]?\s*",
+    r"(?:let me|let's|let\u2019s|i'll|i\u2019ll|i will|i need to|i should|now)\b"
+    r"(?:[^.!?\n]|\.(?=\S)){0,160}[.:!\u2026]?\s*",
     re.IGNORECASE,
 )
 _INTENDED = 0.4
