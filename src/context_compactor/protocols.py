@@ -215,6 +215,10 @@ class Store(Protocol):
         """
         ...
 
+    def beginnings(self, session_id: str, refs: Sequence[str], most: int) -> list[Found]:
+        """The first runs of passages of some originals, in their order, of about `most` passages of each."""
+        ...
+
     def put_facts(self, session_id: str, facts: Iterable[FactRow], now: str) -> None:
         """Keep facts; one of the same kind, turn and content takes the place of what was known."""
         ...

@@ -161,6 +161,10 @@ class SqlStore:
         """Runs of passages, in their order, of about `most` characters: those whose terms tell most, or all."""
         return self._shelf.search(self._sessions.number(session_id), terms, most, Filter(kind, since, until))
 
+    def beginnings(self, session_id: str, refs: Sequence[str], most: int) -> list[Found]:
+        """The first runs of some originals, in their order, of about `most` passages of each."""
+        return self._shelf.beginnings(self._sessions.number(session_id), refs, most)
+
     # Facts and holders
 
     def put_facts(self, session_id: str, facts: Iterable[FactRow], now: str) -> None:
