@@ -24,7 +24,7 @@ from context_compactor.plan.zones import Zone
 def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
     """One decision for each turn that stays as it is, and one for each text of the others.
 
-    `cut` has the tokens that shortened instructions had before, by turn.
+    `cut` has the tokens that shortened instructions and an open question had before, by turn.
     """
     view, draft, turn_tokens = composer.view, composer.draft, composer.turn_tokens
     taken = {number: list(options) for number, options in groupby(draft.chosen(), key=lambda option: option.source)}
@@ -58,26 +58,27 @@ def _kept(turn: Turn, tokens: int, reason: str) -> Decision:
 def _kept_turns(view: View, turn_tokens: dict[int, int], cut: Mapping[int, int]) -> Iterator[Decision]:
     pins = pinned_turns(view.turns)
     for turn in view.turns:
-        if view.zones[turn.number] in (Zone.FIXED, Zone.VERBATIM):
-            tokens = turn_tokens[turn.number]
-            if turn.number in cut:
-                yield _shortened_instructions(turn, cut[turn.number], tokens)
-                continue
+        tokens, zone = turn_tokens[turn.number], view.zones[turn.number]
+        if turn.number in cut and zone is not Zone.FOLDED:
+            yield _shortened_before(turn, cut[turn.number], tokens)
+        elif zone in (Zone.FIXED, Zone.VERBATIM):
             reason = view.why.get(turn.number) or pins.get(turn.number, "one of the newest turns")
             yield _kept(turn, tokens, reason)
 
 
-def _shortened_instructions(turn: Turn, before: int, after: int) -> Decision:
+def _shortened_before(turn: Turn, before: int, after: int) -> Decision:
+    """Instructions, or what was pasted into the open question: shortened before anything was planned."""
+    what = "instructions that leave" if turn.is_instruction else "what was pasted into it would leave"
     return Decision(
         target=turn_label(turn),
         turn=turn.number,
         kind=Kind.TALK,
         tier=Tier.SUMMARIZE,
-        strategy="fit instructions",
-        reason="instructions that leave no room within the target that was asked for",
+        strategy="fit instructions" if turn.is_instruction else "fit the open question",
+        reason=f"{what} no room within the target{' that was asked for' if turn.is_instruction else ''}",
         tokens_before=before,
         tokens_after=after,
-        ref=INSTRUCTIONS,
+        ref=INSTRUCTIONS if turn.is_instruction else reference_id("turn", turn.number),
     )
 
 

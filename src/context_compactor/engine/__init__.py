@@ -1,0 +1,1 @@
+"""Steps of a compaction beside the choice of lines."""
