@@ -107,7 +107,8 @@ def read_scene(messages: Sequence[Message], dialect: Dialect) -> Scene:
 def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     """Bring a context under its target; lose nothing that cannot be recalled."""
     fitted = _fit_instructions(scene, goal, kit)
-    asked = _fit_open_question(fitted.turns, scene.verdicts, goal, kit)
+    scene = structs.replace(scene, turns=fitted.turns)
+    asked = _fit_open_question(scene, goal, kit)
     scene = structs.replace(scene, turns=asked.turns)
     kit = _steered(kit, scene.turns)
     sizes = turn_sizes(scene.turns, kit.counter)
@@ -152,9 +153,11 @@ def _fit_instructions(scene: Scene, goal: Goal, kit: Kit) -> Fitted:
     return fit_instructions(scene.turns, goal.target, kit.counter, kit.dialect)
 
 
-def _fit_open_question(turns: Sequence[Turn], verdicts: Verdicts, goal: Goal, kit: Kit) -> Fitted:
+def _fit_open_question(scene: Scene, goal: Goal, kit: Kit) -> Fitted:
     kept = [number for number, tier in kit.steers.items() if tier is Tier.KEEP]
-    return fit_open_question(turns, goal.target, kit.counter, kit.dialect, verdicts, kept)
+    return fit_open_question(
+        scene.turns, goal.target, kit.counter, kit.dialect, scene.verdicts, past=scene.past, kept=kept
+    )
 
 
 @traced("plan")

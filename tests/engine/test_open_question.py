@@ -90,6 +90,11 @@ def test_a_question_that_leaves_room_stays_byte_for_byte():
     assert result.report.reason == ""
 
 
+def test_a_question_with_little_before_it_may_take_most_of_the_target():
+    result = compact([{"role": "user", "content": f"{WORDS}\n\n{LOG}"}], target_tokens=TARGET)
+    assert 0.8 * TARGET < result.report.tokens_after <= TARGET
+
+
 def test_a_question_that_the_user_typed_is_never_shortened():
     words = "\n\n".join(f"Then look at area {name}, since it was changed last week." for name in "abcdefgh" * 12)
     talk = asked("openai-chat", words)

@@ -24,12 +24,15 @@ from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.ends import beginning, ending
 from context_compactor.messages.message import Text, ToolResult
+from context_compactor.messages.record import Record, render
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.zones import turn_sizes
 
 # It stays whole while it leaves half of the room to everything before it.
 _MOST = 1 / 2
+# What a request and the record's first and last line take, and what a count may be off by.
+_FRAME = 300
 _ROUNDS = 6
 # Of what a paste may take: its digest, and lines that share a rare word with what was typed. Its first and last lines
 # take the rest, the last ones more: that is where a log fails.
@@ -64,17 +67,17 @@ def fit_open_question(
     counter: MessageCounter,
     dialect: Dialect,
     verdicts: Verdicts,
+    past: Record | None = None,
     kept: Container[int] = (),
 ) -> Fitted:
     """The turns with what was pasted into the unanswered ones shortened; as they were when they leave enough room.
 
-    Turns that are `kept` by the user's wish are left alone.
+    `past` is the record before the turns. Those that are `kept` by the user's wish are left alone.
     """
     waiting = last_words(turns)
     beside = interjection(turns)
     asked = [turn for turn in turns if turn.number in (waiting | beside) and turn.number not in kept]
-    told = [message for turn in turns if turn.is_instruction for message in turn.messages]
-    limit = int(_MOST * max(target - sum(counter.count_many(told)), 0))
+    limit = _limit(turns, target, {turn.number for turn in asked}, counter, past)
     sizes = turn_sizes(asked, counter)
     tokens = sum(size.whole if turn.number in waiting else size.least for turn, size in zip(asked, sizes, strict=True))
     if tokens <= limit:
@@ -95,6 +98,19 @@ def fit_open_question(
     ]
     fitted = [_with_texts(turn, _of(turn.number, changed), dialect) for turn in turns]
     return Fitted(fitted, cut, tuple(originals))
+
+
+def _limit(
+    turns: Sequence[Turn], target: int, asked: Container[int], counter: MessageCounter, past: Record | None
+) -> int:
+    """Half of what the instructions leave, or more where everything before the question takes less."""
+    told = [message for turn in turns if turn.is_instruction for message in turn.messages]
+    room = max(target - sum(counter.count_many(told)), 0)
+    before = [
+        message for turn in turns if not turn.is_instruction and turn.number not in asked for message in turn.messages
+    ]
+    taken = sum(counter.count_many(before)) + (counter.text(render(past)) if past else 0)
+    return int(max(_MOST * room, room - taken - _FRAME))
 
 
 def _places(turn: Turn, verdicts: Verdicts, *, with_results: bool) -> Iterator[_Place]:
