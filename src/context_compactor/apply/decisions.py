@@ -17,8 +17,13 @@ from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Option, Source, Voice, token_rate
 from context_compactor.plan.plan import Decision
+from context_compactor.plan.planner import Draft
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone
+
+_LESS = "worth less here than what was kept"
+# The least that was chosen, without the few that were taken since something better did not fit any more.
+_BORDER = 0.05
 
 
 def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
@@ -29,13 +34,30 @@ def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
     view, draft, turn_tokens = composer.view, composer.draft, composer.turn_tokens
     taken = {number: list(options) for number, options in groupby(draft.chosen(), key=lambda option: option.source)}
     decisions = [*_kept_turns(view, turn_tokens, cut)]
+    worth = relevances(draft)
     for source in view.open_sources():
         if not source.is_loose:
             folded = view.zone_of(source) is Zone.FOLDED
             options, replaced = taken.get(source.number, []), draft.replaced.get(source.number)
             decision = _decide(source, options, replaced, folded, view.why.get(source.turn, ""))
+            decision = structs.replace(decision, relevance=worth.get(source.number, 0.0))
             decisions.append(_with_opinion(decision, view.reasons.get(source.turn, "")))
     return tuple(sorted(decisions, key=lambda decision: decision.turn))
+
+
+def relevances(draft: Draft) -> dict[int, float]:
+    """The relevance of each source that was weighed, by its number: what its best piece adds for a token.
+
+    It is told beside the least that was chosen, which is 0.5.
+    """
+    chooser = draft.chooser
+    gains = chooser.gains()
+    best: dict[int, float] = {}
+    for piece, gain in zip(chooser.pieces, gains, strict=True):
+        best[piece.source] = max(best.get(piece.source, 0.0), gain)
+    taken = sorted(gains[at] for at in chooser.chosen)
+    border = taken[int(len(taken) * _BORDER)] if taken else max(best.values(), default=0.0)
+    return {source: round(gain / (gain + border), 2) if gain > 0 else 0.0 for source, gain in best.items()}
 
 
 def _with_opinion(decision: Decision, opinion: str) -> Decision:
@@ -127,11 +149,12 @@ def _reason(source: Source, options: Sequence[Option], option: Option | None, fo
     if option is None and not folded:
         return "too short to gain anything"
     if option is None:
-        return why or "an old turn; its original is archived"
+        return why or f"its original is archived; {_LESS}"
     kept = lines_kept(source, options)
     share = f" ({kept} of {source.lines} lines)" if options and kept < source.lines else ""
     where = ", in the record" if options and folded else ""
-    return f"{why or option.reason}{share}{where}"
+    less = f"; {_LESS}" if not options and option.tier is Tier.REFERENCE and not why else ""
+    return f"{why or option.reason}{share}{where}{less}"
 
 
 def _target(source: Source) -> str:

@@ -139,7 +139,7 @@ class StatusAnswer(Answer, frozen=True, kw_only=True):
 
 
 class DecisionAnswer(Struct, frozen=True, omit_defaults=True):
-    """What would become of one thing in the context. `ref` would recall it."""
+    """What would become of one thing in the context. `ref` would recall it; `relevance` is from 0 to 1."""
 
     target: str
     turn: int
@@ -147,6 +147,7 @@ class DecisionAnswer(Struct, frozen=True, omit_defaults=True):
     reason: str
     tokens_before: int
     tokens_after: int
+    relevance: float
     ref: str = ""
 
 
