@@ -169,7 +169,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     session whose owner is not known neither writes nor reads there."""
 
     notify_on_compact: bool = False
-    """Tell the user about every compaction, not only about those asked for. Not used yet."""
+    """Show a notice on the desktop after every compaction (`notify-send` or `osascript`); without a desktop, ring the
+    terminal. A server, a worker and a CI job (`CI` is set) show none."""
 
     store: str = "sqlite:///.compactor/compactor.db"
     """Where sessions and originals rest: a SQLite file, or `postgresql://user:password@host/database`."""

@@ -78,6 +78,7 @@ def adopt(core: Core, past: PastCompaction, agent: str, number: int) -> tuple[Re
         archive=Archive(),
         counter=counter.counter,
         facts=tuple(shelf.taken.scene.facts),
+        spans=shelf.taken.spans(),
     )
 
     def within(state: State) -> State:

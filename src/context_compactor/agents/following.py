@@ -38,7 +38,7 @@ def follow(core: Core, transcript: Transcript, *, is_closed: bool, archive: bool
     followed = Followed()
     for number, past in enumerate(transcript.compactions, 1):
         if number > adopted(core):
-            appended = feed_log(core, transcript.messages[: past.at])
+            appended = feed_log(core, transcript.messages[: past.at], transcript.times)
             report, losses = adopt(core, past, transcript.source, number)
             followed = structs.replace(
                 followed,
@@ -47,7 +47,8 @@ def follow(core: Core, transcript: Transcript, *, is_closed: bool, archive: bool
                 adopted=(*followed.adopted, report),
                 losses=losses,
             )
-    followed = structs.replace(followed, appended=followed.appended + feed_log(core, transcript.messages))
+    appended = feed_log(core, transcript.messages, transcript.times)
+    followed = structs.replace(followed, appended=followed.appended + appended)
     if not archive:
         return followed
     shelf = shelve(core, is_closed=is_closed)

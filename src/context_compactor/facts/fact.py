@@ -32,7 +32,8 @@ class Fact(Struct, frozen=True):
     """`content` is one line, in the words of its source; `detail` a second one (of a failure, its error).
 
     `status` is what became of it (`done`, `active`, `blocked`, `open`, `resolved`, `running`, `superseded`);
-    `count` how often it was seen, first in `turn` and last in `last_turn`; `ref` recalls its original.
+    `count` how often it was seen, first in `turn` and last in `last_turn`; `ref` recalls its original. `first_seen` and
+    `last_seen` are the times of these turns in UTC, null where nobody knows.
     """
 
     kind: FactKind
@@ -46,3 +47,10 @@ class Fact(Struct, frozen=True):
     ref: str = ""
     told_by: str = ""
     """The model that says so; empty when it was read from the conversation itself. A hint then, and never a rule."""
+    first_seen: str | None = None
+    last_seen: str | None = None
+
+
+def kinds_asked(kind: str) -> tuple[str, ...]:
+    """The kinds that are meant by one that is asked for: whoever asks for errors wants failed attempts as well."""
+    return ("failure", "error") if kind == "error" else (kind,)

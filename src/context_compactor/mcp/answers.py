@@ -77,6 +77,8 @@ class FactAnswer(Struct, frozen=True, omit_defaults=True):
     ref: str
     turn: int
     told_by: str = ""
+    first_seen: str | None = None
+    last_seen: str | None = None
 
 
 class FactsAnswer(Answer, frozen=True, kw_only=True):

@@ -176,6 +176,8 @@ _ANSWERS: tuple[Struct, ...] = (
                 count=2,
                 last_turn=21,
                 ref=REF,
+                first_seen=_BEGAN,
+                last_seen=_COMPACTED,
             )
         ]
     ),
