@@ -165,8 +165,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Keep decisions, failures, constraints and file states of a session as facts that can be asked for."""
 
     promote_to_memory: bool = True
-    """Write architectural decisions and recurring errors to `.compactor/learned/`, for later sessions of one owner. A
-    session whose owner is not known neither writes nor reads there."""
+    """Write lasting rules, architectural decisions and recurring errors to `.compactor/learned/`, for later sessions of
+    one owner. A session whose owner is not known neither writes nor reads there."""
 
     notify_on_compact: bool = False
     """Show a notice on the desktop after every compaction (`notify-send` or `osascript`); without a desktop, ring the
