@@ -106,8 +106,9 @@ def all_facts(
     """
     if kind is not None and kind not in KINDS:
         raise BadSetting(f"facts: unknown kind {kind!r:.40}; known kinds: {', '.join(KINDS)}")
-    taken = core.take_apart()
-    live = with_times(taken.scene.facts if live is None else live, taken.seen, taken.spans())
+    if live is None:
+        taken = core.take_apart()
+        live = with_times(taken.scene.facts, taken.seen, taken.spans())
     first = min((turn for turn in (fact.turn for fact in live) if turn > 0), default=1 << 60)
     kinds = kinds_asked(kind) if kind else ("",)
     stored = [fact for each in kinds for fact in stored_facts(core, each)]
