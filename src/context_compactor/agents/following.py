@@ -11,12 +11,12 @@ from msgspec import Struct, structs
 
 from context_compactor.agents.adopting import adopt, adopted
 from context_compactor.agents.losses import Losses
-from context_compactor.agents.shelving import shelve
 from context_compactor.messages.transcript import Transcript
 from context_compactor.report import Report
 from context_compactor.session.core import Core
 from context_compactor.session.feeding import feed_log
 from context_compactor.session.memory import work_ahead
+from context_compactor.session.shelving import shelve
 
 
 class Followed(Struct, frozen=True):
