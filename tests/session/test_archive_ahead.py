@@ -22,7 +22,7 @@ def refs(session) -> set[str]:
 
 @every_dialect
 def test_a_compaction_that_is_near_finds_everything_archived(dialect, tmp_path):
-    with opened(tmp_path, dialect=dialect, window=20_000) as session:
+    with opened(tmp_path, dialect=dialect, window=24_000) as session:
         session.append(half_full(dialect))
         assert not session.totals().compactions
         before = session.context()
@@ -39,7 +39,7 @@ def test_a_compaction_that_is_near_finds_everything_archived(dialect, tmp_path):
 def test_what_is_archived_ahead_is_what_a_compaction_archives(tmp_path):
     texts = []
     for ahead in (True, False):
-        with opened(tmp_path, f"run {ahead}", window=20_000) as session:
+        with opened(tmp_path, f"run {ahead}", window=24_000) as session:
             session.append(half_full("openai-chat"))
             if ahead:
                 session.work_ahead()
@@ -49,7 +49,7 @@ def test_what_is_archived_ahead_is_what_a_compaction_archives(tmp_path):
 
 
 def test_a_turn_that_may_still_grow_is_not_archived_ahead(tmp_path):
-    with opened(tmp_path, window=20_000) as session:
+    with opened(tmp_path, window=24_000) as session:
         talk = fill(talk_in("openai-chat").user("Find the folder that matters."), 30)
         session.append(talk.step(bash("make watch", None), text="Watching.").messages)
         last = session._core.take_apart().scene.turns[-1]
