@@ -5,7 +5,7 @@ The server and the client both read this page, so the two cannot differ. `docs/h
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct, structs
 
@@ -202,10 +202,14 @@ class SearchQuery(Body, frozen=True):
     until: Annotated[str, Meta(max_length=40)] = ""
 
 
+# No enumeration of its own, so that one that is not known is refused with those that are.
+KindAsked = Annotated[str, Meta(max_length=100, extra_json_schema={"enum": list(get_args(FactKind))})]
+
+
 class FactsQuery(Body, frozen=True):
     """Facts of one kind only; without `limit`, all that are behind the cursor `after`."""
 
-    kind: FactKind | None = None
+    kind: KindAsked | None = None
     after: str | None = None
     limit: Limit | None = None
 

@@ -27,6 +27,7 @@ from context_compactor.classify.steer import Steers, sound_steers
 from context_compactor.classify.tier import Tier
 from context_compactor.engine.fit import fill_target
 from context_compactor.engine.newest import newest_excerpts
+from context_compactor.engine.open_question import fit_open_question
 from context_compactor.engine.story import Story, story_units
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
@@ -82,7 +83,7 @@ class Scene(Struct, frozen=True):
 class Outcome(Struct, frozen=True):
     """A new context with everything that explains it. `damage` says why it may not be used.
 
-    `cut` has the tokens that shortened instructions had before, by turn.
+    `cut` has the tokens that shortened instructions and an open question had before, by turn.
     """
 
     written: Written
@@ -106,6 +107,8 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     """Bring a context under its target; lose nothing that cannot be recalled."""
     fitted = _fit_instructions(scene, goal, kit)
     scene = structs.replace(scene, turns=fitted.turns)
+    asked = _fit_open_question(scene, goal, kit)
+    scene = structs.replace(scene, turns=asked.turns)
     kit = _steered(kit, scene.turns)
     sizes = turn_sizes(scene.turns, kit.counter)
     spoken = tuple(spoken_in(scene.turns, kit.counter))
@@ -125,7 +128,8 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     damage = find_damage(scene.messages, written.messages, kit.dialect)
     edits, tokens = written.texts.edits, composer.turn_tokens
     originals = gather_originals(scene.turns, steered.zones, edits, scene.verdicts, tokens, written.cited())
-    return Outcome(written, composer, Archive((*fitted.originals, *originals)), damage, fitted.cut)
+    archive = Archive((*fitted.originals, *originals, *asked.originals))  # of two with one id the last one counts
+    return Outcome(written, composer, archive, damage, fitted.cut | asked.cut)
 
 
 def _steered(kit: Kit, turns: Sequence[Turn]) -> Kit:
@@ -146,6 +150,13 @@ def _fit_instructions(scene: Scene, goal: Goal, kit: Kit) -> Fitted:
     if not goal.may_cut_instructions:
         return Fitted(scene.turns)
     return fit_instructions(scene.turns, goal.target, kit.counter, kit.dialect)
+
+
+def _fit_open_question(scene: Scene, goal: Goal, kit: Kit) -> Fitted:
+    kept = [number for number, tier in kit.steers.items() if tier is Tier.KEEP]
+    return fit_open_question(
+        scene.turns, goal.target, kit.counter, kit.dialect, scene.verdicts, past=scene.past, kept=kept
+    )
 
 
 @traced("plan")

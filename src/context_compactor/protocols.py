@@ -125,8 +125,13 @@ class Store(Protocol):
         """
         ...
 
-    def append(self, session_id: str, kind: str, bodies: Iterable[bytes | Kept], now: str) -> int:
-        """Add entries of a kind behind the last one; the position of the last of them."""
+    def append(
+        self, session_id: str, kind: str, bodies: Iterable[bytes | Kept], now: str, times: Sequence[str] = ()
+    ) -> int:
+        """Add entries of a kind behind the last one; the position of the last of them.
+
+        `times` are those of the entries where they are not from `now`.
+        """
         ...
 
     def entries(

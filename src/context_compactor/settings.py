@@ -174,11 +174,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Keep decisions, failures, constraints and file states of a session as facts that can be asked for."""
 
     promote_to_memory: bool = True
-    """Write architectural decisions and recurring errors to `.compactor/learned/`, for later sessions of one owner. A
-    session whose owner is not known neither writes nor reads there."""
+    """Write lasting rules, architectural decisions and recurring errors to `.compactor/learned/`, for later sessions of
+    one owner. A session whose owner is not known neither writes nor reads there."""
 
     notify_on_compact: bool = False
-    """Tell the user about every compaction, not only about those asked for. Not used yet."""
+    """Show a notice on the desktop after every compaction (`notify-send` or `osascript`); without a desktop, ring the
+    terminal. A server, a worker and a CI job (`CI` is set) show none."""
 
     store: str = "sqlite:///.compactor/compactor.db"
     """Where sessions and originals rest: a SQLite file, or `postgresql://user:password@host/database`."""

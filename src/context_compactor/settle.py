@@ -24,7 +24,7 @@ from context_compactor.measure.triggers import Trigger
 from context_compactor.measure.usage import Usage
 from context_compactor.messages.message import Message
 from context_compactor.messages.record import Record
-from context_compactor.messages.references import ID
+from context_compactor.messages.references import ID, reference_id
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.plan import Decision
 from context_compactor.report import FloorPart, Report
@@ -107,7 +107,7 @@ def settle(
         least = f"{request.ask.settings.min_gain_percent:g} %"
         why = f"only {max(gain, 0):.0%} could be saved, less than min_gain_percent of {least}"
         return Settled(outcome, _no_gain(request, goal, scene, outcome, why), decisions)
-    if is_settled(scene, request.ask.steers or {}):
+    if not outcome.cut and is_settled(scene, request.ask.steers or {}):
         why = "nothing that could be folded has come since the last compaction"
         return Settled(outcome, _no_gain(request, goal, scene, outcome, why), decisions)
     return Settled(outcome, _report(request, goal, scene, outcome, after, decisions), decisions)
@@ -184,13 +184,23 @@ def _checkable(request: Request, scene: Scene, outcome: Outcome) -> AbstractSet[
 
 
 def _cut_reason(outcome: Outcome) -> str:
-    if not outcome.cut:
-        return ""
-    before, after = sum(outcome.cut.values()), sum(outcome.composer.turn_tokens[turn] for turn in outcome.cut)
-    return (
-        f"the instructions, {before:,} tokens, would leave too little of the target: shortened to {after:,}, "
-        f'recall("{INSTRUCTIONS}") has them whole'
-    )
+    """What was shortened before anything was planned, and where it is whole."""
+    told = [turn for turn in outcome.cut if turn <= 0]
+    asked = [turn for turn in outcome.cut if turn > 0]
+    found = []
+    for what, turns, whole in (
+        ("the instructions", told, INSTRUCTIONS),
+        ("what was pasted into the open question", asked, reference_id("turn", asked[-1] if asked else 0)),
+    ):
+        if turns:
+            before, after = (
+                sum(tokens[turn] for turn in turns) for tokens in (outcome.cut, outcome.composer.turn_tokens)
+            )
+            found.append(
+                f"{what}, {before:,} tokens, would leave too little of the target: shortened to {after:,}, "
+                f'recall("{whole}") has it whole'
+            )
+    return "; ".join(found)
 
 
 def _lines_of(record: Record | None) -> int:

@@ -43,6 +43,8 @@ def test_every_tool_is_described_and_answers_what_its_schema_says_in_both_eras(a
                 assert got.structured_content is not None
                 validate(got.structured_content, schemas[name])
                 assert got.structured_content["session"] == "lamp"
+                if name == "compact_plan":
+                    assert all(0 <= each["relevance"] <= 1 for each in got.structured_content["decisions"])
                 assert ("note" in got.structured_content) is (name in ("compact_plan", "search_archive"))
 
     anyio.run(story)

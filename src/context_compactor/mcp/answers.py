@@ -112,6 +112,8 @@ class FactAnswer(Struct, frozen=True, omit_defaults=True):
     ref: str
     turn: int
     told_by: str = ""
+    first_seen: str | None = None
+    last_seen: str | None = None
 
 
 class FactsAnswer(Answer, frozen=True, kw_only=True):
@@ -174,7 +176,7 @@ class StatusAnswer(Answer, frozen=True, kw_only=True):
 
 
 class DecisionAnswer(Struct, frozen=True, omit_defaults=True):
-    """What would become of one thing in the context. `ref` would recall it."""
+    """What would become of one thing in the context. `ref` would recall it; `relevance` is from 0 to 1."""
 
     target: str
     turn: int
@@ -182,6 +184,7 @@ class DecisionAnswer(Struct, frozen=True, omit_defaults=True):
     reason: str
     tokens_before: int
     tokens_after: int
+    relevance: float
     ref: str = ""
 
 

@@ -87,8 +87,8 @@ class FactsAsked(Asked, frozen=True, kw_only=True):
     kind: Annotated[
         Kind,
         Meta(
-            description="Only one kind: task, constraint, decision, failure, error, file_state, dependency, command, "
-            "approval, denial, side_effect, subagent, mode, todo, blocker or next_step."
+            description="Only one kind: task, constraint, decision, failure, error (with failures), file_state, "
+            "dependency, command, approval, denial, side_effect, subagent, mode, todo, blocker or next_step."
         ),
     ] = ""
     page: Page = 1

@@ -157,4 +157,5 @@ def _last_turn(fact: Fact) -> int:
 
 def _fact(fact: Fact) -> FactAnswer:
     ref = fact.ref or f"turn_{_last_turn(fact):03d}"
-    return FactAnswer(fact.kind, clip(fact_line(fact), _LONGEST_FACT), ref, fact.turn, fact.told_by)
+    line = clip(fact_line(fact), _LONGEST_FACT)
+    return FactAnswer(fact.kind, line, ref, fact.turn, fact.told_by, fact.first_seen, fact.last_seen)

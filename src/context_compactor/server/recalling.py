@@ -102,7 +102,7 @@ async def search(asked: Asked[None, SearchQuery]) -> Sent[SearchAnswer]:
 async def facts(asked: Asked[None, FactsQuery]) -> Sent[FactsAnswer]:
     """List what must outlive the text: decisions, errors, failures, file states and so on, by turn.
 
-    With `limit`, page by page.
+    Each tells when it was first and last seen. `kind=error` gives failures as well. With `limit`, page by page.
     """
     query = asked.query
 

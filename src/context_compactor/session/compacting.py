@@ -23,7 +23,7 @@ from context_compactor.session.after import export_new
 from context_compactor.session.core import Core, raws_of
 from context_compactor.session.following import followed
 from context_compactor.session.lens import Seen
-from context_compactor.session.memory import keep_facts, promote
+from context_compactor.session.memory import keep_facts, promote, with_times
 from context_compactor.session.values import State, read_state
 from context_compactor.session.watch import settled
 from context_compactor.settle import Storyteller
@@ -83,7 +83,17 @@ def compact(
         checkpoint = checkpoints.write_if_possible(core, checkpoints.make(core, live=result.facts))
         result = structs.replace(result, report=structs.replace(result.report, checkpoint=checkpoint))
         told = (telling.is_ahead, telling.asked) if telling else (False, ())
-        return commit_made(core, ask, Made(result, seen, dialect, core.counter(dialect), control, *told))
+        report = commit_made(core, ask, Made(result, seen, dialect, core.counter(dialect), control, *told))
+    _notify(core, report)
+    return report
+
+
+def _notify(core: Core, report: Report) -> None:
+    """Tell who sits here, if they want that. A core that queues jobs is a server's."""
+    if core.settings.notify_on_compact and core.schedule is None:
+        from context_compactor.session.notice import notify
+
+        notify(report)
 
 
 def run_engine(
@@ -189,7 +199,7 @@ def _remember(core: Core, made: Made, told: list[Event]) -> Callable[[State], St
 
     def remember(state: State) -> State:
         if core.settings.extract_facts:
-            state = keep_facts(core, state, made.result.facts, made.seen)
+            state = keep_facts(core, state, with_times(made.result.facts, made.seen, made.result.spans), made.seen)
         messages = core.row().messages
         ahead = "" if made.is_ahead else state.ahead
         state = structs.replace(state, guard=state.guard.succeeded(messages), held=False)

@@ -423,10 +423,12 @@ class Session:
         A session does so by itself after `idle_seconds` without a message. Nobody has to wait for it.
         """
         from context_compactor.session.ahead import tell_ahead
+        from context_compactor.session.shelving import archive_ahead
 
         twin = self._core.twin()
         with twin.running.begin("ahead") as control:
             twin.index(control)
+            archive_ahead(twin, control)
             return structs.replace(work_ahead(twin), told=tell_ahead(twin, control))
 
     def facts(self, kind: str | None = None) -> list[Fact]:

@@ -74,10 +74,15 @@ class SqlStore:
         with self._sessions.locked_row(session_id) as row:
             yield row
 
-    def append(self, session_id: str, kind: str, bodies: Iterable[bytes | Kept], now: str) -> int:
-        """Add entries of a kind behind the last one; the position of the last of them."""
+    def append(
+        self, session_id: str, kind: str, bodies: Iterable[bytes | Kept], now: str, times: Sequence[str] = ()
+    ) -> int:
+        """Add entries of a kind behind the last one; the position of the last of them.
+
+        `times` are those of the entries where they are not from `now`.
+        """
         with self._sessions.locked(session_id) as number:
-            return self._log.append(number, kind, bodies, now)
+            return self._log.append(number, kind, bodies, now, times)
 
     def entries(
         self, session_id: str, *, kinds: Sequence[str] = (), after: int = 0, until: int | None = None
