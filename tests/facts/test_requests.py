@@ -83,5 +83,10 @@ def test_a_request_that_is_made_again_is_one_with_a_count() -> None:
     ]
 
 
+def test_a_request_behind_a_rule_is_still_one() -> None:
+    text = "Never touch the migrations folder. Then add a test for it."
+    assert tasks(user("Fix it."), agent("Done."), user(text))[-1] == ("active", text)
+
+
 def test_the_first_request_is_never_lost() -> None:
     assert tasks(user("hi"), agent("Hello!")) == [("active", "hi")]

@@ -25,7 +25,6 @@ _MOST_SENTENCES = 200
 _MOST_LABELLED = 30
 _LABEL_SIGNS = (
     "rule", "important", "remember", "note", "nb", "constraint", "requirement", "regel", "wichtig", "merke", "regla",
-    "you may not", "you must not", "from now on", "never",
 )  # fmt: skip
 _LABELLED = re.compile(
     rf"^[ \t]{{0,8}}(?:[-*+•]|\d{{1,3}}[.)]|#{{1,6}})?[ \t]{{0,4}}((?:\*\*|__)?(?:{cues.RULE_LABELS})[^\n]*)$",

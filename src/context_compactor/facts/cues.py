@@ -27,17 +27,24 @@ def _phrases(cues: str) -> tuple[str, ...]:
 # Labels by which a speaker marks a rule or a decision, and openings that order for good.
 RULE_LABELS = (
     r"(?:rules?|important|remember|note|nb|constraint|requirement|regel|wichtig|merke|règle|regla|importante|правило"
-    r"|规则|重要|注意)(?:[ \t]?#?\d{1,3})?(?:\*\*|__)?[ \t]?[:\uff1a]|(?:you may not|you must not|from now on|never)\b"
+    r"|规则|重要|注意)(?:[ \t]?#?\d{1,3})?(?:\*\*|__)?[ \t]?[:\uff1a]"
 )
+_OPENINGS = r"(?:you may not|you must not|from now on|never)\b"
 DECISION_LABELS = (
     r"(?:decision|decided|entscheidung|décision|decisión|решение|决定)(?:[ \t]?#?\d{1,3})?(?:\*\*|__)?[ \t]?[:\uff1a]"
 )
-_LABELLED = re.compile(rf"[\"*_]{{0,5}}(?:{RULE_LABELS}|{DECISION_LABELS})", re.IGNORECASE)
+_LABELLED = re.compile(rf"[\"*_]{{0,5}}(?:{RULE_LABELS}|{DECISION_LABELS}|({_OPENINGS}))", re.IGNORECASE)
 
 
 def is_labelled(text: str) -> bool:
     """Whether a rule or a decision was labelled as one by whoever said it: it stays when others must go."""
     return _LABELLED.match(text) is not None
+
+
+def has_label(line: str) -> bool:
+    """Whether a line begins with a label, and so is a rule or a decision to its end."""
+    found = _LABELLED.match(line)
+    return found is not None and not found[1]
 
 
 # A rule wherever it stands.

@@ -63,15 +63,16 @@ def compare(old: str, new: str, path: str, around: str = "", shown: Sequence[str
     """
     before, after = Piece(old, path), Piece(new, path, not old)
     found: dict[str, str] = {}
-    if old and before.head.strip() != after.head.strip():
-        around = around or (_around(shown, before.head or old, path) if shown else "")
-        found.update({around: CHANGED} if around else {})
     for name, part in after.parts.items():
         if name not in before.parts:
             found[after.labels[name]] = ADDED
         elif part.rstrip() != before.parts[name].rstrip():
             found[name] = CHANGED
     found.update((name, REMOVED) for name in before.parts if name not in after.parts)
+    if old and before.head.strip() != after.head.strip():
+        # To look for it takes time, and matters where there is no other name.
+        around = around or (_around(shown, before.head or old, path) if shown and not found else "")
+        found = {around: CHANGED, **found} if around else found
     return found
 
 

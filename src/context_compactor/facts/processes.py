@@ -28,9 +28,10 @@ _ENDED = re.compile(
 _STAYS = re.compile(r"\b(?:serve|server|dev|watch|start|daemon|tail -[fF]|up|preview|listen)\b")
 _RECENT = 10
 _NOTICE = "<task-notification>"
-_STOPS = frozenset(("kill", "pkill", "killall", "fuser", "taskkill"))
+_STOPS = frozenset(("kill", "pkill", "killall", "taskkill"))
 _HEAD = 600
 _MOST = 6
+_MOST_OPEN = 12
 
 
 class _Process(Struct):
@@ -46,7 +47,7 @@ def process_facts(called: Sequence[Called], turns: Sequence[Turn]) -> list[Fact]
     """Background commands that were neither stopped nor seen to end, with the id and the port to reach them by."""
     running: list[_Process] = []
     for turn, exchange, reading in called:
-        running = [each for each in running if not _ends(each, exchange, reading)]
+        running = [each for each in running[-_MOST_OPEN:] if not _ends(each, exchange, reading)]
         started = _started(exchange, turn, reading)
         if started is not None:
             running.append(started)
@@ -64,9 +65,12 @@ def is_behind(exchange: ToolUse, reading: Reading) -> bool:
         return False
     if reading.arguments.get("run_in_background") is True:
         return not exchange.result.is_error
-    if running_id(exchange.result.text):
+    head = exchange.result.text[:_HEAD]
+    if ("unning " in head or "ackground" in head) and running_id(head):
         return True
-    if "&" not in reading.command or not _BEHIND.search(reading.command):
+    if reading.command.count("&") <= 2 * reading.command.count("&&") + reading.command.count(">&"):
+        return False
+    if not _BEHIND.search(reading.command):
         return False
     return not any(step.program in _STOPS or step.program == "wait" for step in reading.steps)
 
@@ -92,6 +96,8 @@ def _ends(process: _Process, exchange: ToolUse, reading: Reading) -> bool:
             return not exchange.result.is_error
         if reading.command is None:
             return _ENDED.search(exchange.result.text[:_HEAD]) is not None
+    if reading.command is None or "kill" not in reading.command:
+        return False
     return any(step.program in _STOPS and _names(step.words[1:], process) for step in reading.steps)
 
 
