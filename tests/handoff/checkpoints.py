@@ -90,6 +90,7 @@ checkpoints = st.builds(
     summary=lines,
     recovery=lines,
     note=texts,
+    told=lines,
     task=texts,
     task_status=texts,
     completed=items,

@@ -198,9 +198,9 @@ class TestBrief:
             "Which clock shall I use?",
             "We use milliseconds",
             "`pytest tests/test_retry.py` → AssertionError: 3 != 4 (×2, tool_007)",
-            "uncommitted: src/retry.py",
+            "changed, not committed: src/retry.py",
             "git push origin main",
-            "the user denied",
+            "denied by the user",
             "find all callers",
             "git: branch main at 0123456789ab",
             "note: mind the clock",
@@ -208,7 +208,7 @@ class TestBrief:
             "compactor recall",
         ):
             assert word in text
-        assert text.index("## Task") < text.index("## Rules") < text.index("## Failed before")
+        assert text.index("## Task") < text.index("## Rules") < text.index("## Failed, and")
 
     def test_it_is_a_record_and_not_a_request(self):
         record = parse(resume_brief(made(), FACTS, 4_000))

@@ -14,6 +14,6 @@ repository), `resume.py` whether it can go on from there, and `resume_brief.py` 
 
 from __future__ import annotations
 
-from context_compactor.handoff.text import handoff_text
+from context_compactor.handoff.writer import handoff_text
 
 __all__ = ["handoff_text"]

@@ -62,6 +62,7 @@ class Checkpoint(Struct, frozen=True):
     summary: tuple[str, ...] = ()
     recovery: tuple[str, ...] = ()
     note: str = ""
+    told: tuple[str, ...] = ()
     task: str = ""
     task_status: str = ""
     completed: Items = Items()
@@ -91,8 +92,9 @@ def make_checkpoint(
     note: str = "",
     files: Sequence[FileMark] | None = None,
     span: Span | None = None,
+    told: Sequence[str] = (),
 ) -> Checkpoint:
-    """Where the work stands according to its facts.
+    """Where the work stands according to its facts. `told` are lines of prose on what happened.
 
     `updated` is a time in ISO 8601; `files` are `mark_files(folder, modified_files(facts))`, without which later
     changes of files cannot be told; `archive` is oldest first, and its newest lines are shown.
@@ -106,6 +108,7 @@ def make_checkpoint(
         phase=clip(phase, _LONGEST_NAME),
         span=span or Span(),
         note=note[:_LONGEST_NOTE],
+        told=tuple(told),
         task=f"{clip(task.content, 300)} ({task.ref})" if task else "",
         task_status=task.status if task else "",
         completed=completed_steps(facts),

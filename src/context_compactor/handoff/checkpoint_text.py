@@ -30,6 +30,7 @@ _SECTIONS: dict[str, Section] = {
     "## Executive Summary": TextSection("summary"),
     "## Recovery Instructions": TextSection("recovery", numbered=True),
     "## Current Task": FieldSection({"Status": "task_status", "Task": "task", "Note": "note"}),
+    "## What Happened": TextSection("told"),
     "## Completed Steps": ListSection("completed", "compactor facts"),
     "## Remaining Steps": ListSection("remaining", "compactor facts"),
     "## Active Blockers": ListSection("blockers", "compactor facts --kind blocker"),
@@ -70,6 +71,9 @@ _SECTIONS: dict[str, Section] = {
     ),
 }
 
+# Headings that files of earlier versions do not have.
+_LATER = ("## What Happened",)
+
 _END = re.compile(r"<!-- checkpoint ends, sha256 ([0-9a-f]{64}) -->")
 
 
@@ -92,11 +96,11 @@ def parse_checkpoint(text: str) -> Checkpoint:
     fields: dict[str, Any] = {}
     body, _ = _open(text)
     found = _split(body)
-    missing = [heading for heading in _SECTIONS if heading not in found]
+    missing = [heading for heading in _SECTIONS if heading not in found and heading not in _LATER]
     if missing:
         raise damaged(1, f"the file has no heading {', '.join(map(repr, missing))}")
     for heading, section in _SECTIONS.items():
-        fields |= section.read(found[heading])
+        fields |= section.read(found.get(heading, ()))
     return Checkpoint(**fields)
 
 

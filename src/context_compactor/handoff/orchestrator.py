@@ -14,11 +14,14 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from context_compactor.apply.digests.text import clip
+from context_compactor.engine.prose import cut_words, sentences_of
 from context_compactor.errors import BadInput
+from context_compactor.facts.fact import Fact
 from context_compactor.handoff.extracted import Extracted, extract
 from context_compactor.handoff.messages import PHASES, Decision, HandoffRequest, HandoffResponse, Phase
 from context_compactor.handoff.reading import Received
 from context_compactor.handoff.register import Agent
+from context_compactor.handoff.rules import files_in
 from context_compactor.handoff.state import (
     LONGEST_LINE,
     MOST_BLOCKED,
@@ -34,6 +37,12 @@ from context_compactor.messages.references import reference_id
 
 _REF = re.compile(r"agent_(\d{3,9})")
 _SPEC = re.compile(r"(?:^|/)specs?/([^/]+)/[^/]+$")
+_SPEC_FILE = re.compile(
+    r"(?:^|/)specs?/|(?:^|[/_-])(?:specs?|specification|requirements|design|prd|rfc|proposal)[\w.-]*\.(?:md|rst|txt|adoc)$",
+    re.IGNORECASE,
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_LONGEST_NAME = 80
 _PART = re.compile(r"\n(?=## agent_\d+\n)")
 _SEVERITY: tuple[Decision, ...] = ("STOP", "CLARIFY")
 
@@ -129,6 +138,29 @@ def with_task(state: OrchestratorState, feature: str, spec_path: str) -> Orchest
     if not spec_path and feature == known.feature:
         spec_path = known.spec_path
     return structs.replace(state, task=Task(known.id, feature, spec_path))
+
+
+def named_task(state: OrchestratorState, facts: Sequence[Fact]) -> Task:
+    """What the work is about: as somebody has said, else by what the user asked for.
+
+    A specification is a file that a request names, the newest one; the feature is named after its folder, or in the
+    words with which the user began.
+    """
+    known = state.task
+    requests = [fact for fact in facts if fact.kind == "task"]
+    named = (path for fact in reversed(requests) for path in _specs_in(f"{fact.content}\n{fact.detail}"))
+    spec_path = known.spec_path or ("" if known.feature else next(named, ""))
+    began = cut_words(sentence, _LONGEST_NAME) if (sentence := _first_sentence(requests)) else ""
+    return Task(known.id, known.feature or _feature_of(spec_path) or began, spec_path)
+
+
+def _specs_in(text: str) -> list[str]:
+    return [path for path in files_in(text) if _SPEC_FILE.search(path)]
+
+
+def _first_sentence(requests: Sequence[Fact]) -> str:
+    told = sentences_of(requests[0].content, is_quote=True) if requests else []
+    return _CONTROL.sub(" ", told[0]).rstrip(".:! ") if told else ""
 
 
 def _feature_of(spec_path: str) -> str:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from context_compactor.errors import BadInput
 from context_compactor.handoff.messages import Decision, HandoffRequest, HandoffResponse, wrong
+from context_compactor.handoff.register import Register
 from context_compactor.handoff.summary import clean_summary
 from context_compactor.handoff.task_result import STATUS_WORDS, task_result_fields
 from context_compactor.messages.dialect import kind_of_value
@@ -39,15 +40,19 @@ class Received(Struct, Generic[_Message], frozen=True):
     left_out: tuple[str, ...] = ()
 
 
-def read_response(answer: object, request: HandoffRequest | None = None) -> Received[HandoffResponse]:
+def read_response(
+    answer: object, request: HandoffRequest | None = None, *, known: Register | None = None
+) -> Received[HandoffResponse]:
     """A sub-agent's answer in any of the known forms. `request` fills in the task and phase where the answer has none.
 
+    Without one, the register of sub-agents does so; an answer that names no task is that of the only one that runs.
     Its `context_summary` is brought under the limit by rule. Raises `BadInput`, which names the field.
     """
     raw = answer.to_dict() if isinstance(answer, HandoffResponse) else answer
     fields = dict(_fields("response", raw))
     if request is not None:
         fields = {"task_id": request.task_id, "phase": request.phase} | fields
+    fields = _with_asked(fields, known or Register())
     _need("response", fields, ("task_id", "phase", "status", "decision", "context_summary"))
     summary = clean_summary(_summary_text("response", fields["context_summary"]))
     response = HandoffResponse(
@@ -148,6 +153,15 @@ def _message_in(value: Mapping[Any, Any]) -> dict[str, Any] | None:
         if isinstance(each, Mapping) and len(_TELLING.intersection(each)) > 1:
             return {str(key): inner for key, inner in each.items()}
     return None
+
+
+def _with_asked(fields: dict[str, Any], known: Register) -> dict[str, Any]:
+    """The fields with the task and its phase, where only whoever asked knows them."""
+    if fields.get("task_id") is None and len(known.running) == 1:
+        fields = fields | {"task_id": known.running[0].id}
+    phases = {agent.id: agent.phase for agent in known.agents if agent.phase}
+    phase = phases.get(str(_id(fields.get("task_id"))))
+    return fields | {"phase": phase} if phase and fields.get("phase") is None else fields
 
 
 def _need(message: str, fields: Mapping[str, Any], names: tuple[str, ...]) -> None:

@@ -12,7 +12,6 @@ from context_compactor.errors import BadCheckpoint
 from context_compactor.handoff.checkpoint import Checkpoint, Span
 from context_compactor.handoff.checkpoint_files import FileMark
 from context_compactor.handoff.git import GitState
-from context_compactor.handoff.resume_brief import resume_brief
 from context_compactor.handoff.resume_checks import (
     OpenSession,
     Reason,
@@ -21,6 +20,7 @@ from context_compactor.handoff.resume_checks import (
     open_reasons,
     session_reasons,
 )
+from context_compactor.handoff.writer import resume_brief
 
 __all__ = ["OpenSession", "Readiness", "Reason", "check_readiness", "resume_brief"]
 
