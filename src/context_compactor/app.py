@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import Struct, structs
 
@@ -34,9 +34,9 @@ from context_compactor.messages.turn import split_turns
 from context_compactor.plan.plan import Decision
 from context_compactor.protocols import Model, Store, TokenCounter
 from context_compactor.report import Report
-from context_compactor.settings import Settings, load_settings
+from context_compactor.settings import LayoutName, Settings, load_settings
 from context_compactor.settle import Request, Settled, Storyteller, aim, settle, unchanged
-from context_compactor.strategies import DEFAULT_STRATEGIES, LAYOUT_LADDER
+from context_compactor.strategies import DEFAULT_STRATEGIES, LAYOUT_LADDER, ONE_MESSAGE
 from context_compactor.tracing import traced
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def compact(
     level: str | None = None,
     focus: str | None = None,
     model: str | Model | None = None,
+    layout: LayoutName = "auto",
     dialect: str = "auto",
     count_tokens: Callable[[str], int] | None = None,
     settings: Settings | None = None,
@@ -96,9 +97,11 @@ def compact(
     With `target_tokens` the result has at most that many; with `level` that level's target of the window; with only a
     window it is compacted when a level's threshold is reached. The input is never changed. With `store` the originals
     are kept there as well, under the session that `report.session_id` names. A `model`, by its name or as an object,
-    tells the story of what is folded; without one, nor one in the settings, nothing leaves the machine.
+    tells the story of what is folded; without one, nor one in the settings, nothing leaves the machine. `layout` is
+    `tail` (the record, then the newest turns) or `record` (one message); `auto` is what the settings say.
     """
-    ask = Ask(window, target_tokens, level_of(level), focus or "", settings or load_settings().settings)
+    settings = with_layout(settings or load_settings().settings, layout)
+    ask = Ask(window, target_tokens, level_of(level), focus or "", settings)
     teller = teller_for(ask.settings, model)
     if store is None:
         return run(messages, ask, dialect=dialect, count_tokens=count_tokens, teller=teller)
@@ -119,6 +122,7 @@ async def acompact(
     level: str | None = None,
     focus: str | None = None,
     model: str | Model | None = None,
+    layout: LayoutName = "auto",
     dialect: str = "auto",
     count_tokens: Callable[[str], int] | None = None,
     settings: Settings | None = None,
@@ -135,11 +139,19 @@ async def acompact(
         level=level,
         focus=focus,
         model=model,
+        layout=layout,
         dialect=dialect,
         count_tokens=count_tokens,
         settings=settings,
         store=store,
     )
+
+
+def with_layout(settings: Settings, layout: LayoutName) -> Settings:
+    """The settings with another layout, where one is named."""
+    if layout not in get_args(LayoutName):
+        raise BadSetting(f"layout is {layout!r:.40}; it must be one of {', '.join(get_args(LayoutName))}")
+    return settings if layout == "auto" else structs.replace(settings, layout=layout)
 
 
 def teller_for(
@@ -241,7 +253,17 @@ def run(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         archived=archived,
     )
-    kit = flow.Kit(spoken, counter, DEFAULT_STRATEGIES, LAYOUT_LADDER, focus=ask.focus, steers=ask.steers or {})
+    is_one_message = ask.settings.layout == "record"
+    ladder = ONE_MESSAGE if is_one_message else LAYOUT_LADDER
+    kit = flow.Kit(
+        spoken,
+        counter,
+        DEFAULT_STRATEGIES,
+        ladder,
+        focus=ask.focus,
+        steers=ask.steers or {},
+        is_one_message=is_one_message,
+    )
     made = _settled(request, scene, kit, teller, dry_run)
     if isinstance(made, Report):
         return _unchanged(scene.messages, made, usage, counter)

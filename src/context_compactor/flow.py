@@ -26,6 +26,7 @@ from context_compactor.classify.rules import Verdicts, classify
 from context_compactor.classify.steer import Steers, sound_steers
 from context_compactor.classify.tier import Tier
 from context_compactor.engine.fit import fill_target
+from context_compactor.engine.newest import newest_excerpts
 from context_compactor.engine.story import Story, story_units
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
@@ -33,7 +34,7 @@ from context_compactor.facts.remember import remember, root_of
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
-from context_compactor.messages.record import Entry, Record, open_turns
+from context_compactor.messages.record import Entry, Excerpt, Record, open_turns
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.focus import Focus
 from context_compactor.plan.goal import Goal
@@ -48,6 +49,8 @@ from context_compactor.tracing import traced
 
 # How much more the lines of a turn count that the user wants to have in a few lines.
 _RAISED = 4.0
+# Where the context is one message, the share of the target that the newest turns may take in it.
+_NEWEST_SHARE = 0.2
 
 
 class Kit(Struct, frozen=True):
@@ -67,6 +70,8 @@ class Kit(Struct, frozen=True):
     """Why it thinks so, in its own words."""
     steers: Steers = {}
     """What the user has decided about turns."""
+    is_one_message: bool = False
+    """Whether the context is to be a record alone, with the newest turns in it and the open question behind."""
     told: tuple[Line, ...] = ()
     """Facts that it has found in turns, as lines of the record, which are worth no more than others."""
 
@@ -173,6 +178,7 @@ def plan(
         kit.story if folded and thrift is None else (),
         kit.told,
     )
+    tells_newest = kit.is_one_message and thrift is None
     excerpts = scene.past.excerpts if scene.past else ()
     weights = lean(kit.weights, share)
     sources = build_sources(spoken, excerpts, known.optional, scene.verdicts, weights)
@@ -198,9 +204,14 @@ def plan(
     options = sound_options(proposed, sources, scene.verdicts)
     draft = draft_plan(view, options, known.texts())
     tokens = {turn.number: size.whole for turn, size in zip(room.turns, room.sizes, strict=True)}
-    ledger = Ledger(known.quotes, known.must, scene.past)
-    story = _story(scene, view, known.texts(), tokens, kit)
-    return Composer(view, draft, ledger, kit.counter, kit.dialect, tokens, story)
+    newest = newest_excerpts(folded, scene.verdicts, int(room.tokens * _NEWEST_SHARE)) if tells_newest else ()
+    ledger = Ledger(known.quotes, known.must, scene.past, newest)
+    story = _story(scene, view, [*known.texts(), *_words(newest)], tokens, kit)
+    return Composer(view, draft, ledger, kit.counter, kit.dialect, tokens, story, kit.is_one_message)
+
+
+def _words(excerpts: Sequence[Excerpt]) -> list[str]:
+    return ["\n".join(excerpt.lines) for excerpt in excerpts]
 
 
 def _story(scene: Scene, view: View, standing: Sequence[str], tokens: dict[int, int], kit: Kit) -> Story:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -37,6 +37,7 @@ Count = Annotated[int, Meta(ge=0, le=_MOST)]
 Seconds = Annotated[float, Meta(ge=0, le=_YEAR)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Percent = Annotated[float, Meta(ge=0, le=100)]
+LayoutName = Literal["auto", "tail", "record"]
 Dollars = Annotated[float, Meta(ge=0, le=_MOST)]
 
 
@@ -91,6 +92,10 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     tail_share: Share = 0.15
     """The largest part of the target that those turns may take."""
+
+    layout: LayoutName = "auto"
+    """What a compacted context looks like: `tail` is the record and then the newest turns as they were, `record` one
+    message with everything in it and the open question last, `auto` what the model's provider takes."""
 
     min_gain_percent: Percent = 10.0
     """A compaction that would save less than this changes nothing."""

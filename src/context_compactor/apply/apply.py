@@ -14,9 +14,17 @@ from context_compactor.tracing import traced
 
 @traced("apply")
 def apply(
-    turns: Sequence[Turn], zones: dict[int, Zone], record_text: str, edits: Edits, dialect: Dialect
+    turns: Sequence[Turn],
+    zones: dict[int, Zone],
+    record_text: str,
+    edits: Edits,
+    dialect: Dialect,
+    *,
+    joins: bool,
 ) -> list[Message]:
-    """The new context: instructions, the record, the turns that stay."""
+    """The new context: instructions, the record, the turns that stay. With `joins` the user's words that follow the
+    record stand in its message.
+    """
     fixed: list[Message] = []
     live: list[Message] = []
     first_live = next((turn.number for turn in turns if zones[turn.number] in (Zone.PLACED, Zone.VERBATIM)), None)
@@ -29,7 +37,7 @@ def apply(
     if not record_text:
         return [*fixed, *live]
     record = dialect.user_text(record_text)
-    if dialect.strict_alternation and live and live[0].role == "user" and not live[0].results:
+    if joins and live and live[0].role == "user" and not live[0].results:
         return [*fixed, dialect.join(record, live[0]), *live[1:]]
     return [*fixed, record, *live]
 

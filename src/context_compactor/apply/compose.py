@@ -14,7 +14,7 @@ from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
 from context_compactor.messages.openai_responses import OpenAIResponses, unbind
-from context_compactor.messages.record import Entry, Quote, Record, render
+from context_compactor.messages.record import Entry, Excerpt, Quote, Record, render
 from context_compactor.messages.references import ID, reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Line
@@ -29,6 +29,7 @@ class Ledger(Struct, frozen=True):
     quotes: tuple[Quote, ...]
     must: tuple[Line, ...]
     past: Record | None
+    newest: tuple[Excerpt, ...] = ()
 
 
 class Written(Struct, frozen=True):
@@ -56,13 +57,16 @@ class Composer(Struct, frozen=True):
     dialect: Dialect
     turn_tokens: dict[int, int]
     story: Story
+    is_one_message: bool = False
+    """Whether the record and the words that wait for an answer are to be one message."""
 
     def write(self) -> Written:
         """The context as it is chosen now."""
         texts = write_texts(self.view, self.draft)
         record = self._record(texts)
         text = render(record) if record else ""
-        messages = apply(self.view.turns, self.view.zones, text, texts.edits, self.dialect)
+        joins = self.dialect.strict_alternation or self.is_one_message
+        messages = apply(self.view.turns, self.view.zones, text, texts.edits, self.dialect, joins=joins)
         if isinstance(self.dialect, OpenAIResponses):
             messages = unbind([message for turn in self.view.turns for message in turn.messages], messages)
         return Written(messages, self.counter.request_tokens(messages), record, texts)
@@ -85,6 +89,7 @@ class Composer(Struct, frozen=True):
             sections=self._sections(texts),
             happened=self.story.lines(),
             excerpts=texts.excerpts,
+            newest=self.ledger.newest,
             behind=tuple((turn.number, min(_call_numbers([turn]), default=0)) for turn in behind),
         )
 

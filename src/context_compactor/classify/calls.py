@@ -19,6 +19,7 @@ from context_compactor.classify.arguments import (
     paths_in,
     paths_patched,
 )
+from context_compactor.classify.scripts import paths_scripted
 from context_compactor.classify.shell import Step, split_steps
 from context_compactor.classify.shell_files import Lines, lines_of_steps, paths_read, paths_written
 from context_compactor.messages.message import ToolCall
@@ -141,7 +142,7 @@ def _read(name: str, arguments: str) -> Reading:
 def _readcommand_in(tool: str, values: dict[str, Any], command: str) -> Reading:
     steps = split_steps(command)
     patched = paths_patched({}, command) if "*** Begin Patch" in command else ()
-    written = paths_written(steps) or patched
+    written = tuple(dict.fromkeys((*paths_written(steps), *patched, *paths_scripted(command, steps))))
     read = () if written else paths_read(steps)
     lines = lines_of_steps(steps) if read else None
     return Reading(tool, values, command, steps, written or read, bool(read), bool(written), lines)

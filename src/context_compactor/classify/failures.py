@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
 from context_compactor.classify.calls import Reading, is_own, read_call
+from context_compactor.classify.checks import checks_in
 from context_compactor.classify.outcomes import has_failed, is_refusal
 from context_compactor.classify.references import reference_of
+from context_compactor.classify.resolutions import OPEN, RESOLVED, Course
+from context_compactor.classify.shell import split_steps
 from context_compactor.classify.telling import telling_lines
 from context_compactor.facts.fact import Fact
 from context_compactor.messages.message import ToolCall
@@ -22,11 +25,12 @@ _LINE_BREAK = re.compile(r"[ \t\r]*\n\s*")
 _CHANGES_FOLDER = re.compile(r"cd [^;&|\n]{1,200}(?:&&|;)\s*")
 _RUNNING = re.compile(r"(?:running|background)\b[^\n]{0,40}\bID:? (\w+)", re.IGNORECASE)
 _BACKGROUND_KEYS = ("session_id", "bash_id", "shell_id", "task_id", "process_id")
+_MISSING = re.compile(r"command not found|No module named|Cannot find module|not installed", re.IGNORECASE)
 _OLD_TEXT = ("old_string", "old_str", "old_text", "oldText", "search")
 
 
 class Failure(Struct, frozen=True):
-    """One failed attempt: what was tried, and what it answered. `turn` is 0 when it is not known."""
+    """One failed attempt: what was tried, what it answered, and what came of it. `turn` is 0 when it is not known."""
 
     command: str
     error: str
@@ -34,17 +38,16 @@ class Failure(Struct, frozen=True):
     turn: int = 0
     denied: bool = False
     ref: str = ""
-
-
-# A client says so of calls that it never ran because another one failed.
-_NOT_RUN = "Sibling tool call errored"
+    status: str = OPEN
+    came: str = ""
+    """What resolved it, or who gave it up, in a few words."""
 
 
 def failure_of(exchange: ToolUse, turn: int = 0) -> Failure | None:
     """The failure an exchange ended in, if it did."""
     result = None if is_own(exchange.call) or exchange.is_lost else exchange.result
     known = marked_error(result.text) if result else ""
-    if result is None or not (known or has_failed(exchange.call, result)) or _NOT_RUN in result.text[:200]:
+    if result is None or not (known or has_failed(exchange.call, result)):
         return None
     command = wording_of(exchange.call)
     error = known or telling_lines(result.text)
@@ -61,8 +64,11 @@ def marked_error(text: str) -> str:
     return text[len(_MARK) : text.find("]\n")] if text.startswith(_MARK) and "]\n" in text else ""
 
 
-def find_failures(turns: Iterable[Turn]) -> list[Failure]:
-    """Every failed attempt of a history, in order; one in the background is named by the command it began with."""
+def find_failures(turns: Sequence[Turn]) -> list[Failure]:
+    """Every failed attempt of a history, in order, with what came of it.
+
+    One in the background is named by the command it began with.
+    """
     found: list[Failure] = []
     started: dict[str, str] = {}
     for turn in turns:
@@ -73,7 +79,13 @@ def find_failures(turns: Iterable[Turn]) -> list[Failure]:
                 found.append(structs.replace(failure, command=f"{failure.command} (of: {begun})") if begun else failure)
             else:
                 _note_background(exchange, started)
-    return found
+    course = Course(turns, (failure.exchange for failure in found)) if found else None
+    return [_followed(failure, course) for failure in found] if course else []
+
+
+def _followed(failure: Failure, course: Course) -> Failure:
+    came = course.of(failure.exchange, failure.turn, failure.error)
+    return structs.replace(failure, status=came.status, came=came.how)
 
 
 def _note_background(exchange: ToolUse, started: dict[str, str]) -> None:
@@ -91,16 +103,43 @@ def _background_id(call: ToolCall | None) -> str:
 
 def merge_failures(failures: Sequence[Failure]) -> list[Fact]:
     """One fact for each different failure, with how often and when it was seen, in the order of the first."""
+    return [_merged(group) for group in group_failures(failures)]
+
+
+def group_failures(failures: Sequence[Failure]) -> list[list[Failure]]:
+    """The failures, those together that are one: the same error of the same command, or of the same runner.
+
+    What is missing is missing for whatever is run with the same program.
+    """
     groups: dict[tuple[str, str], list[Failure]] = {}
     for failure in failures:
-        groups.setdefault((failure.command, failure.error), []).append(failure)
-    return [_merged(group) for group in groups.values()]
+        groups.setdefault((_family(failure), failure.error), []).append(failure)
+    return list(groups.values())
+
+
+def _family(failure: Failure) -> str:
+    steps = [step for step in split_steps(failure.command) if step.words and step.program != "cd"]
+    if steps and _MISSING.search(failure.error):
+        return steps[-1].program.removesuffix("3")
+    runners = [check.runner for check in checks_in(steps)]
+    return " && ".join(runners) if runners else failure.command
 
 
 def _merged(group: list[Failure]) -> Fact:
     first, last = group[0], group[-1]
-    status = "denied" if last.denied else ""
-    return Fact("failure", first.command, first.turn, "tool", first.error, status, len(group), last.turn, last.ref)
+    status = "denied" if last.denied and last.status != RESOLVED else last.status
+    return Fact(
+        "failure",
+        first.command,
+        first.turn,
+        "tool",
+        first.error,
+        status,
+        len(group),
+        last.turn,
+        last.ref,
+        outcome=last.came,
+    )
 
 
 def wording_of(call: ToolCall | None) -> str:

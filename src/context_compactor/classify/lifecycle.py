@@ -5,19 +5,25 @@ from __future__ import annotations
 import posixpath
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
 from context_compactor.classify.calls import Reading, read_call
 from context_compactor.classify.failures import find_failures
 from context_compactor.classify.paths import absolute, first_folder, folder_of, full_names
+from context_compactor.classify.scripts import is_script_run, paths_in_script
+from context_compactor.classify.shell_files import paths_written
+from context_compactor.classify.working_tree import Commit, Listing, WorkingTree
 from context_compactor.messages.turn import ToolUse, Turn
 
 _WHOLE_FILE_TOOLS = frozenset("write writefile writetofile createfile savefile filewrite fswrite create".split())
 _WRITING_PROGRAMS = frozenset("cat tee echo printf".split())
 _SCRATCH = ("/tmp/", "/private/tmp/", "/var/folders/", "/private/var/folders/", "/dev/")
+# Folders of tools: what is in them belongs to no project, or to git itself.
+_APART = re.compile(r"/\.git/|^(?:~|/root|/(?:home|Users)/[^/]+)/\.")
 _PATCHED = re.compile(r"\*\*\* (Add|Delete) File: ([^\n\\]{1,400})")
+_SCRIPTS = (".py", ".js", ".mjs", ".ts", ".rb")
 _VARIABLE = re.compile(r"[$*`{}\n]")
 _MOST_TEXT = 40_000
 
@@ -42,7 +48,10 @@ class FileRead(Struct, frozen=True):
 
 
 class FileWrite(Struct, frozen=True):
-    """One change of a file. `whole`: the call holds the new content in full."""
+    """One change of a file: `created`, `edited`, `deleted` or `restored` to what was committed.
+
+    `whole`: the call holds the new content in full.
+    """
 
     exchange: int
     turn: int
@@ -51,12 +60,19 @@ class FileWrite(Struct, frozen=True):
 
 
 class FileRecord(Struct, frozen=True):
-    """All that happened to one file, in order."""
+    """All that happened to one file, in order.
+
+    `standing` are its changes that were not undone and, where it has uncommitted ones, only these; `diff` is the
+    exchange in which git showed them, 0 when it did not.
+    """
 
     path: str
     reads: tuple[FileRead, ...] = ()
     writes: tuple[FileWrite, ...] = ()
+    standing: tuple[FileWrite, ...] = ()
     is_uncommitted: bool = False
+    is_committed: bool = False
+    diff: int = 0
 
     @property
     def latest(self) -> int:
@@ -73,11 +89,18 @@ class FileRecord(Struct, frozen=True):
     @property
     def status(self) -> str:
         """What became of the file in this session: `created`, `edited`, `deleted` or only `read`."""
-        if not self.writes:
-            return "read"
-        if self.writes[-1].action == "deleted":
+        if not self.standing:
+            return "edited" if self.is_uncommitted else "read"
+        if self.standing[-1].action == "deleted":
             return "deleted"
-        return "created" if self.writes[0].action == "created" else "edited"
+        return "created" if self.standing[0].action == "created" else "edited"
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing is left of the file that matters: it was made and removed again, or a scratch file."""
+        if not self.writes or self.writes[-1].action != "deleted" or self.is_committed:
+            return False
+        return self.writes[0].action == "created" or not self.is_uncommitted
 
 
 class FileLife(Struct, frozen=True):
@@ -116,24 +139,54 @@ def file_life(turns: Sequence[Turn], failed: Collection[int] | None = None) -> F
         failed = {failure.exchange for failure in find_failures(turns)}
     touched: dict[str, list[Touch]] = {}
     folder = first_folder(turns)
-    committed = 0
+    tree = WorkingTree(folder)
+    scripts: dict[str, tuple[str, ...]] = {}
     for turn in turns:
         for exchange in turn.exchanges:
             if exchange.call is None:
                 continue
             reading = read_call(exchange.call)
-            folder = folder_of(reading, folder)
+            here = folder_of(reading, folder)
+            # An agent that goes to a scratch folder for a moment is elsewhere with its next command.
+            folder = folder if f"{here}/".startswith(_SCRATCH) else here
             is_undone = exchange.number in failed or exchange.is_lost
+            if reading.steps:
+                tree.follow(exchange, reading, here, is_undone)
             if (is_undone and not _may_have_written(reading)) or _shows_nothing(exchange):
                 continue
-            committed = exchange.number if _commits(reading) else committed
-            for named in reading.paths if reading.reads or reading.writes else ():
-                if _VARIABLE.search(named):
-                    continue
-                path = absolute(named, folder)
-                touches = touched.setdefault(path, [])
-                touches.append(_touch(exchange, turn.number, reading, path, bool(touches)))
-    return _gather(touched, committed)
+            for path, touch in _touches(exchange, turn.number, reading, here, touched, scripts):
+                touched.setdefault(path, []).append(touch)
+    return _gather(touched, tree)
+
+
+def _touches(
+    exchange: ToolUse,
+    turn: int,
+    reading: Reading,
+    folder: str,
+    touched: dict[str, list[Touch]],
+    scripts: dict[str, tuple[str, ...]],
+) -> Iterator[tuple[str, Touch]]:
+    """What a call does to each of its files, and to those that a script it runs writes."""
+    actions = paths_written(reading.steps) if reading.writes else {}
+    for named in reading.paths if reading.reads or reading.writes else ():
+        if _VARIABLE.search(named):
+            continue
+        path = absolute(named, folder)
+        if actions.get(named) == "restored" and path not in touched:
+            continue
+        yield path, _touch(exchange, turn, reading, path, path in touched, actions.get(named, ""))
+        if actions.get(named) == "deleted":
+            below = [each for each in touched if each.startswith(f"{path}/")]
+            yield from ((each, FileWrite(exchange.number, turn, "deleted")) for each in below)
+        if reading.writes and path.endswith(_SCRIPTS):
+            text = reading.command or reading.arguments.get("content") or reading.arguments.get("file_text")
+            scripts[path] = paths_in_script(text) if isinstance(text, str) else ()
+    for step in reading.steps if scripts else ():
+        if is_script_run(step):
+            run = (absolute(word, folder) for word in step.words[1:3])
+            written = [path for each in run for path in scripts.get(each, ()) if not _VARIABLE.search(path)]
+            yield from ((absolute(path, folder), FileWrite(exchange.number, turn)) for path in written)
 
 
 def _shows_nothing(exchange: ToolUse) -> bool:
@@ -144,27 +197,27 @@ def _shows_nothing(exchange: ToolUse) -> bool:
 
 def _may_have_written(reading: Reading) -> bool:
     """A command that failed may have written its files before it did; a failed edit has not."""
-    return reading.writes and reading.command is not None and not _commits(reading)
+    return reading.writes and reading.command is not None
 
 
-def _touch(exchange: ToolUse, turn: int, reading: Reading, path: str, known: bool) -> Touch:
+def _touch(exchange: ToolUse, turn: int, reading: Reading, path: str, known: bool, done: str) -> Touch:
     if reading.writes:
         whole = _is_whole(reading, path)
-        is_new = not known and (whole or any(step.writes for step in reading.steps))
-        return FileWrite(exchange.number, turn, _action(exchange, reading, path, is_new), whole)
+        is_new = not known and (whole or done == "written")
+        return FileWrite(exchange.number, turn, _action(exchange, path, done, is_new), whole)
     first, last = reading.lines or (1, None)
     # With several files in one command it is not known which lines are whose; line 0 means that the place is unknown.
     is_known = first > 0 and (len(reading.paths) == 1 or reading.lines is None)
     return FileRead(exchange.number, turn, first, last, is_known)
 
 
-def _action(exchange: ToolUse, reading: Reading, path: str, is_new: bool) -> str:
+def _action(exchange: ToolUse, path: str, done: str, is_new: bool) -> str:
+    if done in ("deleted", "restored"):
+        return done
     arguments = exchange.call.arguments[:_MOST_TEXT] if exchange.call else ""
     for action, named in _PATCHED.findall(arguments) if "*** " in arguments else ():
         if posixpath.basename(named.strip()) == posixpath.basename(path):
             return "created" if action == "Add" else "deleted"
-    if any(step.words and step.program == "rm" for step in reading.steps):
-        return "deleted"
     answer = exchange.result.text[:120] if exchange.result else ""
     return "created" if is_new or "File created" in answer else "edited"
 
@@ -177,27 +230,40 @@ def _is_whole(reading: Reading, path: str) -> bool:
     return any(posixpath.basename(step.writes) == name for step in writers)
 
 
-def _commits(reading: Reading) -> bool:
-    return any(step.words and step.program == "git" and "commit" in step.words[1:6] for step in reading.steps)
-
-
-def _gather(touched: dict[str, list[Touch]], committed: int) -> FileLife:
-    names = full_names(touched)
+def _gather(touched: dict[str, list[Touch]], tree: WorkingTree) -> FileLife:
+    names = full_names((*touched, *tree.listed))
     joined: dict[str, list[Touch]] = {}
     for path, touches in touched.items():
         joined.setdefault(names[path], []).extend(touches)
-    files = {path: _record(path, touches, committed) for path, touches in joined.items()}
+    listed = {names[path]: listing for path, listing in tree.listed.items()}
+    files = {path: _record(path, touches, tree, listed.get(path)) for path, touches in joined.items()}
     superseded: list[dict[int, int]] = [_superseded(record) for record in files.values()]
     stale = [_stale(record) for record in files.values()]
     return FileLife(files, _for_all_files(superseded, files), _for_any_file(stale))
 
 
-def _record(path: str, touches: list[Touch], committed: int) -> FileRecord:
+def _record(path: str, touches: list[Touch], tree: WorkingTree, listing: Listing | None) -> FileRecord:
+    """What happened to a file; `listing` is what git said of it last."""
     ordered = sorted(touches, key=lambda touch: touch.exchange)
     reads = tuple(touch for touch in ordered if isinstance(touch, FileRead))
     writes = tuple(touch for touch in ordered if isinstance(touch, FileWrite))
-    is_open = bool(writes) and writes[-1].exchange > committed and not path.startswith(_SCRATCH)
-    return FileRecord(path, reads, writes, is_open)
+    is_listed = listing is not None and (listing.is_tracked or bool(writes))
+    if not writes and not is_listed:
+        return FileRecord(path, reads)
+    taken, clean, resets = (_taking(path, each, tree.root) for each in (tree.commits, tree.clean, tree.resets))
+    undone = max((*resets, *(write.exchange for write in writes if write.action == "restored")), default=0)
+    settled = max((*taken, *clean, undone), default=0)
+    committed = tuple(write for write in writes if any(write.exchange <= number for number in taken))
+    pending = tuple(write for write in writes if write.exchange > settled)
+    if path.startswith(_SCRATCH) or _APART.search(path):
+        return FileRecord(path, reads, writes, writes)
+    kept = committed if undone or committed else writes
+    diff = listing.diff if listing and is_listed else 0
+    return FileRecord(path, reads, writes, pending or kept, bool(pending) or is_listed, bool(committed), diff)
+
+
+def _taking(path: str, commits: Sequence[Commit], root: str) -> list[int]:
+    return [commit.exchange for commit in commits if commit.takes(path, root)]
 
 
 def _superseded(record: FileRecord) -> dict[int, int]:

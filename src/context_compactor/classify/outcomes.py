@@ -1,7 +1,8 @@
 """Whether a tool call did what it was asked to do, read from the many ways in which agents print that it did not.
 
-A flag or an exit code is believed. Without one the text is looked at, and only where it is the words of the program
-that ran: a file or a search result may talk about errors as much as it likes.
+A flag or an exit code is believed, but for programs that answer "no" with one. Without one the text is looked at, and
+only where it is the words of the program that ran: a file or a search result may talk about errors as much as it likes,
+and so may a test run that ends in saying that it passed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 
 from context_compactor.classify.calls import Reading, read_call
 from context_compactor.classify.envelope import unwrap
-from context_compactor.classify.shell import Step
+from context_compactor.classify.shell import Step, is_one_chain
 from context_compactor.messages.message import ToolCall, ToolResult
 
 _HEAD = 2_000
@@ -31,7 +32,13 @@ _CODE_IN_TAG = re.compile(r"<(?:returncode|exit_code)>(-?\d{1,9})</")
 _CODE_AS_FIELD = re.compile(r'"(?:exit_?code|return_?code)\\?"\s{0,4}:\s{0,4}(-?\d{1,9})\b', re.IGNORECASE)
 
 # Programs that answer "no" with code 1; `-v` is what is left of `command -v`.
-_NO_MATCH = frozenset("grep egrep fgrep rg ag diff cmp test [ pgrep which git type -v".split())
+_NO_MATCH = frozenset("grep egrep fgrep rg ag diff cmp colordiff test [ [[ pgrep which type -v".split())
+_GIT_ANSWERS = frozenset(
+    "diff diff-files diff-index diff-tree grep merge-base show-ref check-ignore ls-files config".split()
+)
+# Programs that look for something: that it is not there is their answer.
+_SEEKS = frozenset("ls find fd test [ [[ which type -v stat".split())
+_NOT_THERE = re.compile(r"No such file or directory|no matches found|cannot access|not found$", re.MULTILINE)
 _LOOKS = frozenset(
     "cat head tail sed grep egrep fgrep rg ag ls find fd tree wc awk gawk jq yq nl less more bat stat file du df pwd "
     "which type whereis echo printf sort uniq cut tr diff cmp env printenv date cd true column xxd od strings basename "
@@ -42,6 +49,15 @@ _LOOKING = frozenset(
     "--help -h grep ls-files ls-tree ls-remote cat-file rev-parse reflog shortlog branch remote read checks".split()
 )
 
+# What a client says of a call that it did not run to its end, or not at all: nobody knows how it would have ended.
+_NOT_RUN = _one_of(
+    r"sibling tool call errored",
+    r"(?:tool_use_error>)?cancel+ed: parallel tool call",
+    r"(?:request|tool (?:call|use|execution)|command|execution)?\W*(?:was )?(?:interrupted|aborted|cancel+ed)"
+    r"(?: by (?:the )?user| because another)",
+    r"(?:tool (?:call|use|execution)|request) (?:was )?(?:interrupted|aborted|cancel+ed)\b",
+    before=r"\W*(?:tool_use_error>)?",
+)
 _REFUSED = _one_of(
     r"the user (?:doesn't|does not|didn't) want",
     r"user (?:denied|rejected|declined|cancel+ed|aborted)",
@@ -115,11 +131,40 @@ _COMPLAINT = _one_of(
 # What a program that only shows things says of itself: its name, and what it could not do.
 _OWN_TROUBLE = _one_of(
     r"[^\n]*: (?:command not found|[Pp]ermission denied|No such file or directory|(?:Is|Not) a directory)\b",
-    r"[^\n]*\b(?:cannot|can't|could not|unable to|no matches found|unrecognized|unknown|invalid|unmatched|illegal) ",
-    r" (?:error|syntax error|fatal|failed)\b",
+    r"[^\n]*\b(?:cannot|can't|could not|unable to|no matches found|unrecognized|unknown|[Ii]nvalid|[Uu]nmatched|illegal) ",
+    r"[^\n]*\b(?:parse|syntax) error\b| (?:error|fatal|failed)\b",
+    flags=re.MULTILINE,
+)
+# How runners of tests, linters and builds sum a run up.
+_SUMMARY = _one_of(
+    r"[ \t=]*(?P<passed>\d+ (?:pass|passed|passing)\b[^\n]*)",
+    r"(?P<ok>ok  ?\t?\S+\t|ok\s+\S+\s+(?:[\d.]+s|\(cached\))|PASS$|OK(?: \(.*\))?$|test result: ok\.|BUILD SUCCESS)",
+    r"(?P<clean>All checks passed|Success: no issues found|(?:✔ )?[Nn]o (?:issues|problems|errors|warnings) found"
+    r"|Found 0 (?:errors|warnings)|0 (?:issues|errors|problems)\b|\d+ files? (?:already formatted|left unchanged))",
+    r"[ \t]{0,4}(?P<tests>Tests?:?[ \t][^\n]{0,80}\b\d+ passed\b[^\n]{0,80})",
+    before="^",
+    flags=re.MULTILINE,
+)
+_FAILED_COUNT = re.compile(r"\b[1-9]\d* (?:fail|failed|failing|failures?|errors?)\b")
+_FAILED_SUMMARY = _one_of(
+    r"[ \t=]*[1-9]\d* (?:fail|failed|failing|errors?)\b",
+    r"=+ [^\n]{0,120}\b[1-9]\d* (?:failed|errors?)\b",
+    r"[ \t]{0,4}Tests?:?[^\n]{0,80}\b[1-9]\d* failed",
+    r"FAIL(?:$|\t| {1,4}\S)|FAILED\b|--- FAIL|test result: FAILED|BUILD FAIL|not ok \d|\(fail\) ",
+    r"[^\n]{0,40}\bERROR task failed|error: script |npm (?:ERR!|error) |Found [1-9]\d* error",
+    r"make(?:\[\d+\])?: \*\*\*|Traceback \(most recent call last\)|panic: ",
+    before="^",
+    flags=re.MULTILINE,
+)
+# What a runner says that failed, though whoever started it did not.
+_RUNNER_FAILED = _one_of(
+    r"FAILED \((?:errors|failures)=|--- FAIL: |test result: FAILED|[ \t=]*[1-9]\d* fail(?:ed|ing)?\b",
+    r"[ \t]{0,4}Tests?:?[^\n]{0,80}\b[1-9]\d* failed",
+    before="^",
     flags=re.MULTILINE,
 )
 _SHELL_NAMES = ("bash", "sh", "zsh", "(eval)", "-bash")
+_SAID = "the user said:"
 _LAST_LINE_IS_ERROR = re.compile(r"\n?[ \t]*[\w.]*(?:Error|Exception)(?::|\b[ (]|$)[^\n]*\s*\Z")
 
 
@@ -134,19 +179,32 @@ def is_refusal(text: str) -> bool:
     return _REFUSED.match(text[:300]) is not None
 
 
+def was_not_run(text: str) -> bool:
+    """Whether a result only says that its call was interrupted, or never ran because another one failed."""
+    return len(text) < _SHORT_ANSWER and _NOT_RUN.match(unwrap(text).body[:300]) is not None and _SAID not in text
+
+
 def has_failed(call: ToolCall | None, result: ToolResult) -> bool:
     """Whether a result is that of a failed attempt."""
     text = result.text
+    if was_not_run(text):
+        return False
+    reading = read_call(call) if call else None
     if result.is_error or is_refusal(text):
-        return True
-    if call is None:
+        return is_refusal(text) or not (reading and reading.command is not None and _answers_no(reading, text))
+    if reading is None:
         return _opens_with_error(text)
-    reading = read_call(call)
     if reading.command is not None:
         return _command_failed(reading, text)
     if reading.reads or _is_search(reading):
         return len(text) < _SHORT_ANSWER // 3 and _opens_with_error(text)
     return bool(exit_code_of(text)) or _opens_with_error(text) or _answer_failed(reading, text)
+
+
+def has_passed(text: str) -> bool:
+    """Whether a run of tests, a linter or a build sums itself up as passed, whatever else it printed."""
+    body = text[-_TAIL:]
+    return _passing_summary(body) is not None and _FAILED_SUMMARY.search(body) is None
 
 
 def _code_in(body: str) -> int | None:
@@ -167,13 +225,49 @@ def looks_only(steps: tuple[Step, ...]) -> bool:
 def _command_failed(reading: Reading, text: str) -> bool:
     output = unwrap(text)
     code = _code_in(output.body) if output.exit_code is None else output.exit_code
-    if code:
-        return code != 1 or not _only_looked_for(reading) or output.body.strip() != ""
-    return _complains(reading, output.body) if looks_only(reading.steps) else _shows_failure(output.body)
+    if code and not _answers_no(reading, text):
+        return True
+    if code == 0 and is_one_chain(reading.command or ""):
+        return _RUNNER_FAILED.search(output.body[-_TAIL:]) is not None and not looks_only(reading.steps)
+    if looks_only(reading.steps):
+        return _complains(reading, output.body) and not _is_not_there(reading, output.body)
+    return _shows_failure(output.body) and not has_passed(output.body)
 
 
-def _only_looked_for(reading: Reading) -> bool:
-    return any(step.words and step.program in _NO_MATCH for step in reading.steps[-3:])
+def _answers_no(reading: Reading, text: str) -> bool:
+    """Whether a code other than 0 is the answer: no match, a difference, a file that is not there."""
+    output = unwrap(text)
+    code = _code_in(output.body) if output.exit_code is None else output.exit_code
+    steps = [step for step in reading.steps if step.words]
+    if not steps or code == 0:
+        return False
+    if not looks_only(reading.steps):
+        return code == 1 and _says_no(steps[-1]) and not _shows_failure(output.body)
+    if _complains(reading, output.body):
+        return _is_not_there(reading, output.body)
+    return code in (None, 1) and _says_no(steps[-1])
+
+
+def _says_no(step: Step) -> bool:
+    if step.program == "git":
+        return not _GIT_ANSWERS.isdisjoint(step.words[1:4])
+    return step.program in _NO_MATCH
+
+
+def _is_not_there(reading: Reading, body: str) -> bool:
+    """Whether a command that looks for files says nothing but that some are not there."""
+    steps = [step for step in reading.steps if step.words and step.program != "cd"]
+    seeks = bool(steps) and not steps[0].piped and steps[0].program in _SEEKS
+    return seeks and all(_NOT_THERE.search(line) for line in body.strip().split("\n"))
+
+
+def _passing_summary(text: str) -> re.Match[str] | None:
+    """The last line that sums a run up as passed; one with failures in it does not."""
+    found = None
+    for found in _SUMMARY.finditer(text):
+        if _FAILED_COUNT.search(found[0]):
+            return None
+    return found
 
 
 def _complains(reading: Reading, body: str) -> bool:

@@ -44,7 +44,7 @@ def absolute(path: str, folder: str) -> str:
 
 def full_names(paths: Iterable[str]) -> dict[str, str]:
     """For each path the one absolute path that ends in it, or itself when there is none or more than one."""
-    known = list(paths)
+    known = dict.fromkeys(paths)
     by_name: dict[str, list[str]] = {}
     for path in known:
         if path.startswith("/"):

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 # A word, a redirection, or what ends a simple command. Blanks and whatever else is odd fall between matches.
 _TOKEN = re.compile(
-    r"(?:(?!\d?[<>])(?:[^\s'\"\\|&;<>()`]+|'[^']*'?|\"[^\"\\]*(?:\\.[^\"\\]*)*\"?|\\[^\n]))+"
+    r"(?:(?!\d?[<>])(?:[^\s'\"\\|&;<>()`$]+|\$(?!')|'[^']*'?|\$'[^'\\]*(?:\\.[^'\\]*)*'?"
+    r"|\"[^\"\\]*(?:\\.[^\"\\]*)*\"?|\\[^\n]))+"
     r"|(?:\d|&)?(?:>>|>\||>&|>|<<<|<<-?|<)"
     r"|&&|\|\||[;\n&()`|]",
     re.DOTALL,
@@ -49,6 +50,22 @@ def split_steps(command: str) -> tuple[Step, ...]:
         inner = _script_of(step) if step.program in _SHELLS else None
         found.extend((step,) if inner is None else _scan(inner))
     return tuple(found)
+
+
+def is_one_chain(command: str) -> bool:
+    """Whether the exit code of a command line is that of all its steps: there is one, or `&&` joins them."""
+    tokens = _tokens(_without_heredocs(command) if "<<" in command else command)
+    return len(command) < _LAST_CHARACTER and not any(token in _ENDS and token != "&&" for token in tokens)
+
+
+def heredoc_in(command: str, path: str) -> str:
+    """The text that a command writes into a file by a heredoc; empty when it does not."""
+    for opening in _HEREDOC.finditer(command) if "<<" in command else ():
+        line = command[command.rfind("\n", 0, opening.start()) + 1 : opening.end()]
+        if path in line:
+            end = _end_of_heredoc(command, opening.end(), opening.group(2))
+            return command[opening.end() : end].removesuffix(opening.group(2))
+    return ""
 
 
 def _script_of(step: Step) -> str | None:

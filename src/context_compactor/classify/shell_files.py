@@ -1,9 +1,10 @@
-"""Which files a shell command shows, which it changes, and which lines it shows."""
+"""Which files a shell command shows, which it changes and how, and which lines it shows."""
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from context_compactor.classify.shell import Step
 
@@ -28,6 +29,9 @@ _WRITERS = _TARGETS_LAST | _TARGETS_ALL | {"sed", "perl", "git"}
 _CUTS = frozenset(("sed", "head", "tail", "awk", "gawk"))
 _AWK_RANGE = re.compile(r"NR\s*>=?\s*(\d{1,9})\D{1,8}NR\s*<=?\s*(\d{1,9})")
 _RANGE = re.compile(r"(\d+)(?:,\s*(\d+|\$))?p")
+_NO_PATH = re.compile(r"[|;<>()\n\"]|[,:]$|^[\d.,&]+$")
+_FILE_NAME = re.compile(r"[^\s*?]*\.[A-Za-z]\w{0,9}")
+_MAKES_BRANCH = frozenset(("-b", "-B", "--orphan", "-t", "--track"))
 _SHOWN = re.compile(r"[\w./~^@-]+:(.+)")
 
 
@@ -45,10 +49,17 @@ def paths_read(steps: tuple[Step, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def paths_written(steps: tuple[Step, ...]) -> tuple[str, ...]:
-    """The files the steps create, change or remove."""
-    writing = [step for step in steps if step.writes or step.program in _WRITERS]
-    return tuple(dict.fromkeys(path for step in writing for path in _changed_by(step))) if writing else ()
+def paths_written(steps: tuple[Step, ...]) -> dict[str, str]:
+    """The files the steps change, each with what is done to it: `written`, `edited`, `deleted` or `restored`."""
+    found: dict[str, str] = {}
+    for step in steps:
+        if step.writes or step.program in _WRITERS:
+            found.update((path, action) for path, action in _changed_by(step) if _may_be_file(path))
+    return found
+
+
+def _may_be_file(path: str) -> bool:
+    return bool(path) and not path.endswith("/") and not path.startswith("/dev/") and not _NO_PATH.search(path)
 
 
 def lines_of_steps(steps: tuple[Step, ...]) -> Lines | None:
@@ -88,19 +99,45 @@ def _operands(step: Step) -> list[str]:
     return found
 
 
-def _changed_by(step: Step) -> Iterator[str]:
-    if step.writes and not step.writes.startswith("/dev/"):
-        yield step.writes
+def _changed_by(step: Step) -> Iterator[tuple[str, str]]:
+    if step.writes:
+        yield step.writes, "written"
     program, words = step.program, step.words
-    plain = [word for word in words[1:] if not word.startswith("-")]
+    if program == "git":
+        yield from _changed_by_git(words)
+        return
+    plain = [word.rstrip("/") if program == "rm" else word for word in words[1:] if not word.startswith("-")]
     if program in _TARGETS_LAST and len(plain) > 1:
-        yield plain[-1]
+        yield from ((source, "deleted") for source in plain[:-1] if program == "mv")
+        yield from ((target, "written") for target in _targets(plain[:-1], plain[-1]))
     elif program in _TARGETS_ALL:
-        yield from plain
+        yield from ((path, "deleted" if program == "rm" else "written") for path in plain)
     elif program in ("sed", "perl") and any(_edits_in_place(word, program) for word in words[1:4]):
-        yield from _operands(step)[0 if _has_script_option(step) else 1 :]
-    elif program == "git" and plain[:1] in (["restore"], ["checkout"]) and (plain[0] == "restore" or "--" in words):
-        yield from words[words.index("--") + 1 :] if "--" in words else plain[1:]
+        files = _operands(step)[0 if _has_script_option(step) else 1 :]
+        # What is left of a script with a quotation mark in it are words; of several only those count that end as files.
+        yield from ((path, "edited") for path in files if len(files) == 1 or _FILE_NAME.fullmatch(path))
+
+
+def _targets(sources: Sequence[str], target: str) -> list[str]:
+    """The files that `cp a target` makes: below the target when it is a folder."""
+    if len(sources) > 1 or target.endswith("/") or target in (".", ".."):
+        return [posixpath.join(target, posixpath.basename(source)) for source in sources]
+    return [target]
+
+
+def _changed_by_git(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    plain = [word for word in words[1:] if not word.startswith("-")]
+    named = list(words[words.index("--") + 1 :]) if "--" in words else plain[1:]
+    action = plain[0] if plain else ""
+    if (action == "restore" and ("--staged" not in words or "--worktree" in words)) or (
+        action == "checkout" and not _MAKES_BRANCH.intersection(words)
+    ):
+        yield from ((path, "restored") for path in named if "--" in words or _FILE_NAME.fullmatch(path))
+    elif action == "rm" and "--cached" not in words:
+        yield from ((path, "deleted") for path in named)
+    elif action == "mv" and len(named) > 1:
+        yield from ((source, "deleted") for source in named[:-1])
+        yield from ((target, "written") for target in _targets(named[:-1], named[-1]))
 
 
 def _edits_in_place(word: str, program: str) -> bool:

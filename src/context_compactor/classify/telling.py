@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 from context_compactor.classify.envelope import unwrap
 
@@ -18,18 +19,22 @@ def _one_of(*phrases: str, flags: int = 0) -> re.Pattern[str]:
 
 
 _SAYS_SOMETHING = re.compile(r"\w")
+_WORD = re.compile(r"\w+")
 _TAGS = re.compile(r"</?(?:tool_use_error|output|error|exception|stderr|stdout)>")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # What runners print around the words that matter; used when there is nothing better.
 _NOISE = _one_of(
     r"\W*(?:fail|failed|failures?|errors?)\W*$",
-    r"\W*(?:exit|error) (?:code|status)? ?\d+\W*$",
+    r"[=_-]{3,} [^\n]{1,80} [=_-]{3,}$|=+ [^\n]*\b\d+ (?:failed|passed|errors?)\b",
+    r"\s*(?:tests?:|test suites:|test files|ran \d+ tests?|(?:error: )?found \d+ errors?|\d+ (?:pass|fail|failed|failing|errors?))\b",
+    r"\s*error trace:|error: script \S+ exited with|\s*elifecycle|\S*error: process completed with exit code",
+    r"\W*(?:exit|error) (?:code|status)?:? ?\d+\W*$",
     r".{0,40}\bERROR task failed|make(?:\[\d+\])?: \*\*\*",
     r"npm (?:ERR!|error) (?:code|a complete log|errno|path)",
     r"ok\s+\S|warning:|\[?warn|string: ",
     r"FAIL\s+\S+\s+(?:[\d.]+m?s|\[)|FAILED \((?:errors|failures)=",
     r"Traceback \(most recent|During handling of the above|The above exception was",
-    r"\d+ issues?:?\s*$|\* \w+: \d+|\s*\S+:\d+ \+0x",
+    r"\d+ issues?:?\s*$|\* \w+: \d+|\s*\S+:\d+ \+0x|\S+:\d+: (?:: #|in \w)",
     flags=re.IGNORECASE,
 )
 _STRONG = _one_of(
@@ -50,10 +55,26 @@ _NAIVE = _one_of(
     r"error|fail|fatal|exception|denied|not found|no such|cannot|panic|reject|conflict|timed out|invalid|undefined",
     flags=re.IGNORECASE,
 )
-_PASSING = re.compile(r"\s*(?:=== |--- PASS|\(pass\)|ok\b|PASS|[\u2713\u2714\u2705]|hint:)")
+_PASSING = re.compile(r"\s*(?:=== |--- PASS|\(pass\)|ok\b|PASS|[\u2713\u2714\u2705]|hint:)|.*\bsuccessfully\b")
 _PLACE = re.compile(r"\s*\S+\.\w+:\d+(?::\d+)?:? \S")
 _CHATTER = re.compile(r"\b(?:INFO|DEBUG|TRACE)\b")
+# A line of a program that is shown around its error: an indented call, or code behind its line number.
+_CODE = re.compile(r"\s+(?:return |raise |throw )?[\w.]+\(.*\)[;{ ]*$|\s*(?:\d+ )+[|│]")
+_TROUBLE = re.compile(r"warn|issue", re.IGNORECASE)
 _NAMES = ("FAILED ", "FAIL: ", "ERROR: ", "--- FAIL")
+# A line that names a failed test, and those that say what it found.
+_TEST = re.compile(
+    r"\s*(?:--- FAIL: |(?:FAILED|ERROR) \S+::|FAIL: \w|ERROR: \w+ \(|\(fail\) |not ok \d+|[✗✕✘×] \S|● \S)"
+)
+_NAMED_WITH_ERROR = re.compile(r"(?:FAILED|ERROR) \S+::.* - \S")
+_ASSERTIONS = (
+    _one_of(
+        r"^E {2,8}\S|\bAssertionError\b|^\s*(?:Error|Messages?):\s+\S|^panic: |^thread '.*' panicked|\berror: expect",
+    ),
+    _one_of(r"expect\(.*\)\.|^\s*assert\b|\b[Ee]xpected\b|\bgot\b|\bwant\b|_test\.go:\d+:.*\b(?:should|must)\b"),
+)
+_COMPARED = re.compile(r"\s*(?:expected|received|actual|got|want|left|right)\s*:", re.IGNORECASE)
+_MOST_COMPARED = 2
 _SAID = "the user said:"
 
 
@@ -78,16 +99,24 @@ def start_of(words: str) -> str:
 
 
 def telling_lines(text: str) -> str:
-    """The first and the last line that say what went wrong, verbatim, joined when they differ."""
+    """What went wrong, verbatim: the failed test and its assertion, or the first and the last line that say so."""
     output = unwrap(text)
     # A tool's own complaint is its first line; what it quotes below is the agent's own text.
     lines = _lines(output.body)[: 1 if text.startswith("<tool_use_error>") else None]
     if not lines:
         return "" if output.exit_code is None else f"exit code {output.exit_code}"
-    first, last = (line.strip() for line in _first_and_last(lines))
+    said = _said(lines)
+    first, last = (line.strip() for line in ((said, said) if said else _first_and_last(lines)))
+    if first != last and _adds_nothing(last, first):
+        last = first
     # The end of a long line often says what its beginning does not: "… timed out after 60 seconds".
     last = last[:LINE_LENGTH] if first != last else _telling_end(last)
     return BETWEEN.join(filter(None, (first[:LINE_LENGTH].rstrip(), last.strip())))
+
+
+def _adds_nothing(line: str, other: str) -> bool:
+    words = set(_WORD.findall(line.lower()))
+    return words <= {*_WORD.findall(other.lower()), "message"}
 
 
 def _telling_end(line: str) -> str:
@@ -99,44 +128,76 @@ def _lines(text: str) -> list[str]:
     if len(text) > _HEAD + _TAIL:
         text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"
     text = _TAGS.sub("", _COLOURS.sub("", text) if "\x1b" in text else text)
-    return [line for line in text.split("\n") if _SAYS_SOMETHING.search(line)]
+    # Of a line that was written over again and again, a progress bar, only the last state was to be read.
+    shown = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return [line for line in shown if _SAYS_SOMETHING.search(line)]
 
 
 def _first_and_last(lines: list[str]) -> tuple[str, str]:
-    """The first line with a word of trouble in it, and the best of the later ones."""
+    """The failed test with its assertion, the exceptions that were raised, or the first and last word of trouble."""
     raised = _raised(lines)
     if raised:
         return next((line for line in lines if line.startswith(_NAMES)), raised[0]), raised[-1]
-    first = next((line for line in lines if _is_naive(line[:_SEEN])), "")
-    said = _said(lines)
-    if first and said:
-        return first, said
-    for tells in (_is_strong, _is_place, _is_weak):
-        last = next((line for line in reversed(lines) if line != first and tells(line[:_SEEN])), "")
-        if last:
-            return first or next(line for line in lines if tells(line[:_SEEN])), last
-    return first or lines[0], first or lines[-1]
+    failed = _failed_test(lines)
+    if failed:
+        return failed
+    for tells in (_is_strong, _is_place, _is_weak, _is_naive):
+        found = [line for line in lines if tells(line[:_SEEN])]
+        if found:
+            return found[0], found[-1]
+    vague = [line for line in lines if (_WEAK.search(line) or _TROUBLE.search(line)) and not _PASSING.match(line)]
+    return (vague[-1], vague[-1]) if vague else (lines[0], lines[-1])
+
+
+def _failed_test(lines: list[str]) -> tuple[str, str] | None:
+    """The name of the first failed test that says why, and why; a runner may print either of the two first."""
+    named = [at for at, line in enumerate(lines) if _TEST.match(line)]
+    if not named:
+        return None
+    with_error = next((lines[at] for at in named if _NAMED_WITH_ERROR.match(lines[at])), "")
+    if with_error:
+        return with_error, with_error
+    before, ends = (-1, *named[:-1]), (*named[1:], len(lines))
+    for at, start, end in zip(named, before, ends, strict=True):
+        behind, ahead = range(at - 1, start, -1), range(at + 1, end)
+        for places in (behind, ahead) if lines[at].lstrip().startswith("(fail)") else (ahead, behind):
+            why = _assertion(lines, places)
+            if why:
+                return lines[at], why
+    strong = [line for line in lines if _is_strong(line[:_SEEN]) and not _TEST.match(line)]
+    return lines[named[0]], strong[-1] if strong else lines[named[-1]]
+
+
+def _assertion(lines: list[str], places: range) -> str:
+    """The first assertion at some places, with what it compared in the lines around it; else the last place named."""
+    told = [at for at in places if not _is_noise(lines[at][:_SEEN])]
+    for pattern in _ASSERTIONS:
+        found = next((at for at in told if pattern.search(lines[at][:_SEEN])), None)
+        if found is not None:
+            start = found - 1 if found - 1 in told and _COMPARED.match(lines[found]) else found
+            below = takewhile(_COMPARED.match, lines[start + 1 : start + 1 + _MOST_COMPARED])
+            return " ".join(" ".join(each[:_SEEN].split()) for each in (lines[start], *below))
+    return next((lines[at] for at in sorted(told, reverse=True) if _PLACE.match(lines[at][:_SEEN])), "")
 
 
 def _is_naive(line: str) -> bool:
-    return _NAIVE.search(line) is not None and not _PASSING.match(line) and not _CHATTER.search(line)
+    return _NAIVE.search(line) is not None and not _is_noise(line)
 
 
 def _is_strong(line: str) -> bool:
-    tells = _STRONG.search(line) or (_PLACE.match(line) and _WEAK.search(line))
-    return bool(tells) and _is_any(line) and not _CHATTER.search(line)
+    return bool(_STRONG.search(line) or (_PLACE.match(line) and _WEAK.search(line))) and not _is_noise(line)
 
 
 def _is_place(line: str) -> bool:
-    return _PLACE.match(line) is not None and _is_any(line) and not _CHATTER.search(line)
+    return _PLACE.match(line) is not None and not _is_noise(line)
 
 
 def _is_weak(line: str) -> bool:
-    return _WEAK.search(line) is not None and _is_any(line) and not _CHATTER.search(line)
+    return _WEAK.search(line) is not None and not _is_noise(line)
 
 
-def _is_any(line: str) -> bool:
-    return _NOISE.match(line) is None
+def _is_noise(line: str) -> bool:
+    return any(pattern.match(line) for pattern in (_NOISE, _PASSING, _CODE)) or _CHATTER.search(line) is not None
 
 
 def _raised(lines: list[str]) -> list[str]:

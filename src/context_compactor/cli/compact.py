@@ -13,6 +13,7 @@ from context_compactor.cli.options import (
     FileOrSession,
     Focus,
     IntoSession,
+    Layout,
     LevelName,
     Model,
     StoreUrl,
@@ -51,6 +52,7 @@ def compact(
     level: LevelName = None,
     focus: Focus = None,
     model: Model = None,
+    layout: Layout = None,
     session: IntoSession = None,
     store: StoreUrl = None,
     output: Output = None,
@@ -67,9 +69,9 @@ def compact(
     Example: `compactor compact session.jsonl --target 25% -o smaller.json` or `compactor compact run-42`
     """
     if not is_file(file):
-        if window is not None or model is not None or session is not None:
+        if window is not None or model is not None or session is not None or layout is not None:
             raise BadSetting(
-                f"--window, --model, --session: there is no file {file!r:.80}, and a session has its own. "
+                f"--window, --model, --layout, --session: there is no file {file!r:.80}, and a session has its own. "
                 "Try: without them, or the name of a file."
             )
         _compact_stored(file, store, (target, level, focus), output, as_json)
@@ -80,7 +82,7 @@ def compact(
         from context_compactor.cli.conversation import open_conversation
         from context_compactor.cli.live import live_teller
 
-        conversation = open_conversation(file, window, model)
+        conversation = open_conversation(file, window, model, layout)
     asked = (window, target, level, focus)
     left = _LEFT if session is None else _LEFT_IN_STORE
     with (

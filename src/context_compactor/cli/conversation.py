@@ -76,9 +76,12 @@ class Conversation(Struct, frozen=True):
         )
 
 
-def open_conversation(file: str, window: str | None, model: str | None = None) -> Conversation:
+def open_conversation(
+    file: str, window: str | None, model: str | None = None, layout: str | None = None
+) -> Conversation:
     """Read a transcript, with the settings of this place and this command."""
-    return conversation_of(read_transcript(file), load_settings({"window": window, "model": model}).settings)
+    wanted = {"window": window, "model": model, "layout": layout}
+    return conversation_of(read_transcript(file), load_settings(wanted).settings)
 
 
 def conversation_of(transcript: Transcript, settings: Settings) -> Conversation:

@@ -21,6 +21,9 @@ Target = Annotated[
     str | None, typer.Option(metavar="N|P%", help="Bring it down to N tokens, or to P percent of what there is.")
 ]
 LevelName = Annotated[Level | None, typer.Option(help="How far to go, whatever the fill.")]
+Layout = Annotated[
+    str | None, typer.Option(metavar="NAME", help="`tail` (record, then the newest turns) or `record` (one message).")
+]
 Focus = Annotated[str | None, typer.Option(metavar="TEXT", help="What matters most from here on.")]
 Model = Annotated[str | None, typer.Option(metavar="M", help="Model that writes summaries, such as openai/NAME.")]
 IntoSession = Annotated[

@@ -43,6 +43,7 @@ _CHANGES_FOLDER = re.compile(r"^cd [^;&|\n]{1,200}(?:&&|;)\s*")
 _HIDDEN_END = re.compile(r"\s*(?:2>&1|2>/dev/null|\| ?(?:tail|head)(?: -n?\s?\d+| -\d+)?|\|\| true)\s*(?=$|\|)")
 _ASKING_TOOLS = frozenset("askuserquestion askuser requestuserinput askfollowupquestion".split())
 _CHOSEN = re.compile(r'"([^"\n]{1,400})"\s?=\s?"([^"\n]{1,600})"')
+_SAID = re.compile(r"the user said:\s*(\S.{0,600}?)(?=\n\n|\Z)", re.DOTALL)
 _PLANNING_TOOLS = frozenset("exitplanmode createplan".split())
 _LISTS = frozenset("todowrite updateplan writetodos updatetodolist taskcreate taskupdate tasklist todo".split())
 _LONGEST_COMMAND = 140
@@ -73,6 +74,9 @@ def _steps(use: ToolUse, reading: Reading, verdict: Verdict, root: str) -> Itera
     failure = verdict.failure
     if reading.tool in _LISTS:
         return
+    if failure and failure.denied:
+        yield _refusal(use, verdict)
+        return
     if reading.tool in _ASKING_TOOLS:
         yield from _answers(use)
     elif reading.tool in _PLANNING_TOOLS:
@@ -99,6 +103,14 @@ def _answers(use: ToolUse) -> Iterator[Step]:
     answer = use.result.text if use.result and not use.result.is_error else ""
     for question, choice in _CHOSEN.findall(answer[:6_000]):
         yield Step("user", "", f"{choice} (asked: {question})", ANSWER)
+
+
+def _refusal(use: ToolUse, verdict: Verdict) -> Step:
+    """A call that the user refused, with what was said to it: the user's own words."""
+    said = _SAID.search(use.result.text) if use.result else None
+    words = " ".join(said[1].split()) if said else ""
+    refused = f"refused: {verdict.label}"
+    return Step("user", "", f"{words} ({refused})" if words else f"({refused})", ANSWER)
 
 
 def _report(use: ToolUse, verdict: Verdict) -> Iterator[Step]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import exp, log2
 
 from msgspec import Struct
@@ -44,6 +44,7 @@ _LONG_LINE, _LEAST_LONG = 0.08, 80.0
 # Tokens for the turn number and the voice that a line begins with.
 _LINE = 4.0
 _SHORT_REPLY = 8
+_BARE_REPLY = 4
 _FEW_WORDS = 3
 _STUB = 60
 _GAP = " … "
@@ -227,7 +228,7 @@ def _user_units(saying: Saying, before: str) -> Iterator[Unit]:
 
 def _answered(reply: str, before: str) -> str:
     """What a short reply answers: the option it names, else the agent's last question, else its last sentence."""
-    if is_request(reply) and not _CHOICE.match(reply):
+    if is_request(reply) and len(reply.split()) > _BARE_REPLY and not _CHOICE.match(reply):
         return ""
     sentences = sentences_of(before[-6_000:])
     chosen = _CHOICE.match(reply)
@@ -246,7 +247,7 @@ def _agent_units(turn: int, text: str, *, is_last: bool) -> Iterator[Unit]:
 
 
 def _strength(sentence: str) -> float:
-    """How much a sentence of the agent says: a conclusion more than others, an intention or a lead-in hardly anything."""
+    """How much a sentence of the agent says: a conclusion more than others, an intention or a lead-in very little."""
     if _INTENDS.match(sentence):
         return _INTENTION
     if sentence.endswith(":") or sentence.count(" ") < _FEW_WORDS:
@@ -257,7 +258,9 @@ def _strength(sentence: str) -> float:
 class Story:
     """Chooses units by what they add for their tokens, and writes those chosen as lines in order."""
 
-    def __init__(self, units: Sequence[Unit], count: Callable[[Sequence[str]], Sequence[int]], after: dict[int, int]):
+    def __init__(
+        self, units: Sequence[Unit], count: Callable[[Sequence[str]], Sequence[int]], after: dict[int, int]
+    ) -> None:
         self.units = units
         self.tokens = 0.0
         self._chosen: list[tuple[int, float]] = []
@@ -429,6 +432,6 @@ def _words(text: str) -> Iterator[str]:
 def _joined(units: Sequence[Unit]) -> str:
     """Units of one line: neighbours follow each other, others with a mark between them."""
     text = units[0].text
-    for before, unit in zip(units, units[1:], strict=False):
+    for before, unit in pairwise(units):
         text += (" " if unit.follows and unit.place == before.place + 1 else _GAP) + unit.text
     return text

@@ -5,25 +5,37 @@ Only what a user said can become a rule. What an agent or a tool wrote never doe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from context_compactor.facts import cues
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.speech import Saying, sentences
+from context_compactor.facts.speech import Saying, sentences, without_code
 from context_compactor.messages.references import reference_id
 
 _SHORT_MESSAGE = 900
 _LONGEST = 400
 _MOST_PER_MESSAGE = 6
+_LEAST_WORDS = 4
 _MOST_SENTENCES = 200
+_MOST_LABELLED = 30
+_LABELLED = re.compile(
+    r"^[ \t]{0,8}(?:[-*+•]|\d{1,3}[.)]|#{1,6})?[ \t]{0,4}((?:\*\*|__)?"
+    r"(?:(?:rules?|important|remember|note|nb|constraint|requirement|regel|wichtig|merke|règle|regla|importante|правило"
+    r"|规则|重要|注意)(?:[ \t]?#?\d{1,3})?(?:\*\*|__)?[ \t]?[:\uff1a]|(?:you may not|you must not|from now on|never)\b)"
+    r"[^\n]*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 def constraint_facts(sayings: Iterable[Saying]) -> list[Fact]:
-    """Every rule and correction of the user; one that is said again counts."""
+    """Every rule and correction of the user; one that is said again counts, one that is revised goes."""
     found: dict[str, Fact] = {}
     for saying in sayings:
         for sentence in _rules_in(saying.text):
+            for old in [each for each in found if each != sentence and cues.replaces(sentence, each)]:
+                del found[old]
             before = found.get(sentence)
             first = before.turn if before else saying.turn
             count = before.count + 1 if before else 1
@@ -33,12 +45,30 @@ def constraint_facts(sayings: Iterable[Saying]) -> list[Fact]:
 
 
 def _rules_in(text: str) -> Iterator[str]:
+    """What a message labels as a rule, line by line, and the sentences that are rules without a label."""
     is_short = len(text) < _SHORT_MESSAGE
     kept = 0
+    labelled = [line.strip() for line in islice(_labelled(text), _MOST_LABELLED)]
+    yield from labelled
+    text = text if not labelled else "\n".join(line for line in text.split("\n") if not _is_in(line, labelled))
     for at, sentence in enumerate(islice(sentences(text), _MOST_SENTENCES)):
         if kept < _MOST_PER_MESSAGE and len(sentence) <= _LONGEST and is_rule(sentence, is_short, at == 0):
             kept += 1
             yield sentence
+
+
+def _labelled(text: str) -> Iterator[str]:
+    prose = without_code(text)
+    for match in _LABELLED.finditer(prose):
+        line = match[1].strip()
+        if len(line) > _LONGEST:
+            line = next(sentences(line), "")
+        if 5 < len(line) <= _LONGEST and not line.endswith(("?", ":", "\uff1f")):
+            yield line
+
+
+def _is_in(line: str, labelled: list[str]) -> bool:
+    return any(each in line for each in labelled)
 
 
 def is_rule(sentence: str, is_short: bool = True, opens: bool = False) -> bool:
@@ -60,7 +90,9 @@ def _orders(sentence: str, words: str, first: str, is_short: bool) -> bool:
         return True
     if cues.has_any(words, cues.ADDRESSED_RULES):
         return first in cues.ORDERS or cues.has_any(words, cues.ADDRESSES)
-    return is_short and " whether " not in words and cues.has_any(words, cues.SOFT_RULES)
+    if not is_short or not cues.has_any(words, cues.SOFT_RULES) or len(words.split()) < _LEAST_WORDS:
+        return False
+    return " whether " not in words and not cues.has_any(words, cues.SOFT_HEDGES)
 
 
 def _corrects(words: str, sentence: str) -> bool:

@@ -27,7 +27,7 @@ def _phrases(cues: str) -> tuple[str, ...]:
 HARD_RULES = _phrases(
     "must, mustn't, make sure, be sure to, ensure that, please use, please keep, please only, please avoid, please "
     "never, please always, only use, use only, only do, only touch, only change, not allowed, under no "
-    "circumstances, "
+    "circumstances, you may not, from now on, "
     # German
     "niemals, nie wieder, auf keinen fall, darf nicht, darfst nicht, dürfen nicht, darf nur, muss, müssen, immer "
     "nur, immer erst, bitte nicht, bitte kein, bitte keine, bitte nur, bitte verwende, bitte benutze, bitte "
@@ -63,6 +63,11 @@ SOFT_RULES = _phrases(
     "like, i would like, i'd rather, don't want, don't like, don't need, no need to, no longer, leave it, leave "
     "the, backwards compat*, backward compat*, on purpose, it's fine, not needed, not necessary, at most, let's "
     "not, must be"
+)
+# What is said with one of these is a thought and no rule yet.
+SOFT_HEDGES = _phrases(
+    "maybe, perhaps, i guess, i wonder, not sure, i thought, we could, should that, should it, should this, what about, "
+    "probably, or not"
 )
 # Languages that do not part words by spaces.
 UNSPACED_RULES = _pieces(
@@ -107,10 +112,8 @@ QUESTIONS = frozenset(
 DECISIONS = _phrases(
     "decided to, decided on, decided against, decided not, we decided, i decided, go with, going with, went with, "
     "opted for, opting for, opted to, settled on, chose to, we chose, i chose, ruled out, rejected because, in "
-    "favor of, in favour of, the approach is, the plan is to, the decision is, the decision was, design decision, "
-    "key decision, the cleanest fix, the cleanest approach, the simplest fix, the right fix, the best approach, "
-    "the fix is to, i'd recommend, my recommendation, the tradeoff is, the trade off is, haben uns "
-    "entschieden, haben beschlossen, nous avons décidé, hemos decidido, decidimos, решили"
+    "favor of, in favour of, the approach is, the plan is to, the decision is, the decision was, the cleanest fix is, "
+    "the simplest fix is, the right fix is, the best approach is, the fix is to, haben uns entschieden, haben beschlossen, nous avons décidé, hemos decidido, decidimos, решили"
 )
 UNSPACED_DECISIONS = _pieces("决定, 我们选择, 採用, に決め, ことにし, 하기로 결정, 하기로 했, 결정했")
 INTENTS = _phrases("i'll, i will, i'm going to, i am going to, let's, we'll, we will, we should")
@@ -120,14 +123,39 @@ LOOKS = _phrases(
     "check, checking, read, verify, verifying, look, looking, inspect, inspecting, monitor, monitoring, wait, guess, "
     "guessing, search, investigate"
 )
-FINDINGS = _phrases(
-    "root cause, the issue is, the issue was, the problem is, the problem was, the bug is, the bug was, the real "
-    "issue, the real problem, turns out, turned out, the culprit, the reason is, fails because, failed because, "
-    "failing because"
+# What was found out, and by words that leave no doubt.
+CAUSES = _phrases(
+    "root cause, found it, found the bug, found the issue, found the problem, found the cause, the real issue, the "
+    "real problem, the actual issue, the actual problem, the culprit, the bug is, the bug was, this is the bug, the "
+    "cause is, the cause was, was caused by, is caused by, turns out, turned out"
+)
+FINDINGS = CAUSES + _phrases(
+    "the issue is, the issue was, the problem is, the problem was, the reason is, the reason was, fails because, "
+    "failed because, failing because"
 )
 HEDGES = _phrases(
-    "i think, maybe, perhaps, might, could be, probably, likely, seems, seem, let me, what if, looks like, wait, "
-    "hmm, i need to, if the, whether, want me to, would you"
+    "i think, maybe, may be, perhaps, might, could be, probably, possibly, likely, seems, seem, let me, let's check, "
+    "what if, looks like, appears to, wait, hmm, i need to, if the, whether, want me to, would you, i suspect, suspect, "
+    "not sure, i wonder, my test, my script, my mock"
+)
+# By these a speaker takes back what stands before.
+RETRACTIONS = _phrases(
+    "actually no, no wait, wait no, i was wrong, that's wrong, that is wrong, that was wrong, that's not it, that's not "
+    "the issue, that's not the problem, that isn't the, that wasn't the, not the cause, false alarm, scrap that, scratch "
+    "that, never mind, nevermind, forget it, forget that, roll back, roll it back, nope, nah"
+)
+# A sentence with one of these says something new about its subject, and so takes the place of an older one on it.
+REVISIONS = _phrases(
+    "actually, instead, no longer, not anymore, any more, switch to, switching to, changed, change of plan, reconsider*, "
+    "rather than, forget, ignore, scrap, drop, you may now, you can now, from now on, after all, replaces, supersede*"
+)
+PROPOSALS = _phrases(
+    "want me to, should i, shall i, like me to, should we, shall we, do you want, do you agree, want to, would you "
+    "prefer, sound good, sounds good, ok to, okay to, ready to, can i, may i, go ahead"
+)
+ADVICE = _phrases(
+    "i'd recommend, i recommend, i would recommend, i'd suggest, i suggest, i would suggest, i propose, i'd propose, my "
+    "recommendation, i'd go with, the fix is, the fix, the plan, i'd say, i think, is better, is cleaner"
 )
 BLOCKERS = _phrases(
     "blocked by, blocked on, blocked until, is blocked, i'm blocked, waiting for you, waiting on you, waiting for "
@@ -140,11 +168,40 @@ ACKNOWLEDGEMENTS = frozenset(
     "number one two three a b c d e and the so much help your that's now very awesome bye stop ja nein oui non "
     "sí si sim да нет 好 好的 是 是的 继续 はい 続けて 네 예 계속".split()
 )
+# By these the user says that nothing more is wanted; what asks for something more stands in the second list.
+CLOSINGS = _phrases(
+    "thanks, thank you, thx, cheers, that's all, that is all, that will be all, that'll be all, nothing else, all set, "
+    "appreciate it, appreciate your help, danke, vielen dank, merci, gracias, obrigado, obrigada, grazie, спасибо, "
+    "谢谢, 多谢, ありがとう, ありがとうございます, 감사합니다"
+)
+ASKINGS = _phrases(
+    "please, can you, could you, would you, also, but, however, still, now, next, i'd like, i would like, i want, i "
+    "need, let's, we need, you need, should, then, make, add, fix, use, proceed, go ahead"
+)
+# Words that say nothing about a subject.
+_COMMON = frozenset(
+    "that this with from into have must should would could never always only please instead actually longer then than "
+    "them they there here what when where which will your just also rule decision decided important remember note "
+    "don't keep make sure rather anymore".split()
+)
 
 
 def spaced(sentence: str) -> str:
     """A sentence in small letters, with one space around and between its words, as the lists above expect it."""
     return f" {' '.join(sentence.lower().translate(_APART).split())} "
+
+
+def words_of(sentence: str) -> frozenset[str]:
+    """The words of a sentence that tell what it is about."""
+    return frozenset(word for word in spaced(sentence).split() if len(word) > 3 and word not in _COMMON)
+
+
+def replaces(later: str, earlier: str) -> bool:
+    """Whether a sentence revises another one: it says so, and both are about the same."""
+    if not has_any(spaced(later), REVISIONS):
+        return False
+    now, before = words_of(later), words_of(earlier)
+    return bool(now and before) and len(now & before) * 2 > min(len(now), len(before))
 
 
 def has_any(text: str, cues: tuple[str, ...]) -> bool:

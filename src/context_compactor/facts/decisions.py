@@ -2,54 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 
 from context_compactor.facts import cues
+from context_compactor.facts.choices import choice_facts
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.speech import Saying, sentences, without_code
 from context_compactor.messages.message import Role
 from context_compactor.messages.references import reference_id
 
 _SHORTEST = 25
-_SHORTEST_FINDING = 60
+_SHORTEST_FINDING = 40
 _LONGEST = 400
 _MOST_DECISIONS = 40
-_MOST_FINDINGS = 6
+_MOST_FINDINGS = 8
+_MOST_AT_ONCE = 3
+LABEL = re.compile(
+    r"^[ \t]{0,8}(?:[-*+•]|\d{1,3}[.)]|#{1,6})?[ \t]{0,4}((?:\*\*|__)?(?:decision|decided|entscheidung|décision|decisión"
+    r"|решение|决定)(?:[ \t]?#?\d{1,3})?(?:\*\*|__)?[ \t]?[:\uff1a][^\n]{5,400})$",
+    re.IGNORECASE | re.MULTILINE,
+)
 # Every line that the lists can match holds one of these, so most lines need no closer look.
 SIGNS = (
     *cues.UNSPACED_DECISIONS,
     "decid", "décid", "decision", "considered", "go with", "going with", "went with", "opted", "opting", "settled",
     "chose", "ruled out", "reject", "favo", "approach", "plan is", "fix", "recommend", "trade", "instead", "rather",
-    "because", "so that", "not worth", "avoid", "root cause", "issue", "problem", "bug", "turns out", "turned out",
-    "culprit", "reason", "entschieden", "beschlossen", "решили",
+    "because", "so that", "not worth", "avoid", "cause", "found", "issue", "problem", "bug", "turns out", "turned out",
+    "culprit", "reason", "why", "confirmed", "entschieden", "beschlossen", "решили",
 )  # fmt: skip
 
 
-def decision_facts(user: Iterable[Saying], agent: Iterable[Saying]) -> list[Fact]:
-    """What was decided, and what was found out (status `finding`; only the newest, since they replace each other)."""
-    found = [*_facts(user, "user"), *_facts(agent, "assistant")]
-    distinct = {(fact.status, fact.content): fact for fact in sorted(found, key=lambda fact: fact.turn)}.values()
+def decision_facts(user: Sequence[Saying], agent: Sequence[Saying]) -> list[Fact]:
+    """What was decided, and what was found out (status `finding`; only the newest, since they replace each other).
+
+    What its author took back is left out, and so is what a later decision on the same subject revises.
+    """
+    found = [*_facts(user, "user"), *_facts(agent, "assistant"), *choice_facts(user, agent)]
+    ordered = sorted(found, key=lambda fact: fact.turn)
+    distinct = list({(fact.status, fact.content): fact for fact in ordered}.values())
     decisions = [fact for fact in distinct if not fact.status]
-    findings = [fact for fact in distinct if fact.status]
-    return sorted([*decisions[-_MOST_DECISIONS:], *findings[-_MOST_FINDINGS:]], key=lambda fact: fact.turn)
+    findings = _newest([fact for fact in distinct if fact.status], [saying.turn for saying in user])
+    kept = [*_unrevised(decisions)[-_MOST_DECISIONS:], *findings[-_MOST_FINDINGS:]]
+    return sorted(kept, key=lambda fact: fact.turn)
+
+
+def _unrevised(decisions: list[Fact]) -> list[Fact]:
+    return [
+        fact
+        for at, fact in enumerate(decisions)
+        if not any(cues.replaces(later.content, fact.content) for later in decisions[at + 1 :])
+    ]
+
+
+def _newest(findings: list[Fact], spoken: list[int]) -> list[Fact]:
+    """Of what was found out between two sayings of the user the last ones: they stand for those before them."""
+    groups: dict[int, list[Fact]] = {}
+    for fact in findings:
+        groups.setdefault(bisect_left(spoken, fact.turn), []).append(fact)
+    kept: list[Fact] = []
+    for group in groups.values():
+        sure = [fact for fact in group if cues.has_any(cues.spaced(fact.content), cues.CAUSES)]
+        others = [fact for fact in group if fact not in sure]
+        kept += sorted((*sure[-_MOST_AT_ONCE:], *others[-1:]), key=lambda fact: fact.turn)
+    return kept
 
 
 def _facts(sayings: Iterable[Saying], role: Role) -> list[Fact]:
     found: list[Fact] = []
     for saying in sayings:
-        lines = (line for line in without_code(saying.text).split("\n") if cues.has_any(line.lower(), SIGNS))
-        for sentence in (sentence for line in lines for sentence in sentences(line)):
-            status = _status(sentence, role)
-            if status is not None:
-                ref = reference_id("turn", saying.turn)
-                found.append(Fact("decision", sentence, saying.turn, role, "", status, 1, saying.turn, ref))
+        low = saying.text.lower()
+        if role == "assistant" and found and cues.has_any(low[:200], _TAKING_BACK):
+            found = _taken_back(found, saying)
+        if not cues.has_any(low, SIGNS):
+            continue
+        text = without_code(saying.text)
+        labelled = [match.strip() for match in LABEL.findall(text)] if _LABELS.search(low) else []
+        found += [_fact(line, saying.turn, role, "") for line in labelled]
+        for line in text.split("\n"):
+            if cues.has_any(line.lower(), SIGNS) and not any(each in line for each in labelled):
+                for sentence in sentences(line):
+                    status = _status(sentence, role)
+                    if status is not None:
+                        found.append(_fact(sentence, saying.turn, role, status))
     return found
+
+
+_TAKING_BACK = tuple(cue.strip() for cue in cues.RETRACTIONS)
+_LABELS = re.compile("decision|decided|entscheidung|décision|decisión|решение|决定")
+
+
+def _taken_back(found: list[Fact], saying: Saying) -> list[Fact]:
+    """What was found before, without the last finding where its author begins by taking it back."""
+    words = cues.spaced(next(sentences(saying.text), ""))
+    is_back = words.startswith(cues.RETRACTIONS) and found[-1].status == "finding"
+    return found[:-1] if is_back else found
+
+
+def _fact(sentence: str, turn: int, role: Role, status: str) -> Fact:
+    return Fact("decision", sentence, turn, role, "", status, 1, turn, reference_id("turn", turn))
 
 
 def _status(sentence: str, role: Role) -> str | None:
     if len(sentence) > _LONGEST or sentence.endswith(("?", ":", "\uff1f")):
         return None
-    if cues.has_any(sentence, cues.UNSPACED_DECISIONS):
+    if not sentence.isascii() and cues.has_any(sentence, cues.UNSPACED_DECISIONS):
         return ""
     if len(sentence) < _SHORTEST or not cues.has_any(sentence.lower(), SIGNS):
         return None

@@ -31,7 +31,8 @@ FactKind = Literal[
 class Fact(Struct, frozen=True):
     """`content` is one line, in the words of its source; `detail` a second one (of a failure, its error).
 
-    `status` is what became of it (`done`, `active`, `blocked`, `open`, `resolved`, `running`, `superseded`);
+    `status` is what became of it (`done`, `active`, `blocked`, `open`, `resolved`, `given up`, `denied`, `running`,
+    `superseded`; a failure of an earlier version has none and counts as open);
     `count` how often it was seen, first in `turn` and last in `last_turn`; `ref` recalls its original.
     """
 
@@ -46,3 +47,5 @@ class Fact(Struct, frozen=True):
     ref: str = ""
     told_by: str = ""
     """The model that says so; empty when it was read from the conversation itself. A hint then, and never a rule."""
+    outcome: str = ""
+    """Of a failure: what resolved it or who gave it up, in a few words that the conversation shows."""

@@ -11,6 +11,7 @@ from context_compactor.classify.lifecycle import FileLife, FileRead, FileRecord
 from context_compactor.classify.outcomes import looks_only
 from context_compactor.classify.references import reference_of
 from context_compactor.classify.shell import Step
+from context_compactor.facts.changes import changes_in
 from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact
 from context_compactor.messages.references import reference_id
@@ -34,21 +35,30 @@ _MOST_COMMANDS = 6
 _MOST_RANGES = 4
 
 
-def file_facts(life: FileLife) -> list[Fact]:
-    """Every file that was changed or read, with its newest state; changed ones first."""
-    records = sorted(life.files.values(), key=lambda record: (not record.writes, record.turns[1]))
-    return [_file_fact(record) for record in records]
+def file_facts(life: FileLife, called: Sequence[Called]) -> list[Fact]:
+    """Every file that was changed or read: what changed in it, and whether that is committed; changed ones first."""
+    records = sorted(life.files.values(), key=lambda record: (record.status == "read", record.turns[1]))
+    exchanges = {exchange.number: exchange for _, exchange, _ in called}
+    return [_file_fact(record, exchanges) for record in records if not record.is_gone]
 
 
-def _file_fact(record: FileRecord) -> Fact:
+def _file_fact(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> Fact:
     first, last = record.turns
     latest = record.latest
     is_read = any(read.exchange == latest for read in record.reads)
     ref = reference_id("file" if is_read else "tool", latest)
-    count = len(record.writes) or len(record.reads)
-    told = [record.status] if record.is_uncommitted else [_lines_read(record.reads)]
-    status = "uncommitted" if record.is_uncommitted else record.status
-    return Fact("file_state", record.path, first, "tool", ", ".join(filter(None, told)), status, count, last, ref)
+    if record.status == "read":
+        return Fact(
+            "file_state", record.path, first, "tool", _lines_read(record.reads), "read", len(record.reads), last, ref
+        )
+    status = "uncommitted" if record.is_uncommitted else "committed" if record.is_committed else record.status
+    changes = "" if record.status == "deleted" else changes_in(record, exchanges)
+    # A status of a commit says nothing of what was done; an edit need not be named where it is told.
+    done = record.status if record.status != status and (record.status != "edited" or not changes) else ""
+    count = len(record.writes) or 1
+    return Fact(
+        "file_state", record.path, first, "tool", ": ".join(filter(None, (done, changes))), status, count, last, ref
+    )
 
 
 def _lines_read(reads: Sequence[FileRead]) -> str:

@@ -20,7 +20,7 @@ _PLACES: dict[str, tuple[str, dict[str, str]]] = {
     "next_step": (STANDING, {"open": "next", "active": "next"}),
     "decision": (FINDINGS, {}),
     "failure": (FAILED, {}),
-    "file_state": (STANDING, {"uncommitted": "changed, not committed"}),
+    "file_state": (STANDING, {}),
     "side_effect": (STANDING, {"done": "outside"}),
     "approval": (STANDING, {"": "allowed by the user"}),
     "denial": (STANDING, {"": "denied by the user"}),
@@ -30,12 +30,13 @@ _PLACES: dict[str, tuple[str, dict[str, str]]] = {
     "error": (STANDING, {"": "error"}),
 }
 # Lines of which a later one about the same subject takes the place, whatever it says of it.
-FILE_STATUSES = ("changed, not committed", "committed", "created", "edited", "deleted", "read")
+FILE_STATUSES = ("uncommitted", "committed", "created", "edited", "deleted", "read")
 _OF_SUBJECT = frozenset(
     (*FILE_STATUSES, "installed", "passed", "failed", "running", "sub-agent done", "sub-agent failed")
 )
 _ALWAYS = {"constraint", "decision", "mode", "blocker", "failure", "side_effect", "approval", "denial"}
 _LONGEST_REST = 80
+_ACT_LENGTH = 70
 _FAILURE = re.compile(r"^`(.*)` → (.*) (\([^()]*\))$", re.DOTALL)
 _SEEN = re.compile(r"^(.*) \((?:×(\d+), )?((?:turn|tool|file|agent)_\d+)\)$", re.DOTALL)
 
@@ -72,12 +73,21 @@ def fact_entry(fact: Fact) -> Entry:
         body = f"`{body}` → {_one_line(fact.detail)}"
     elif fact.kind in ("constraint", "task", "approval", "denial") and fact.role == "user":
         body = f'"{body}"'
-    if fact.detail and fact.kind != "failure":
+    if fact.kind in ("side_effect", "denial"):
+        body = _act(body, _one_line(fact.detail))
+    elif fact.detail and fact.kind != "failure":
         body = f"{body} · {_one_line(fact.detail)}"
     times = f"×{fact.count}, " if fact.count > 1 else ""
     text = f"{body} ({times}{fact.ref or f'turn_{fact.last_turn or fact.turn:03d}'})"
     words = _PLACES[fact.kind][1]
     return Entry(text, words.get(fact.status, fact.status))
+
+
+def _act(what: str, evidence: str) -> str:
+    """Something that was done or refused: a commit by its name, other things in a few words with what shows them."""
+    if what.startswith("git commit") and evidence.startswith("["):
+        return evidence
+    return f"{_cut(what, _ACT_LENGTH)} · {_cut(evidence, 2 * _ACT_LENGTH)}" if evidence else _cut(what, _ACT_LENGTH)
 
 
 def section_of(kind: str) -> str:

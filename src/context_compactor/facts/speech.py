@@ -11,14 +11,21 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from context_compactor.messages.client_text import is_client_text, without_client_blocks
+from context_compactor.messages.client_text import (
+    CLIENT_COMMANDS,
+    is_client_text,
+    without_client_blocks,
+    without_client_ending,
+)
 from context_compactor.messages.frames import is_framed
 from context_compactor.messages.message import Message, Text
 from context_compactor.messages.turn import Turn
 
 _MOST_TEXT = 60_000
 _ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>")
+_COMMAND = re.compile(r"<command-name>\s*(/?[\w:.-]{1,80})\s*</command-name>")
 _LONGEST_REMARK = 1_500
+_SHORT_PROMPT = 300
 _LONGEST_SENTENCE = 600
 _BARE_TAG = re.compile(r"</?command-args>|</?user_query>|<image\b[^<>]{0,80}>|</image>|\[image\]", re.IGNORECASE)
 _INTERRUPT = re.compile(r"\[Request interrupted by user[^\]\n]{0,40}\]")
@@ -45,7 +52,8 @@ def own_words(message: Message) -> str:
     for part in message.parts:
         if isinstance(part, Text):
             words = _own(part.text)
-            if words and not (is_expanded and _is_prompt(words)):
+            # Clients that queue a message may send it twice.
+            if words and words not in kept and not (is_expanded and _is_prompt(words)):
                 kept.append(words)
             is_expanded = is_expanded or "<command-name>" in part.text
     return "\n".join(kept)
@@ -65,10 +73,17 @@ def user_sayings(turns: Iterable[Turn]) -> list[Saying]:
     for turn in turns:
         texts = (own_words(message) for message in turn.messages if message.role == "user")
         words = "\n".join(filter(None, texts))
-        loads_skill, before = any(each.call and each.call.name in _SKILL_TOOLS for each in turn.exchanges), loads_skill
+        loads_skill, before = _loads_prompt(turn), loads_skill
         if words and not ((before or loads_skill) and _is_prompt(words)):
             found.append(Saying(turn.number, words))
     return found
+
+
+def _loads_prompt(turn: Turn) -> bool:
+    """Whether a skill or a slash command brings in a text that the user has not written."""
+    if turn.role == "user" and not turn.exchanges:
+        return turn.messages[0].text[:400].lstrip().startswith(("<command-message>", "<command-name>"))
+    return any(each.call and each.call.name in _SKILL_TOOLS for each in turn.exchanges)
 
 
 def agent_sayings(turns: Iterable[Turn]) -> list[Saying]:
@@ -113,7 +128,7 @@ def _own(text: str) -> str:
         text = _typed(text)
     if "<" in text:
         text = _BARE_TAG.sub("\n", without_client_blocks(text))
-    text = text[:_MOST_TEXT]
+    text = without_client_ending(text[:_MOST_TEXT])
     if "[Request interrupted" in text:
         text = _INTERRUPT.sub("\n", text)
     text = text.strip()
@@ -121,11 +136,15 @@ def _own(text: str) -> str:
 
 
 def _typed(text: str) -> str:
-    """Of a slash command what was typed after it; the prompt it stands for is not the user's."""
+    """Of a slash command what was typed after it, or else its name; the prompt it stands for is not the user's."""
     arguments = "\n".join(filter(None, (found.strip() for found in _ARGUMENTS.findall(text))))
     rest = without_client_blocks(_ARGUMENTS.sub("\n", text)).strip()
-    return arguments if arguments or _is_prompt(rest) else rest
+    if arguments or (rest and not _is_prompt(rest)):
+        return arguments or rest
+    name = _COMMAND.search(text)
+    return name[1] if name and name[1].lstrip("/") not in CLIENT_COMMANDS and "local-command" not in text else ""
 
 
 def _is_prompt(text: str) -> bool:
-    return len(text) > _LONGEST_REMARK or text.startswith(("#", "---"))
+    is_role = text.startswith(("You are a", "You are the", "Your task is", "Follow these steps"))
+    return len(text) > _LONGEST_REMARK or text.startswith(("#", "---")) or (is_role and len(text) > _SHORT_PROMPT)

@@ -1,11 +1,20 @@
 """What clients put into messages in the user's name: reminders, command echoes, hook output, instructions, summaries.
 
-None of it was said by the user, so it is neither a request nor a rule, and it may stand anywhere in a message.
+None of it was said by the user, so it is neither a request nor a rule, and it may stand anywhere in a message. Agents
+that call tools by text send what a tool answered, and their own nudges, as user messages too.
 """
 
 from __future__ import annotations
 
 import re
+
+CLIENT_COMMANDS = frozenset(
+    "add-dir agents bug clear compact config context cost doctor effort exit export fast feedback help hooks ide init "
+    "keybindings login logout mcp memory model output-style permissions plan plugin privacy-settings quit reload "
+    "release-notes rename resume rewind sandbox session-start settings skills stats status statusline tasks "
+    "terminal-setup theme todos upgrade usage vim".split()
+)
+"""Slash commands that speak to the client alone, and ask for no work."""
 
 _TAGS = re.compile(
     r"<(system-reminder|local-command-caveat|command-name|command-message|local-command-stdout|local-command-stderr"
@@ -30,13 +39,45 @@ _OPENINGS = (
     "No response requested",
     "Continue from where you left off",
     "Please continue the conversation from where we left it off",
+    "OBSERVATION:",
+    "Observation:",
+    "EXECUTION RESULT of [",
+    "<returncode>",
+    "<tool_response>",
+    "<tool_result",
+    "<tool_use_error>",
+    "<observation>",
+    "[ERROR] You did not use a tool",
+    "[The user's message was ",
+    "Your last output was not formatted",
+    "Your last response did not",
+    "No tool calls found in the response",
+    "Please always provide EXACTLY ONE action",
+    "Please continue working on the task",
+    "Please proceed to the next step using your best judgement",
+    "Tool call error",
+    "Error: Tool ",
 )
+# What a client writes behind the user's words: a pointer to the transcript, the mark by which a simulated user ends.
+_ENDINGS = re.compile(
+    r"\s*(?:If you need specific details from before exiting plan mode\b[^\n]*|#{3}[A-Z_]{3,20}#{3})\s*\Z"
+)
+# A skill or command that was expanded ends with what the user typed after its name.
+_EXPANDED = re.compile(r"\n\s*ARGUMENTS:[ \t]*([^\n]*(?:\n(?!\n)[^\n]+){0,5})\s*\Z")
 _LONGEST_INDENT = 60
 
 
 def is_client_text(text: str) -> bool:
     """Whether a whole text begins as only what a client writes does."""
     return text.lstrip()[:_LONGEST_INDENT].startswith(_OPENINGS)
+
+
+def without_client_ending(text: str) -> str:
+    """A text without what a client writes behind it; of an expanded command only what the user typed."""
+    if "ARGUMENTS:" in text[-2_000:]:
+        expanded = _EXPANDED.search(text)
+        text = expanded[1] if expanded and expanded[1].strip() else text
+    return _ENDINGS.sub("", text) if "###" in text[-60:] or "exiting plan mode" in text[-2_000:] else text
 
 
 def without_client_blocks(text: str) -> str:

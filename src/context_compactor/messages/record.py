@@ -37,6 +37,7 @@ FINDINGS = "Findings and decisions"
 FAILED = "Failed, and what came of it"
 SECTIONS = (TASK, RULES, STANDING, STORY, FINDINGS, FAILED)
 HAPPENED = 'What happened ("/" a line break, … words left out)'
+NEWEST = "The newest turns (as they were)"
 EXCERPTS = "Exact lines for the work at hand (verbatim; … lines left out, > answer)"
 
 # Headings of earlier versions, with the heading under which their lines stand now.
@@ -53,7 +54,6 @@ _EARLIER_EXCERPTS = "Record of earlier turns (verbatim; … lines left out, > an
 # Statuses of earlier versions, by the heading they stood under, and what they are now.
 _EARLIER_STATUS = {
     ("State", "active"): "doing",
-    ("Files", "uncommitted"): "changed, not committed",
     ("Done outside, not to be done again", "done"): "outside",
     ("Done outside, not to be done again", ""): "allowed by the user",
     ("Other facts", "done"): "sub-agent done",
@@ -64,7 +64,7 @@ _STATUS = {
     title: re.compile(rf"({words}|): ")
     for title, words in {
         TASK: "active|done|superseded|earlier",
-        STANDING: "changed, not committed|committed|created|edited|deleted|read|outside|allowed by the user"
+        STANDING: "uncommitted|committed|created|edited|deleted|read|outside|allowed by the user"
         "|denied by the user|running|sub-agent (?:done|failed)|mode|doing|open|done|dropped|blocked|asked|next|passed"
         "|failed|installed|error|phase|note|git",
         STORY: "(?:earlier )?(?:done|active|blocked|next)|state|decided|file|failed|depends|the user said",
@@ -126,6 +126,8 @@ class Record(Struct, frozen=True):
     sections: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
     happened: tuple[StoryLine, ...] = ()
     excerpts: tuple[Excerpt, ...] = ()
+    newest: tuple[Excerpt, ...] = ()
+    """The newest turns as text, where none of them stands behind the record; read back they are excerpts."""
     behind: tuple[tuple[int, int], ...] = ()
     """Turns up to `turns` that were not folded and stand behind the record, each with the number of its first call."""
 
@@ -159,6 +161,10 @@ def _lines(record: Record) -> Iterator[str]:
     if record.excerpts:
         yield f"\n## {EXCERPTS}"
         for excerpt in record.excerpts:
+            yield from _excerpt(excerpt)
+    if record.newest:
+        yield f"\n## {NEWEST}"
+        for excerpt in record.newest:
             yield from _excerpt(excerpt)
     yield f"\n{CLOSING}"
 
@@ -253,15 +259,19 @@ def parse(text: str) -> Record | None:
     quotes = tuple(Quote(match[1], match[3], match[2] or "") for match in _FENCE.finditer(text))
     body, excerpts = _split_excerpts(_FENCE.sub("", text))
     body, _, happened = body.partition(f"\n\n## {HAPPENED}\n")
+    lines = _parse_excerpts(excerpts)
     sections, stray = _parse_sections(body)
     story = tuple(StoryLine(int(line[1]), line[2], line[3]) for line in _STORY_LINE.finditer(happened))
-    return Record(messages, tokens, turns, calls, quotes + stray, sections, story, _parse_excerpts(excerpts), behind)
+    return Record(messages, tokens, turns, calls, quotes + stray, sections, story, lines, (), behind)
 
 
 def _split_excerpts(text: str) -> tuple[str, str]:
     """What stands before the exact lines, and these."""
-    body, _, excerpts = text.partition(f"\n\n## {EXCERPTS}\n")
-    return (body, excerpts) if excerpts else text.partition(f"\n\n## {_EARLIER_EXCERPTS}\n")[::2]
+    for heading in (EXCERPTS, _EARLIER_EXCERPTS, NEWEST):
+        body, found, excerpts = text.partition(f"\n\n## {heading}\n")
+        if found:
+            return body, excerpts
+    return text, ""
 
 
 def _parse_sections(body: str) -> tuple[dict[str, tuple[Entry, ...]], tuple[Quote, ...]]:

@@ -1,0 +1,320 @@
+"""What came of a failed attempt: it is open, was resolved by something later, or was given up.
+
+Nothing is guessed from what should have happened. A failure is resolved when the messages show that the same thing
+worked later, and the words that say so name the turn; it is given up when somebody said so, or when it was left behind
+and never tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from posixpath import basename
+
+from msgspec import Struct
+
+from context_compactor.classify.calls import READ_TOOLS, WRITE_TOOLS, Reading, is_own, read_call
+from context_compactor.classify.checks import Check, checks_in, speaks_for
+from context_compactor.classify.outcomes import has_passed, looks_only, was_not_run
+from context_compactor.classify.shell import Step
+from context_compactor.messages.client_text import is_client_text, without_client_blocks
+from context_compactor.messages.message import Text, ToolCall
+from context_compactor.messages.turn import Turn
+
+OPEN, RESOLVED, GIVEN_UP = "open", "resolved", "given up"
+_NEAR = 8
+_RECENT = 10
+_MOST_RUNS = 60
+_ALIKE = 0.5
+_MOST_FILES = 2
+_SAID_LENGTH = 90
+_SHOWN_COMMAND = 60
+_CUT = "…"
+_WORD = re.compile(r"\w+")
+_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
+_TEST_NAME = re.compile(r"(?:--- FAIL: |FAIL: |::)(\w+)")
+_TOOL_LINE = re.compile(r"([A-Za-z]\w*) ([^:{\s][^:{]*?)(?:: .*)?$", re.DOTALL)
+_TOOL_JSON = re.compile(r"([A-Za-z]\w*) \{")
+_INSTALLS = re.compile(r"\b(?:install|add|i|get|sync)\b")
+# What a user says of a way that is not to be followed, and an agent of one that it leaves.
+_USER_TURNS = re.compile(
+    r"\b(?:instead|rather|don'?t|do not|stop|forget (?:it|that|about)|skip|leave (?:it|that)|never ?mind|revert|undo|no need"
+    r"|let'?s not|another way|different(?:ly)?|hides?|wrong way|not that)\b",
+    re.IGNORECASE,
+)
+_AGENT_TURNS = re.compile(
+    r"\b(?:instead|(?:different|another|alternative|other) (?:approach|way|method)|(?:does|do|did|will|wo|is|are)(?:n'?t| not)"
+    r" (?:work|available|installed|possible|supported|an option)|can(?:'?t|not) (?:use|run|install|import)"
+    r"|fall(?:ing)? ?back|skip(?:ping)? (?:this|it|that)|giv(?:e|ing) up|revert(?:ing)?|work around|without (?:it|running))\b",
+    re.IGNORECASE,
+)
+
+
+class Attempt(Struct, frozen=True):
+    """A call that was answered: in which turn, what it asked for, and whether it failed."""
+
+    turn: int
+    call: ToolCall
+    reading: Reading
+    checks: tuple[Check, ...]
+    has_failed: bool
+    answer: str
+
+
+class Came(Struct, frozen=True):
+    """What came of a failure, and in a few words how that can be seen."""
+
+    status: str
+    how: str = ""
+
+
+class Course:
+    """The calls of a history in order, so that a failure can be followed to what came of it."""
+
+    def __init__(self, turns: Sequence[Turn], failed: Iterable[int]) -> None:
+        gone = frozenset(failed)
+        self._attempts: list[Attempt] = []
+        self._at: dict[int, int] = {}
+        self._said: dict[int, tuple[str, str]] = {}
+        for turn in turns:
+            self._said[turn.number] = (_who(turn), _said_in(turn))
+            for exchange in turn.exchanges:
+                call, result = exchange.call, exchange.result
+                if call is None or result is None or exchange.is_lost or is_own(call) or was_not_run(result.text):
+                    continue
+                reading = read_call(call)
+                self._at[exchange.number] = len(self._attempts)
+                checks = tuple(checks_in(reading.steps))
+                self._attempts.append(Attempt(turn.number, call, reading, checks, exchange.number in gone, result.text))
+        self._index()
+
+    def _index(self) -> None:
+        self._worked: dict[object, list[int]] = defaultdict(list)
+        self._runs: dict[str, list[int]] = defaultdict(list)
+        self._writes: list[int] = []
+        for at, attempt in enumerate(self._attempts):
+            for kind in {check.kind for check in attempt.checks}:
+                self._runs[kind].append(at)
+            if not attempt.has_failed:
+                for key in _keys(attempt.call, attempt.reading):
+                    self._worked[key].append(at)
+                if attempt.reading.writes or _installs(attempt.reading):
+                    self._writes.append(at)
+
+    def of(self, exchange: int, turn: int, error: str) -> Came:
+        """What came of a failed exchange."""
+        at = self._at.get(exchange)
+        if at is None:
+            return Came(GIVEN_UP, "") if self._is_left(turn) else Came(OPEN)
+        attempt = self._attempts[at]
+        how = self._resolved(attempt, at, error)
+        if how:
+            return Came(RESOLVED, how)
+        said = self._given_up(attempt.turn)
+        if said:
+            return Came(GIVEN_UP, said)
+        if attempt.checks or len(self._attempts) - at <= _RECENT:
+            return Came(OPEN)
+        return Came(GIVEN_UP, "not tried again")
+
+    def later(self, tried: str, error: str) -> str:
+        """How the calls of this history resolve something that failed before it, known by its line alone."""
+        call = _call_of(tried)
+        reading = read_call(call)
+        attempt = Attempt(0, call, reading, tuple(checks_in(reading.steps)), True, "")
+        how = self._resolved(attempt, -1, error)
+        if not how and tried.endswith(_CUT) and reading.command is not None:
+            start = " ".join(tried.removesuffix(_CUT).split())
+            at = next((at for at, each in enumerate(self._attempts) if _begins(each, start)), None)
+            how = f"passed in turn {self._attempts[at].turn}{self._after(-1, at)}" if at is not None else ""
+        return how
+
+    def _is_left(self, turn: int) -> bool:
+        return bool(self._attempts) and len(self._attempts) > _RECENT and self._attempts[-_RECENT].turn > turn
+
+    def _resolved(self, attempt: Attempt, at: int, error: str) -> str:
+        if attempt.checks:
+            return self._passed(attempt, at, error) or self._repeated(attempt, at)
+        return self._repeated(attempt, at) or (self._corrected(attempt, at) if at >= 0 else "")
+
+    def _passed(self, attempt: Attempt, at: int, error: str) -> str:
+        """How a later run of the same tests, linter or build ended, as far as it speaks for this one."""
+        wanted = [check for check in attempt.checks if check.kind != "format"] or list(attempt.checks)
+        names = _TEST_NAME.findall(error)
+        for kind in dict.fromkeys(check.kind for check in wanted):
+            runs = self._runs[kind] + (self._runs["test"] if kind == "build" else [])
+            for later in sorted(runs)[bisect_right(sorted(runs), at) :][:_MOST_RUNS]:
+                run = self._attempts[later]
+                same = [check for check in wanted if any(speaks_for(each, check) for each in run.checks)]
+                if same and not run.has_failed:
+                    wanted = [check for check in wanted if check not in same]
+                    if not wanted:
+                        return f"{_run_name(run, attempt)}passed in turn {run.turn}{self._after(at, later)}"
+                elif names and _passes_by_name(run, names[0]):
+                    return f"{names[0]} passed in turn {run.turn}{self._after(at, later)}"
+                elif same and at >= 0 and _is_gone(error, run.answer) and not attempt.answer.startswith(run.answer):
+                    return f"no longer in the run of turn {run.turn}{self._after(at, later)}"
+        return ""
+
+    def _repeated(self, attempt: Attempt, at: int) -> str:
+        for key in _keys(attempt.call, attempt.reading):
+            places = self._worked.get(key, [])
+            later = places[bisect_right(places, at)] if bisect_right(places, at) < len(places) else None
+            if later is None:
+                continue
+            found = self._attempts[later]
+            if attempt.reading.writes and attempt.reading.command is None:
+                return f"applied in turn {found.turn}{self._read_again(at, later, attempt.reading)}"
+            if isinstance(key, tuple) and key[0] == "look":
+                shown = next((path for path in found.reading.paths if basename(path) == key[1]), "")
+                moved = shown and shown not in attempt.reading.paths
+                return f"found at {shown} in turn {found.turn}" if moved else f"read in turn {found.turn}"
+            verb = "passed" if attempt.reading.command is not None else "worked"
+            return f"{verb} in turn {found.turn}{self._after(at, later)}"
+        return ""
+
+    def _corrected(self, attempt: Attempt, at: int) -> str:
+        """A call soon after that is nearly the same and worked."""
+        words = _words(attempt)
+        for later in range(at + 1, min(at + 1 + _NEAR, len(self._attempts))):
+            found = self._attempts[later]
+            if found.has_failed or not _is_variant(attempt, found):
+                continue
+            other = _words(found)
+            if len(words & other) >= _ALIKE * min(len(words), len(other)):
+                return f"worked in turn {found.turn} as `{_short(found)}`"
+        return ""
+
+    def _after(self, at: int, later: int) -> str:
+        """What was changed between a failure and what made it good."""
+        between = self._writes[bisect_right(self._writes, at) : bisect_right(self._writes, later - 1)]
+        files = dict.fromkeys(basename(path) for each in between for path in self._attempts[each].reading.paths)
+        own = {basename(path) for path in self._attempts[later].reading.paths}
+        named = [name for name in files if name and name not in own]
+        if named:
+            more = f" and {len(named) - _MOST_FILES} more" if len(named) > _MOST_FILES else ""
+            return f" after editing {', '.join(named[-_MOST_FILES:])}{more}"
+        installs = [self._attempts[each] for each in between if _installs(self._attempts[each].reading)]
+        return f" after `{_short(installs[-1])}`" if installs else ""
+
+    def _read_again(self, at: int, later: int, reading: Reading) -> str:
+        names = {basename(path) for path in reading.paths}
+        between = self._attempts[at + 1 : later]
+        is_read = any(each.reading.reads and names & set(map(basename, each.reading.paths)) for each in between)
+        return " after reading the file again" if is_read else ""
+
+    def _given_up(self, turn: int) -> str:
+        """Who said right after a failure that another way is to be taken, with the words."""
+        for number in range(turn + 1, turn + 3):
+            who, text = self._said.get(number, ("", ""))
+            cue = {"user": _USER_TURNS, "agent": _AGENT_TURNS}.get(who)
+            sentence = _sentence_with(cue, text) if cue else ""
+            if sentence:
+                return f'{who}: "{sentence}"'
+            if who == "user" and text:
+                return ""
+        return ""
+
+
+def _who(turn: Turn) -> str:
+    return "user" if turn.role == "user" and not turn.exchanges else "agent" if turn.role == "assistant" else ""
+
+
+def _said_in(turn: Turn) -> str:
+    texts = [part.text for message in turn.messages for part in message.parts if isinstance(part, Text)]
+    return "\n".join(without_client_blocks(text)[:1_500] for text in texts if not is_client_text(text)).strip()
+
+
+def _sentence_with(cue: re.Pattern[str], text: str) -> str:
+    for sentence in _SENTENCE.findall(text[:1_500]):
+        if cue.search(sentence):
+            words = " ".join(sentence.split())
+            return words if len(words) <= _SAID_LENGTH else words[:_SAID_LENGTH].rstrip() + _CUT
+    return ""
+
+
+def _keys(call: ToolCall, reading: Reading) -> list[object]:
+    """What a call is about, in ways that another call about the same shares."""
+    if reading.command is not None:
+        exact = _plain(reading.steps)
+        keys: list[object] = [("run", *exact)] if exact else []
+    elif reading.writes:
+        return [("write", path) for path in reading.paths] or [("tool", call.name, call.arguments)]
+    else:
+        keys = [] if reading.reads else [("tool", call.name, call.arguments)]
+    looks = reading.reads and (reading.command is None or looks_only(reading.steps))
+    return [*keys, *(("look", basename(path)) for path in reading.paths)] if looks else keys
+
+
+def _plain(steps: Sequence[Step]) -> tuple[str, ...]:
+    """The words of what a command line does, without where it is done and how much of it is shown."""
+    done = [step for step in steps if step.words and not looks_only((step,))] or [step for step in steps if step.words]
+    words = (word for step in done for word in (step.program, *step.words[1:]) if step.program != "cd")
+    return tuple("python" if word == "python3" else word for word in words if word not in ("-v", "-q", "--verbose"))
+
+
+def _installs(reading: Reading) -> bool:
+    return any(step.words and _INSTALLS.search(" ".join(step.words[1:3])) is not None for step in reading.steps)
+
+
+def _passes_by_name(run: Attempt, test: str) -> bool:
+    if f"--- PASS: {test}" in run.answer:
+        return True
+    named = any(test in word for check in run.checks for word in (*check.filters, *check.paths))
+    return named and not run.has_failed
+
+
+def _is_gone(error: str, answer: str) -> bool:
+    """Whether a run that failed says nothing of an earlier error any more; one that was cut short may hide it."""
+    start = error.partition(" … ")[0].strip()[:40]
+    return len(start) > 12 and start not in answer and not has_passed(answer) and len(answer) > 200
+
+
+def _run_name(run: Attempt, attempt: Attempt) -> str:
+    """The run that passed, where it is another one than that which failed."""
+    runners = {check.runner for check in attempt.checks}
+    other = next((check.runner for check in run.checks if check.runner not in runners), "")
+    return f"`{other}` " if other and not any(check.runner in runners for check in run.checks) else ""
+
+
+def _is_variant(attempt: Attempt, found: Attempt) -> bool:
+    """Whether a call is made with the same program or tool, for the same part of its work."""
+    one, other = attempt.reading, found.reading
+    if (one.command is None) != (other.command is None):
+        return False
+    if one.command is None:
+        return attempt.call.name == found.call.name and not one.writes
+    first, second = _plain(one.steps), _plain(other.steps)
+    return bool(first) and first[:1] == second[:1]
+
+
+def _words(attempt: Attempt) -> set[str]:
+    text = attempt.reading.command if attempt.reading.command is not None else attempt.call.arguments
+    return set(_WORD.findall(text[:2_000]))
+
+
+def _short(attempt: Attempt) -> str:
+    text = attempt.reading.command if attempt.reading.command is not None else attempt.call.name
+    if attempt.reading.command is None and attempt.reading.paths:
+        text = f"{text} {attempt.reading.paths[0]}"
+    line = re.sub(r"^cd \S+ (?:&&|;) ", "", " ".join(text.split()))
+    return line if len(line) <= _SHOWN_COMMAND else line[:_SHOWN_COMMAND].rstrip() + _CUT
+
+
+def _begins(attempt: Attempt, start: str) -> bool:
+    command = attempt.reading.command
+    return command is not None and not attempt.has_failed and " ".join(command.split()).startswith(start)
+
+
+def _call_of(tried: str) -> ToolCall:
+    """A call as far as its wording tells it."""
+    named = _TOOL_LINE.match(tried)
+    if named and named[1].lower().replace("_", "") in READ_TOOLS | WRITE_TOOLS:
+        return ToolCall("", named[1], json.dumps({"file_path": named[2].split(", ")[0]}))
+    tool = _TOOL_JSON.match(tried)
+    if tool:
+        return ToolCall("", tool[1], tried[len(tool[1]) + 1 :])
+    return ToolCall("", "Bash", json.dumps({"command": tried}))
