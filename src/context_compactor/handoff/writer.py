@@ -54,8 +54,9 @@ _FILES_SHARE, _OUTSIDE_SHARE = 0.08, 0.06
 # How much more the newest and the first request count than what was asked between them.
 _NOW, _FIRST = 4.0, 2.0
 # How much more a sentence counts that ends an exchange, that a ledger has for a decision, and that a model told.
-_LAST_WORDS, _DECIDED, _MODEL_STORY = 1.5, 1.5, 4.0
+_LAST_WORDS, _DECIDED, _MODEL_STORY = 1.2, 1.5, 4.0
 _QUOTED = 6.0
+_LATE, _HALF = 1.0, 0.6
 # Characters of the first sentence of a request for each token of the text.
 _OPENING = 0.5
 _MOST_FAILURES = 3
@@ -80,6 +81,7 @@ _REMARK = re.compile(
     re.IGNORECASE,
 )
 _INTENT = re.compile(r"\b(?:let me|let['\u2019]s|i['\u2019]ll|i will|i['\u2019]m)\b", re.IGNORECASE)
+_STATISTICS = re.compile(r"; \d+ files? changed.*$")
 _UNDER_WAY = re.compile(r"still running|no output$")
 _WORD = re.compile(r"[\w./-]{3,}")
 _VOICES = ("agent", "commit", "report", "plan")
@@ -293,6 +295,7 @@ class _Text:
                 unit.weight *= _LAST_WORDS
             if unit.text in decided:
                 unit.weight *= _DECIDED
+            unit.weight *= 1 + _LATE * _HALF ** sum(start > unit.turn for start in self._starts)
         story = Story(units, self._counter.texts, material.after)
         ledgers = (self._rules, [text for _, text in self._files], self._failed, self._next)
         story.cover([*(unit.text for unit in self._asked), *(text for texts in ledgers for text in texts)])
@@ -309,7 +312,7 @@ class _Text:
             told.setdefault(self._exchange(unit.turn), []).append(unit)
         for turn in sorted({-1, *self._starts}):
             words = "" if turn in (self._first, self._now) else self._quote(turn)
-            done = " ".join(_ended(" ".join(unit.text.split())) for unit in told.get(turn, ()))
+            done = " ".join(_sentence(unit) for unit in told.get(turn, ()))
             if words or done:
                 yield " → ".join(filter(None, (words, done)))
 
@@ -333,7 +336,7 @@ class _Text:
             if self._path(line) in shown:
                 groups.setdefault(line.status, []).append(self._path(line))
         outside = (line.text for line in standing if line.status == "outside" and "git commit" not in line.text)
-        told = [(status.capitalize(), ", ".join(paths)) for status, paths in groups.items()]
+        told = [(status.capitalize(), _by_folder(paths)) for status, paths in groups.items()]
         return [*told, ("Done outside", "; ".join(self._fitting(outside, _OUTSIDE_SHARE)))]
 
     def _path(self, line: Line) -> str:
@@ -362,10 +365,10 @@ class _Text:
         room = share * self._tokens
         chosen = []
         for text in dict.fromkeys(texts):
-            room -= self._counter.text(text) + 1
-            if room < 0:
-                break
-            chosen.append(text)
+            cost = self._counter.text(text) + 1
+            if cost <= room:
+                room -= cost
+                chosen.append(text)
         return chosen
 
 
@@ -398,8 +401,30 @@ def _tells(unit: Unit) -> bool:
     return rank_of(unit.text) is not Rank.OUT
 
 
+def _sentence(unit: Unit) -> str:
+    text = " ".join(unit.text.split())
+    return _ended(_STATISTICS.sub("", text) if unit.voice == "commit" else text)
+
+
 def _ended(text: str) -> str:
     return text if text.endswith(_ENDS) else f"{text}."
+
+
+def _by_folder(paths: Iterable[str]) -> str:
+    """Files, those of one folder behind its name."""
+    folders: dict[str, list[str]] = {}
+    for path in dict.fromkeys(paths):
+        folder, _, name = path.rpartition("/")
+        folders.setdefault(folder, []).append(name)
+    told = (
+        f"in {folder}: {', '.join(names)}" if folder and len(names) > 1 else ", ".join(_joined(folder, names))
+        for folder, names in folders.items()
+    )
+    return "; ".join(told)
+
+
+def _joined(folder: str, names: Sequence[str]) -> Iterator[str]:
+    return (f"{folder}/{name}" if folder else name for name in names)
 
 
 def _is_heading(text: str, words: Sequence[str]) -> bool:
