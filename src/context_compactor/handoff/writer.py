@@ -77,7 +77,8 @@ _NARRATES = re.compile(
     re.IGNORECASE,
 )
 _REMARK = re.compile(
-    r"\W*(?:good|great|perfect|nice|excellent|hmm+|wait|interesting|right|ok(?:ay)?|alright|i see|we need)\b",
+    r"\W*(?:good|great|perfect|nice|excellent|hmm+|wait|interesting|right|ok(?:ay)?|alright|sure|got it|i see|we need"
+    r"|thanks?|you['\u2019]re welcome|if you (?:need|have|would)|feel free|please let me know)\b",
     re.IGNORECASE,
 )
 _INTENT = re.compile(r"\b(?:let me|let['\u2019]s|i['\u2019]ll|i will|i['\u2019]m)\b", re.IGNORECASE)
