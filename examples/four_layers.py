@@ -14,9 +14,8 @@ from msgspec import Struct
 from context_compactor import Compaction, compact
 from context_compactor.classify.calls import read_call
 from context_compactor.classify.references import prefix_for, reference_of
-from context_compactor.handoff.extracted import Extracted
 from context_compactor.handoff.messages import HandoffRequest, HandoffResponse
-from context_compactor.handoff.orchestrator import after, begin, next_request, start
+from context_compactor.handoff.orchestrator import Extracted, after, begin, next_request, start
 from context_compactor.handoff.points import POINTS, Points
 from context_compactor.handoff.reading import Received, read_report
 from context_compactor.handoff.state import OrchestratorState

@@ -13,9 +13,7 @@ from context_compactor import BadSetting, compact
 from context_compactor.errors import BadCheckpoint
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.remember import FAILED
-from context_compactor.handoff.checkpoint import ArchiveLine, Span
-from context_compactor.handoff.checkpoint_files import FileMark, mark_files
-from context_compactor.handoff.checkpoint_lists import Items
+from context_compactor.handoff.checkpoint import ArchiveLine, FileMark, Items, Span, mark_files
 from context_compactor.handoff.git import DirtyFile, GitState, read_git
 from context_compactor.handoff.resume import OpenSession, Readiness, Reason, check_readiness, resume_brief
 from context_compactor.measure.tokens import counter_for
@@ -198,7 +196,7 @@ class TestBrief:
             "Which clock shall I use?",
             "We use milliseconds",
             "`pytest tests/test_retry.py` → AssertionError: 3 != 4 (×2, tool_007)",
-            "changed, not committed: src/retry.py",
+            "uncommitted: src/retry.py",
             "git push origin main",
             "denied by the user",
             "find all callers",

@@ -8,8 +8,14 @@ from pathlib import Path
 from context_compactor.errors import CompactorError, StoreError
 from context_compactor.facts.fact import Fact
 from context_compactor.files import write_atomically
-from context_compactor.handoff.checkpoint import ArchiveLine, Checkpoint, Span, make_checkpoint
-from context_compactor.handoff.checkpoint_files import mark_files, modified_files
+from context_compactor.handoff.checkpoint import (
+    ArchiveLine,
+    Checkpoint,
+    Span,
+    make_checkpoint,
+    mark_files,
+    modified_files,
+)
 from context_compactor.handoff.checkpoint_text import render_checkpoint
 from context_compactor.handoff.git import read_git
 from context_compactor.handoff.writer import happened_lines, material_of

@@ -8,10 +8,10 @@ from msgspec import structs
 
 from context_compactor.archive.shelve import make_items
 from context_compactor.facts.fact import Fact
-from context_compactor.handoff.checkpoint_files import modified_files
-from context_compactor.handoff.extracted import Extracted
+from context_compactor.handoff.checkpoint import modified_files
 from context_compactor.handoff.messages import PHASES, HandoffRequest, HandoffResponse, Phase, wrong
 from context_compactor.handoff.orchestrator import (
+    Extracted,
     after,
     begin,
     named_task,

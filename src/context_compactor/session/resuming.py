@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from context_compactor.errors import BadCheckpoint
-from context_compactor.handoff.checkpoint import Checkpoint
-from context_compactor.handoff.checkpoint_files import mark_files
+from context_compactor.handoff.checkpoint import Checkpoint, mark_files
 from context_compactor.handoff.checkpoint_text import parse_checkpoint, was_edited
 from context_compactor.handoff.git import read_git
 from context_compactor.handoff.resume import OpenSession, Readiness, check_readiness
