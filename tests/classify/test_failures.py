@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from context_compactor.classify.calls import command_of
 from context_compactor.classify.failures import Failure, failure_of, find_failures, merge_failures, wording_of
-from context_compactor.classify.outcomes import exit_code_of
+from context_compactor.classify.outcomes import exit_code_of, was_not_run
 from context_compactor.classify.telling import LINE_LENGTH, telling_lines
 from context_compactor.flow import read_scene
 from context_compactor.messages.boundaries import repair
@@ -65,7 +66,6 @@ FAILED = {
         "No replacement was performed",
     ),
     "a denial": (bash("git push", DENIED), "pull and rebase first"),
-    "an interrupt": (bash("make test", "[Request interrupted by user for tool use]"), "interrupted by user"),
     "an API's error": (call("book_flight", "Error: payment method not found", id="x"), "Error: payment method"),
     "an error as JSON": (call("get_user", '{"error": "user not found", "status": 404}'), "user not found"),
     "a refused MCP call": (call("mcp__db__query", "MCP error -32602: invalid params"), "MCP error -32602"),
@@ -90,6 +90,33 @@ WORKED = {
         "WebFetch", "# Error handling\n" + "How to handle errors.\n" * 300, url="https://e.com"
     ),
     "no output": bash("git add -A", ""),
+    "a difference": bash("diff -u a.py b.py", "Exit code 1\n--- a.py\n+++ b.py\n-Error\n+error: x", is_error=True),
+    "a difference in git": bash("git diff --exit-code", "Exit code 1\n-fatal: old\n+fatal: new", is_error=True),
+    "a test for a file": bash("test -f dist/app.js", "Exit code 1", is_error=True),
+    "a flagged search without a hit": bash("grep -rn needle src", "Exit code 1", is_error=True),
+    "a search behind other output": bash("cat a.txt && rg needle src", "Exit code 1\n7 error: a line", is_error=True),
+    "a program that is not there": bash("command -v beads", "Process exited with code 1\nOutput:\n"),
+    "a folder that is not there": bash("ls build/", "ls: build/: No such file or directory", is_error=True),
+    "a pattern without a file": bash("ls dist/*.map", "(eval):1: no matches found: dist/*.map", is_error=True),
+    "no process": call("exec_command", "Process exited with code 1\nOutput:\n PID CMD\n", cmd="ps -o pid,cmd -p 77"),
+    "passed tests that talk of errors": bash(
+        "bun test 2>&1 | tail -20", "error: connect refused (expected)\nError: boom\n\n 41 pass\n 0 fail\nRan 41 tests"
+    ),
+    "passed tests with a log": bash("go test ./...", "2026/01/02 fatal: not a repo\nError: x\nok  \tacme/app\t0.31s"),
+    "code zero with words": bash(
+        "npm run sync", "<returncode>0</returncode>\n<output>\nError: retried, fine now\n</output>"
+    ),
+    "a call that was cancelled": bash(
+        "git log", "<tool_use_error>Cancelled: parallel tool call Bash(x) errored</tool_use_error>", is_error=True
+    ),
+    "a call beside one that failed": bash(
+        "ls", "<tool_use_error>Sibling tool call errored</tool_use_error>", is_error=True
+    ),
+    "an interrupt": bash("make test", "[Request interrupted by user for tool use]", is_error=True),
+    "an interrupt amid a run": bash(
+        "make test", "Exit code 137\n[Request interrupted by user for tool use]\n=== RUN TestA", is_error=True
+    ),
+    "an aborted command": call("exec_command", "aborted by user after 3.2s", cmd="make test"),
     "a file written": call("Write", "File created successfully at: a.py", file_path="a.py", content="raise Error"),
 }
 
@@ -107,10 +134,21 @@ def test_what_only_talks_about_errors_is_no_failure(name: str) -> None:
     assert failure_of(exchange_of(WORKED[name])) is None
 
 
-def test_a_flag_is_believed_even_where_nothing_was_found() -> None:
-    failure = failure_of(exchange_of(bash("grep -rn needle src", "", is_error=True)))
-    assert failure is not None
-    assert failure.command == "grep -rn needle src"
+STILL_FAILED = {
+    "a runner that says so with code zero": bash(
+        "python run.py", "<returncode>0</returncode>\n<output>\nFAIL: test_a (t.A)\nFAILED (failures=1)\n</output>"
+    ),
+    "a search that was written wrongly": bash("rg 'a(' src", "Exit code 2\nrg: regex parse error", is_error=True),
+    "a broken pattern in a pipe": bash("grep 'a\\(' src | grep -v b", "grep: Unmatched ( or \\("),
+    "one test of many": bash("bun test | tail", "(fail) rotates on use\n\n 40 pass\n 1 fail"),
+    "a linter with issues": bash("mise run lint | grep -A2 x", "a.go:3:1: too long (lll)\n1 issues:"),
+    "a file to be shown": bash("cat notes.md", "cat: notes.md: No such file or directory", is_error=True),
+}
+
+
+@pytest.mark.parametrize("name", STILL_FAILED)
+def test_what_did_not_do_its_work_has_failed_whatever_else_it_says(name: str) -> None:
+    assert failure_of(exchange_of(STILL_FAILED[name])) is not None
 
 
 def test_a_call_without_an_answer_has_not_failed() -> None:
@@ -190,6 +228,46 @@ def test_a_log_line_is_passed_over_for_the_error() -> None:
     assert telling_lines(text) == "--- FAIL: TestA (0.1s) … a_test.go:8: expected 1, got 2"
 
 
+TOLD = {
+    "a task runner's word": (
+        "[lint] $ golangci-lint\n[lint] ERROR task failed\na.go:3:1: undefined: x\n1 issues:",
+        "a.go:3:1: undefined: x",
+    ),
+    "a banner": (
+        "==== FAILURES ====\n____ test_b ____\nE   assert 1 == 2\nFAILED t/test_a.py::test_b - assert 1 == 2\n1 failed",
+        "FAILED t/test_a.py::test_b - assert 1 == 2",
+    ),
+    "a test in Go": (
+        "=== RUN TestA\n  jwt_test.go:12: Key: k1\n  jwt_test.go:61: expected 200, got 401\n--- FAIL: TestA (0.31s)\nFAIL",
+        "--- FAIL: TestA (0.31s) … jwt_test.go:61: expected 200, got 401",
+    ),
+    "a table of what was compared": (
+        "--- FAIL: TestA (0.0s)\n  Error Trace:\ta_test.go:9\n  Error: \tNot equal:\n  \texpected: 1\n  \tactual: 2\n",
+        "--- FAIL: TestA (0.0s) … Error: Not equal: expected: 1 actual: 2",
+    ),
+    "a runner that names the test last": (
+        "8 | expect(a).toBe(1);\nerror: expect(a).toBe(b)\nExpected: 1\nReceived: 0\n(fail) keys > rotate\n 1 fail",
+        "(fail) keys > rotate … error: expect(a).toBe(b) Expected: 1 Received: 0",
+    ),
+    "a progress line": (
+        "Rebasing (1/2)\rRebasing (2/2)\rerror: could not apply 3f9c2ab... rotate\nhint: resolve",
+        "error: could not apply 3f9c2ab... rotate",
+    ),
+    "code that is shown": (
+        '  return fmt.Errorf("failed to get: %w", err)\na.go:7:2: unused result',
+        "a.go:7:2: unused result",
+    ),
+    "only the runner's word": ("[test] $ go test\n[test] ERROR task failed", "[test] ERROR task failed"),
+    "a refusal with words": (DENIED, "pull and rebase first"),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_the_line_that_tells_what_went_wrong_is_told(name: str) -> None:
+    text, told = TOLD[name]
+    assert telling_lines(text) == told
+
+
 def test_when_nothing_tells_the_exit_code_does() -> None:
     assert telling_lines("<returncode>2</returncode>\n<output>\n</output>") == "exit code 2"
 
@@ -241,8 +319,14 @@ def test_a_command_that_fails_in_the_background_is_named() -> None:
 def test_no_history_breaks_the_search_for_failures(turns: list) -> None:  # type: ignore[type-arg]
     failures = find_failures(turns)
     assert failures == find_failures(turns)
-    flagged = {each.number for turn in turns for each in turn.exchanges if each.result and each.result.is_error}
+    flagged = {
+        each.number
+        for turn in turns
+        for each in turn.exchanges
+        if each.result and each.result.is_error and not was_not_run(each.result.text) and command_of(each.call) is None
+    }
     assert flagged <= {failure.exchange for failure in failures}
+    assert {failure.status for failure in failures} <= {"open", "resolved", "given up"}
     assert sum(fact.count for fact in merge_failures(failures)) == len(failures)
 
 

@@ -139,10 +139,13 @@ def test_a_refusal_says_so_with_the_words_of_the_user():
 
 
 def test_an_api_answer_tells_status_shape_and_key_values():
-    items = [{"name": f"run {at}", "status": "failed", "id": 88213 + at, "logs": "x" * 400} for at in range(12)]
+    states = ["ok", "failed", "failed"] * 4
+    items = [
+        {"name": f"run {at}", "status": each, "id": 88213 + at, "logs": "x" * 400} for at, each in enumerate(states)
+    ]
     text = f"HTTP/1.1 200 OK\nContent-Type: application/json\n\n{json.dumps(items)}"
-    assert told(bash("curl -i https://ci.example.com/runs"), text).startswith(
-        '200 OK; 12 items; status=failed, id=88213, name="run 0"'
+    assert told(bash("curl -i https://ci.example.com/runs"), text) == (
+        '200 OK; 12 items, status failed 8, ok 4; first: id=88213, name="run 0"'
     )
 
 
@@ -190,7 +193,8 @@ To github.com:acme/shop.git
             " M src/a.py\n M src/b.py\n?? notes.md\n",
             "2 modified: src/a.py, src/b.py; 1 untracked: notes.md",
         ),
-        ("git status -sb", "## main...origin/main\n", "nothing changed on main"),
+        ("git status -sb", "## main...origin/main [behind 8]\n", "nothing changed on main [behind 8]"),
+        ("git status --porcelain", "", "nothing changed"),
         (
             "git diff --stat",
             " src/a.py | 4 ++--\n 1 file changed, 2 insertions(+), 2 deletions(-)\n",
@@ -282,6 +286,11 @@ def test_other_commands_tell_their_last_telling_line(command, text, outcome):
 
 def test_a_call_without_a_result_tells_nothing():
     assert outcome_of(ToolUse(1, bash("make"), None), Kind.COMMAND, None) == ""
+
+
+def test_a_test_run_without_totals_tells_how_many_passed_so_far():
+    text = "Chunk ID: a1\nProcess running with session ID 88\nOutput:\nbun test v1.3\n(pass) one\n(pass) two\n"
+    assert told(tool("exec_command", cmd="bun test"), text) == "still running (session 88): 2 passed so far"
 
 
 def test_a_command_that_still_runs_says_so():

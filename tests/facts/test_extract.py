@@ -189,15 +189,16 @@ def test_the_newest_outcome_of_a_check_counts() -> None:
     found = facts(
         "command",
         bash("npm test", "Exit code 1\n1 failing\nTypeError: x", is_error=True),
+        bash("npm test", "Exit code 1\n1 failing\nTypeError: x", is_error=True),
         bash("npm test", "12 passing"),
         bash("ls tests", "a"),
         bash("mise run lint", "a.go:1:1: undefined: x\n[lint] ERROR task failed", is_error=True),
     )
     assert [(fact.content, fact.status, fact.count) for fact in found] == [
-        ("npm test", "passed", 2),
+        ("npm test", "passed", 1),
         ("mise run lint", "failed", 1),
     ]
-    assert found[0].detail == "12 passing"
+    assert found[0].detail == "12 passing (after 2 failures)"
 
 
 # Side effects, consent, sub-agents

@@ -18,8 +18,8 @@ def decision(content: str, role: str = "assistant") -> Fact:
     return Fact("decision", content, 17, role, "", "", 1, 17, "turn_017")  # type: ignore[arg-type]
 
 
-def failure(command: str, error: str, status: str = "") -> Fact:
-    return Fact("failure", command, 3, "tool", error, status, 1, 3, "tool_003")
+def failure(command: str, error: str, status: str = "", outcome: str = "") -> Fact:
+    return Fact("failure", command, 3, "tool", error, status, 1, 3, "tool_003", outcome=outcome)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +126,57 @@ def test_an_error_recurs_when_two_sessions_have_seen_it():
     assert not is_recurring(fact, {})
     assert not is_recurring(fact, {error_key(fact): ["run-1", "run-1"]})
     assert is_recurring(fact, {error_key(fact): ["run-1", "run-2"]})
+
+
+def lessons(tmp_path, *facts, sessions=("run-1", "run-2")):
+    seen = {error_key(fact): list(sessions) for fact in facts}
+    return [lesson.text for lesson in promote(facts, tmp_path, ANN, session_id="run-2", day=DAY, seen=seen)]
+
+
+def test_a_failure_that_came_back_is_promoted_with_what_came_of_it(tmp_path):
+    installed = failure("python a.py", "No module named 'pytz'", "resolved", "`pip install pytz` in turn 7")
+    assert lessons(tmp_path, installed) == ["`python a.py` → No module named 'pytz' · resolved: `pip install pytz`"]
+    again = failure("python b.py", "No module named 'pytz'", "given up", "not tried again")
+    assert lessons(tmp_path, again) == []
+
+
+def test_what_was_given_up_is_promoted_from_one_session_when_somebody_said_why(tmp_path):
+    by_user = failure(
+        "npm run e2e", "Error: no display", "given up", 'user: "skip e2e, there is no display on this box"'
+    )
+    by_agent = failure(
+        "docker ps", "Cannot connect to the daemon", "given up", 'agent: "Docker is not available here."'
+    )
+    left = failure("./x.sh", "Error: no route", "given up", "not tried again")
+    simpler = failure(
+        "python run.py", "KeyError: no such key here", "given up", 'agent: "Let me try a simpler script."'
+    )
+    found = lessons(tmp_path, by_user, by_agent, left, simpler, sessions=("run-2",))
+    assert [text.split("`")[1] for text in found] == ["npm run e2e", "docker ps"]
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        failure("go test ./...", "a_test.go:9: expected 1, got 2", "resolved", "passed in turn 9 after editing a.go"),
+        failure("mise run lint", "[lint] ERROR task failed", "open"),
+        failure("rg 'a(' src", "rg: regex parse error", "given up", "not tried again"),
+        failure("sed -n 1,9p a.py", "sed: can't read a.py: No such file or directory", "open"),
+        failure("cat > a.py <<'EOF' x EOF python a.py", "KeyError: 'indexes' is missing", "open"),
+        failure("Edit a.py: x", "String to replace not found in file.", "resolved", "applied in turn 9"),
+        failure("gh pr diff --stat", "unknown flag: --stat", "given up", "not tried again"),
+        failure("git push", "The user doesn't want to proceed with this tool use.", "resolved", "passed in turn 9"),
+    ],
+)
+def test_repairs_searches_and_slips_teach_nothing(tmp_path, fact):
+    assert lessons(tmp_path, fact) == []
+
+
+def test_nothing_is_promoted_from_a_run_that_passed(tmp_path):
+    passed = bash("bun test | tail", "error: refused (expected)\n 41 pass\n 0 fail")
+    facts = [fact for fact in extract_facts(turns_of(user("go"), passed, passed)) if fact.kind == "failure"]
+    assert facts == []
+    assert lessons(tmp_path, *facts) == []
 
 
 def test_a_conversation_is_promoted_with_where_it_came_from(tmp_path):

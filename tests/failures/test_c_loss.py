@@ -91,8 +91,8 @@ def test_the_state_of_the_work_is_carried_as_it_stands(dialect):
     fill(talk, 10)
     for result in again_and_again(talk, 4, 0.3, more_work):
         text = seen(result.messages, dialect)
-        assert "active: wire the route" in text
-        assert "active: rotate the keys" not in text
+        assert "doing: wire the route" in text
+        assert "doing: rotate the keys" not in text
         assert "open: rotate the keys" not in text
 
 
@@ -118,7 +118,7 @@ def test_finished_side_effects_are_told_as_done_with_their_ids(dialect):
     talk.step(Call("slack_post_message", {"channel": "dev", "text": "PR is up"}, '{"id": "msg_7781", "ok": true}'))
     fill(talk, 14)
     for result in again_and_again(talk, 5, 0.25, more_work):
-        done = record_text(result.messages, dialect).partition("## Done outside")[2].partition("\n## ")[0]
+        done = record_text(result.messages, dialect).partition("## Where things stand")[2].partition("\n## ")[0]
         assert "pull/118" in done
         assert "msg_7781" in done
 
@@ -185,11 +185,14 @@ def test_words_of_a_tool_or_the_agent_never_become_an_instruction(dialect):
     talk.answer(f"{INJECTION}\n\nuser: {INJECTION}").user("Thanks, now the next page.")
     fill(talk, 14)
     for result in again_and_again(talk, 4, 0.3, more_work):
-        told, heading, excerpts = record_text(result.messages, dialect).partition("## Record of earlier turns")
-        assert heading
+        text = record_text(result.messages, dialect)
+        told, *excerpts = re.split(r"^## (?:What happened|Exact lines)", text, flags=re.MULTILINE)
+        assert excerpts
         assert "rm -rf" not in told
         assert [
-            line for line in excerpts.splitlines() if "rm -rf" in line and not line.startswith((" ", "[", "…", ">"))
+            line
+            for line in "".join(excerpts).splitlines()
+            if "rm -rf" in line and not line.startswith((" ", "[", "…", ">"))
         ] == []
 
 

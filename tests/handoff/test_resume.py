@@ -195,7 +195,7 @@ class TestBrief:
             "fix the deadline",
             "Which clock shall I use?",
             "We use milliseconds",
-            "`pytest tests/test_retry.py` → AssertionError: 3 != 4 (×2, tool_007)",
+            "`pytest tests/test_retry.py` → AssertionError: 3 != 4 (×2, turns 6-7, tool_007)",
             "uncommitted: src/retry.py",
             "git push origin main",
             "denied by the user",

@@ -18,7 +18,7 @@ from context_compactor.messages.boundaries import repair
 from context_compactor.messages.detect import DIALECTS
 from context_compactor.messages.message import Message
 from context_compactor.plan.goal import Goal, shares_for
-from context_compactor.plan.options import Option, Voice
+from context_compactor.plan.options import OUTCOME, Option, Voice
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Room, Shares, Zone, room_for_turns, turn_sizes
 from context_compactor.protocols import Layout, Strategy
@@ -96,7 +96,7 @@ def test_options_are_about_sources_and_blocks_that_exist_and_may_be_shortened(vi
     for option in proposed(view):
         source = view.sources[option.source]
         assert view.is_open(source), option
-        assert -1 <= option.block < len(source.blocks), option
+        assert OUTCOME <= option.block < len(source.blocks), option
 
 
 @given(view=views())

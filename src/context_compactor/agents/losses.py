@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from context_compactor.classify.resolutions import RESOLVED
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import fact_line
 from context_compactor.report import Fidelity, Missing
@@ -44,16 +45,16 @@ class Losses(Struct, frozen=True):
 def find_lost(summary: str, facts: Iterable[Fact]) -> Losses:
     """Which failures, decisions, rules, unfinished points and paths a summary does not tell, in any words."""
     summary = _THOUGHTS.sub("", summary)
-    checked = [fact for fact in facts if fact.kind in _CHECKED and not fact.told_by and not _is_only_seen(fact)]
+    checked = [fact for fact in facts if fact.kind in _CHECKED and not fact.told_by and not _is_past(fact)]
     found = find_losses(_NOTHING_TOLD, checked, summary, frozenset())
     lost = {id(each.fact) for each in found if each.code != "lost_path" or not _names_file(summary, each.fact)}
     lost |= _lost_rules(summary, checked)
     return Losses(len(checked), tuple(fact for fact in checked if id(fact) in lost))
 
 
-def _is_only_seen(fact: Fact) -> bool:
-    """A file that was only read can be read again."""
-    return fact.kind == "file_state" and fact.status == "read"
+def _is_past(fact: Fact) -> bool:
+    """A file that was only read can be read again, and what failed and worked later can be done."""
+    return (fact.kind, fact.status) in (("file_state", "read"), ("failure", RESOLVED))
 
 
 def _names_file(summary: str, fact: Fact) -> bool:

@@ -10,8 +10,9 @@ from itertools import takewhile
 from context_compactor.apply.compose import Composer, Written
 from context_compactor.apply.fidelity import add_facts, context_text, weigh_fidelity
 from context_compactor.archive.archive import Archive
-from context_compactor.classify.failures import Failure, wording_of
+from context_compactor.classify.failures import Failure, group_failures, wording_of
 from context_compactor.classify.pins import RECENT, last_words, pinned_turns
+from context_compactor.classify.resolutions import RESOLVED
 from context_compactor.classify.steer import PINNED
 from context_compactor.classify.telling import error_stands_in, stands_in, start_of
 from context_compactor.classify.tier import Tier
@@ -82,11 +83,13 @@ def _home(source: Source, zones: dict[int, Zone]) -> str:
 
 
 def failures_share(failures: Sequence[Failure], turns: Sequence[Turn], context: Sequence[Message]) -> float | None:
-    """The share of failed attempts whose command and error can be read in the context.
+    """Of the failed attempts that were not resolved, the share whose command and error can be read in the context.
 
-    Either the call and its result stand there, the result perhaps shortened to its error, or a line names both.
+    Either the call and its result stand there, the result perhaps shortened to its error, or a line names both, of it
+    or of another attempt that failed in the same way.
     """
-    if not failures:
+    groups = [group for group in group_failures(failures) if group[-1].status != RESOLVED]
+    if not groups:
         return None
     flat = " ".join(context_text(context).split())
     exchanges = {exchange.number: exchange for turn in turns for exchange in turn.exchanges}
@@ -102,7 +105,8 @@ def failures_share(failures: Sequence[Failure], turns: Sequence[Turn], context: 
         stands = exchange is not None and _call_stands(exchange, calls) and _error_stands(failure, exchange, results)
         return stands or stands_in(failure.command, failure.error, flat)
 
-    return sum(map(is_kept, failures)) / len(failures)
+    kept = [len(group) if is_kept(group[0]) else sum(map(is_kept, group)) for group in groups]
+    return sum(kept) / sum(map(len, groups))
 
 
 def _call_stands(exchange: ToolUse, calls: dict[str, list[ToolCall]]) -> bool:

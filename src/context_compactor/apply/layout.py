@@ -13,7 +13,7 @@ from context_compactor.classify.kinds import Kind
 from context_compactor.classify.tier import Tier
 from context_compactor.messages.record import ANSWER, DIGEST, GAP, Entry, Excerpt
 from context_compactor.messages.references import reference_id
-from context_compactor.plan.options import Option, Source, Voice, token_rate
+from context_compactor.plan.options import OUTCOME, Option, Source, Voice, token_rate
 from context_compactor.plan.planner import Draft
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone
@@ -138,16 +138,21 @@ def chosen_lines(source: Source, options: Sequence[Option]) -> list[str]:
     lines: list[str] = []
     last = -1
     chosen = {option.block for option in options}
+    is_open = True
     for option in options:
         at = option.block
+        if at == OUTCOME:
+            lines.append(option.text)
+            continue
         if at < 0:
-            lines.extend((*([GAP] if lines else ()), DIGEST, *option.text.rstrip("\n").split("\n")))
+            lines.extend((DIGEST, *option.text.rstrip("\n").split("\n")))
+            is_open = False
             continue
         goes_on = _is_one_line(source, at - 1, at)
         if goes_on and last == at - 1:
             lines[-1] += option.text
         else:
-            if (at > last + 1 and last >= 0 and source.kind not in _LOOSE) or (lines and last < 0):
+            if (at > last + 1 and last >= 0 and source.kind not in _LOOSE) or (not is_open and last < 0):
                 lines.append(GAP)
             lines.extend((GAP + option.text if goes_on else option.text).rstrip("\n").split("\n"))
         if _is_one_line(source, at, at + 1) and at + 1 not in chosen:

@@ -9,7 +9,7 @@ from context_compactor.classify.tier import Tier
 from context_compactor.messages.boundaries import find_problems
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message, Thinking
-from context_compactor.plan.options import Option, Source
+from context_compactor.plan.options import OUTCOME, Option, Source
 from context_compactor.tracing import traced
 
 _START = 40
@@ -31,7 +31,9 @@ def objection(option: Option, source: Source, verdicts: Verdicts) -> str:
     if len(option.text) >= len(source.text):
         return "the text is not shorter than its source"
     verdict = verdicts.exchanges.get(source.exchange)
-    if source.is_failure and verdict and verdict.failure and verdict.failure.error[:_START] not in option.text:
+    failure = verdict.failure if source.is_failure and verdict else None
+    # How a call ended is told beside its error, not in its place.
+    if failure and option.block != OUTCOME and failure.error[:_START] not in option.text:
         return "the text loses the error of a failed attempt"
     return ""
 

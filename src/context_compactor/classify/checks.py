@@ -23,10 +23,9 @@ _HOSTS = frozenset(
 )
 _INSTALLS = frozenset("install add i get ci require".split())
 _FILTERS = frozenset("-run --run -k -t -test.run --grep --filter --test-name-pattern --testnamepattern --test".split())
-_MODES = frozenset(
-    "-tags --tags --features --project --config -c --settings --env --workspace -w --profile --target -m -C".split()
-)
+_MODES = frozenset("-tags --tags --features --project --config --settings --env --workspace --profile --target".split())
 _ALL = frozenset(("", ".", "./", "...", "./...", "--"))
+_ALL_MODES = (":ci", ":all", ":full", " ci", " all")
 _RUNS_TESTS = re.compile(r"(?:^|/)(?:run_?)?tests?(?:\.(?:sh|py|js|ts))?$|(?:^|/)run_?tests?\b")
 _PYTHON = re.compile(r"python[\d.]*$")
 
@@ -114,13 +113,20 @@ def _sorted_words(words: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str
 
 def speaks_for(later: Check, earlier: Check) -> bool:
     """Whether a later run runs all that an earlier one ran."""
-    if (later.kind, later.is_whole) == (earlier.kind, True) and earlier.modes == later.modes:
-        return later.runner == earlier.runner or not earlier.is_whole
-    if later.is_whole and earlier.kind == "build" and later.kind == "test":
+    is_built = (later.kind, earlier.kind) == ("test", "build")
+    is_part = later.kind == earlier.kind and not earlier.is_whole
+    if later.is_whole and (is_built or is_part) and _has_modes(later, earlier.modes):
         return True
-    if later.runner != earlier.runner or later.modes != earlier.modes or not later.filters <= earlier.filters:
+    if later.runner != earlier.runner or later.modes != earlier.modes:
+        return False
+    if not all(any(part in whole for whole in earlier.filters) for part in later.filters):
         return False
     return not later.paths or (bool(earlier.paths) and all(_is_below(path, later.paths) for path in earlier.paths))
+
+
+def _has_modes(later: Check, modes: frozenset[str]) -> bool:
+    """Whether a run of everything has what modes add: `test:integration` has, and `test:ci` has all there is."""
+    return later.runner.endswith(_ALL_MODES) or all(mode in later.runner for mode in modes)
 
 
 def _is_below(path: str, folders: frozenset[str]) -> bool:

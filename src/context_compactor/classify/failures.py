@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, structs
 
+from context_compactor.classify.background import asked_id, running_id
 from context_compactor.classify.calls import Reading, is_own, read_call
-from context_compactor.classify.checks import checks_in
+from context_compactor.classify.checks import checks_in, is_check
 from context_compactor.classify.outcomes import has_failed, is_refusal
 from context_compactor.classify.references import reference_of
-from context_compactor.classify.resolutions import OPEN, RESOLVED, Course
+from context_compactor.classify.resolutions import MISSING, OPEN, RESOLVED, Course
 from context_compactor.classify.shell import split_steps
 from context_compactor.classify.telling import telling_lines
 from context_compactor.facts.fact import Fact
@@ -23,9 +24,7 @@ _MARK = "[failed: "
 _SOUGHT_LENGTH = 70
 _LINE_BREAK = re.compile(r"[ \t\r]*\n\s*")
 _CHANGES_FOLDER = re.compile(r"cd [^;&|\n]{1,200}(?:&&|;)\s*")
-_RUNNING = re.compile(r"(?:running|background)\b[^\n]{0,40}\bID:? (\w+)", re.IGNORECASE)
-_BACKGROUND_KEYS = ("session_id", "bash_id", "shell_id", "task_id", "process_id")
-_MISSING = re.compile(r"command not found|No module named|Cannot find module|not installed", re.IGNORECASE)
+_DURATION = re.compile(r"\b\d+(?:\.\d+)?(?:ms|s)\b")
 _OLD_TEXT = ("old_string", "old_str", "old_text", "oldText", "search")
 
 
@@ -73,32 +72,50 @@ def find_failures(turns: Sequence[Turn]) -> list[Failure]:
     started: dict[str, str] = {}
     for turn in turns:
         for exchange in turn.exchanges:
+            started.pop("", None)
             failure = failure_of(exchange, turn.number)
             if failure:
-                begun = started.get(_background_id(exchange.call), "")
+                begun = started.get(asked_id(exchange.call), "")
                 found.append(structs.replace(failure, command=f"{failure.command} (of: {begun})") if begun else failure)
-            else:
-                _note_background(exchange, started)
+            elif exchange.call and exchange.result and read_call(exchange.call).command is not None:
+                started[running_id(exchange.result.text)] = wording_of(exchange.call)
     course = Course(turns, (failure.exchange for failure in found)) if found else None
     return [_followed(failure, course) for failure in found] if course else []
+
+
+def resolve_facts(facts: Iterable[Fact], turns: Sequence[Turn]) -> list[Fact]:
+    """The facts, with failures from before some turns resolved as far as these turns show it."""
+    facts = list(facts)
+    waiting = [fact for fact in facts if fact.kind == "failure" and fact.status != RESOLVED]
+    if not waiting or not turns:
+        return facts
+    course, first = course_of(turns), min(turn.number for turn in turns)
+    return [_resolved(fact, course) if fact in waiting and _last(fact) < first else fact for fact in facts]
+
+
+def course_of(turns: Sequence[Turn]) -> Course:
+    """The calls of some turns, by which failures from before them can be followed."""
+    failed = [each.number for turn in turns for each in turn.exchanges if failure_of(each, turn.number)]
+    return Course(turns, failed)
+
+
+def _resolved(fact: Fact, course: Course) -> Fact:
+    how = course.later(fact.content, fact.detail)
+    return structs.replace(fact, status=RESOLVED, outcome=how) if how else fact
+
+
+def _last(fact: Fact) -> int:
+    return max(fact.turn, fact.last_turn)
+
+
+def may_repeat(fact: Fact) -> bool:
+    """Whether what failed may be done again: it worked since, or it is a test, linter or build that still fails."""
+    return fact.status == RESOLVED or (fact.status in ("", OPEN) and is_check(fact.content))
 
 
 def _followed(failure: Failure, course: Course) -> Failure:
     came = course.of(failure.exchange, failure.turn, failure.error)
     return structs.replace(failure, status=came.status, came=came.how)
-
-
-def _note_background(exchange: ToolUse, started: dict[str, str]) -> None:
-    answer = exchange.result.text[:300] if exchange.result else ""
-    if "ID" in answer or "id" in answer:
-        running = _RUNNING.search(answer)
-        if running and exchange.call and read_call(exchange.call).command is not None:
-            started[running[1]] = wording_of(exchange.call)
-
-
-def _background_id(call: ToolCall | None) -> str:
-    values = read_call(call).arguments if call else {}
-    return next((str(values[key]) for key in _BACKGROUND_KEYS if values.get(key)), "")
 
 
 def merge_failures(failures: Sequence[Failure]) -> list[Fact]:
@@ -113,13 +130,13 @@ def group_failures(failures: Sequence[Failure]) -> list[list[Failure]]:
     """
     groups: dict[tuple[str, str], list[Failure]] = {}
     for failure in failures:
-        groups.setdefault((_family(failure), failure.error), []).append(failure)
+        groups.setdefault((_family(failure), _DURATION.sub("", failure.error)), []).append(failure)
     return list(groups.values())
 
 
 def _family(failure: Failure) -> str:
     steps = [step for step in split_steps(failure.command) if step.words and step.program != "cd"]
-    if steps and _MISSING.search(failure.error):
+    if steps and MISSING.search(failure.error):
         return steps[-1].program.removesuffix("3")
     runners = [check.runner for check in checks_in(steps)]
     return " && ".join(runners) if runners else failure.command
@@ -127,7 +144,8 @@ def _family(failure: Failure) -> str:
 
 def _merged(group: list[Failure]) -> Fact:
     first, last = group[0], group[-1]
-    status = "denied" if last.denied and last.status != RESOLVED else last.status
+    is_denied = last.denied and last.status != RESOLVED
+    status = "denied" if is_denied else last.status
     return Fact(
         "failure",
         first.command,
@@ -138,7 +156,7 @@ def _merged(group: list[Failure]) -> Fact:
         len(group),
         last.turn,
         last.ref,
-        outcome=last.came,
+        outcome="" if is_denied else last.came,
     )
 
 

@@ -83,8 +83,8 @@ class FileRecord(Struct, frozen=True):
     @property
     def turns(self) -> tuple[int, int]:
         """The turns in which the file was first and last touched."""
-        found = [*(read.turn for read in self.reads), *(write.turn for write in self.writes)]
-        return min(found), max(found)
+        ends = [touches[at].turn for touches in (self.reads, self.writes) if touches for at in (0, -1)]
+        return min(ends), max(ends)
 
     @property
     def status(self) -> str:

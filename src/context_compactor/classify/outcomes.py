@@ -31,13 +31,15 @@ _CODE_IN_WORDS = re.compile(
 _CODE_IN_TAG = re.compile(r"<(?:returncode|exit_code)>(-?\d{1,9})</")
 _CODE_AS_FIELD = re.compile(r'"(?:exit_?code|return_?code)\\?"\s{0,4}:\s{0,4}(-?\d{1,9})\b', re.IGNORECASE)
 
-# Programs that answer "no" with code 1; `-v` is what is left of `command -v`.
-_NO_MATCH = frozenset("grep egrep fgrep rg ag diff cmp colordiff test [ [[ pgrep which type -v".split())
+# Programs that answer "no" with code 1, and a shell's own way to ask for one; `-v` is what is left of `command -v`.
+_NO_MATCH = frozenset("grep egrep fgrep rg ag diff cmp colordiff test [ [[ pgrep ps lsof which type hash -v".split())
 _GIT_ANSWERS = frozenset(
     "diff diff-files diff-index diff-tree grep merge-base show-ref check-ignore ls-files config".split()
 )
 # Programs that look for something: that it is not there is their answer.
-_SEEKS = frozenset("ls find fd test [ [[ which type -v stat".split())
+_SEEKS = frozenset("ls find fd test [ [[ which type stat".split())
+_SHOWS_WHERE = frozenset("cd pwd echo printf true".split())
+_ASKS_FOR_PROGRAM = re.compile(r"\bcommand -[vV] [\w.@/+-]+(?:\s*(?:2?>\S*|2>&1))*\s*$")
 _NOT_THERE = re.compile(r"No such file or directory|no matches found|cannot access|not found$", re.MULTILINE)
 _LOOKS = frozenset(
     "cat head tail sed grep egrep fgrep rg ag ls find fd tree wc awk gawk jq yq nl less more bat stat file du df pwd "
@@ -58,6 +60,7 @@ _NOT_RUN = _one_of(
     r"(?:tool (?:call|use|execution)|request) (?:was )?(?:interrupted|aborted|cancel+ed)\b",
     before=r"\W*(?:tool_use_error>)?",
 )
+_STOPPED = _one_of("sibling", "cancel", "interrupt", "abort")
 _REFUSED = _one_of(
     r"the user (?:doesn't|does not|didn't) want",
     r"user (?:denied|rejected|declined|cancel+ed|aborted)",
@@ -101,7 +104,7 @@ _SAYS_ERROR = _one_of(
 # One of these stands in every text that the patterns below can match: `in` is much faster than a pattern.
 _SIGNS = (
     "FAIL", "fail", "Traceback", "rror", "fatal:", "panic:", "ERR", "not found", "ermission denied", "No such file",
-    "***", "not ok", "Killed", "egmentation", "Aborted", "Uncaught", "nhandled", "imed out", "xception",
+    "***", "issue", "not ok", "Killed", "egmentation", "Aborted", "Uncaught", "nhandled", "imed out", "xception",
     "No module", "✗",
 )  # fmt: skip
 _FAILED_LINE = _one_of(
@@ -113,7 +116,7 @@ _FAILED_LINE = _one_of(
     r"npm (?:ERR!|error) ",
     r"[ \t]{0,4}(?:✗ )?(?:fatal|panic|error|Error|ERROR|FAILURE)(?:\[\w+\])?: ",
     r"BUILD FAIL|Segmentation fault|Killed\b|Aborted\b|Uncaught |Unhandled |make(?:\[\d+\])?: \*\*\*",
-    r"test result: FAILED|command timed out",
+    r"test result: FAILED|command timed out|[1-9]\d* issues?:$",
     r"=+ [^\n]{0,120}\b[1-9]\d* (?:failed|errors?)\b",
     r"[ \t]{0,4}Tests?:?[^\n]{0,80}\b[1-9]\d* failed",
     before="^",
@@ -131,7 +134,8 @@ _COMPLAINT = _one_of(
 # What a program that only shows things says of itself: its name, and what it could not do.
 _OWN_TROUBLE = _one_of(
     r"[^\n]*: (?:command not found|[Pp]ermission denied|No such file or directory|(?:Is|Not) a directory)\b",
-    r"[^\n]*\b(?:cannot|can't|could not|unable to|no matches found|unrecognized|unknown|[Ii]nvalid|[Uu]nmatched|illegal) ",
+    r"[^\n]*\b(?:cannot|can't|could not|unable to|no matches found|unrecognized|unknown|illegal) ",
+    r"[^\n]*\b(?:[Ii]nvalid|[Uu]nmatched) ",
     r"[^\n]*\b(?:parse|syntax) error\b| (?:error|fatal|failed)\b",
     flags=re.MULTILINE,
 )
@@ -151,7 +155,7 @@ _FAILED_SUMMARY = _one_of(
     r"=+ [^\n]{0,120}\b[1-9]\d* (?:failed|errors?)\b",
     r"[ \t]{0,4}Tests?:?[^\n]{0,80}\b[1-9]\d* failed",
     r"FAIL(?:$|\t| {1,4}\S)|FAILED\b|--- FAIL|test result: FAILED|BUILD FAIL|not ok \d|\(fail\) ",
-    r"[^\n]{0,40}\bERROR task failed|error: script |npm (?:ERR!|error) |Found [1-9]\d* error",
+    r"[1-9]\d* issues?:$|[^\n]{0,40}\bERROR task failed|error: script |npm (?:ERR!|error) |Found [1-9]\d* error",
     r"make(?:\[\d+\])?: \*\*\*|Traceback \(most recent call last\)|panic: ",
     before="^",
     flags=re.MULTILINE,
@@ -181,7 +185,9 @@ def is_refusal(text: str) -> bool:
 
 def was_not_run(text: str) -> bool:
     """Whether a result only says that its call was interrupted, or never ran because another one failed."""
-    return len(text) < _SHORT_ANSWER and _NOT_RUN.match(unwrap(text).body[:300]) is not None and _SAID not in text
+    if len(text) >= _SHORT_ANSWER or _STOPPED.search(text[:300]) is None:
+        return False
+    return _NOT_RUN.match(unwrap(text).body[:300]) is not None and _SAID not in text
 
 
 def has_failed(call: ToolCall | None, result: ToolResult) -> bool:
@@ -241,11 +247,15 @@ def _answers_no(reading: Reading, text: str) -> bool:
     steps = [step for step in reading.steps if step.words]
     if not steps or code == 0:
         return False
+    if code == 1 and _ASKS_FOR_PROGRAM.search(reading.command or ""):
+        return True
+    if not output.body.strip() and _is_not_there(reading, ""):
+        return True
     if not looks_only(reading.steps):
         return code == 1 and _says_no(steps[-1]) and not _shows_failure(output.body)
-    if _complains(reading, output.body):
-        return _is_not_there(reading, output.body)
-    return code in (None, 1) and _says_no(steps[-1])
+    if code in (None, 1) and _says_no(steps[-1]) and not _complains(reading, output.body):
+        return True
+    return _is_not_there(reading, output.body)
 
 
 def _says_no(step: Step) -> bool:
@@ -255,10 +265,12 @@ def _says_no(step: Step) -> bool:
 
 
 def _is_not_there(reading: Reading, body: str) -> bool:
-    """Whether a command that looks for files says nothing but that some are not there."""
-    steps = [step for step in reading.steps if step.words and step.program != "cd"]
-    seeks = bool(steps) and not steps[0].piped and steps[0].program in _SEEKS
-    return seeks and all(_NOT_THERE.search(line) for line in body.strip().split("\n"))
+    """Whether a command that looks for files has nothing to complain of but that some are not there."""
+    steps = [step for step in reading.steps if step.words and step.program not in _SHOWS_WHERE]
+    if not steps or steps[0].program not in _SEEKS or not all(step.piped or step.program in _SEEKS for step in steps):
+        return False
+    names = tuple(f"{name}:" for name in (*(step.program for step in steps), *_SHELL_NAMES))
+    return all(_NOT_THERE.search(line) for line in body.strip().split("\n") if line.startswith(names))
 
 
 def _passing_summary(text: str) -> re.Match[str] | None:

@@ -18,7 +18,8 @@ def first_folder(turns: Sequence[Turn]) -> str:
     """The folder that is named in the text before an agent's first steps; empty when none is."""
     for turn in turns[:8]:
         for message in turn.messages:
-            found = _FOLDER.search(message.text[:_MOST_TEXT]) if message.role != "assistant" else None
+            text = message.text[:_MOST_TEXT] if message.role != "assistant" else ""
+            found = _FOLDER.search(text) if "cwd>" in text or "orking directory" in text else None
             if found:
                 return (found[1] or found[2]).strip()
     return ""

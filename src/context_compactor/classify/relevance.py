@@ -101,7 +101,7 @@ def fade(after: float, reach: float, bend: float) -> float:
 
 
 # Lines that a narrow look shows: whoever asks for these knows what for.
-_NARROW = 60
+NARROW = 60
 
 
 def text_weight(
@@ -121,7 +121,7 @@ def text_weight(
     if voice in ("user", "agent"):
         return worth * min(1.0, weights.long_talk / max(tokens, 1))
     if voice == "result":
-        worth *= KIND_WEIGHT[kind] * min(float((_NARROW / max(lines, 1)) ** weights.narrow), 1.5)
+        worth *= KIND_WEIGHT[kind] * min(float((NARROW / max(lines, 1)) ** weights.narrow), 1.5)
         if is_superseded:
             return worth * weights.superseded
         return worth * weights.under_edit if is_under_edit else worth

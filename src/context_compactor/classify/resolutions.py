@@ -12,10 +12,12 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from posixpath import basename
 
 from msgspec import Struct
 
+from context_compactor.classify.background import asked_id, running_id
 from context_compactor.classify.calls import READ_TOOLS, WRITE_TOOLS, Reading, is_own, read_call
 from context_compactor.classify.checks import Check, checks_in, speaks_for
 from context_compactor.classify.outcomes import has_passed, looks_only, was_not_run
@@ -28,7 +30,8 @@ OPEN, RESOLVED, GIVEN_UP = "open", "resolved", "given up"
 _NEAR = 8
 _RECENT = 10
 _MOST_RUNS = 60
-_ALIKE = 0.5
+_ALIKE = 0.6
+_SHARED = 0.35
 _MOST_FILES = 2
 _SAID_LENGTH = 90
 _SHOWN_COMMAND = 60
@@ -38,17 +41,38 @@ _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
 _TEST_NAME = re.compile(r"(?:--- FAIL: |FAIL: |::)(\w+)")
 _TOOL_LINE = re.compile(r"([A-Za-z]\w*) ([^:{\s][^:{]*?)(?:: .*)?$", re.DOTALL)
 _TOOL_JSON = re.compile(r"([A-Za-z]\w*) \{")
-_INSTALLS = re.compile(r"\b(?:install|add|i|get|sync)\b")
+_INSTALLERS = frozenset(
+    "pip pip3 uv poetry npm pnpm yarn bun cargo go gem bundle brew apt apt-get apk dnf yum conda mise".split()
+)
+_INSTALLS = frozenset("install add i get sync".split())
+MISSING = re.compile(
+    r"(?:command not found:? ?|No module named ['\"]?|Cannot find module ['\"]?|not installed)([\w.@/-]*)",
+    re.IGNORECASE,
+)
+"""An error that says that something is not there to be run or imported, with its name."""
+# A command that was written wrongly: it says nothing of what it was to check.
+_SLIP = re.compile(
+    r"unknown (?:shorthand )?(?:flag|option|command)|unrecognized (?:argument|option)|no (?:such )?task|missing script"
+    r"|no such (?:command|option|file or directory)|directory not found|usage:",
+    re.IGNORECASE,
+)
+_CONFLICT = re.compile(r"CONFLICT |could not apply|Automatic merge failed|conflicts? in ")
+_INTERPRETERS = frozenset("python node bash sh zsh ruby perl bun deno tsx ts-node go npx cat".split())
+_PARTED = frozenset("git gh docker kubectl npm pnpm yarn cargo pip uv mise aws gcloud terraform brew".split())
+_CUTS = frozenset("head grep egrep rg sed awk wc cut jq".split())
+_OTHER_STATE = frozenset("stash checkout switch worktree bisect".split())
 # What a user says of a way that is not to be followed, and an agent of one that it leaves.
 _USER_TURNS = re.compile(
-    r"\b(?:instead|rather|don'?t|do not|stop|forget (?:it|that|about)|skip|leave (?:it|that)|never ?mind|revert|undo|no need"
-    r"|let'?s not|another way|different(?:ly)?|hides?|wrong way|not that)\b",
+    r"\b(?:instead|rather|don['\u2019]?t|do not|stop|forget (?:it|that|about)|skip|leave (?:it|that)|never ?mind"
+    r"|revert|undo|no need|let['\u2019]?s not|another way|different(?:ly)?|hides?|wrong way|not that)\b",
     re.IGNORECASE,
 )
 _AGENT_TURNS = re.compile(
-    r"\b(?:instead|(?:different|another|alternative|other) (?:approach|way|method)|(?:does|do|did|will|wo|is|are)(?:n'?t| not)"
-    r" (?:work|available|installed|possible|supported|an option)|can(?:'?t|not) (?:use|run|install|import)"
-    r"|fall(?:ing)? ?back|skip(?:ping)? (?:this|it|that)|giv(?:e|ing) up|revert(?:ing)?|work around|without (?:it|running))\b",
+    r"\b(?:let(?:['\u2019]?s| me)|I['\u2019](?:ll|m)|I (?:will|can|need|should)|we (?:can|need|should)|actually)\b.*"
+    r"\b(?:instead(?! of)|try|simpl(?:er|ify)|(?:different|another|alternative|other) (?:approach|way|method)"
+    r"|fall back|skip|give up|revert|work around|without)\b"
+    r"|\b(?:does|do|did|will|wo|is|are)(?:n['\u2019]?t| not) (?:work|available|installed|possible|supported)\b"
+    r"|\bcan(?:['\u2019]?t|not) (?:use|run|install|import)\b",
     re.IGNORECASE,
 )
 
@@ -79,11 +103,17 @@ class Course:
         self._attempts: list[Attempt] = []
         self._at: dict[int, int] = {}
         self._said: dict[int, tuple[str, str]] = {}
+        started: dict[str, ToolCall] = {}
         for turn in turns:
             self._said[turn.number] = (_who(turn), _said_in(turn))
             for exchange in turn.exchanges:
                 call, result = exchange.call, exchange.result
                 if call is None or result is None or exchange.is_lost or is_own(call) or was_not_run(result.text):
+                    continue
+                call = started.get(asked_id(call), call)
+                running = running_id(result.text)
+                if running and exchange.number not in gone:
+                    started[running] = call
                     continue
                 reading = read_call(call)
                 self._at[exchange.number] = len(self._attempts)
@@ -98,7 +128,7 @@ class Course:
         for at, attempt in enumerate(self._attempts):
             for kind in {check.kind for check in attempt.checks}:
                 self._runs[kind].append(at)
-            if not attempt.has_failed:
+            if not attempt.has_failed and not (attempt.checks and not _shows_pass(attempt)):
                 for key in _keys(attempt.call, attempt.reading):
                     self._worked[key].append(at)
                 if attempt.reading.writes or _installs(attempt.reading):
@@ -110,13 +140,18 @@ class Course:
         if at is None:
             return Came(GIVEN_UP, "") if self._is_left(turn) else Came(OPEN)
         attempt = self._attempts[at]
+        if _CONFLICT.search(error):
+            came = self._merged(at)
+            if came:
+                return came
         how = self._resolved(attempt, at, error)
         if how:
             return Came(RESOLVED, how)
         said = self._given_up(attempt.turn)
         if said:
             return Came(GIVEN_UP, said)
-        if attempt.checks or len(self._attempts) - at <= _RECENT:
+        is_check = bool(attempt.checks) and not MISSING.search(error) and not _SLIP.search(error)
+        if is_check or len(self._attempts) - at <= _RECENT:
             return Came(OPEN)
         return Came(GIVEN_UP, "not tried again")
 
@@ -136,9 +171,30 @@ class Course:
         return bool(self._attempts) and len(self._attempts) > _RECENT and self._attempts[-_RECENT].turn > turn
 
     def _resolved(self, attempt: Attempt, at: int, error: str) -> str:
-        if attempt.checks:
-            return self._passed(attempt, at, error) or self._repeated(attempt, at)
-        return self._repeated(attempt, at) or (self._corrected(attempt, at) if at >= 0 else "")
+        if attempt.checks and not _SLIP.search(error):
+            return self._passed(attempt, at, error) or self._repeated(attempt, at) or self._installed(at, error)
+        how = self._repeated(attempt, at) or self._installed(at, error) or self._passed(attempt, at, error)
+        return how or (self._corrected(attempt, at) if at >= 0 else "")
+
+    def _merged(self, at: int) -> Came | None:
+        """How the conflicts of a merge or rebase ended."""
+        for attempt in self._attempts[at + 1 :]:
+            words = {word for step in attempt.reading.steps if step.program == "git" for word in step.words[1:6]}
+            if "--abort" in words:
+                return Came(GIVEN_UP, f"aborted in turn {attempt.turn}")
+            if not attempt.has_failed and words & {"commit", "--continue"}:
+                return Came(RESOLVED, f"conflicts settled, committed in turn {attempt.turn}")
+        return None
+
+    def _installed(self, at: int, error: str) -> str:
+        """The installation of what an error says is missing."""
+        missing = MISSING.search(error)
+        name = missing[1].partition(".")[0].rpartition("/")[2] if missing else ""
+        for later in self._writes[bisect_right(self._writes, at) :] if name else ():
+            attempt = self._attempts[later]
+            if _installs(attempt.reading) and name in _words(attempt):
+                return f"`{_short(attempt)}` in turn {attempt.turn}"
+        return ""
 
     def _passed(self, attempt: Attempt, at: int, error: str) -> str:
         """How a later run of the same tests, linter or build ended, as far as it speaks for this one."""
@@ -149,13 +205,19 @@ class Course:
             for later in sorted(runs)[bisect_right(sorted(runs), at) :][:_MOST_RUNS]:
                 run = self._attempts[later]
                 same = [check for check in wanted if any(speaks_for(each, check) for each in run.checks)]
-                if same and not run.has_failed:
+                if same and _shows_pass(run):
                     wanted = [check for check in wanted if check not in same]
                     if not wanted:
                         return f"{_run_name(run, attempt)}passed in turn {run.turn}{self._after(at, later)}"
                 elif names and _passes_by_name(run, names[0]):
                     return f"{names[0]} passed in turn {run.turn}{self._after(at, later)}"
-                elif same and at >= 0 and _is_gone(error, run.answer) and not attempt.answer.startswith(run.answer):
+                elif (
+                    same
+                    and at >= 0
+                    and run.has_failed
+                    and _is_gone(error, run.answer)
+                    and not attempt.answer.startswith(run.answer)
+                ):
                     return f"no longer in the run of turn {run.turn}{self._after(at, later)}"
         return ""
 
@@ -184,7 +246,7 @@ class Course:
             if found.has_failed or not _is_variant(attempt, found):
                 continue
             other = _words(found)
-            if len(words & other) >= _ALIKE * min(len(words), len(other)):
+            if len(words & other) >= max(_ALIKE * min(len(words), len(other)), _SHARED * len(words)):
                 return f"worked in turn {found.turn} as `{_short(found)}`"
         return ""
 
@@ -239,8 +301,8 @@ def _sentence_with(cue: re.Pattern[str], text: str) -> str:
 def _keys(call: ToolCall, reading: Reading) -> list[object]:
     """What a call is about, in ways that another call about the same shares."""
     if reading.command is not None:
-        exact = _plain(reading.steps)
-        keys: list[object] = [("run", *exact)] if exact else []
+        exact, last = _plain(reading.steps), _plain(reading.steps[-1:])
+        keys: list[object] = [("run", *words) for words in dict.fromkeys((exact, last)) if words]
     elif reading.writes:
         return [("write", path) for path in reading.paths] or [("tool", call.name, call.arguments)]
     else:
@@ -253,18 +315,31 @@ def _plain(steps: Sequence[Step]) -> tuple[str, ...]:
     """The words of what a command line does, without where it is done and how much of it is shown."""
     done = [step for step in steps if step.words and not looks_only((step,))] or [step for step in steps if step.words]
     words = (word for step in done for word in (step.program, *step.words[1:]) if step.program != "cd")
-    return tuple("python" if word == "python3" else word for word in words if word not in ("-v", "-q", "--verbose"))
+    return tuple("python" if word == "python3" else word for word in words)
 
 
 def _installs(reading: Reading) -> bool:
-    return any(step.words and _INSTALLS.search(" ".join(step.words[1:3])) is not None for step in reading.steps)
+    steps = (step for step in reading.steps if step.words)
+    return any(
+        _INSTALLS.intersection(step.words[1:4])
+        and (step.program in _INSTALLERS or step.words[1:3] in (("-m", "pip"), ("-m", "uv")))
+        for step in steps
+    )
 
 
 def _passes_by_name(run: Attempt, test: str) -> bool:
     if f"--- PASS: {test}" in run.answer:
         return True
     named = any(test in word for check in run.checks for word in (*check.filters, *check.paths))
-    return named and not run.has_failed
+    return named and _shows_pass(run)
+
+
+def _shows_pass(run: Attempt) -> bool:
+    """Whether a run can be seen to have passed: it says so, or all of its end is there and nothing failed in it."""
+    if run.has_failed or any(step.words and _OTHER_STATE.intersection(step.words[1:3]) for step in run.reading.steps):
+        return False
+    is_cut = any(step.piped and step.program in _CUTS for step in run.reading.steps)
+    return "no tests to run" not in run.answer[-400:] and (not is_cut or has_passed(run.answer))
 
 
 def _is_gone(error: str, answer: str) -> bool:
@@ -276,8 +351,10 @@ def _is_gone(error: str, answer: str) -> bool:
 def _run_name(run: Attempt, attempt: Attempt) -> str:
     """The run that passed, where it is another one than that which failed."""
     runners = {check.runner for check in attempt.checks}
-    other = next((check.runner for check in run.checks if check.runner not in runners), "")
-    return f"`{other}` " if other and not any(check.runner in runners for check in run.checks) else ""
+    if any(check.runner in runners for check in run.checks):
+        return ""
+    other = next((each for each in run.checks if any(speaks_for(each, check) for check in attempt.checks)), None)
+    return f"`{other.runner}` " if other else ""
 
 
 def _is_variant(attempt: Attempt, found: Attempt) -> bool:
@@ -287,8 +364,17 @@ def _is_variant(attempt: Attempt, found: Attempt) -> bool:
         return False
     if one.command is None:
         return attempt.call.name == found.call.name and not one.writes
-    first, second = _plain(one.steps), _plain(other.steps)
-    return bool(first) and first[:1] == second[:1]
+    first, second = _head(one.steps), _head(other.steps)
+    return bool(first) and first == second
+
+
+def _head(steps: Sequence[Step]) -> tuple[str, ...]:
+    """The program that a command line runs, with the script or the part of it that is asked for."""
+    words = _plain(steps)
+    if not words or words[0] not in _INTERPRETERS | _PARTED:
+        return words[:1]
+    part = (word for before, word in pairwise(words) if not word.startswith("-") and before not in ("-C", "-R", "-m"))
+    return words[:2] if words[0] in _INTERPRETERS else (words[0], next(part, ""))
 
 
 def _words(attempt: Attempt) -> set[str]:

@@ -26,7 +26,8 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _NOISE = _one_of(
     r"\W*(?:fail|failed|failures?|errors?)\W*$",
     r"[=_-]{3,} [^\n]{1,80} [=_-]{3,}$|=+ [^\n]*\b\d+ (?:failed|passed|errors?)\b",
-    r"\s*(?:tests?:|test suites:|test files|ran \d+ tests?|(?:error: )?found \d+ errors?|\d+ (?:pass|fail|failed|failing|errors?))\b",
+    r"\s*(?:tests?:|test suites:|test files|ran \d+ tests?|\d+ (?:pass|fail|failed|failing|errors?))\b",
+    r"(?:error: )?found \d+ errors?\b",
     r"\s*error trace:|error: script \S+ exited with|\s*elifecycle|\S*error: process completed with exit code",
     r"\W*(?:exit|error) (?:code|status)?:? ?\d+\W*$",
     r".{0,40}\bERROR task failed|make(?:\[\d+\])?: \*\*\*",

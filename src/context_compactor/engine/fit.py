@@ -13,7 +13,7 @@ _ROUNDS = 6
 _SLACK = 0.004
 # The share of the story by the tokens there are to share: the fewer, the more of them tell what happened. Set by
 # blind readings; see docs/why/story.md.
-_SHARES = ((2_000, 0.9), (4_000, 0.8), (8_000, 0.66), (20_000, 0.45), (60_000, 0.3))
+_SHARES = ((2_000, 0.95), (4_000, 0.9), (8_000, 0.75), (20_000, 0.5), (60_000, 0.3))
 
 
 def story_share(tokens: int) -> float:

@@ -17,7 +17,7 @@ _GIT_SAYS = re.compile(
     r"(?:Switched to .*|Already on .*|Already up to date.*|Everything up-to-date|Successfully rebased.*|CONFLICT .*"
     r"|Merge made by .*|HEAD is now at .*|HEAD detached at .*|Updating [0-9a-f]{7,40}\.\..*|Deleted branch .*"
     r"|Saved working directory.*|Dropped refs.*|Cloning into .*|Your branch is (?:ahead|behind).*|nothing to commit.*"
-    r"|no changes added to commit.*|Preparing worktree.*|Aborting.*|Applying: .*|Removed worktree.*|To undo.*)"
+    r"|Preparing worktree.*|Aborting.*|Applying: .*|Removed worktree.*|To undo.*)"
 )
 _STATUS = re.compile(r"([ MADRCUT?!]{2}) (\S.*)")
 _LONG_STATUS = re.compile(r"\t(?:(modified|new file|deleted|renamed|both modified):\s+)?(\S.*)")
@@ -46,10 +46,12 @@ _SUM_WORDS = (
 )
 _COUNTS_NONE = re.compile(r"\b(?:0|no|success|all|built|compiled|finished|added|installed|up to date)\b", re.IGNORECASE)
 _PLACED = re.compile(
-    r"\s{0,4}(?:-->\s+)?((?:[A-Za-z]:)?[\w@~./\\+-]{1,200}\.\w{1,8}(?::\d+(?::\d+)?|\(\d+,\d+\)))(?:[:\s-]+(\S.*))?$"
+    _TASK
+    + r"\s{0,4}(?:-->\s+)?((?:[A-Za-z]:)?[\w@~./\\+-]{1,200}\.\w{1,8}(?::\d+(?::\d+)?|\(\d+,\d+\)))(?:[:\s-]+(\S.*))?$"
 )
 _BOILERPLATE = re.compile(
-    r"\s*(?:Shell cwd was reset|npm notice|hint: |warning: in the working copy|warning: LF will|\[notice\]"
+    r"\s*(?:Shell cwd was reset|WARNING: Running pip as|Updated task #\d|npm notice"
+    r"|hint: |warning: in the working copy|warning: LF will|\[notice\]"
     r"|Updating files|Finished in |Done in |real\t|user\t|sys\t|Run `npm (?:audit|fund)|Update available|\$ |> \S+@"
     r"|\[[\w:.-]+\] \$ |\[[\w:.-]+\] Finished in|Total output lines|Todos have been modified|Your todo list"
     r"|Plan updated)"
@@ -175,9 +177,11 @@ def _states(lines: Sequence[str]) -> Iterator[str]:
         elif long:
             word = long.group(1) or ""
             counts.setdefault(_LONG_STATES.get(word, word), []).append(long.group(2))
-    branch = next((line[3:].partition("...")[0] for line in lines if line.startswith("## ")), "")
-    where = f" on {branch}" if branch else ""
-    if branch and not counts and len(lines) == 1:
+    tracked = next((line[3:] for line in lines if line.startswith("## ")), "")
+    branch, _, remote = tracked.partition("...")
+    ahead = remote.partition(" [")[2]
+    where = (f" on {branch}" if branch else "") + (f" [{ahead}" if ahead else "")
+    if branch and not counts:
         yield f"nothing changed{where}"
     for state, paths in counts.items():
         yield f"{len(paths)} {state}{where}: {in_room(paths, 80)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ _JSON_READ = 2_000_000
 _LEAST_PART = 14
 _VALUE = 60
 _URL = 120
+_FEW_VALUES = 4
 _NOTHING = "no output"
 _PATH = 44
 _RUNNING = re.compile(r"Process running with session ID (\S+)")
@@ -41,9 +43,21 @@ _NO_HITS = re.compile(r"\s*(?:no (?:matches|files|results)(?: were)?(?: found)?|
 _FOUND = re.compile(r"Found (\d+) (?:files?|matches)\b")
 _TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,300})|^#{1,3} (\S[^\n]{0,300})", re.IGNORECASE | re.MULTILINE)
 _LOG_ERROR = re.compile(r"\b(?:ERROR|FATAL|CRITICAL|PANIC|error|fatal|panic)\b")
+# A test that passed, in the output of a run that has not come to its totals.
+_PASSED = re.compile("\\(pass\\) |\\S+::.{1,300} PASSED\\b|\\s*[\u2713\u2714] |test \\S.{0,200} \\.\\.\\. ok\\b")
 _NAMES_SPLIT = re.compile("::| > | \u203a ")
 _KEY = re.compile(r"(?:^|_)(?:id|url|state|count|total|number|name|title|sha)$|(?:Id|Url|State|Count|Number|At)$")
 _decode = msgspec.json.Decoder(float_hook=str).decode
+
+
+# How a line of ours begins that says how a call ended, in front of what is kept of its result.
+_MARK = "[in short: "
+_MARKED = re.compile(r"(?:\[failed: [^\n]*\]\n)?\[in short: ([^\n]*)\](?:\n|$)")
+
+
+def outcome_mark(outcome: str) -> str:
+    """The line that heads a shortened result."""
+    return f"{_MARK}{outcome}]"
 
 
 class _Ended(msgspec.Struct, frozen=True):
@@ -71,6 +85,9 @@ def outcome_of(use: ToolUse, kind: Kind, failure: Failure | None, most: int = 16
     if use.result is None or use.is_lost or is_own(use.call):
         return ""
     text = use.result.text
+    marked = _MARKED.match(text)
+    if marked:
+        return fit(marked.group(1), most)
     output = unwrap(text)
     reading = read_call(use.call) if use.call else None
     ended = _Ended(use.call, reading, output.body, failure, most)
@@ -112,6 +129,8 @@ def _silent(ended: _Ended, kind: Kind, output: Output) -> str:
         return ended.failure.error or f"exit code {output.exit_code}"
     if kind is Kind.SEARCH_RESULT:
         return "no hits"
+    if ended.reading and any(step.words[:2] == ("git", "status") for step in ended.reading.steps):
+        return "nothing changed"
     if kind is Kind.TALK or (ended.reading and (ended.reading.writes or ended.reading.reads)):
         return ""
     return f"exit code {output.exit_code}, {_NOTHING}" if output.exit_code else _NOTHING
@@ -131,7 +150,8 @@ def _tests(ended: _Ended) -> str:
     lines = ended.lines()
     verdict = read_verdict("\n".join(lines))
     if verdict is None:
-        return _command(ended)
+        passed = sum(map(bool, map(_PASSED.match, lines)))
+        return f"{passed} passed so far" if passed and ended.failure is None else _command(ended)
     counted_lines = sums(lines)
     others = [each for each in counted_lines if each not in verdict.counts]
     at_least = "at least " if ended.is_cut and verdict.runner in ("go test", "cargo test") else ""
@@ -171,14 +191,16 @@ def _trace(ended: _Ended) -> str:
 def _short_place(place: str) -> str:
     """A frame as its file and line, and the function when it is named."""
     where = place.partition(": ")[0]
-    path, _, name = where.partition(" in ")
+    path, _, name = where.partition(" in ") if " in " in where else where.partition(" ")
     return f"{_short_path(path)}{f' in {name}' if name and name != '<module>' else ''}"
 
 
 def _short_path(path: str) -> str:
     if len(path) <= _PATH:
         return path
-    return "…/" + "/".join(path.split("/")[-2:])[-_PATH:]
+    folders = path.split("/")
+    last_two = "/".join(folders[-2:])
+    return f"…/{last_two if len(last_two) <= _PATH else folders[-1]}"
 
 
 def _failed(ended: _Ended) -> str:
@@ -300,11 +322,24 @@ def _values(value: dict[str, Any] | list[Any], asked: frozenset[str]) -> list[st
         prefix, value = f"{prefix}{key}: ", inner
     if isinstance(value, list):
         first = value[0] if value else None
-        told = ", ".join(_pairs(first, asked)) if isinstance(first, dict) else _scalar(first) if value else ""
-        return [f"{prefix}{counted(len(value), 'item')}", told]
+        if not isinstance(first, dict):
+            return [f"{prefix}{counted(len(value), 'item')}", _scalar(first) if value else ""]
+        tallies = _tallies(value)
+        told = [pair for pair in _pairs(first, asked) if pair.partition("=")[0] not in tallies]
+        return [", ".join([f"{prefix}{counted(len(value), 'item')}", *tallies.values()]), f"first: {', '.join(told)}"]
     pairs = _pairs(value, asked)
     sizes = [f"{key}: {counted(len(each), 'item')}" for key, each in value.items() if isinstance(each, list)]
     return [f"{prefix}{', '.join([*pairs, *sizes])}" if value else f"{prefix}empty object"]
+
+
+def _tallies(values: list[Any]) -> dict[str, str]:
+    """How often each value of a field comes that says how an item stands."""
+    found: dict[str, str] = {}
+    for key in ("status", "state", "conclusion", "result", "severity"):
+        counts = Counter(str(each[key]) for each in values if isinstance(each, dict) and isinstance(each.get(key), str))
+        if len(values) > 1 and 0 < len(counts) <= _FEW_VALUES:
+            found[key] = f"{key} " + ", ".join(f"{fit(name, 30)} {count}" for name, count in counts.most_common())
+    return found
 
 
 def _pairs(value: dict[str, Any], asked: frozenset[str]) -> list[str]:
@@ -314,7 +349,7 @@ def _pairs(value: dict[str, Any], asked: frozenset[str]) -> list[str]:
     first = [key for key in FIRST_KEYS if key in plain]
     telling = [key for key in plain if _KEY.search(key)]
     short = [key for key, each in plain.items() if len(str(each)) <= _VALUE]
-    return [f"{key}={_scalar(plain[key])}" for key in dict.fromkeys((*first, *telling, *short, *plain))]
+    return [f"{key}={_scalar(plain[key])}" for key in dict.fromkeys((*first, *telling, *short)) or plain]
 
 
 def _scalar(value: Any) -> str:

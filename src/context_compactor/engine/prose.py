@@ -38,8 +38,12 @@ def _is_pasted(line: str) -> bool:
 
 
 def split_sentences(line: str) -> list[str]:
-    """The sentences of one line; very long ones are cut into clauses."""
-    found = (clause for sentence in _END.split(line) for clause in _clauses(sentence.strip()))
+    """The sentences of one line; very long ones are cut into clauses. A bullet or number stays with its sentence."""
+    bullet = _BULLET.match(line)
+    start = bullet.end() if bullet else 0
+    found = [clause for sentence in _END.split(line[start:]) for clause in _clauses(sentence.strip())]
+    if found:
+        found[0] = line[:start] + found[0]
     return [clause for clause in found if len(clause) > 1]
 
 

@@ -34,9 +34,14 @@ _BROKEN = re.compile(r"(?<=[^\s.:!?])\n[ \t]*(?=[^\s\-*\d#])")
 _SIGNED = re.compile(r"^(?:Co-Authored-By|Signed-off-by|Generated with|🤖).*$", re.MULTILINE | re.IGNORECASE)
 _DEFINES = re.compile(
     r"^\s*(?:export |default |public |private |protected |static |async |abstract |pub(?:\(\w+\))? |final |override )*"
-    r"(?:def|class|func|function|fn|interface|type|struct|enum|trait|impl|module|namespace|const|var|let|macro_rules!"
+    r"(?:def|class|func|function|fn|interface|type|struct|enum|trait|impl|module|namespace|macro_rules!"
     r"|CREATE (?:TABLE|INDEX)|resource|message|service|describe|it|test)\b[ (]"
-    r"|^#{1,4} \S|^\s*(?:@\w+|\w[\w-]*:)\s*$"
+    r"|^(?:export )?(?:const|var|let) \w|^#{1,4} \S|^\s*(?:@\w+|\w[\w-]*:)\s*$"
+)
+_REMARK = re.compile(r"\s*(?:#|//|--|/?\*|\"\"\"|<!--)\s*\w+ \w+")
+_IMPORT = re.compile(
+    r"\s*(?:import\b|from \S+ import\b|#include\b|using \S+;|use \S+;|package \w+|require\(|const \(|var \(|import \()"
+    r"|\s*\"[\w./-]+\",?\s*$|(?:--- |\+\+\+ |@@ |index [0-9a-f]|diff --git )|\s*Co-Authored-By:"
 )
 _TELLS = re.compile(r"[A-Za-z]{3}")
 _CHANGES_FOLDER = re.compile(r"^cd [^;&|\n]{1,200}(?:&&|;)\s*")
@@ -192,11 +197,17 @@ def _edit(reading: Reading, failure: Failure | None, root: str) -> Iterator[Step
 
 
 def _telling(added: Sequence[str]) -> list[str]:
-    """The added lines that tell something, definitions first; each once and cut."""
-    telling = [line for line in added if _TELLS.search(line)]
+    """The added lines that tell something: what is defined, then what comments say, then the rest, without imports."""
+    telling = [line for line in added if _TELLS.search(line) and not is_import(line)]
     defined = [line for line in telling if _DEFINES.match(line)]
-    ordered = dict.fromkeys(cut_words(line.strip(), _LONGEST_LINE) for line in (*defined, *telling))
-    return list(ordered)[:_MOST_LINES]
+    remarks = [line for line in telling if _REMARK.match(line)]
+    ordered = dict.fromkeys(cut_words(line.strip(), _LONGEST_LINE) for line in (*defined, *remarks, *telling))
+    return list(ordered)[:_MOST_LINES] or [cut_words(line.strip(), _LONGEST_LINE) for line in added[:1]]
+
+
+def is_import(line: str) -> bool:
+    """Whether a line only brings in a name from elsewhere, or is a diff's own."""
+    return _IMPORT.match(line) is not None
 
 
 def _changes(reading: Reading) -> Iterator[tuple[str, list[str], list[str]]]:

@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import groupby, pairwise
 from math import exp, log2
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.classify.relevance import fade
 from context_compactor.classify.rules import Verdicts
@@ -47,6 +47,8 @@ _SHORT_REPLY = 8
 _BARE_REPLY = 4
 _FEW_WORDS = 3
 _STUB = 60
+_ITEM = re.compile(r"^\s*(\d{1,2})[.)][ \t]+(\S.*)$", re.MULTILINE)
+_ITEM_LENGTH = 100
 _GAP = " … "
 # What a line of an earlier record is worth, by its voice: of each line the best is told already.
 _WEIGHT_BEFORE = {"user": _USER, "agent": _LAST_WORDS, "commit": 4.0, "report": 2.0, "edit": 1.6, "look": 0.2}
@@ -222,8 +224,17 @@ def _user_units(saying: Saying, before: str) -> Iterator[Unit]:
         yield Unit(saying.turn, "user", f'{text} (to: "{answered}")' if answered else text, _USER)
         return
     weight = _USER * min(1.0, (_LONG_MESSAGE / words) ** 0.5)
+    items = dict(_ITEM.findall(before)) if _ITEM.match(text) else {}
     for at, sentence in enumerate(sentences_of(text, is_quote=True)):
-        yield Unit(saying.turn, "user", sentence, weight * (1.5 if at == 0 else 1.0))
+        yield Unit(saying.turn, "user", _with_item(sentence, items), weight * (1.5 if at == 0 else 1.0))
+
+
+def _with_item(sentence: str, items: dict[str, str]) -> str:
+    """A short numbered answer with the point of the agent's list that it answers."""
+    numbered = _ITEM.match(sentence)
+    if numbered is None or numbered[1] not in items or sentence.count(" ") > _SHORT_REPLY:
+        return sentence
+    return f'{sentence} (to: "{cut_words(items[numbered[1]].strip("* "), _ITEM_LENGTH)}")'
 
 
 def _answered(reply: str, before: str) -> str:
@@ -345,12 +356,18 @@ class Story:
     def lines(self) -> tuple[StoryLine, ...]:
         """What is told, in order; the words of an exchange's user are at least begun."""
         known: set[str] = set()
-        lines = []
+        last = "", ""
+        lines: list[StoryLine] = []
         for (turn, voice, head), group in groupby(self._told(), key=lambda unit: unit.line):
             # A path that was named before goes by its last part.
             shown = head.rpartition("/")[2] if head in known else head
             known.add(head)
-            lines.append(StoryLine(turn, voice, shown + _joined(list(group))))
+            text = _joined(list(group))
+            if lines and head and voice == "edit" and last == (voice, head):
+                lines[-1] = structs.replace(lines[-1], text=lines[-1].text + _GAP + text)
+            else:
+                lines.append(StoryLine(turn, voice, shown + text))
+            last = voice, head
         return tuple(lines)
 
     def told(self) -> dict[tuple[int, str], Told]:

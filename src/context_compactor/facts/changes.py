@@ -22,9 +22,10 @@ _HUNK_ENDS = ("*** ", "diff --git", "index ", "--- ", "+++ ", "\\ No newline")
 _TELLS = re.compile(r"(?!\s*(?:#|//|/\*|\*|--|<!--|\"\"\"|'''|import\b|from\b|use\b|require\b|package\b)).*\w")
 _LONGEST = 120
 _LONGEST_LINE = 60
-_MOST_TEXT = 60_000
-_MOST_EDITS = 40
-_MOST_READS = 6
+_MOST_TEXT = 5_000
+_MOST_PATCH = 40_000
+_MOST_EDITS = 6
+_MOST_READS = 2
 
 Edit = tuple[str, str, str]
 """Old text, new text, and the definition around them as far as it is known."""
@@ -116,7 +117,7 @@ def _edits(exchange: ToolUse, path: str) -> Iterator[Edit]:
             yield _text(edit, _OLD), _text(edit, _NEW), ""
     if _text(values, _WHOLE):
         yield "", _text(values, _WHOLE), ""
-    patch = _text(values, _PATCH) or ("" if values else exchange.call.arguments)
+    patch = _text(values, _PATCH, _MOST_PATCH) or ("" if values else exchange.call.arguments)
     if patch:
         yield from _patched(patch, path)
 
@@ -130,12 +131,12 @@ def _shell_edits(command: str, steps: Sequence[Step], path: str) -> Iterator[Edi
             script = next((word for word in step.words[1:] if not word.startswith("-")), "")
             yield "", f"sed {script}", ""
         elif step.writes and path.endswith(step.writes.lstrip("./")):
-            yield "", heredoc_in(command, step.writes), ""
+            yield "", heredoc_in(command, step.writes)[:_MOST_TEXT], ""
 
 
 def _patched(patch: str, path: str) -> Iterator[Edit]:
     """The pieces of a patch that are about a file: old and new lines of each hunk, and the definition it names."""
-    patch = patch[:_MOST_TEXT]
+    patch = patch[:_MOST_PATCH]
     sections = list(_SECTION.finditer(patch))
     for at, section in enumerate(sections):
         named = (section[1] or section[2]).strip()
@@ -152,8 +153,8 @@ def _patched(patch: str, path: str) -> Iterator[Edit]:
             yield old, new, definition_in(around, path)
 
 
-def _text(values: Mapping[str, Any], keys: Sequence[str]) -> str:
-    return next((values[key][:_MOST_TEXT] for key in keys if isinstance(values.get(key), str) and values[key]), "")
+def _text(values: Mapping[str, Any], keys: Sequence[str], most: int = _MOST_TEXT) -> str:
+    return next((values[key][:most] for key in keys if isinstance(values.get(key), str) and values[key]), "")
 
 
 def _cut(text: str, most: int) -> str:

@@ -17,6 +17,7 @@ _LONGEST = 320
 _LONGEST_OPTION = 200
 _MOST_OPTIONS = 4
 _LAST_TEXT = 6_000
+_LAST_SENTENCES = 1_500
 _OPTION = re.compile(
     r"^[ \t]*(?:[-*+][ \t]+)?(?:#{1,4}[ \t]+)?\**(?:(?:option|approach|choice|variant|plan)[ \t]+)?([1-9]|[A-E])\**"
     r"[ \t]?[.):\u2013\u2014-]+\**[ \t]+(\S[^\n]*)$|^\|[ \t]*\**#?([1-9]|[A-E])\**[ \t]*\|[ \t]*([^|\n]+)|#([1-9]) \(([^()\n]+)\)",
@@ -51,6 +52,7 @@ _BARE = frozenset(
     "want me to should i shall would you like do make this that it these them change changes go ahead proceed implement "
     "fix the a an start there with and now here does feel right or look sound good we is update apply write up in all".split()
 )
+_OPEN_QUESTIONS = frozenset("which what how where who when why".split())
 _SMALL = re.compile(
     r"\b(?:want me to|should i|shall i|like me to|ready to|want to)(?: also| now| just| go ahead and| first)* "
     r"(?:commit|push|run|check|look|continue|show|explain|verify|investigate|explore|dig|see|discuss|re-?run|wait)\b",
@@ -132,7 +134,7 @@ def _agrees(reply: str) -> bool:
 
 def _proposal(asked: str) -> str:
     """What a text proposes last: its question, with the advice before it where the question only points to it."""
-    said = list(sentences(asked))
+    said = list(sentences(asked[-_LAST_SENTENCES:]))
     if not said:
         return ""
     words = [cues.spaced(sentence) for sentence in said]
@@ -144,7 +146,7 @@ def _proposal(asked: str) -> str:
     if at is None:
         advice = [at for at in range(len(said)) if cues.has_any(words[at], cues.ADVICE[:10])]
         return _plain(said[advice[-1]], _LONGEST) if advice else ""
-    if _SMALL.search(said[at]):
+    if _SMALL.search(said[at]) or words[at].split(maxsplit=1)[0] in _OPEN_QUESTIONS:
         return ""
     if len(set(words[at].split()) - _BARE) > 1:
         return _plain(said[at], _LONGEST)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from context_compactor.classify.failures import wording_of
 from context_compactor.classify.outcomes import is_refusal
 from context_compactor.classify.references import reference_of
 from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact, FactKind
+from context_compactor.facts.state import listed
 from context_compactor.messages.turn import ToolUse
 
 _SAID = re.compile(r"the user said:\s*(\S.{0,600})", re.DOTALL)
@@ -20,10 +22,11 @@ _ANSWER = re.compile(r'"([^"\n]{1,400})"="([^"\n]{1,600})"')
 _APPROVED = re.compile(r"\W*(?:user has approved|the user (?:has )?approved|approved by (?:the )?user)", re.IGNORECASE)
 _ASKING_TOOLS = frozenset("askuserquestion askuser requestuserinput askfollowupquestion".split())
 _LONGEST_ANSWER = 3_000
+_LONGEST_OPTION = 160
 
 
 def consent_facts(called: Sequence[Called]) -> list[Fact]:
-    """Denials with what the user said to them, approved plans, and answers to questions."""
+    """Denials with what the user said to them, approved plans, and decisions by an answer to a question."""
     found: list[Fact] = []
     for turn, exchange, reading in called:
         answer = exchange.result.text if exchange.result else ""
@@ -32,7 +35,7 @@ def consent_facts(called: Sequence[Called]) -> list[Fact]:
         elif reading.tool == "exitplanmode" and _APPROVED.match(answer[:200]):
             found.append(_fact("approval", "plan approved", "", turn, exchange))
         elif reading.tool in _ASKING_TOOLS and exchange.result and not exchange.result.is_error:
-            found += _answers(exchange, turn, answer)
+            found += _answers(exchange, turn, answer, reading.arguments)
     return found
 
 
@@ -42,11 +45,25 @@ def _denial(exchange: ToolUse, turn: int, answer: str) -> Fact:
     return _fact("denial", wording_of(exchange.call), f"the user said: {words}" if words else "", turn, exchange)
 
 
-def _answers(exchange: ToolUse, turn: int, answer: str) -> list[Fact]:
+def _answers(exchange: ToolUse, turn: int, answer: str, arguments: dict[str, Any]) -> list[Fact]:
+    """Each question with its answer; an option that the agent had described is told with its description."""
     pairs = _ANSWER.findall(answer[:_LONGEST_ANSWER])
     if not pairs and answer.strip():
         return [_fact("approval", " ".join(answer[:300].split()), wording_of(exchange.call), turn, exchange)]
-    return [_fact("approval", reply.strip(), question, turn, exchange) for question, reply in pairs]
+    options = {
+        str(option.get("label")): option.get("description")
+        for question in listed(arguments, "questions")
+        for option in listed(question, "options")
+    }
+    told = ((question, reply.strip(), options.get(reply.strip())) for question, reply in pairs)
+    return [
+        _fact("decision", f"{question} \u2192 {reply}", _described(description), turn, exchange)
+        for question, reply, description in told
+    ]
+
+
+def _described(description: object) -> str:
+    return " ".join(description.split())[:_LONGEST_OPTION] if isinstance(description, str) else ""
 
 
 def _fact(kind: FactKind, content: str, detail: str, turn: int, exchange: ToolUse) -> Fact:

@@ -9,6 +9,7 @@ something ("it never works") is listed too.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _MARKS = '!"#$%&()*+,-./:;<=>?@[\\]^`{|}~\t\n\r\u2013\u2014\u2026\u201c\u201d\u201e\u00ab\u00bb'
 _APART = str.maketrans(dict.fromkeys(_MARKS, " ") | {"\u2019": "'"})
@@ -196,11 +197,15 @@ def words_of(sentence: str) -> frozenset[str]:
     return frozenset(word for word in spaced(sentence).split() if len(word) > 3 and word not in _COMMON)
 
 
-def replaces(later: str, earlier: str) -> bool:
-    """Whether a sentence revises another one: it says so, and both are about the same."""
+def revised(later: str, earlier: Iterable[str]) -> list[str]:
+    """The earlier sentences that a later one revises: it says so, and both are about the same."""
     if not has_any(spaced(later), REVISIONS):
-        return False
-    now, before = words_of(later), words_of(earlier)
+        return []
+    now = words_of(later)
+    return [each for each in earlier if each != later and _is_same_subject(now, words_of(each))]
+
+
+def _is_same_subject(now: frozenset[str], before: frozenset[str]) -> bool:
     return bool(now and before) and len(now & before) * 2 > min(len(now), len(before))
 
 

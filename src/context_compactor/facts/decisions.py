@@ -14,6 +14,7 @@ from context_compactor.messages.message import Role
 from context_compactor.messages.references import reference_id
 
 _SHORTEST = 25
+_SHORT = 200
 _SHORTEST_FINDING = 40
 _LONGEST = 400
 _MOST_DECISIONS = 40
@@ -27,11 +28,14 @@ LABEL = re.compile(
 # Every line that the lists can match holds one of these, so most lines need no closer look.
 SIGNS = (
     *cues.UNSPACED_DECISIONS,
-    "decid", "décid", "decision", "considered", "go with", "going with", "went with", "opted", "opting", "settled",
-    "chose", "ruled out", "reject", "favo", "approach", "plan is", "fix", "recommend", "trade", "instead", "rather",
-    "because", "so that", "not worth", "avoid", "cause", "found", "issue", "problem", "bug", "turns out", "turned out",
-    "culprit", "reason", "why", "confirmed", "entschieden", "beschlossen", "решили",
+    "decid", "décid", "decision", "décis", "decisi", "entscheid", "решени", "considered", "go with", "going with",
+    "went with", "opted", "opting", "settled on", "chose", "ruled out", "rejected b", "favo", "approach is", "plan is",
+    "fix is", "instead of", "rather than", "because", "so that", "not worth", "to avoid", "root cause", "cause is",
+    "cause was", "caused by", "found it", "found the", "real issue", "real problem", "actual issue", "actual problem",
+    "issue is", "issue was", "problem is", "problem was", "bug is", "bug was", "the bug", "turns out", "turned out",
+    "culprit", "reason is", "reason was", "entschieden", "beschlossen", "решили",
 )  # fmt: skip
+_PLAIN_SIGNS = tuple(sign for sign in SIGNS if sign.isascii())
 
 
 def decision_facts(user: Sequence[Saying], agent: Sequence[Saying]) -> list[Fact]:
@@ -48,12 +52,13 @@ def decision_facts(user: Sequence[Saying], agent: Sequence[Saying]) -> list[Fact
     return sorted(kept, key=lambda fact: fact.turn)
 
 
-def _unrevised(decisions: list[Fact]) -> list[Fact]:
-    return [
-        fact
-        for at, fact in enumerate(decisions)
-        if not any(cues.replaces(later.content, fact.content) for later in decisions[at + 1 :])
-    ]
+def _unrevised(decisions: Iterable[Fact]) -> list[Fact]:
+    kept: dict[str, Fact] = {}
+    for fact in decisions:
+        for old in cues.revised(fact.content, kept):
+            del kept[old]
+        kept[fact.content] = fact
+    return list(kept.values())
 
 
 def _newest(findings: list[Fact], spoken: list[int]) -> list[Fact]:
@@ -73,24 +78,32 @@ def _facts(sayings: Iterable[Saying], role: Role) -> list[Fact]:
     found: list[Fact] = []
     for saying in sayings:
         low = saying.text.lower()
-        if role == "assistant" and found and cues.has_any(low[:200], _TAKING_BACK):
+        if "let me " in low[:20] and len(low) < _SHORT and ". " not in low and "\n" not in low:
+            continue  # one sentence that says what comes next: most of what an agent says between its calls
+        if role == "assistant" and found and found[-1].status and cues.has_any(low[:200], _TAKING_BACK):
             found = _taken_back(found, saying)
-        if not cues.has_any(low, SIGNS):
-            continue
-        text = without_code(saying.text)
-        labelled = [match.strip() for match in LABEL.findall(text)] if _LABELS.search(low) else []
-        found += [_fact(line, saying.turn, role, "") for line in labelled]
-        for line in text.split("\n"):
-            if cues.has_any(line.lower(), SIGNS) and not any(each in line for each in labelled):
-                for sentence in sentences(line):
-                    status = _status(sentence, role)
-                    if status is not None:
-                        found.append(_fact(sentence, saying.turn, role, status))
+        # Only signs that stand somewhere in the text need to be looked for in its lines.
+        signs = tuple([sign for sign in (_PLAIN_SIGNS if low.isascii() else SIGNS) if sign in low])
+        if signs:
+            found += _facts_in(without_code(saying.text), signs, saying.turn, role)
+    return found
+
+
+def _facts_in(text: str, signs: tuple[str, ...], turn: int, role: Role) -> list[Fact]:
+    may_be_labelled = any(sign in _LABEL_SIGNS for sign in signs)
+    labelled = [match.strip() for match in LABEL.findall(text)] if may_be_labelled else []
+    found = [_fact(line, turn, role, "") for line in labelled]
+    for line in text.split("\n"):
+        if cues.has_any(line.lower(), signs) and not any(each in line for each in labelled):
+            for sentence in sentences(line):
+                status = _status(sentence, role, signs)
+                if status is not None:
+                    found.append(_fact(sentence, turn, role, status))
     return found
 
 
 _TAKING_BACK = tuple(cue.strip() for cue in cues.RETRACTIONS)
-_LABELS = re.compile("decision|decided|entscheidung|décision|decisión|решение|决定")
+_LABEL_SIGNS = frozenset(("decid", "decision", "décis", "entscheid", "decisi", "решени", "决定"))
 
 
 def _taken_back(found: list[Fact], saying: Saying) -> list[Fact]:
@@ -104,12 +117,12 @@ def _fact(sentence: str, turn: int, role: Role, status: str) -> Fact:
     return Fact("decision", sentence, turn, role, "", status, 1, turn, reference_id("turn", turn))
 
 
-def _status(sentence: str, role: Role) -> str | None:
+def _status(sentence: str, role: Role, signs: tuple[str, ...]) -> str | None:
     if len(sentence) > _LONGEST or sentence.endswith(("?", ":", "\uff1f")):
         return None
     if not sentence.isascii() and cues.has_any(sentence, cues.UNSPACED_DECISIONS):
         return ""
-    if len(sentence) < _SHORTEST or not cues.has_any(sentence.lower(), SIGNS):
+    if len(sentence) < _SHORTEST or not cues.has_any(sentence.lower(), signs):
         return None
     words = cues.spaced(sentence)
     if _decides(words):

@@ -11,25 +11,27 @@ _MODIFIERS = (
     r"(?:(?:export|default|public|private|protected|internal|static|async|abstract|final|override|inline|unsafe"
     r"|declare|virtual|sealed|suspend|pub(?:\([^)\n]{1,40}\))?)[ \t]+){0,6}"
 )
-_CODE = re.compile(
-    rf"^([ \t]*){_MODIFIERS}(?:"
+_DEFINES = (
+    rf"{_MODIFIERS}(?:"
     r"(?:(def|class|function\*?|func|fn|interface|struct|enum|trait|impl|protocol|record|module|namespace|type)[ \t]+"
     r"(?:\([^)\n]{1,80}\)[ \t]*)?([A-Za-z_$](?:[\w$.]|::)*[?!]?)(?=[ \t]*[<({:=\[;\n]|[ \t]+(?:struct|interface|extends|for)\b|$)"
     r"[ \t]*(\([^\n]{0,60}?\))?)"
     r"|(?:const|let|var)[ \t]+([A-Za-z_$][\w$]*)(?:[ \t]*:[^=\n]{1,80})?[ \t]*=[ \t]*(?:async[ \t]*)?"
     r"(?:\([^\n]{0,200}?\)|[\w$]+)(?:[ \t]*:[^=\n]{1,80})?[ \t]*=>"
     r"|(?:it|test|describe)(?:\.\w{1,12})?\([ \t]*['\"`]([^'\"`\n]{3,60})"
-    r"|(?:const[ \t]+|final[ \t]+)?([A-Z][A-Z0-9_]{2,40})(?:[ \t]*:[^=\n]{1,60})?[ \t]*=(?!=)"
+    r"|([A-Z][A-Z0-9_]{2,40})(?:[ \t]*:[^=\n]{1,60})?[ \t]*=(?!=)"
     r"|(?:CREATE|ALTER)[ \t]+TABLE[ \t]+(?:IF NOT EXISTS[ \t]+)?([\w.\"]+)"
-    r")",
-    re.MULTILINE,
+    r")"
 )
+_CODE = re.compile(rf"^([ \t]*){_DEFINES}", re.MULTILINE)
+_MARGIN = re.compile(rf"^(){_DEFINES}", re.MULTILINE)
 _HEADING = re.compile(r"^()#{1,4} +([^\n]{2,60}?)[ \t]*#*$|^()([^\n]{2,60})\n[=~-]{4,}$", re.MULTILINE)
 _TABLE = re.compile(r"^()\[+([^\[\]\n]{1,60})\]+[ \t]*$", re.MULTILINE)
 _NUMBERED = re.compile(r"^[ \t]*\d{1,6}(?:→|\t|[:|-][ \t]?)")
 _PROSE = (".md", ".mdx", ".rst", ".txt", ".adoc")
 _DATA = (".toml", ".ini", ".cfg", ".conf", ".json", ".yaml", ".yml", ".lock", ".html", ".css", ".svg", ".xml", ".csv")
-_MOST_LINES = 300
+_MOST_LINES = 100
+_MOST_ANCHORS = 20
 _SHORTEST_ANCHOR = 6
 
 
@@ -39,9 +41,11 @@ class Piece:
     def __init__(self, text: str, path: str, is_whole: bool = False) -> None:
         self.parts: dict[str, str] = {}
         self.labels: dict[str, str] = {}
-        found = list(_pattern(path).finditer(text))
-        if is_whole:  # of a whole file what stands at its margin is enough, without the constants
-            found = [match for match in found if not match[1] and not (match.re is _CODE and match[7])]
+        pattern = _pattern(path)
+        if is_whole and pattern is _CODE:  # of a whole file what stands at its margin is enough, without the constants
+            found = [match for match in _MARGIN.finditer(text) if not match[7]]
+        else:
+            found = list(pattern.finditer(text))
         self.head = text[: found[0].start()] if found else text
         for at, match in enumerate(found):
             end = found[at + 1].start() if at + 1 < len(found) else len(text)
@@ -59,7 +63,7 @@ def compare(old: str, new: str, path: str, around: str = "", shown: Sequence[str
     before, after = Piece(old, path), Piece(new, path, not old)
     found: dict[str, str] = {}
     if old and before.head.strip() != after.head.strip():
-        around = around or next(filter(None, (_around(text, before.head or old, path) for text in shown)), "")
+        around = around or (_around(shown, before.head or old, path) if shown else "")
         found.update({around: CHANGED} if around else {})
     for name, part in after.parts.items():
         if name not in before.parts:
@@ -70,13 +74,15 @@ def compare(old: str, new: str, path: str, around: str = "", shown: Sequence[str
     return found
 
 
-def _around(text: str, part: str, path: str) -> str:
+def _around(shown: Sequence[str], part: str, path: str) -> str:
     """The definition in which a part of a shown file stands; empty when it cannot be told."""
-    lines = [line for line in part.split("\n") if len(line.strip()) >= _SHORTEST_ANCHOR]
+    lines = [line for line in part.split("\n")[:_MOST_ANCHORS] if len(line.strip()) >= _SHORTEST_ANCHOR]
     for anchor in dict.fromkeys((*lines[:1], *lines[-1:])):
-        at = text.find(anchor)
-        if at >= 0:
-            return _defined_above(text, at, len(anchor) - len(anchor.lstrip()), path)
+        for text in shown:
+            at = text.find(anchor)
+            name = _defined_above(text, at, len(anchor) - len(anchor.lstrip()), path) if at >= 0 else ""
+            if name:
+                return name
     return ""
 
 
@@ -88,11 +94,14 @@ def _defined_above(text: str, at: int, inner: int, path: str) -> str:
         if end < 0:
             break
         start = text.rfind("\n", 0, end) + 1
-        bare = _NUMBERED.sub("", text[start:end], count=1)
-        match = pattern.match(bare)
-        if match and (pattern is not _CODE or len(match[1]) < max(1, inner)):
-            return _named(match)[0]
+        line = text[start:end]
         end = start - 1
+        if line[:8].lstrip()[:1].isdigit():
+            line = _NUMBERED.sub("", line, count=1)
+        if pattern is not _CODE or len(line) - len(line.lstrip()) < max(1, inner):
+            match = pattern.match(line)
+            if match:
+                return _named(match)[0]
     return ""
 
 
@@ -110,7 +119,7 @@ def _pattern(path: str) -> re.Pattern[str]:
 def _named(match: re.Match[str]) -> tuple[str, str]:
     """A definition's name, and how it is shown where it is new."""
     groups = match.groups()
-    if match.re is not _CODE:
+    if match.re is not _CODE and match.re is not _MARGIN:
         name = next(filter(None, groups), "").strip()
         return name, name
     _, kind, name, arguments, arrow, test, constant, table = groups

@@ -16,6 +16,7 @@ from context_compactor.facts.decisions import decision_facts
 from context_compactor.facts.exchanges import calls_of
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.files import command_facts, dependency_facts, file_facts
+from context_compactor.facts.processes import process_facts
 from context_compactor.facts.requests import task_facts
 from context_compactor.facts.side_effects import side_effect_facts
 from context_compactor.facts.speech import agent_sayings, user_sayings
@@ -34,18 +35,20 @@ def extract_facts(
     if life is None:
         life = file_life(turns, failed)
     user, agent, called = user_sayings(turns), agent_sayings(turns), calls_of(turns)
+    todos = todo_facts(called)
     return [
         *task_facts(user, turns),
         *constraint_facts(user),
         *mode_facts(called, turns),
-        *todo_facts(called),
-        *next_facts(agent, user, turns),
+        *todos,
+        *next_facts(agent, user, turns, todos),
         *decision_facts(user, agent),
-        *merge_failures([failure for failure in failures if not failure.denied]),
+        *merge_failures(failures),
         *file_facts(life, called),
         *side_effect_facts(called, failed),
         *consent_facts(called),
         *subagent_facts(called, turns, failed),
         *dependency_facts(called, failed),
+        *process_facts(called, turns),
         *command_facts(called, {failure.exchange: failure.error for failure in failures}),
     ]

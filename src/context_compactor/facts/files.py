@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
+from posixpath import basename
 
+from msgspec import Struct, structs
+
+from context_compactor.classify.checks import check_of
 from context_compactor.classify.envelope import unwrap
 from context_compactor.classify.failures import wording_of
 from context_compactor.classify.lifecycle import FileLife, FileRead, FileRecord
-from context_compactor.classify.outcomes import looks_only
 from context_compactor.classify.references import reference_of
 from context_compactor.classify.shell import Step
 from context_compactor.facts.changes import changes_in
 from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact
+from context_compactor.facts.processes import is_behind
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import ToolUse
 
@@ -27,10 +31,7 @@ _INSTALLS = {
 _TAKES_VALUE = frozenset(
     "-r --requirement -c --constraint -t --target --index-url -i --registry -w --workspace".split()
 )
-_CHECKS = frozenset(
-    "test tests lint build check typecheck compile vet fmt format clippy verify ci pytest tox nox jest vitest mocha "
-    "rspec phpunit mypy ruff eslint tsc golangci-lint unittest".split()
-)
+_MOST_CHANGED = 4
 _MOST_COMMANDS = 6
 _MOST_RANGES = 4
 
@@ -92,31 +93,52 @@ def _packages(step: Step) -> list[str]:
 
 
 def command_facts(called: Sequence[Called], errors: Mapping[int, str]) -> list[Fact]:
-    """How the newest test, build and lint runs ended, each command once. `errors` are those of failed exchanges."""
-    found: dict[str, Fact] = {}
+    """How the newest test, build and lint runs ended, each command once. `errors` are those of failed exchanges.
+
+    The count is of runs that ended as the last one did; runs that ended otherwise before are told beside it.
+    """
+    found: dict[str, list[_Run]] = {}
     for turn, exchange, reading in called:
-        checked = next((step for step in reading.steps if _checks(step)), None)
-        if checked is not None and exchange.result is not None:
+        checked = next((step for step in reading.steps if check_of(step)), None)
+        if checked is not None and exchange.result is not None and not is_behind(exchange, reading):
             key = " ".join(checked.words[:4])
-            found[key] = _command_fact(exchange, turn, errors.get(exchange.number), found.pop(key, None))
-    return list(found.values())[-_MOST_COMMANDS:]
+            found[key] = [*found.pop(key, []), _Run(turn, exchange, errors.get(exchange.number))]
+    edits = [(turn, path) for turn, exchange, reading in called if reading.writes for path in reading.paths]
+    return [_with_edits(_command_fact(runs), edits) for runs in list(found.values())[-_MOST_COMMANDS:]]
 
 
-def _checks(step: Step) -> bool:
-    if not step.words or step.piped or looks_only((step,)) or _packages(step):
-        return False
-    named = {word.partition(":")[0] for word in step.words[1:4]}
-    return step.program in _CHECKS or not named.isdisjoint(_CHECKS) or "test" in step.program
+def _with_edits(fact: Fact, edits: Sequence[tuple[int, str]]) -> Fact:
+    """A passing run with the files that were changed since: it says nothing of them any more."""
+    changed = dict.fromkeys(basename(path) for turn, path in edits if turn > fact.last_turn)
+    if fact.status != "passed" or not changed:
+        return fact
+    named = ", ".join(list(changed)[-_MOST_CHANGED:])
+    return structs.replace(fact, detail=f"{fact.detail} · not run since {named} changed".lstrip(" ·"))
 
 
-def _command_fact(exchange: ToolUse, turn: int, error: str | None, before: Fact | None) -> Fact:
-    detail = _last_line(exchange.result.text if exchange.result else "") if error is None else error
-    status = "passed" if error is None else "failed"
-    count = before.count + 1 if before else 1
-    first = before.turn if before else turn
-    return Fact(
-        "command", wording_of(exchange.call), first, "tool", detail, status, count, turn, reference_of(exchange)
-    )
+class _Run(Struct, frozen=True):
+    turn: int
+    exchange: ToolUse
+    error: str | None
+
+
+def _command_fact(runs: Sequence[_Run]) -> Fact:
+    last = runs[-1]
+    streak = list(takewhile(lambda run: (run.error is None) == (last.error is None), reversed(runs)))
+    others = sum((run.error is None) != (last.error is None) for run in runs)
+    detail = _last_line(last.exchange.result.text if last.exchange.result else "") if last.error is None else last.error
+    if others:
+        told = f"after {others} {'failure' if last.error is None else 'pass'}{_plural(others, last.error is None)}"
+        detail = f"{detail} ({told})" if detail else told
+    status = "passed" if last.error is None else "failed"
+    command, ref = wording_of(last.exchange.call), reference_of(last.exchange)
+    return Fact("command", command, runs[0].turn, "tool", detail, status, len(streak), last.turn, ref)
+
+
+def _plural(count: int, is_failure: bool) -> str:
+    if count == 1:
+        return ""
+    return "s" if is_failure else "es"
 
 
 def _last_line(text: str) -> str:

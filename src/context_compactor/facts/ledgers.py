@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from msgspec import Struct
+
+from context_compactor.classify.resolutions import GIVEN_UP, OPEN, RESOLVED, Course
 from context_compactor.classify.telling import BETWEEN
 from context_compactor.facts.fact import Fact
 from context_compactor.messages.record import FAILED, FINDINGS, RULES, STANDING, TASK, Entry, entry_line
@@ -19,7 +22,7 @@ _PLACES: dict[str, tuple[str, dict[str, str]]] = {
     "blocker": (STANDING, {"open": "asked"}),
     "next_step": (STANDING, {"open": "next", "active": "next"}),
     "decision": (FINDINGS, {}),
-    "failure": (FAILED, {}),
+    "failure": (FAILED, {"": "open", "denied": "given up"}),
     "file_state": (STANDING, {}),
     "side_effect": (STANDING, {"done": "outside"}),
     "approval": (STANDING, {"": "allowed by the user"}),
@@ -34,31 +37,56 @@ FILE_STATUSES = ("uncommitted", "committed", "created", "edited", "deleted", "re
 _OF_SUBJECT = frozenset(
     (*FILE_STATUSES, "installed", "passed", "failed", "running", "sub-agent done", "sub-agent failed")
 )
-_ALWAYS = {"constraint", "decision", "mode", "blocker", "failure", "side_effect", "approval", "denial"}
+_ALWAYS = {"constraint", "mode", "blocker", "side_effect", "approval", "denial"}
+_LABELLED = re.compile(
+    r"[\"*_]{0,5}(?:(?:rules?|important|remember|note|nb|constraint|requirement|decision|decided|regel|wichtig|merke"
+    r"|entscheidung|règle|décision|regla|decisión|importante|правило|решение|规则|重要|注意|决定)[ \t]?#?\d{0,3}[*_]{0,2}"
+    r"[ \t]?[:\uff1a]|(?:you may not|you must not|from now on|never)\b)",
+    re.IGNORECASE,
+)
 _LONGEST_REST = 80
 _ACT_LENGTH = 70
 _FAILURE = re.compile(r"^`(.*)` → (.*) (\([^()]*\))$", re.DOTALL)
-_SEEN = re.compile(r"^(.*) \((?:×(\d+), )?((?:turn|tool|file|agent)_\d+)\)$", re.DOTALL)
+_SEEN = re.compile(r"^(.*) \((?:×(\d+), )?(?:turns (\d+)-(\d+), )?((?:turn|tool|file|agent)_\d+)\)$", re.DOTALL)
+# What came of a failure, at the end of its line, in the words that `classify.resolutions` has for it.
+_CAME = re.compile(
+    r" → ((?:`[^`]+` |\w+ )?(?:passed|applied|worked|read|found at|no longer|in) [^→]*\bturn \d+[^→]*"
+    r"|conflicts settled[^→]*|not tried again|aborted in turn \d+|denied by the user|(?:user|agent): \"[^→]*\")$"
+)
 
 
 def ledger_lines(facts: Iterable[Fact]) -> list[Line]:
-    """Every fact as the line that will stand for it."""
+    """Every fact as the line that will stand for it; what the user denied is told once."""
+    facts = list(facts)
+    denied = {fact.ref for fact in facts if fact.kind == "denial"}
+    told = [fact for fact in facts if (fact.kind, fact.status) != ("failure", "denied") or fact.ref not in denied]
     return [
         Line(section_of(fact.kind), entry.text, fact.last_turn or fact.turn, _must(fact), entry.status)
-        for fact, entry in ((fact, fact_entry(fact)) for fact in facts)
+        for fact, entry in ((fact, fact_entry(fact)) for fact in told)
     ]
 
 
 def _must(fact: Fact) -> bool:
-    if fact.kind in _ALWAYS:
+    if fact.kind in _ALWAYS or (fact.kind == "failure" and fact.status != RESOLVED):
         return True
+    if fact.kind == "decision":
+        # What the agent decided by itself can be seen in what it did; the user's word and a label cannot.
+        return fact.status == "finding" or fact.role != "assistant" or bool(fact.detail) or is_labelled(fact.content)
     return (fact.kind, fact.status) in {
+        ("command", "running"),
         ("subagent", "running"),
         ("todo", "active"),
         ("todo", "blocked"),
         ("task", "active"),
         ("file_state", "uncommitted"),
+        ("command", "passed"),
+        ("command", "failed"),
     }
+
+
+def is_labelled(text: str) -> bool:
+    """Whether a rule or a decision was labelled as one by whoever said it: it stays when others must go."""
+    return _LABELLED.match(text) is not None
 
 
 def fact_line(fact: Fact) -> str:
@@ -70,7 +98,8 @@ def fact_entry(fact: Fact) -> Entry:
     """A fact as an entry of the record: its words with what came of it, and its status beside them."""
     body = _one_line(fact.content)
     if fact.kind == "failure":
-        body = f"`{body}` → {_one_line(fact.detail)}"
+        told = f'user: "{_one_line(fact.detail)}"' if fact.status == "denied" else _one_line(fact.detail)
+        body = " → ".join(filter(None, (f"`{body}`", told, _one_line(fact.outcome))))
     elif fact.kind in ("constraint", "task", "approval", "denial") and fact.role == "user":
         body = f'"{body}"'
     if fact.kind in ("side_effect", "denial"):
@@ -78,6 +107,8 @@ def fact_entry(fact: Fact) -> Entry:
     elif fact.detail and fact.kind != "failure":
         body = f"{body} · {_one_line(fact.detail)}"
     times = f"×{fact.count}, " if fact.count > 1 else ""
+    if times and fact.kind == "failure" and fact.last_turn > fact.turn > 0:
+        times += f"turns {fact.turn}-{fact.last_turn}, "
     text = f"{body} ({times}{fact.ref or f'turn_{fact.last_turn or fact.turn:03d}'})"
     words = _PLACES[fact.kind][1]
     return Entry(text, words.get(fact.status, fact.status))
@@ -102,21 +133,51 @@ def identity(section: str, entry: Entry) -> tuple[str, str]:
     return section, body.split(" · ")[0] if section == STANDING and entry.status in _OF_SUBJECT else body
 
 
+class _Sum(Struct, frozen=True):
+    """Entries with the same words: what the last one says, and how often and when they were seen."""
+
+    body: str
+    status: str
+    count: int = 0
+    first: int = 0
+    last: int = 0
+    ref: str = ""
+
+    @property
+    def entry(self) -> Entry:
+        told = [f"×{self.count}"] if self.count > 1 else []
+        told += [f"turns {self.first}-{self.last}"] if self.count > 1 and self.last > self.first > 0 else []
+        return Entry(f"{self.body} ({', '.join((*told, self.ref))})" if self.ref else self.body, self.status)
+
+
 def merge_entries(entries: Iterable[Entry]) -> list[Entry]:
-    """The entries in order; a later one with the same words and status adds its count to the first."""
-    merged: dict[tuple[str, str], tuple[int, str]] = {}
+    """The entries in order; a later one with the same words and status adds its count to the first.
+
+    A failure is the same whatever came of it: the later entry says that.
+    """
+    merged: dict[tuple[str, str], _Sum] = {}
     for entry in entries:
         match = _SEEN.match(entry.text)
-        body, count, ref = (match[1], int(match[2] or 1), match[3]) if match else (entry.text, 1, "")
-        seen = merged.get((entry.status, body), (0, ref))[0]
-        merged[entry.status, body] = (seen + count, ref)
-    return [Entry(_counted(body, count, ref), status) for (status, body), (count, ref) in merged.items()]
+        body, count, ref = (match[1], int(match[2] or 1), match[5]) if match else (entry.text, 1, "")
+        first, last = (int(match[3] or 0), int(match[4] or 0)) if match else (0, 0)
+        key = ("", _CAME.sub("", body)) if _is_failure(entry) else (entry.status, body)
+        seen = merged.get(key, _Sum(body, entry.status, first=first))
+        merged[key] = _Sum(body, entry.status, seen.count + count, seen.first, max(last, seen.last), ref)
+    return [each.entry for each in merged.values()]
 
 
-def _counted(body: str, count: int, ref: str) -> str:
-    if not ref:
-        return body
-    return f"{body} (×{count}, {ref})" if count > 1 else f"{body} ({ref})"
+def _is_failure(entry: Entry) -> bool:
+    return entry.status in (OPEN, RESOLVED, GIVEN_UP) and entry.text.startswith("`")
+
+
+def resolved_entry(entry: Entry, course: Course) -> Entry:
+    """A failure's entry of an earlier record, resolved as far as the calls of later turns show it."""
+    match = _FAILURE.match(entry.text) if entry.status != RESOLVED else None
+    if match is None:
+        return entry
+    error = _CAME.sub("", match[2])
+    how = course.later(match[1], error)
+    return Entry(f"`{match[1]}` → {error} → {how} {match[3]}", RESOLVED) if how else entry
 
 
 def cut_failure(line: str, most: int) -> str:
@@ -124,8 +185,10 @@ def cut_failure(line: str, most: int) -> str:
     match = _FAILURE.match(line) if most else None
     if match is None:
         return line
-    error = BETWEEN.join(_cut(part, most) for part in match[2].split(BETWEEN))
-    return f"`{_cut(match[1], most)}` → {error} {match[3]}"
+    came = _CAME.search(match[2])
+    told = match[2][: came.start()] if came else match[2]
+    error = BETWEEN.join(_cut(part, most) for part in told.split(BETWEEN))
+    return f"`{_cut(match[1], most)}` → {error}{f' → {_cut(came[1], most)}' if came else ''} {match[3]}"
 
 
 def _cut(text: str, most: int) -> str:

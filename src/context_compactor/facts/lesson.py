@@ -32,7 +32,9 @@ _ORIGIN = re.compile(
 )
 _NOT_IN_A_NAME = re.compile(r"[^\w.:@+-]+")
 _BREAKS = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\s]+")
-_FAILURE = re.compile(r"^`(.*)` → (.*)$")
+_FAILURE = re.compile(r"^`(.*)` → (.*?)(?: · (?:resolved|given up): .*)?$")
+# Turns are those of another session.
+_TURN = re.compile(r" in (?:the run of )?turn \d+")
 _WORD = re.compile(r"[\w.+#'\u2019]*[\w+#]")
 # Words by which two wordings of one decision differ. Without them, the same words in the same order decide the same.
 _LIGHT = frozenset(
@@ -117,10 +119,12 @@ def one_line(text: str) -> str:
 
 
 def error_text(fact: Fact) -> str:
-    """An error in one line: what was tried, and what it answered."""
+    """An error in one line: what was tried, what it answered, and what came of it."""
     if not fact.detail:
         return one_line(fact.content)
-    return one_line(f"`{one_line(fact.content)[: _LONGEST // 2]}` → {fact.detail}")
+    came = _TURN.sub("", fact.outcome) if fact.status in ("resolved", "given up") else ""
+    told = f"`{one_line(fact.content)[: _LONGEST // 2]}` → {one_line(fact.detail)[: _LONGEST // 2]}"
+    return one_line(f"{told} · {fact.status}: {came}" if came else told)
 
 
 def is_same(kind: LessonKind, one: str, other: str) -> bool:

@@ -36,6 +36,11 @@ def error_pattern(command: str, error: str) -> str:
     return told[:_LONGEST_PATTERN].rstrip()
 
 
+def is_bare(error: str) -> bool:
+    """Whether an error says only that something failed."""
+    return all(not told or _BARE.fullmatch(told) for told in map(_general, error.split(BETWEEN)))
+
+
 def _general(text: str) -> str:
     text = _ESCAPES.sub("", text[:_LONGEST]).lower()
     text = _PATH.sub(_last_name, _URL.sub("url", text))

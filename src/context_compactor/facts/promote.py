@@ -11,12 +11,15 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from context_compactor.classify.outcomes import is_refusal, looks_only
+from context_compactor.classify.resolutions import GIVEN_UP, RESOLVED
+from context_compactor.classify.shell import split_steps
 from context_compactor.facts import cues
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.learned import add_lessons
 from context_compactor.facts.lesson import Lesson, error_text, one_line
 from context_compactor.facts.owners import make_owner_folder
-from context_compactor.facts.patterns import error_pattern
+from context_compactor.facts.patterns import error_pattern, is_bare
 
 _ENOUGH = 3
 _FEWEST_SESSIONS = 2
@@ -91,6 +94,20 @@ _ERRANDS = frozenset(
     "rename rerun review reviewer rg script second sed skill snippet stash step task test testing tests ticket "
     "todo typo variable worker worktree".split()
 )
+# Edits and calls that were written wrongly: the next session does not learn from them.
+_SLIPS = re.compile(
+    r"string to replace not found|has not been read yet|modified since|found \d+ matches|verification failed"
+    r"|syntax ?error|parse error|indentationerror|nameerror|(?:file|path) does not exist|no such file|unexpected token"
+    r"|unmatched|unrecognized|unknown (?:json )?(?:argument|flag|option|field|command)|^(?:jq|rg|sed|zsh|bash):",
+    re.IGNORECASE,
+)
+_THROWN_AWAY = re.compile(r"<<|\s-[cep] [\"'$]|/tmp/")
+_REPAIRED = re.compile(r" after editing |^(?:conflicts settled|no longer|applied|read|found) ")
+_UNAVAILABLE = re.compile(
+    r"\b(?:not|n['\u2019]t) (?:available|installed|supported|possible|allowed|work)\b"
+    r"|\bcan(?:['\u2019]?t|not) (?:use|run|install)",
+    re.IGNORECASE,
+)
 _EXPRESSION = re.compile(r"`[^`]*[^`\w-][^`]*`")
 _ANNOUNCED = re.compile(r"\bdecision\W{0,4}:", re.IGNORECASE)
 _POINTS_ELSEWHERE = re.compile(
@@ -137,14 +154,34 @@ def error_key(fact: Fact) -> str:
 
     What the user denied is none: it failed because of what the user wanted, not because of the project.
     """
-    if fact.kind not in ("failure", "error") or fact.status == "denied":
+    if fact.kind not in ("failure", "error") or fact.status == "denied" or is_refusal(fact.detail):
         return ""
     return error_pattern(*((fact.content, fact.detail) if fact.detail else ("", fact.content)))
 
 
 def is_recurring(fact: Fact, seen: Mapping[str, Collection[str]]) -> bool:
     """Whether an error was seen in two or more sessions. `seen` has the sessions of each key."""
-    return len(set(seen.get(error_key(fact), ()))) >= _FEWEST_SESSIONS
+    key = error_key(fact)
+    return bool(key) and len(set(seen.get(key, ()))) >= _FEWEST_SESSIONS
+
+
+def is_given_up(fact: Fact) -> bool:
+    """Whether the user turned away from what failed, or the agent did because it cannot work here."""
+    if fact.status != GIVEN_UP or not error_key(fact):
+        return False
+    is_unavailable = _UNAVAILABLE.search(fact.outcome) is not None
+    return fact.outcome.startswith('user: "') or (fact.outcome.startswith('agent: "') and is_unavailable)
+
+
+def _teaches(fact: Fact) -> bool:
+    """Whether an error tells something to a session that has not seen it.
+
+    What was repaired does not come back, and a search, a throw-away script or a call that was written wrongly teaches
+    nothing about the project.
+    """
+    is_repaired = fact.status == RESOLVED and _REPAIRED.search(fact.outcome) is not None
+    is_passing = looks_only(split_steps(fact.content)) or _THROWN_AWAY.search(fact.content) is not None
+    return not (is_repaired or is_passing or is_bare(fact.detail) or _SLIPS.search(fact.detail))
 
 
 def promote(
@@ -163,7 +200,8 @@ def promote(
     """
     facts = [fact for fact in facts if not fact.told_by]
     decisions = [_decision(fact, session_id, day) for fact in facts if is_architectural(fact)]
-    errors = [_error(fact, session_id, day, seen) for fact in facts if is_recurring(fact, seen)]
+    failures = [fact for fact in facts if is_recurring(fact, seen) or is_given_up(fact)]
+    errors = [_error(fact, session_id, day, seen) for fact in failures if _teaches(fact)]
     if not decisions and not errors:
         return []
     folder = make_owner_folder(learned, owner)
@@ -175,5 +213,5 @@ def _decision(fact: Fact, session_id: str, day: str) -> Lesson:
 
 
 def _error(fact: Fact, session_id: str, day: str, seen: Mapping[str, Collection[str]]) -> Lesson:
-    others = tuple(sorted(set(seen[error_key(fact)]) - {session_id}))
+    others = tuple(sorted(set(seen.get(error_key(fact), ())) - {session_id}))
     return Lesson(error_text(fact), "tool", day, session_id, fact.ref, others)

@@ -7,8 +7,17 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, structs
 
+from context_compactor.classify.failures import course_of
+from context_compactor.classify.resolutions import OPEN, RESOLVED
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.ledgers import FILE_STATUSES, cut_failure, identity, ledger_lines, merge_entries
+from context_compactor.facts.ledgers import (
+    FILE_STATUSES,
+    cut_failure,
+    identity,
+    ledger_lines,
+    merge_entries,
+    resolved_entry,
+)
 from context_compactor.facts.quotes import LEFT_OUT, find_quotes
 from context_compactor.messages.message import Media
 from context_compactor.messages.record import (
@@ -38,7 +47,8 @@ _LEDGER_SHARE = 0.12
 _RULES_SHARE = 0.08
 _LEAST_RULES = 150
 _FAILURE_SHARE = 0.15
-_FAILURE_LENGTHS = (0, 110, 80, 64)
+# How much of each part of a failure's line stands: of one that is resolved, and of others; 0 is all of it.
+_FAILURE_LENGTHS = ((0, 0), (110, 0), (64, 0), (64, 110), (64, 80), (64, 64))
 
 
 class Remembered(Struct, frozen=True):
@@ -70,7 +80,7 @@ def remember(
     gone = {turn.number for turn in turns}
     fresh = ledger_lines(fact for fact in facts if fact.turn in gone or fact.last_turn in gone)
     fresh = [_below(line, root) if line.status in FILE_STATUSES else line for line in fresh]
-    lines = [*_past_lines(past, fresh), *_with_first_task(fresh, past), *_pictures(turns)]
+    lines = [*_past_lines(past, fresh, turns), *_with_first_task(fresh, past), *_pictures(turns)]
     if story:
         lines = [line for line in lines if line.section != STORY]
         lines += [Line(STORY, entry.text, 0, True, entry.status) for entry in story]
@@ -93,9 +103,14 @@ def root_of(past: Record | None) -> str | None:
 
 
 def _short_failures(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> list[Line]:
-    """The lines; where the failures alone would take too much, each of them says less."""
-    for most in _FAILURE_LENGTHS:
-        short = [structs.replace(line, text=cut_failure(line.text, most)) for line in lines if line.section == FAILED]
+    """The lines; where the failures alone would take too much, each of them says less, the resolved ones first."""
+    failures = [line for line in lines if line.section == FAILED]
+    short = failures
+    for resolved, others in _FAILURE_LENGTHS:
+        short = [
+            structs.replace(line, text=cut_failure(line.text, resolved if line.status == RESOLVED else others))
+            for line in failures
+        ]
         if sum(count(line.text) for line in short) <= _FAILURE_SHARE * target:
             break
     return [*(line for line in lines if line.section != FAILED), *short]
@@ -131,19 +146,24 @@ def _is_quoted(line: Line, quotes: Sequence[Quote], lasting: Sequence[Quote]) ->
     return False
 
 
-def _past_lines(past: Record | None, fresh: Sequence[Line]) -> list[Line]:
-    """The lines of an earlier record, but for those that newer ones have overtaken."""
+def _past_lines(past: Record | None, fresh: Sequence[Line], turns: Sequence[Turn]) -> list[Line]:
+    """The lines of an earlier record, but for those that newer ones have overtaken.
+
+    A failure that turns since then made good is resolved.
+    """
     if past is None:
         return []
+    course = course_of(turns) if past.sections.get(FAILED) else None
     overtaken = {identity(line.section, line.entry) for line in fresh if line.section != FAILED}
     is_newer_task = any(line.section == TASK for line in fresh)
     lines = []
     for title in SECTIONS:
         for entry in past.sections.get(title, ()):
             if identity(title, entry) not in overtaken:
-                status = _status_now(title, entry.status, is_newer_task)
-                must = title in _LASTING or status in _STAYING or bool(_BELOW.fullmatch(entry.text))
-                lines.append(Line(title, entry.text, 0, must, status))
+                now = resolved_entry(entry, course) if course and title == FAILED else entry
+                status = _status_now(title, now.status, is_newer_task)
+                must = title in _LASTING or status in _STAYING or bool(_BELOW.fullmatch(now.text))
+                lines.append(Line(title, now.text, 0, must and status != RESOLVED, status))
     return lines
 
 
@@ -151,11 +171,13 @@ def _status_now(title: str, status: str, is_newer_task: bool) -> str:
     """The status of an earlier record's line: a newer task overtakes the active one, newer turns what a model told."""
     if title == TASK and is_newer_task and status == "active":
         return "earlier"
+    if title == FAILED:
+        return status or OPEN
     return f"earlier {status}" if title == STORY and status in _OVERTAKEN else status
 
 
 def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> tuple[list[Line], list[Line]]:
-    """All failures and the task stay; other lines that must stay do so within their share.
+    """All failures that are not resolved and the task stay; other lines that must stay do so within their share.
 
     The user's rules have a share of their own. Then comes how the work stands, then what was found; of each the newest.
     """

@@ -19,6 +19,8 @@ _LONGEST = 300
 _LONGEST_DETAIL = 500
 _LONGEST_CLOSING = 200
 _LONGEST_ANSWER = 80
+# Every closing in plain letters holds one of these.
+_CLOSING = ("thank", "thx", "cheers", "all", "else", "appreciate", "danke", "merci", "gracias", "obrigad", "grazie")
 _MOST_CLOSING_WORDS = 6
 # Harnesses put the request itself between such tags, with instructions of their own around it.
 _WRAPPED = re.compile(
@@ -36,14 +38,15 @@ def task_facts(sayings: Sequence[Saying], turns: Sequence[Turn]) -> list[Fact]:
     A request is `done` when the agent closed it with an answer and the user moved on or thanked, `superseded` when the
     user cut it off, and `active` as long as it is neither.
     """
-    asked = _questions(turns)
+    answers = {turn.number: text for turn in turns if (text := _answer(turn))}
+    asked = {after.number for before, after in pairwise(turns) if "?" in answers.get(before.number, "")[-_LONGEST:]}
     requests = [
         saying
         for at, saying in enumerate(sayings)
         if is_request(saying.text) and (at == 0 or not _only_answers(saying, asked))
     ] or list(sayings[:1])
-    answered = [turn.number for turn in turns if _is_answer(turn)]
-    stopped = [turn.number for turn in turns if turn.role == "user" and _is_interruption(turn)]
+    answered = list(answers)
+    stopped = [turn.number for turn in turns if turn.role == "user" and not turn.exchanges and _is_interruption(turn)]
     thanked = [saying.turn for saying in sayings if is_closing(saying.text)]
     found: dict[str, Fact] = {}
     for at, request in enumerate(requests):
@@ -83,17 +86,8 @@ def is_request(text: str) -> bool:
     return len(told) > 1 or any(len(word) > 6 or not word.isascii() for word in told)
 
 
-def _questions(turns: Sequence[Turn]) -> set[int]:
-    """The turns before which the agent had asked something and waited."""
-    return {
-        after.number
-        for before, after in pairwise(turns)
-        if _is_answer(before) and "?" in before.messages[-1].text[-_LONGEST:]
-    }
-
-
 def _only_answers(saying: Saying, asked: set[int]) -> bool:
-    """Whether the user only answers a question: the request before it is still what is worked on."""
+    """Whether the user only answers a question that waited in the turn before; the request stays the one before it."""
     if saying.turn not in asked or len(saying.text) > _LONGEST_ANSWER or "?" in saying.text:
         return False
     words = cues.spaced(saying.text)
@@ -103,7 +97,7 @@ def _only_answers(saying: Saying, asked: set[int]) -> bool:
 
 def is_closing(text: str) -> bool:
     """Whether a message only thanks, or says that nothing more is wanted."""
-    if len(text) > _LONGEST_CLOSING or "?" in text:
+    if len(text) > _LONGEST_CLOSING or "?" in text or (text.isascii() and not cues.has_any(text.lower(), _CLOSING)):
         return False
     words = cues.spaced(text)
     if not cues.has_any(words, cues.CLOSINGS) or cues.has_any(words, cues.ASKINGS):
@@ -129,9 +123,12 @@ def _fact(request: Saying, status: str) -> Fact:
 
 
 def _is_interruption(turn: Turn) -> bool:
-    return any(sign in message.text[:400] for message in turn.messages for sign in _INTERRUPTED)
+    text = turn.messages[0].text[:400]
+    return any(sign in text for sign in _INTERRUPTED)
 
 
-def _is_answer(turn: Turn) -> bool:
-    """A turn in which the agent spoke and called nothing: it had finished, or asked."""
-    return turn.role == "assistant" and not turn.exchanges and any(message.text for message in turn.messages)
+def _answer(turn: Turn) -> str:
+    """What the agent said in a turn in which it called nothing: it had finished, or asked."""
+    if turn.role != "assistant" or turn.exchanges:
+        return ""
+    return "\n".join(message.text for message in turn.messages)

@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from context_compactor.classify.calls import Reading
+from msgspec import structs
+
+from context_compactor.classify.calls import Reading, read_call
 from context_compactor.classify.references import reference_of
 from context_compactor.facts import cues
 from context_compactor.facts.exchanges import Called
@@ -25,7 +27,11 @@ _NEXT_HEADING = re.compile(
 )
 _ITEM = re.compile(r"[ \t]{0,4}(?:[-*+•]|\d{1,2}[.)])[ \t]+(\S.{2,300})")
 _PLAN_MODE = re.compile(r"\bplan mode (?:is|still) (?:active|on)\b|Plan mode is active", re.IGNORECASE)
-_INTENTS = (" let me ", " i'll ", " i will ", " i'm ", " now ", " next ", " i am ")
+_INTENTS = (
+    " let me ", " let's ", " i'll ", " i will ", " i'm going to ", " i am going to ", " now i ", " next i ", " i need to ",
+)  # fmt: skip
+_NO_INTENTS = (" let me know ", " i'll wait ", " i'll be ")
+_ASKING_TOOLS = frozenset("askuserquestion askuser requestuserinput askfollowupquestion".split())
 _MODE_TOOLS = frozenset(("enterplanmode", "exitplanmode"))
 _PLANNING = "plan mode: plan only, change nothing until the plan is approved"
 _CARRYING_OUT = "plan mode ended: the user approved the plan"
@@ -104,18 +110,34 @@ def _tells_plan_mode(turn: Turn) -> bool:
     return "<system-reminder>" in text and "lan mode" in text and _PLAN_MODE.search(text) is not None
 
 
-def next_facts(agent: Sequence[Saying], user: Sequence[Saying], turns: Sequence[Turn]) -> list[Fact]:
-    """What the agent said it would do next, since the user last spoke, and what it waits for."""
+def next_facts(
+    agent: Sequence[Saying], user: Sequence[Saying], turns: Sequence[Turn], todos: Sequence[Fact] = ()
+) -> list[Fact]:
+    """What the agent said it would do next, since the user last spoke, and what it waits for.
+
+    When it said nothing, the first point of its to-do list that is open comes next.
+    """
     since = user[-1].turn if user else 0
     recent = [saying for saying in agent if saying.turn > since][-12:]
     found = [
         _fact("next_step", item, saying.turn, "open") for saying in recent[-3:] for item in _next_items(saying.text)
     ]
     if recent and turns and turns[-1].exchanges:
-        said = list(sentences(recent[-1].text))
-        intent = next((each for each in reversed(said) if cues.has_any(cues.spaced(each), _INTENTS)), "")
-        found += [_fact("next_step", intent, recent[-1].turn, "active")] if 10 < len(intent) <= _LONGEST else []
+        intent = _intent(recent[-1].text)
+        found += [_fact("next_step", intent, recent[-1].turn, "active")] if intent else []
+    if not found:
+        point = next((fact for fact in todos if fact.status == "open"), None)
+        found = [structs.replace(point, kind="next_step")] if point else []
     return [*found[-_MOST_ITEMS:], *_blockers(recent, turns)]
+
+
+def _intent(text: str) -> str:
+    """The last sentence in which the agent says what it is about to do."""
+    for sentence in reversed(list(sentences(text))):
+        words = cues.spaced(sentence)
+        if cues.has_any(words, _INTENTS) and not cues.has_any(words, _NO_INTENTS):
+            return sentence if 10 < len(sentence) <= _LONGEST else ""
+    return ""
 
 
 def _next_items(text: str) -> list[str]:
@@ -136,7 +158,33 @@ def _blockers(recent: Sequence[Saying], turns: Sequence[Turn]) -> list[Fact]:
     if recent and turns and turns[-1].number == recent[-1].turn and not turns[-1].exchanges:
         asked = [sentence for sentence in sentences(recent[-1].text[-1_500:]) if sentence.endswith(("?", "\uff1f"))]
         found += [_fact("blocker", asked[-1], recent[-1].turn, "open")] if asked else []
+    found += _waiting(turns)
     return list({fact.content: fact for fact in found}.values())[-4:]
+
+
+def _waiting(turns: Sequence[Turn]) -> list[Fact]:
+    """Questions that were put to the user by a tool and have no answer yet."""
+    last = turns[-1] if turns else None
+    found: list[Fact] = []
+    for exchange in last.exchanges if last else ():
+        if exchange.call and exchange.result is None and last:
+            reading = read_call(exchange.call)
+            if reading.tool in _ASKING_TOOLS:
+                asked = [_question(each) for each in listed(reading.arguments, "questions")]
+                asked = asked or [_question(reading.arguments)]
+                found += [_fact("blocker", question, last.number, "open") for question in asked if question]
+    return found
+
+
+def listed(arguments: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """The objects in a list among the arguments."""
+    values = arguments.get(key)
+    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
+
+
+def _question(values: dict[str, Any]) -> str:
+    text = values.get("question") or values.get("prompt")
+    return " ".join(text.split())[:_LONGEST] if isinstance(text, str) else ""
 
 
 def _blocks(words: str) -> bool:

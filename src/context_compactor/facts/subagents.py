@@ -19,6 +19,11 @@ _LAUNCHED = re.compile(
 )
 _AGENT_ID = re.compile(r"agent_?-?id\W{1,5}([\w-]{3,64})", re.IGNORECASE)
 _FINISHED = re.compile(r"\b(?:completed?|finished|done|closed|failed|errored|killed|stopped)\b", re.IGNORECASE)
+_BROKEN = re.compile(r"<status>(?:failed|killed|errored)|\"(?:failed|errored)\"\s*:", re.IGNORECASE)
+_SAID = re.compile(
+    r"<(?:output|result|summary)>\s*(.{1,1500}?)(?:</(?:output|result|summary)>|\Z)|\"completed\"\s*:\s*\"(.{1,1500}?)\"",
+    re.DOTALL,
+)
 _PREFACE = re.compile(
     r"(?:perfect|excellent|great|now i have|let me|i now have|i have (?:all|completed|enough))\b", re.I
 )
@@ -53,15 +58,24 @@ def _closed(found: list[Fact], by_id: dict[str, int], turns: Sequence[Turn]) -> 
     for turn in turns:
         reports = _reports(turn)
         for agent, at in by_id.items() if reports else ():
-            if found[at].turn < turn.number and any(agent in text and _FINISHED.search(text) for text in reports):
-                found[at] = structs.replace(found[at], status="done", last_turn=turn.number)
+            report = next((text for text in reports if agent in text and _FINISHED.search(text)), None)
+            if report is not None and found[at].turn < turn.number:
+                status = "failed" if _BROKEN.search(report) else "done"
+                head = _first_line(_reported(report)) or found[at].detail
+                found[at] = structs.replace(found[at], status=status, detail=head, last_turn=turn.number)
     return found
 
 
+def _reported(report: str) -> str:
+    """What a sub-agent said itself, within what a client tells of its end."""
+    said = _SAID.search(report)
+    return (said[1] or said[2]).replace("\\n", "\n") if said else ""
+
+
 def _reports(turn: Turn) -> list[str]:
-    notices = [message.text[:2_000] for message in turn.messages if message.role == "user" and "<task-" in message.text]
+    notices = [message.text[:3_000] for message in turn.messages if message.role == "user" and "<task-" in message.text]
     answered = [(each.call, each.result) for each in turn.exchanges if each.call and each.result]
-    return notices + [f"{call.arguments[:400]}\n{result.text[:600]}" for call, result in answered]
+    return notices + [f"{call.arguments[:400]}\n{result.text[:1_500]}" for call, result in answered]
 
 
 def _task_of(arguments: dict[str, Any]) -> str:
@@ -77,5 +91,7 @@ def _text(arguments: dict[str, Any], *keys: str) -> str:
 
 def _first_line(text: str) -> str:
     lines = [line.strip() for line in text[:3_000].split("\n")]
-    telling = (line for line in lines if len(line) > 3 and not _PREFACE.match(line) and line.strip("-=#* "))
-    return next(telling, "").lstrip("# ")[:_LONGEST]
+    telling = [line for line in lines if len(line) > 3 and not _PREFACE.match(line) and line.strip("-=#* ")]
+    # A line that only leads to the next says less than that.
+    first = next((line for line in telling if not line.endswith(":")), telling[0] if telling else "")
+    return first.lstrip("# ")[:_LONGEST]

@@ -15,6 +15,7 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from context_compactor.apply.digests.text import clip
+from context_compactor.classify.resolutions import RESOLVED
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import fact_line
 from context_compactor.handoff.git import GitState
@@ -32,7 +33,7 @@ _MUST_READ = (
     ("mode", "mode", 1),
     ("denial", "", 4),
     ("approval", "approved", 4),
-    ("failure", "failed", 12),
+    ("failure", "", 12),
     ("side_effect", "outside", 6),
     ("error", "error", 3),
 )
@@ -85,8 +86,9 @@ def running_agents(facts: Sequence[Fact]) -> Items:
 
 
 def must_read(facts: Sequence[Fact]) -> Items:
-    """Rules, modes, refusals, failures and what was done outside: what goes wrong when it is not known."""
-    found = [_newest(_of_kinds(facts, kind), most, label) for kind, label, most in _MUST_READ]
+    """Rules, modes, refusals, failures that are not resolved and what was done outside."""
+    known = [fact for fact in facts if (fact.kind, fact.status) != ("failure", RESOLVED)]
+    found = [_newest(_of_kinds(known, kind), most, label) for kind, label, most in _MUST_READ]
     return Items(tuple(line for items in found for line in items.lines), sum(items.more for items in found))
 
 

@@ -8,13 +8,14 @@ a later compaction of the same session merges line by line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from typing import Any
 
 from msgspec import Struct, structs
 
 from context_compactor.apply.digests.text import clip
+from context_compactor.classify.resolutions import GIVEN_UP, RESOLVED
 from context_compactor.engine.prose import cut_words, sentences_of
 from context_compactor.engine.steps import CHECK
 from context_compactor.engine.story import Story, Unit, story_units
@@ -50,7 +51,7 @@ _SO_FAR = "So far:"
 _LONGEST_PHASE = 80
 # The shares of a plain handover; what happened has what they leave.
 _USER_SHARE, _RULES_SHARE, _FAILED_SHARE, _NEXT_SHARE = 0.21, 0.08, 0.1, 0.08
-_FILES_SHARE, _OUTSIDE_SHARE = 0.08, 0.06
+_FILES_SHARE, _OUTSIDE_SHARE, _GIVEN_UP_SHARE = 0.08, 0.06, 0.06
 # How much more the newest and the first request count than what was asked between them.
 _NOW, _FIRST = 4.0, 2.0
 # How much more a sentence counts that ends an exchange, that a ledger has for a decision, and that a model told.
@@ -215,7 +216,8 @@ class _Text:
         self._asked = self._choose_asked(units, material)
         self._rules = self._fitting(self._other_rules(), _RULES_SHARE)
         self._files = self._changed()
-        self._failed = self._fitting(self._open_failures(), _FAILED_SHARE)
+        self._failed = self._fitting(self._failures(lambda status: status not in (RESOLVED, GIVEN_UP)), _FAILED_SHARE)
+        self._left = self._fitting(self._failures(lambda status: status == GIVEN_UP), _GIVEN_UP_SHARE)
         self._next = self._fitting(self._coming(), _NEXT_SHARE)
         self._done = self._story(units, material)
 
@@ -244,6 +246,7 @@ class _Text:
             (_SO_FAR[:-1], "".join(f"\n- {line}" for line in self._so_far())),
             *self._files,
             ("Failed, still open", "; ".join(self._failed)),
+            ("Failed and given up", "; ".join(self._left)),
             ("Next", " ".join(self._next)),
         )
         lines = (f"{name}:{text}" if text.startswith("\n") else f"{name}: {text}" for name, text in told if text)
@@ -298,7 +301,7 @@ class _Text:
                 unit.weight *= _DECIDED
             unit.weight *= 1 + _LATE * _HALF ** sum(start > unit.turn for start in self._starts)
         story = Story(units, self._counter.texts, material.after)
-        ledgers = (self._rules, [text for _, text in self._files], self._failed, self._next)
+        ledgers = (self._rules, [text for _, text in self._files], self._failed, self._left, self._next)
         story.cover([*(unit.text for unit in self._asked), *(text for texts in ledgers for text in texts)])
         story.start()
         return story
@@ -343,8 +346,8 @@ class _Text:
     def _path(self, line: Line) -> str:
         return line.text.partition(" · ")[0].partition(" (×")[0].removeprefix(self._root)
 
-    def _open_failures(self) -> Iterator[str]:
-        lines = [line for line in self._of(FAILED) if line.status != "resolved"]
+    def _failures(self, is_meant: Callable[[str], bool]) -> Iterator[str]:
+        lines = [line for line in self._of(FAILED) if is_meant(line.status)]
         most = int(self._tokens * _FAILED_SHARE * 3)
         for line in lines[:_MOST_FAILURES]:
             found = _FAILURE.match(line.text)
@@ -508,7 +511,7 @@ def _way_back(left_out: int) -> Line:
 def _always(lines: Iterable[Line], tokens: int, counter: MessageCounter) -> tuple[list[Line], list[Line]]:
     """The lines that stay whatever the room, and the others: the task as it was first given and as it is now."""
     lines = list(lines)
-    failures = [line for line in lines if line.section == FAILED and line.status != "resolved"]
+    failures = [line for line in lines if line.section == FAILED and line.status != RESOLVED]
     tasks = [line for line in lines if line.section == TASK]
     kept = [line for line in tasks if line.must] or tasks[-1:]
     kept = [*(line for line in tasks[:1] if line not in kept), *kept[-1:]]

@@ -208,6 +208,7 @@ class HandoffAnswer(Answer, frozen=True, kw_only=True):
     context_summary: str
     constraints: list[str]
     failed: list[str]
+    failing: list[str]
     files: list[str]
     references: list[str]
 
@@ -222,6 +223,7 @@ class HandoffAnswer(Answer, frozen=True, kw_only=True):
         lists = {
             "Rules of the user": self.constraints,
             "Failed before, do not repeat": self.failed,
+            "Still failing, run again after a change": self.failing,
             "Changed files": self.files,
         }
         for title, entries in lists.items():

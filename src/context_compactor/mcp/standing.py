@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from context_compactor.agents.window_use import tokens_at_end
 from context_compactor.apply.digests.text import clip
+from context_compactor.classify.failures import may_repeat
+from context_compactor.classify.resolutions import RESOLVED
 from context_compactor.classify.tier import Tier
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import fact_line
@@ -177,11 +179,16 @@ def handoff(place: Place, asked: HandoffAsked) -> HandoffAnswer:
             spec_path=subject.spec_path,
             context_summary=summary_for(found.core, asked.phase),
             constraints=_told(facts, "constraint"),
-            failed=[clip(fact_line(fact), _LONGEST_LINE) for fact in facts if fact.kind == "failure"][-_MOST_LISTED:],
+            failed=_failures(fact for fact in facts if not may_repeat(fact)),
+            failing=_failures(fact for fact in facts if may_repeat(fact) and fact.status != RESOLVED),
             files=[clip(path, _LONGEST_LINE) for path in changed_files(facts, state)],
             references=list(references(found.core, state)),
             note=found.note,
         )
+
+
+def _failures(facts: Iterable[Fact]) -> list[str]:
+    return [clip(fact_line(fact), _LONGEST_LINE) for fact in facts if fact.kind == "failure"][-_MOST_LISTED:]
 
 
 def _told(facts: Sequence[Fact], kind: str) -> list[str]:

@@ -90,12 +90,16 @@ class Line(Struct, frozen=True):
         return entry_line(self.section, self.entry)
 
 
+# In the place of a block's number: a line of ours on how a call ended.
+OUTCOME = -2
+
+
 class Option(Struct, frozen=True):
     """One way to shorten one target.
 
-    With `block` the text stands for that block of the source (a KEEP of some lines); without it for the whole source.
-    `weight` is the value of a token of this text, before what is already in the context is taken off. With `is_all`
-    nothing else of the source may be chosen.
+    With `block` the text stands for that block of the source (a KEEP of some lines), as an `OUTCOME` in front of them;
+    without it for the whole source. `weight` is the value of a token of this text, before what is already in the
+    context is taken off. With `is_all` nothing else of the source may be chosen.
     """
 
     strategy: str

@@ -9,6 +9,8 @@ from typing import get_args
 import msgspec
 from msgspec import Struct, structs
 
+from context_compactor.classify.failures import resolve_facts
+from context_compactor.classify.resolutions import RESOLVED
 from context_compactor.errors import BadSetting, CompactorError
 from context_compactor.facts.fact import Fact, FactKind
 from context_compactor.facts.learned import load_learned
@@ -99,6 +101,8 @@ def all_facts(
     stored = stored_facts(core, kind or "")
     past = _past(core, core.seen())
     kept = [fact for fact in stored if fact.turn < first or _is_folded(past, fact.turn)]
+    if any(fact.kind == "failure" and fact.status != RESOLVED for fact in kept):
+        kept = resolve_facts(kept, scene_of(core).turns)
     wanted = [fact for fact in (*kept, *live) if kind in (None, fact.kind) and (told or not fact.told_by)]
     return merge(wanted)
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from context_compactor.apply.digests.command import NOISE
+from context_compactor.apply.digests.runners import PASSING
+from context_compactor.classify.kinds import Kind
 from context_compactor.classify.tier import Tier
 from context_compactor.engine.prose import prose_lines
+from context_compactor.engine.steps import is_import
 from context_compactor.plan.options import Option, Source, Voice
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone
 
+# Of a line that only brings in names, this share of its worth counts.
+_IMPORT_SHARE = 0.3
 _REASONS = {
     Voice.USER: "the user's own words",
     Voice.AGENT: "what the agent concluded",
@@ -18,11 +24,23 @@ _REASONS = {
     Voice.RESULT: "lines with names that later turns use",
     Voice.FACT: "a fact that outlives its text",
 }
+# Kinds in which programs print what they are at, and results of which fewer such lines are left as they are.
+_RUNS = {Kind.TEST_RUN, Kind.COMMAND, Kind.ERROR_TRACE}
+_FEW = 3
+
+
+def idle_blocks(source: Source) -> frozenset[int]:
+    """The blocks that say only that one test passed, or how far a download is."""
+    if source.voice is not Voice.RESULT or source.kind not in _RUNS or source.is_loose:
+        return frozenset()
+    patterns = (NOISE, PASSING) if source.kind is Kind.TEST_RUN else (NOISE,)
+    idle = [at for at, block in enumerate(source.blocks) if any(pattern.match(block.text) for pattern in patterns)]
+    return frozenset(idle) if len(idle) >= _FEW else frozenset()
 
 
 @dataclass(frozen=True)
 class KeepLines:
-    """Offers every block of every source, verbatim."""
+    """Offers every block of every source, verbatim, but not a line for each test that passed."""
 
     name: str = "keep lines"
 
@@ -39,10 +57,11 @@ class KeepLines:
             if source.voice is Voice.THINKING or source.duplicate_of:
                 continue
             reason = _REASONS[source.voice]
-            told = self._told_lines(view, source)
+            told, idle = self._told_lines(view, source), idle_blocks(source)
             for at, block in enumerate(source.blocks):
-                if block.first in told:
+                if at in idle or block.first in told:
                     continue
                 if source.voice is Voice.USER and block.text.strip() in view.quoted:
                     continue
-                yield Option(self.name, source.number, Tier.KEEP, block.text, reason, source.weight, at)
+                weight = source.weight * (_IMPORT_SHARE if is_import(block.text) else 1.0)
+                yield Option(self.name, source.number, Tier.KEEP, block.text, reason, weight, at)

@@ -10,6 +10,7 @@ from context_compactor.classify.kinds import Kind
 from context_compactor.classify.tier import Tier
 from context_compactor.plan.options import Option, Source, Voice
 from context_compactor.plan.view import View
+from context_compactor.strategies.keep_lines import idle_blocks
 
 _TELLING = re.compile(r"\b(?:error|fail(?:ed|ure)?|fatal|panic|exception|warning|denied|not found)\b", re.IGNORECASE)
 _PLAIN = {Kind.COMMAND, Kind.LOG, Kind.TEST_RUN, Kind.ERROR_TRACE, Kind.API_RESPONSE}
@@ -31,7 +32,10 @@ class TruncateOutputs:
                 yield from self._ends(source)
 
     def _ends(self, source: Source) -> Iterator[Option]:
+        skipped = idle_blocks(source)
         for at, block in enumerate(source.blocks):
+            if at in skipped:
+                continue
             is_end = block.first < self.keep_lines or block.first + block.lines > source.lines - self.keep_lines
             if is_end or _TELLING.search(block.text):
                 reason = "head or tail of a large output" if is_end else "tells of an error"

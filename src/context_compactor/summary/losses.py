@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, structs
 
+from context_compactor.classify.resolutions import RESOLVED
 from context_compactor.classify.telling import stands_in
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import fact_line
@@ -42,7 +43,7 @@ def find_losses(prose: Prose, facts: Iterable[Fact], standing: str, reachable: f
 
 def _lost(fact: Fact, told: Told, reachable: frozenset[str]) -> Lost | None:
     if fact.kind == "failure":
-        return None if told.failure(fact) else Lost("lost_failure", fact)
+        return None if fact.status == RESOLVED or told.failure(fact) else Lost("lost_failure", fact)
     if fact.kind == "decision" and not fact.status:
         return None if told.says(fact.content) else Lost("lost_decision", fact)
     if is_open_item(fact):

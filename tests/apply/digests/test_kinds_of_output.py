@@ -17,9 +17,9 @@ def test_a_search_keeps_the_count_the_files_and_three_findings_with_the_definiti
     assert lines[0] == "33 matches in 32 files"
     assert lines[1].startswith("src/auth/routes.ts 2, src/auth/jwt.ts 1, ")
     assert lines[3:] == [
-        "src/auth/routes.ts:12:import { verifyToken } from './jwt';",
-        "src/auth/routes.ts:41: const payload = verifyToken(request.cookies.token);",
         "src/auth/jwt.ts:41:export function verifyToken(token: string): TokenPayload {",
+        "src/auth/routes.ts:41: const payload = verifyToken(request.cookies.token);",
+        "src/auth/routes.ts:12:import { verifyToken } from './jwt';",
     ]
 
 

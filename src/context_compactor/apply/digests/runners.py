@@ -44,6 +44,17 @@ def patterns_of(runner: Runner) -> Patterns:
     return Patterns(sums, fails, opens, says, re.compile("|".join(f"(?:{pattern})" for pattern in four)))
 
 
+# What runners print for each test that passed or was not run, and while they are at it.
+PASSING = re.compile(
+    r"\s*(?:\[gw\d+\] \[ *\d+%\] )?(?:PASSED|SKIPPED|XFAIL) \S+::"
+    r"|\S+::.{1,300} (?:PASSED|SKIPPED|XFAIL)(?: \(.{0,80}\))?(?:\s+\[ *\d+%\])?\s*$"
+    r"|\S+\.py [.sxX]+\s*(?:\[ *\d+%\])?\s*$|[.sxX]{3,}\s*(?:\[ *\d+%\])?\s*$"
+    r"|\w+ \([\w.]{1,200}\) \.\.\. (?:ok|skipped\b.*)$"
+    r"|=== (?:RUN|PAUSE|CONT|NAME) |\s*--- (?:PASS|SKIP): |ok  \t|\?   \t|PASS$|test \S.* \.\.\. (?:ok|ignored)\b"
+    r"|\s*[\u2713\u2714\u221a] |PASS \S|\(pass\) |\s*ok \d+ |\s*# Subtest: |\s*(?:duration_ms|type): "
+)
+
+
 _EXCEPTION = r"((?:[A-Za-z_][\w.]*(?:Error|Exception|Failure|Warning|Exit|Interrupt|Failed)\b)[^\n]*)"
 
 

@@ -22,6 +22,7 @@ _DEFINES = re.compile(
     r"\s*(?:(?:export|public|private|protected|static|async|pub|abstract|default|final|declare)\s+){0,4}"
     r"(?:def|class|func|fn|function|interface|type|struct|enum|trait|impl|module|const)\s"
 )
+_VALUE = re.compile(r"\s*(?:export\s+)?(?:const|type)\s")
 WEB_HIT = re.compile(r'"title"\s*:\s*"((?:[^"\\]|\\.){1,300})"\s*,\s*"url"\s*:\s*"([^"\s]{1,500})"')
 _FOUND = re.compile(r"Found \d+ (?:files?|matches)\b.{0,40}$")
 _TOP = 3
@@ -61,10 +62,12 @@ def _render(hits: list[Hit]) -> list[str]:
 
 
 def top_hits(hits: list[Hit]) -> list[Hit]:
-    """The three that tell most, in their order: definitions before others."""
-    defining = [at for at, hit in enumerate(hits[:_RANKED]) if _DEFINES.match(hit.text)][:_TOP]
-    others = [at for at in range(min(len(hits), 2 * _TOP)) if at not in defining]
-    return [hits[at] for at in sorted([*defining, *others[: _TOP - len(defining)]])]
+    """The three that tell most: definitions before others, and those of values behind those of functions and types."""
+    first = hits[:_RANKED]
+    defining = [hit for hit in first if _DEFINES.match(hit.text)]
+    ranked = sorted(defining, key=lambda hit: bool(_VALUE.match(hit.text)))[:_TOP]
+    others = [hit for hit in first[: 2 * _TOP] if hit not in ranked]
+    return [*ranked, *others[: _TOP - len(ranked)]]
 
 
 def find_hits(lines: list[str], searched: str) -> list[Hit]:

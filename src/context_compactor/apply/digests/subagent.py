@@ -105,7 +105,8 @@ def _conclusion(lines: list[str], sections: list[tuple[str, list[str]]]) -> str:
                 return title
     for word in _ANSWER_SECTIONS:
         for title, text in sections:
-            told = next(filter(_says_something, text), "") if word in title.lower()[:60] else ""
+            heads = re.search(rf"(?:^|\s){word}s?(?:$|:| for\b| of\b)", title[:80], re.IGNORECASE)
+            told = next(filter(_says_something, text), "") if heads else ""
             if told:
                 return told
     said = [line.strip() for line in lines if line.strip()]

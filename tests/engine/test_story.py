@@ -1,0 +1,162 @@
+"""What happened is told exchange by exchange: whose words, what was done, and how it ended."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from context_compactor import compact
+from context_compactor.engine.fit import story_share
+from context_compactor.engine.prose import prose_lines, sentences_of
+from context_compactor.messages.record import HAPPENED, Record, StoryLine
+from tests.engine import promises
+from tests.engine.sessions import sessions
+from tests.engine.talks import DIALECT_NAMES, Talk, bash, edit, read, talk_in
+
+FILLER = "\n".join(f"    value_{number} = compute(step={number}, table='t{number}')" for number in range(400))
+
+
+def told(talk: Talk, share: float = 0.1, **options: object) -> tuple[StoryLine, ...]:
+    """The lines of what happened after a compaction to a share of a conversation."""
+    record = record_after(talk, share, **options)
+    return record.happened
+
+
+def record_after(talk: Talk, share: float, **options: object) -> Record:
+    target = int(promises.tokens_of(talk.messages, talk.dialect) * share)
+    result = compact(talk.messages, target_tokens=target, dialect=talk.dialect, **options)
+    assert result.report.status == "success", result.report.reason
+    record = promises.record_of(promises.parsed(result.messages, talk.dialect), talk.dialect)
+    assert record is not None
+    return record
+
+
+def texts(lines: tuple[StoryLine, ...], voice: str) -> list[str]:
+    return [line.text for line in lines if line.voice == voice]
+
+
+def long_talk(*, reply: str = "yes, do it", proposal: str = "Shall I rotate the tokens on every use?") -> Talk:
+    """A session of four exchanges with much code in between."""
+    talk = talk_in("anthropic").user("Add refresh tokens to the login flow. Keep the cookies as they are.")
+    talk.step(read("src/auth/jwt.py", FILLER), text="Let me look at the token code.")
+    talk.answer(f"The store has no place for a second token. {proposal}").user(reply)
+    talk.step(edit("src/auth/jwt.py", "old = 1", "def rotate(old: str) -> str:\n    return issue(old)"))
+    talk.step(bash("pytest tests/auth", f"{FILLER}\nE   assert 401 == 200\n1 failed, 40 passed", failed=True))
+    talk.step(edit("src/auth/jwt.py", "return issue(old)", "return issue(old, leeway=5)"))
+    talk.step(bash("pytest tests/auth", f"{FILLER}\n41 passed in 2.1s"))
+    talk.answer("The cause was clock skew: `exp` was checked without leeway. All 41 tests pass now.")
+    talk.user("commit it please")
+    talk.step(
+        bash(
+            "git commit -am 'Rotate refresh tokens on use'",
+            "[feat/refresh 3f9c2ab] Rotate refresh tokens on use\n 2 files",
+        )
+    )
+    talk.answer("Committed as 3f9c2ab.").user("now look at the logout page, its button does nothing")
+    talk.step(read("src/pages/logout.py", FILLER), text="Let me open the page.")
+    return talk.answer("The button calls `end_session`, which was renamed to `close_session` in March.").user("ok")
+
+
+def test_the_users_words_stand_in_their_order():
+    said = " ".join(texts(told(long_talk()), "user"))
+    places = [said.index(words) for words in ("Add refresh tokens", "yes, do it", "commit it please")]
+    assert places == sorted(places)
+
+
+def test_what_the_agent_concluded_is_told_before_what_it_was_about_to_do():
+    said = " ".join(texts(told(long_talk(), 0.02), "agent"))
+    assert "The store has no place for a second token." in said
+    assert "Let me look at the token code." not in said
+
+
+def test_a_short_reply_comes_with_the_question_it_answers():
+    assert 'yes, do it (to: "Shall I rotate the tokens on every use?")' in texts(told(long_talk()), "user")
+
+
+def test_the_number_of_an_option_comes_with_the_option():
+    proposal = "There are two ways:\n\n1. Cookies that are httpOnly\n2. Server sessions in Redis\n\nWhich one?"
+    assert '2 (to: "Server sessions in Redis")' in texts(told(long_talk(reply="2", proposal=proposal)), "user")
+
+
+def test_a_command_that_was_run_again_is_one_line_with_all_its_ends():
+    (run,) = [text for text in texts(told(long_talk()), "run") if "pytest" in text]
+    assert re.search(r"`pytest tests/auth` \(×2\) → .*assert 401 == 200.*; then .*41 passed", run)
+
+
+def test_an_edit_is_told_by_its_file_and_what_it_defines():
+    assert any("jwt.py: def rotate(old: str) -> str:" in text for text in texts(told(long_talk()), "edit"))
+
+
+def test_a_commit_is_told_by_its_name():
+    assert any(
+        "3f9c2ab" in text and "Rotate refresh tokens on use" in text for text in texts(told(long_talk()), "commit")
+    )
+
+
+def test_what_the_user_said_to_a_refused_call_is_the_users_word():
+    refused = (
+        "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\n"
+        "use the existing helper for that"
+    )
+    talk = talk_in("anthropic").user("Write the parser.").step(read("a.py", FILLER))
+    talk.step(edit("a.py", "x", "y", refused, failed=True)).answer("I will use the helper.").user("thanks")
+    assert any("use the existing helper for that (refused: Edit a.py" in text for text in texts(told(talk), "user"))
+
+
+def test_a_log_that_the_user_pasted_is_not_told_as_the_users_words():
+    log = "\n".join(f'2026-02-15T15:05:{at:02d} INFO {{"msg": "step {at}", "ok": true}}' for at in range(40))
+    talk = talk_in("anthropic").user(f"the worker stops after step 12, see\n{log}").step(read("w.py", FILLER))
+    talk.answer("The queue is full.").user("and the other worker?").answer("It is idle.").user("ok")
+    assert not any("INFO" in text for text in texts(told(talk, 0.2), "user"))
+
+
+def test_a_sentence_that_stands_in_the_task_is_not_told_again():
+    record = record_after(long_talk(), 0.3)
+    assert "Keep the cookies as they are." in record.quotes[0].text
+    assert not any("Keep the cookies as they are." in line.text for line in record.happened)
+
+
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
+def test_what_was_told_first_is_still_told_after_five_compactions(dialect):
+    talk = talk_in(dialect).user("Find out why the import of invoices is slow.")
+    talk.step(read("src/a.py", FILLER)).answer("The import is slow because `parse_row` opens the file for each row.")
+    messages = talk.messages
+    for number in range(5):
+        more = talk_in(dialect).user(f"Now look at part {number}.").step(read(f"src/part_{number}.py", FILLER))
+        more.answer(f"Part {number} reads table_{number} twice.")
+        target = max(int(promises.tokens_of([*messages, *more.messages], dialect) * 0.25), 700)
+        messages = compact([*messages, *more.messages], target_tokens=target, dialect=dialect).messages
+    words = promises.words(promises.parsed(messages, dialect))
+    assert "`parse_row` opens the file for each row" in words
+    assert all(f"Part {number} reads table_{number} twice" in words for number in range(5))
+
+
+@given(session=st.sampled_from(DIALECT_NAMES).flatmap(sessions), share=st.sampled_from((0.05, 0.1, 0.3)))
+def test_lines_are_told_in_the_order_of_the_conversation(session, share):
+    target = max(int(promises.tokens_of(session.messages, session.dialect) * share), 1)
+    result = compact(session.messages, target_tokens=target, dialect=session.dialect)
+    record = promises.record_of(promises.parsed(result.messages, session.dialect), session.dialect)
+    turns = [line.turn for line in record.happened] if record else []
+    assert turns == sorted(turns)
+
+
+@given(text=st.text())
+def test_every_sentence_is_a_part_of_a_line_of_the_text(text):
+    lines = [" ".join(line.split()) for line in text.split("\n")]
+    for sentence in sentences_of(text, is_quote=True):
+        assert any(" ".join(sentence.split()) in line for line in lines)
+    assert set(prose_lines(text)) <= {line.strip() for line in text.split("\n")}
+
+
+def test_the_smaller_the_room_the_more_of_it_is_story():
+    shares = [story_share(tokens) for tokens in (500, 2_000, 4_000, 10_000, 40_000, 200_000)]
+    assert shares == sorted(shares, reverse=True)
+    assert all(0.0 < share <= 1.0 for share in shares)
+
+
+def test_the_heading_says_what_its_marks_mean():
+    assert "…" in HAPPENED
+    assert "/" in HAPPENED
