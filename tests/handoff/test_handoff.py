@@ -10,7 +10,7 @@ from context_compactor import BadSetting, compact, handoff_text
 from context_compactor.handoff.writer import Material, handover_text
 from context_compactor.measure.count import message_counter_for
 from context_compactor.measure.tokens import counter_for
-from context_compactor.messages.record import FAILED, STORY, Entry, Record, StoryLine, render
+from context_compactor.messages.record import FAILED, STANDING, STORY, Entry, Record, StoryLine, render
 from context_compactor.plan.options import Line
 from tests.engine.sessions import sessions
 from tests.messages.strategies import DIALECT_NAMES, histories
@@ -120,6 +120,17 @@ def test_a_resolved_failure_is_not_handed_on():
     )
     text = handover_text(Material(lines), 500, message_counter_for(None, "openai-chat"))
     assert text == "Failed, still open: `make check` → 3 failed"
+
+
+def test_changed_files_stand_by_folder_with_what_changed_in_them():
+    lines = (
+        Line(STANDING, "/app/src/a.py · ~ parse, + def render(page) (×3, file_002)", 5, True, "uncommitted"),
+        Line(STANDING, "/app/src/b.py · edited (file_004)", 4, True, "uncommitted"),
+        Line(STANDING, "/app/c.py · read lines 1-9 (file_005)", 6, False, "read"),
+        Line(STANDING, "/app/d.py · ~ main (file_006)", 3, False, "committed"),
+    )
+    text = handover_text(Material(lines, root="/app/"), 500, message_counter_for(None, "openai-chat"))
+    assert text.split("\n") == ["Uncommitted: in src: a.py (~ parse, + render), b.py", "Committed: d.py"]
 
 
 def test_what_a_model_told_in_the_record_is_handed_on():

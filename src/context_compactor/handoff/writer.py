@@ -51,7 +51,7 @@ _SO_FAR = "So far:"
 _LONGEST_PHASE = 80
 # The shares of a plain handover; what happened has what they leave.
 _USER_SHARE, _RULES_SHARE, _FAILED_SHARE, _NEXT_SHARE = 0.21, 0.08, 0.1, 0.08
-_FILES_SHARE, _OUTSIDE_SHARE, _GIVEN_UP_SHARE = 0.08, 0.06, 0.06
+_FILES_SHARE, _CHANGES_SHARE, _OUTSIDE_SHARE, _GIVEN_UP_SHARE = 0.08, 0.04, 0.06, 0.06
 # How much more the newest and the first request count than what was asked between them.
 _NOW, _FIRST = 4.0, 2.0
 # How much more a sentence counts that ends an exchange, that a ledger has for a decision, and that a model told.
@@ -83,6 +83,11 @@ _REMARK = re.compile(
     re.IGNORECASE,
 )
 _INTENT = re.compile(r"\b(?:let me|let['\u2019]s|i['\u2019]ll|i will|i['\u2019]m)\b", re.IGNORECASE)
+# What changed in a file: a definition that was added (+), changed (~) or taken out (-).
+_CHANGE = re.compile(
+    r"(?:^|[,:] )([+~\u2212-] )(?:(?:async|def|class|func|function|fn|type|struct) ){0,2}(\w{3,60})(?=[(,]|$| \()"
+)
+_MOST_CHANGES = 2
 _STATISTICS = re.compile(r"; \d+ files? changed.*$")
 _UNDER_WAY = re.compile(r"still running|no output$")
 _WORD = re.compile(r"[\w./-]{3,}")
@@ -332,13 +337,15 @@ class _Text:
 
     def _changed(self) -> list[tuple[str, str]]:
         """Changed files by what became of them, those that were there before first; then what was done outside."""
-        groups: dict[str, list[str]] = {}
         standing = self._of(STANDING)
-        files = [line for line in standing if line.status in FILE_STATUSES and not _is_gone(line)]
-        shown = self._fitting((self._path(line) for line in sorted(files, key=_is_new)), _FILES_SHARE)
-        for line in files:
-            if self._path(line) in shown:
-                groups.setdefault(line.status, []).append(self._path(line))
+        lines = sorted((line for line in standing if line.status in FILE_STATUSES and not _is_gone(line)), key=_is_new)
+        files = {self._path(line): line for line in lines}
+        files = {path: files[path] for path in self._fitting(files, _FILES_SHARE)}
+        told_of = self._fitting(filter(None, map(_changes, files.values())), _CHANGES_SHARE)
+        groups: dict[str, list[str]] = {}
+        for path, line in files.items():
+            what = _changes(line)
+            groups.setdefault(line.status, []).append(f"{path} ({what})" if what in told_of else path)
         outside = (line.text for line in standing if line.status == "outside" and "git commit" not in line.text)
         told = [(status.capitalize(), _by_folder(paths)) for status, paths in groups.items()]
         return [*told, ("Done outside", "; ".join(self._fitting(outside, _OUTSIDE_SHARE)))]
@@ -414,11 +421,19 @@ def _ended(text: str) -> str:
     return text if text.endswith(_ENDS) else f"{text}."
 
 
+def _changes(line: Line) -> str:
+    """What changed in a file that is not committed, by the names of what was added, changed or taken out."""
+    how = line.text.partition(" · ")[2] if line.status == "uncommitted" else ""
+    return ", ".join("".join(each) for each in _CHANGE.findall(how)[:_MOST_CHANGES])
+
+
 def _by_folder(paths: Iterable[str]) -> str:
     """Files, those of one folder behind its name."""
     folders: dict[str, list[str]] = {}
     for path in dict.fromkeys(paths):
-        folder, _, name = path.rpartition("/")
+        place, bracket, what = path.partition(" (")
+        folder, _, name = place.rpartition("/")
+        name += bracket + what
         folders.setdefault(folder, []).append(name)
     told = (
         f"in {folder}: {', '.join(names)}" if folder and len(names) > 1 else ", ".join(_joined(folder, names))
