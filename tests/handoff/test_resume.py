@@ -229,9 +229,7 @@ class TestBrief:
         assert COUNTER.count(text) <= 1_200
 
     def test_what_a_brief_told_the_next_one_tells_too(self):
-        talk = (
-            talk_in("openai-chat").user("Speed up the start.").step(text="It was warm_up().").user("Go on.")
-        )
+        talk = talk_in("openai-chat").user("Speed up the start.").step(text="It was warm_up().").user("Go on.")
         scene = scene_in(talk.messages)
         first = resume_brief(made(scene.facts), scene.facts, 1_200, material_of(scene))
         later = scene_in([{"role": "user", "content": first}])

@@ -8,7 +8,7 @@ a later compaction of the same session merges line by line.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from copy import copy
 from typing import Any
 
@@ -56,14 +56,16 @@ _FILES_SHARE, _CHANGES_SHARE, _OUTSIDE_SHARE, _GIVEN_UP_SHARE = 0.08, 0.04, 0.06
 _NOW, _FIRST = 4.0, 2.0
 # How much more a sentence counts that ends an exchange, that a ledger has for a decision, and that a model told.
 _LAST_WORDS, _DECIDED, _MODEL_STORY = 1.2, 1.5, 4.0
-_QUOTED = 6.0
-_LATE, _HALF = 1.0, 0.6
+_QUOTED, _FOUND = 6.0, 3.0
+# How much more the newest exchange counts, and what is left of that with each exchange before it.
+_LATE, _LEFT = 1.0, 0.6
 # Characters of the first sentence of a request for each token of the text.
 _OPENING = 0.5
 _MOST_FAILURES = 3
 _NEXT = ("doing", "next", "asked", "blocked", "open", "mode", "running")
 
 _ASKED = re.compile(r'"(.*)"(?: · .*)? \((turn_\d+)\)', re.DOTALL)
+_TURN = re.compile(r"\(turn_(\d+)\)$")
 _SOURCE = re.compile(r" \((?:×(\d+), )?(?:turn|tool|file|agent)_\d+\)$")
 _FAILURE = re.compile(r"`(.*)` → (.*?)( \(×\d+\))?$", re.DOTALL)
 # A line of code, a heading, or a word by itself in a user's message.
@@ -128,8 +130,9 @@ class Material(Struct, frozen=True):
 def material_of(scene: Scene, facts: Sequence[Fact] | None = None) -> Material:
     """What is known of a conversation. `facts` are all that are known of it, when these are more than it tells now."""
     fresh = ledger_lines(scene.facts if facts is None else facts)
-    before = _past_lines(scene.past, fresh, all_known=facts is not None)
-    earlier = [*_past_units(scene.past)] if scene.past else []
+    lines = (*_past_lines(scene.past, fresh, all_known=facts is not None), *fresh)
+    live = {turn.number for turn in scene.turns}
+    earlier = [*(_past_units(scene.past) if scene.past else ()), *_found_before(lines, live)]
     quoted = {unit.turn for unit in earlier if unit.voice == "user"}
     told = story_units(scene.turns, scene.verdicts, scene.past, [turn.number for turn in scene.turns])
     units = [*earlier, *(unit for unit in told if unit.voice != "user" or unit.turn not in quoted)]
@@ -141,7 +144,7 @@ def material_of(scene: Scene, facts: Sequence[Fact] | None = None) -> Material:
     for turn in reversed(scene.turns):
         after[turn.number] = behind
         behind += sum(len(getattr(part, "text", "")) for *_, part in turn.parts()) // _CHARS
-    return Material((*before, *fresh), tuple(units), after, scene.verdicts.root)
+    return Material(lines, tuple(units), after, scene.verdicts.root)
 
 
 def _past_lines(past: Record | None, fresh: Sequence[Line], *, all_known: bool) -> Iterator[Line]:
@@ -163,6 +166,15 @@ def _past_units(past: Record) -> Iterator[Unit]:
                 yield Unit(int(ref.partition("_")[2]), "user", sentence, _QUOTED)
     for entry in past.sections.get(STORY, ()):
         yield Unit(0, "agent", entry.text, _MODEL_STORY)
+
+
+def _found_before(lines: Iterable[Line], live: Container[int]) -> Iterator[Unit]:
+    """What was found and decided in turns that are no longer in the context, as something to tell."""
+    for line in lines:
+        source = _TURN.search(line.text)
+        turn = line.turn or (int(source[1]) if source else 0)
+        if line.section == FINDINGS and line.status != "superseded" and turn not in live:
+            yield Unit(turn, "agent", _bare(line.text), _FOUND)
 
 
 def handoff_text(
@@ -304,7 +316,7 @@ class _Text:
                 unit.weight *= _LAST_WORDS
             if unit.text in decided:
                 unit.weight *= _DECIDED
-            unit.weight *= 1 + _LATE * _HALF ** sum(start > unit.turn for start in self._starts)
+            unit.weight *= 1 + _LATE * _LEFT ** sum(start > unit.turn for start in self._starts)
         story = Story(units, self._counter.texts, material.after)
         ledgers = (self._rules, [text for _, text in self._files], self._failed, self._left, self._next)
         story.cover([*(unit.text for unit in self._asked), *(text for texts in ledgers for text in texts)])
