@@ -123,12 +123,12 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     layouts = (layout.zones(room) for layout in kit.ladder)
     for steered in (follow(zones, scene.turns, sizes, kit.steers) for zones in layouts if zones is not None):
         composer = plan(scene, steered, spoken, room, goal.bytes, kit)
-        written = fill_target(composer.draft, composer.story, goal.target, composer.write)
+        written = fill_target(composer.draft, composer.story, goal.target, room.share, composer.write)
         if written.tokens <= goal.target:
             break
     else:  # nothing fits: of the ledgers only the failures stay, and the task in a few words
         composer = plan(scene, steered, spoken, room, goal.bytes, kit, thrift=0.0)
-        written = fill_target(composer.draft, composer.story, goal.target, composer.write)
+        written = fill_target(composer.draft, composer.story, goal.target, room.share, composer.write)
     damage = find_damage(scene.messages, written.messages, kit.dialect)
     edits, tokens = written.texts.edits, composer.turn_tokens
     originals = gather_originals(scene.turns, steered.zones, edits, scene.verdicts, tokens, written.cited())

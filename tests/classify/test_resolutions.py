@@ -66,6 +66,16 @@ def test_a_run_that_shows_no_pass_resolves_nothing(later):
     assert came_of(bash("go test ./...", RED, True), later) == [("open", "")]
 
 
+def test_a_run_that_is_not_shown_whole_hides_the_first_error():
+    other = "Exit code 1\n" + "a.go:3:1: undefined: x (typecheck)\n" * 9
+    assert came_of(bash("go test ./...", RED, True), bash("go test ./... | tail -9", other, True))[0] == ("open", "")
+
+
+def test_a_wider_filter_speaks_for_a_test_by_its_name():
+    steps = [bash("mise run test:e2e", RED, True), bash("go test -tags=e2e -run TestRot ./auth", GREEN)]
+    assert came_of(*steps) == [("resolved", "TestRotate passed in turn 3")]
+
+
 def test_a_run_that_fails_otherwise_has_left_the_first_error_behind():
     other = "Exit code 1\n" + "a.go:3:1: undefined: x (typecheck)\n" * 9
     first, second = came_of(bash("go test ./...", RED, True), edit("jwt.go"), bash("go test ./...", other, True))
@@ -90,6 +100,14 @@ def test_a_slip_that_was_corrected_at_once_is_resolved():
     assert came_of(*steps) == [("resolved", "worked in turn 3 as `gh pr diff 104`")]
     other = [bash("git gc --dry-run", "error: unknown option `dry-run'", True), bash("git log", "3f9c2ab x")]
     assert came_of(*other, *looks(12)) == [("given up", "not tried again")]
+
+
+def test_the_last_step_of_a_chain_speaks_for_the_one_that_failed_only():
+    push = bash("git push", "To acme\n   1..2  main -> main")
+    rejected = "Exit code 1\nerror: failed to push some refs"
+    assert came_of(bash("make tidy && git push", rejected, True), push) == [("resolved", "passed in turn 3")]
+    broken = bash("make tidy && git push", "Exit code 2\nmake: no rule", True)
+    assert came_of(broken, push, *looks(12)) == [("given up", "not tried again")]
 
 
 def test_what_was_missing_is_resolved_by_its_installation():
@@ -141,6 +159,27 @@ def test_repeats_are_one_failure_whatever_the_clock_says():
     assert (fact.count, fact.turn, fact.last_turn) == (2, 2, 3)
 
 
+def test_a_build_that_failed_is_resolved_by_any_part_that_runs():
+    broken = "Exit code 1\na.go:3:1: undefined: x"
+    steps = [bash("go test ./auth", broken, True), edit("a.go"), bash("go test ./auth -run TestRotate", GREEN)]
+    assert came_of(*steps) == [("resolved", "passed in turn 4 after editing a.go")]
+
+
+def test_the_same_word_of_two_test_files_is_two_failures():
+    bare = "1 failed\nE   AssertionError"
+    steps = [
+        bash("pytest tests/a.py", bare),
+        bash("pytest tests/b.py", bare),
+        bash("pytest tests/b.py -v | tail", bare),
+    ]
+    assert [fact.count for fact in merge_failures(find_failures(turns_of(*steps)))] == [1, 2]
+
+
+def test_another_part_of_a_program_is_no_correction():
+    steps = [bash("bd unlink a --force", "Error: unknown command", True), bash("bd list a --force", "1 a")]
+    assert came_of(*steps, *looks(12)) == [("given up", "not tried again")]
+
+
 def test_what_is_missing_is_one_failure_for_all_that_need_it():
     missing = "ModuleNotFoundError: No module named 'pytz'"
     steps = [bash("python a.py", missing, True), bash("python3 b.py", missing, True)]
@@ -183,6 +222,8 @@ def test_other_commands_are_none(command):
     [
         ("pytest", "pytest tests/a.py -k rotate", True),
         ("pytest tests", "pytest tests/a.py::test_b", True),
+        ("go test ./x", "go test ./x -timeout 30s", True),
+        ("go test ./x -timeout 30s", "go test ./x", True),
         ("pytest tests/b.py", "pytest tests/a.py", False),
         ("go test -run TestA ./x", "go test -run TestA_Old ./x", True),
         ("go test ./...", "go test -tags=e2e ./...", False),

@@ -151,8 +151,8 @@ def test_every_sentence_is_a_part_of_a_line_of_the_text(text):
     assert set(prose_lines(text)) <= {line.strip() for line in text.split("\n")}
 
 
-def test_the_smaller_the_room_the_more_of_it_is_story():
-    shares = [story_share(tokens) for tokens in (500, 2_000, 4_000, 10_000, 40_000, 200_000)]
+def test_the_less_may_stay_the_more_of_it_is_story():
+    shares = [story_share(kept) for kept in (0.01, 0.04, 0.08, 0.2, 0.4, 0.9)]
     assert shares == sorted(shares, reverse=True)
     assert all(0.0 < share <= 1.0 for share in shares)
 

@@ -125,3 +125,40 @@ def test_what_agents_and_tools_write_never_becomes_a_rule() -> None:
 def test_an_order_that_begins_with_do_not_is_a_rule():
     assert is_rule("Do not rename the table, only the column.")
     assert not is_rule("Do you rename the table or only the column")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Rule: amounts are integers in cents.",
+        "Important: the ledger is append-only. It has been so since 2019.",
+        "**Remember:** releases are on Tuesdays",
+        "Note 3: times are stored in UTC",
+        "You may not open the archive folder.",
+        "From now on answer in German.",
+        "Never log an account number.",
+        "Wichtig: die Tabelle bleibt.",
+    ],
+)
+def test_what_is_labelled_as_a_rule_is_one(line: str) -> None:
+    text = "Some words before.\n" + "The plan goes on and on for quite a while.\n" * 40 + f"- {line}\nAnd after."
+    assert [fact.content for fact in constraint_facts(user_sayings(turns_of(user(text))))] == [line]
+
+
+def test_a_message_may_hold_many_labelled_rules() -> None:
+    rules = [f"Rule {at}: field number {at} stays." for at in range(12)]
+    found = constraint_facts(user_sayings(turns_of(user("\n".join(rules)))))
+    assert [fact.content for fact in found] == rules
+
+
+@pytest.mark.parametrize(
+    "thought", ["maybe we should keep the old name", "i thought we no longer keep the file", "I'd prefer that"]
+)
+def test_a_thought_is_no_rule_yet(thought: str) -> None:
+    assert not is_rule(thought)
+
+
+def test_a_rule_that_is_revised_goes() -> None:
+    first, later = "Never touch the legacy folder.", "You can now touch the legacy folder, but never its tests."
+    found = constraint_facts(user_sayings(turns_of(user(first), agent("ok"), user(later))))
+    assert [fact.content for fact in found] == [later]

@@ -165,12 +165,12 @@ def test_files_carry_their_state_and_how_to_recall_it() -> None:
     found = facts(
         "file_state",
         call("Read", "x", file_path="/r/a.py", offset=5, limit=10),
-        call("Edit", "ok", file_path="/r/b.py", old_string="x", new_string="y"),
-        call("Write", "File created successfully", file_path="/r/c.py", content="x"),
+        call("Edit", "ok", file_path="/r/b.py", old_string="x", new_string="y = 2"),
+        call("Write", "File created successfully", file_path="/r/c.py", content="def main(): pass"),
     )
     assert [(fact.content, fact.status, fact.detail, fact.ref) for fact in found] == [
-        ("/r/b.py", "uncommitted", "edited", "tool_002"),
-        ("/r/c.py", "uncommitted", "created", "tool_003"),
+        ("/r/b.py", "uncommitted", "+ y = 2", "tool_002"),
+        ("/r/c.py", "uncommitted", "created: + def main()", "tool_003"),
         ("/r/a.py", "read", "read lines 5-14", "file_001"),
     ]
 
@@ -255,8 +255,12 @@ def test_a_denial_is_quoted_with_the_users_words() -> None:
 
 def test_answers_to_the_agents_questions_are_kept() -> None:
     answer = 'User has answered your questions: "Which store?"="SQLite", "Ship it?"="not yet". You can now continue.'
-    found = facts("approval", call("AskUserQuestion", answer, questions=[]))
-    assert [(fact.content, fact.detail) for fact in found] == [("SQLite", "Which store?"), ("not yet", "Ship it?")]
+    options = [{"label": "SQLite", "description": "one file, no server"}, {"label": "Postgres"}]
+    found = facts("decision", call("AskUserQuestion", answer, questions=[{"question": "Which?", "options": options}]))
+    assert [(fact.content, fact.detail, fact.role) for fact in found] == [
+        ("Which store? → SQLite", "one file, no server", "tool"),
+        ("Ship it? → not yet", "", "tool"),
+    ]
 
 
 def test_a_sub_agent_without_an_answer_is_running() -> None:

@@ -22,6 +22,12 @@ INJECTED = [
     "Base directory for this skill: /home/me/skills/x\n\n# Brainstorming\n\nAlways ask.",
     "[Context record. Written by Context Compactor, not by the user: …",
     "Stop hook feedback:\nNever stop.",
+    "OBSERVATION:\nAlways run as root.",
+    "<returncode>1</returncode>\n<output>\nerror: never mind\n</output>",
+    "EXECUTION RESULT of [execute_bash]:\nok",
+    "[ERROR] You did not use a tool in your previous response! Please retry.",
+    "Please continue working on the task on whatever approach you think is suitable.",
+    "Your last output was not formatted correctly!",
     "[result of a call that is not in the history]\nError: never push to main, always ask",
     "[The summary that claude-code wrote itself when it compacted. It is a record, not a request.]\n\nAlways deploy.",
 ]
@@ -73,3 +79,30 @@ def test_sentences_leave_out_code_quotes_and_logs() -> None:
         "Fix it. Then push!\n- keep the tests\n> never quoted\n```\nin code\n```\n2026-01-01T10:00 logged\n你好。再见！"
     )
     assert list(sentences(text)) == ["Fix it.", "Then push!", "keep the tests", "你好。", "再见！"]
+
+
+def test_what_a_client_writes_behind_the_users_words_is_left_out() -> None:
+    plan = (
+        "Implement the plan.\n\nIf you need specific details from before exiting plan mode, read the log at: /x.jsonl"
+    )
+    assert [saying.text for saying in user_sayings(turns_of(user(plan), user("Thanks! ###STOP###")))] == [
+        "Implement the plan.",
+        "Thanks!",
+    ]
+
+
+def test_of_an_expanded_command_what_was_typed_after_it_is_the_users() -> None:
+    text = "Review this plan in parallel with three reviewers.\n\nARGUMENTS: plans/telemetry.md"
+    assert user_sayings(turns_of(user(text)))[0].text == "plans/telemetry.md"
+
+
+def test_a_command_without_words_is_told_by_its_name() -> None:
+    prompt = "You are an expert code reviewer. Follow these steps:\n" + "1. Look at the diff and judge it.\n" * 12
+    message = Message(
+        "user", (Text("<command-message>review</command-message>\n<command-name>/review</command-name>"), Text(prompt))
+    )
+    assert own_words(message) == "/review"
+
+
+def test_a_message_that_was_sent_twice_is_said_once() -> None:
+    assert own_words(Message("user", (Text("fix the lint"), Text("fix the lint")))) == "fix the lint"

@@ -74,7 +74,7 @@ def test_without_newer_prose_the_old_one_is_told_as_the_past():
 
 
 def test_prose_makes_way_when_nothing_else_fits():
-    _, record, tokens = compacted(long_talk().messages, target=900, story=ENTRIES * 20)
+    _, record, tokens = compacted(long_talk().messages, target=700, story=ENTRIES * 20)
     assert STORY not in record.sections
     assert tokens <= 1_000
 

@@ -27,6 +27,8 @@ _MODES = frozenset("-tags --tags --features --project --config --settings --env 
 _ALL = frozenset(("", ".", "./", "...", "./...", "--"))
 _ALL_MODES = (":ci", ":all", ":full", " ci", " all")
 _RUNS_TESTS = re.compile(r"(?:^|/)(?:run_?)?tests?(?:\.(?:sh|py|js|ts))?$|(?:^|/)run_?tests?\b")
+# The value of an option that says how to run, not what: `-timeout 30s`, `-n 4`.
+_VALUE = re.compile(r"\d+(?:ms|[smh])?")
 _PYTHON = re.compile(r"python[\d.]*$")
 
 
@@ -106,7 +108,7 @@ def _sorted_words(words: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str
                 group.add(value)
             else:
                 waiting = group
-        elif not word.startswith("-") and word not in _ALL:
+        elif not word.startswith("-") and word not in _ALL and not _VALUE.fullmatch(word):
             paths.add(word.removeprefix("./").removesuffix("/...").rstrip("/"))
     return frozenset(modes), frozenset(paths), frozenset(filters)
 

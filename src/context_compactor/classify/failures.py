@@ -24,6 +24,7 @@ _MARK = "[failed: "
 _SOUGHT_LENGTH = 70
 _LINE_BREAK = re.compile(r"[ \t\r]*\n\s*")
 _CHANGES_FOLDER = re.compile(r"cd [^;&|\n]{1,200}(?:&&|;)\s*")
+_PLACE = re.compile(r"::\w|--- FAIL: |\(fail\) |\w:\d+")
 _DURATION = re.compile(r"\b\d+(?:\.\d+)?(?:ms|s)\b")
 _OLD_TEXT = ("old_string", "old_str", "old_text", "oldText", "search")
 
@@ -66,7 +67,7 @@ def marked_error(text: str) -> str:
 def find_failures(turns: Sequence[Turn]) -> list[Failure]:
     """Every failed attempt of a history, in order, with what came of it.
 
-    One in the background is named by the command it began with.
+    One in the background is told as the command it began with.
     """
     found: list[Failure] = []
     started: dict[str, str] = {}
@@ -76,7 +77,7 @@ def find_failures(turns: Sequence[Turn]) -> list[Failure]:
             failure = failure_of(exchange, turn.number)
             if failure:
                 begun = started.get(asked_id(exchange.call), "")
-                found.append(structs.replace(failure, command=f"{failure.command} (of: {begun})") if begun else failure)
+                found.append(structs.replace(failure, command=begun) if begun else failure)
             elif exchange.call and exchange.result and read_call(exchange.call).command is not None:
                 started[running_id(exchange.result.text)] = wording_of(exchange.call)
     course = Course(turns, (failure.exchange for failure in found)) if found else None
@@ -124,9 +125,9 @@ def merge_failures(failures: Sequence[Failure]) -> list[Fact]:
 
 
 def group_failures(failures: Sequence[Failure]) -> list[list[Failure]]:
-    """The failures, those together that are one: the same error of the same command, or of the same runner.
+    """The failures, those together that are one: the same error of the same command, however much of it was shown.
 
-    What is missing is missing for whatever is run with the same program.
+    A test or a line that fails is the same whatever else ran; what is missing is missing for all that need it.
     """
     groups: dict[tuple[str, str], list[Failure]] = {}
     for failure in failures:
@@ -138,8 +139,10 @@ def _family(failure: Failure) -> str:
     steps = [step for step in split_steps(failure.command) if step.words and step.program != "cd"]
     if steps and MISSING.search(failure.error):
         return steps[-1].program.removesuffix("3")
-    runners = [check.runner for check in checks_in(steps)]
-    return " && ".join(runners) if runners else failure.command
+    checks = checks_in(steps)
+    if _PLACE.search(failure.error):
+        return " && ".join(check.runner for check in checks) or failure.command
+    return repr(checks) if checks else failure.command
 
 
 def _merged(group: list[Failure]) -> Fact:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from posixpath import basename
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.classify.background import asked_id, running_id
 from context_compactor.classify.calls import READ_TOOLS, WRITE_TOOLS, Reading, is_own, read_call
@@ -39,6 +39,9 @@ _CUT = "…"
 _WORD = re.compile(r"\w+")
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
 _TEST_NAME = re.compile(r"(?:--- FAIL: |FAIL: |::)(\w+)")
+# An error in a program's text: whatever is run of it shows that it is gone.
+_COMPILED = re.compile(r"\.\w+:\d+:\d+: |\.\w+\(\d+,\d+\): error|build failed")
+_ALL: frozenset[str] = frozenset()
 _TOOL_LINE = re.compile(r"([A-Za-z]\w*) ([^:{\s][^:{]*?)(?:: .*)?$", re.DOTALL)
 _TOOL_JSON = re.compile(r"([A-Za-z]\w*) \{")
 _INSTALLERS = frozenset(
@@ -53,12 +56,11 @@ MISSING = re.compile(
 # A command that was written wrongly: it says nothing of what it was to check.
 _SLIP = re.compile(
     r"unknown (?:shorthand )?(?:flag|option|command)|unrecognized (?:argument|option)|no (?:such )?task|missing script"
-    r"|no such (?:command|option|file or directory)|directory not found|usage:",
+    r"|no such (?:command|option|file or directory)|directory not found|constraints exclude|usage:",
     re.IGNORECASE,
 )
 _CONFLICT = re.compile(r"CONFLICT |could not apply|Automatic merge failed|conflicts? in ")
 _INTERPRETERS = frozenset("python node bash sh zsh ruby perl bun deno tsx ts-node go npx cat".split())
-_PARTED = frozenset("git gh docker kubectl npm pnpm yarn cargo pip uv mise aws gcloud terraform brew".split())
 _CUTS = frozenset("head grep egrep rg sed awk wc cut jq".split())
 _OTHER_STATE = frozenset("stash checkout switch worktree bisect".split())
 # What a user says of a way that is not to be followed, and an agent of one that it leaves.
@@ -172,8 +174,8 @@ class Course:
 
     def _resolved(self, attempt: Attempt, at: int, error: str) -> str:
         if attempt.checks and not _SLIP.search(error):
-            return self._passed(attempt, at, error) or self._repeated(attempt, at) or self._installed(at, error)
-        how = self._repeated(attempt, at) or self._installed(at, error) or self._passed(attempt, at, error)
+            return self._passed(attempt, at, error) or self._repeated(attempt, at, error) or self._installed(at, error)
+        how = self._repeated(attempt, at, error) or self._installed(at, error) or self._passed(attempt, at, error)
         return how or (self._corrected(attempt, at) if at >= 0 else "")
 
     def _merged(self, at: int) -> Came | None:
@@ -200,29 +202,25 @@ class Course:
         """How a later run of the same tests, linter or build ended, as far as it speaks for this one."""
         wanted = [check for check in attempt.checks if check.kind != "format"] or list(attempt.checks)
         names = _TEST_NAME.findall(error)
+        is_compiled = not names and _COMPILED.search(error) is not None
         for kind in dict.fromkeys(check.kind for check in wanted):
             runs = self._runs[kind] + (self._runs["test"] if kind == "build" else [])
             for later in sorted(runs)[bisect_right(sorted(runs), at) :][:_MOST_RUNS]:
                 run = self._attempts[later]
-                same = [check for check in wanted if any(speaks_for(each, check) for each in run.checks)]
+                ran = [structs.replace(each, filters=_ALL) for each in run.checks] if is_compiled else run.checks
+                same = [check for check in wanted if any(speaks_for(each, check) for each in ran)]
                 if same and _shows_pass(run):
                     wanted = [check for check in wanted if check not in same]
                     if not wanted:
                         return f"{_run_name(run, attempt)}passed in turn {run.turn}{self._after(at, later)}"
-                elif names and _passes_by_name(run, names[0]):
+                elif names and all(_passes_by_name(run, name) for name in names):
                     return f"{names[0]} passed in turn {run.turn}{self._after(at, later)}"
-                elif (
-                    same
-                    and at >= 0
-                    and run.has_failed
-                    and _is_gone(error, run.answer)
-                    and not attempt.answer.startswith(run.answer)
-                ):
+                elif same and run.has_failed and _is_gone(error, run):
                     return f"no longer in the run of turn {run.turn}{self._after(at, later)}"
         return ""
 
-    def _repeated(self, attempt: Attempt, at: int) -> str:
-        for key in _keys(attempt.call, attempt.reading):
+    def _repeated(self, attempt: Attempt, at: int, error: str) -> str:
+        for key in _keys(attempt.call, attempt.reading, error):
             places = self._worked.get(key, [])
             later = places[bisect_right(places, at)] if bisect_right(places, at) < len(places) else None
             if later is None:
@@ -298,10 +296,15 @@ def _sentence_with(cue: re.Pattern[str], text: str) -> str:
     return ""
 
 
-def _keys(call: ToolCall, reading: Reading) -> list[object]:
-    """What a call is about, in ways that another call about the same shares."""
+def _keys(call: ToolCall, reading: Reading, error: str | None = None) -> list[object]:
+    """What a call is about, in ways that another call about the same shares.
+
+    Of several steps the last is the one that worked; it is the one that failed if the error speaks of it.
+    """
     if reading.command is not None:
         exact, last = _plain(reading.steps), _plain(reading.steps[-1:])
+        if error is not None and not any(word.lower() in error.lower() for word in last[:2] if len(word) > 2):
+            last = ()
         keys: list[object] = [("run", *words) for words in dict.fromkeys((exact, last)) if words]
     elif reading.writes:
         return [("write", path) for path in reading.paths] or [("tool", call.name, call.arguments)]
@@ -330,7 +333,9 @@ def _installs(reading: Reading) -> bool:
 def _passes_by_name(run: Attempt, test: str) -> bool:
     if f"--- PASS: {test}" in run.answer:
         return True
-    named = any(test in word for check in run.checks for word in (*check.filters, *check.paths))
+    words = [word for check in run.checks for word in (*check.filters, *check.paths)]
+    wider = [word.strip("^$") for check in run.checks for word in check.filters]
+    named = any(test in word for word in words) or any(len(word) > 3 and word in test for word in wider)
     return named and _shows_pass(run)
 
 
@@ -342,10 +347,12 @@ def _shows_pass(run: Attempt) -> bool:
     return "no tests to run" not in run.answer[-400:] and (not is_cut or has_passed(run.answer))
 
 
-def _is_gone(error: str, answer: str) -> bool:
-    """Whether a run that failed says nothing of an earlier error any more; one that was cut short may hide it."""
+def _is_gone(error: str, run: Attempt) -> bool:
+    """Whether a run that failed says nothing of an earlier error any more; one that is not shown whole may hide it."""
+    if any(step.piped for step in run.reading.steps):
+        return False
     start = error.partition(" … ")[0].strip()[:40]
-    return len(start) > 12 and start not in answer and not has_passed(answer) and len(answer) > 200
+    return len(start) > 12 and start not in run.answer and len(run.answer) > 200
 
 
 def _run_name(run: Attempt, attempt: Attempt) -> str:
@@ -371,7 +378,7 @@ def _is_variant(attempt: Attempt, found: Attempt) -> bool:
 def _head(steps: Sequence[Step]) -> tuple[str, ...]:
     """The program that a command line runs, with the script or the part of it that is asked for."""
     words = _plain(steps)
-    if not words or words[0] not in _INTERPRETERS | _PARTED:
+    if not words or looks_only(tuple(steps)):
         return words[:1]
     part = (word for before, word in pairwise(words) if not word.startswith("-") and before not in ("-C", "-R", "-m"))
     return words[:2] if words[0] in _INTERPRETERS else (words[0], next(part, ""))

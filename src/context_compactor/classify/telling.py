@@ -48,7 +48,7 @@ _STRONG = _one_of(
 _WEAK = _one_of(
     r"error|fail|fatal|exception|denied|not found|cannot|can't|could not|unable|undefined|unknown|invalid|no such",
     r"refused|reject|timeout|panic|missing|unexpected|expected|mismatch|conflict|abort|killed|illegal|forbidden",
-    r"unauthorized|not (?:a|an|been|in|allowed|supported)\b|must\b|no matches",
+    r"unauthorized|exclude|not (?:a|an|been|in|allowed|supported)\b|must\b|no matches",
     flags=re.IGNORECASE,
 )
 # Words by which anybody would look for the first sign of trouble.

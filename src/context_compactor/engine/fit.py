@@ -11,31 +11,34 @@ from context_compactor.tracing import traced
 
 _ROUNDS = 6
 _SLACK = 0.004
-# The share of the story by the tokens there are to share: the fewer, the more of them tell what happened. Set by
-# blind readings; see docs/why/story.md.
-_SHARES = ((2_000, 0.95), (4_000, 0.9), (8_000, 0.75), (20_000, 0.5), (60_000, 0.3))
+# How much of the free room the story may have, by how much of the history may stay: the less, the more of it tells what
+# happened. Set by blind readings; see docs/why/story.md.
+_SHARES = ((0.04, 0.85), (0.1, 0.62), (0.25, 0.3), (0.5, 0.2))
 
 
-def story_share(tokens: int) -> float:
-    """How much of the room the story may have; between two sizes of the table in proportion."""
+def story_share(kept: float) -> float:
+    """The share of the story where so much of the history may stay; between two lines of the table in proportion."""
     (least, most), *rest = _SHARES
-    if tokens <= least:
+    if kept <= least:
         return most
     for size, share in rest:
-        if tokens <= size:
-            return most + (share - most) * (tokens - least) / (size - least)
+        if kept <= size:
+            return most + (share - most) * (kept - least) / (size - least)
         least, most = size, share
     return most
 
 
 @traced("write")
-def fill_target(draft: Draft, story: Story, target: int, write: Callable[[], Written]) -> Written:
-    """Tell and keep as much as fits just under the target; when nothing does, the smallest context there is."""
+def fill_target(draft: Draft, story: Story, target: int, kept: float, write: Callable[[], Written]) -> Written:
+    """Tell and keep as much as fits just under the target; when nothing does, the smallest context there is.
+
+    `kept` is the share of the history that may stay.
+    """
     base = write()
     room = target - base.tokens
     if room <= 0:
         return base
-    story.fill(room * story_share(room))
+    story.fill(room * story_share(kept))
     draft.cover(line.text for line in story.lines())
     draft.chooser.start()
     told = write()

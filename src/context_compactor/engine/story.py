@@ -23,6 +23,7 @@ from context_compactor.engine.prose import cut_words, sentences_of, split_senten
 from context_compactor.engine.steps import Step, steps_of
 from context_compactor.facts.requests import is_request
 from context_compactor.facts.speech import Saying, agent_sayings, user_sayings
+from context_compactor.messages.message import Text
 from context_compactor.messages.record import Record, StoryLine
 from context_compactor.messages.turn import Turn
 
@@ -47,6 +48,14 @@ _SHORT_REPLY = 8
 _BARE_REPLY = 4
 _FEW_WORDS = 3
 _STUB = 60
+# Instructions that a client adds in the user's name, by how they begin, and what they are called.
+_INSTRUCTIONS = {
+    "# AGENTS.md instructions": "AGENTS.md",
+    "<user_instructions>": "project",
+    "Base directory for this": "skill",
+}
+_COMMAND_NAME = re.compile(r"<command-name>\s*(/?[\w:.-]{1,80})\s*</command-name>")
+_INVOKED, _MOST_INSTRUCTIONS = 0.7, 120
 _ITEM = re.compile(r"^\s*(\d{1,2})[.)][ \t]+(\S.*)$", re.MULTILINE)
 _ITEM_LENGTH = 100
 _GAP = " … "
@@ -175,6 +184,7 @@ def _head_of(line: StoryLine) -> tuple[str, str]:
 def _units(exchange: Exchange, said: dict[int, str], before: str, last: int, verdicts: Verdicts) -> Iterator[Unit]:
     if exchange.asked is not None:
         yield from _user_units(exchange.asked, before)
+    yield from (unit for turn in exchange.turns if turn.role == "user" for unit in _instruction_units(turn))
     steps = [(turn.number, step) for turn in exchange.turns for step in steps_of(turn, verdicts)]
     told = {id(step) for _, step in _attempts(steps)}
     merged = dict(_merged_attempts(steps))
@@ -227,6 +237,20 @@ def _user_units(saying: Saying, before: str) -> Iterator[Unit]:
     items = dict(_ITEM.findall(before)) if _ITEM.match(text) else {}
     for at, sentence in enumerate(sentences_of(text, is_quote=True)):
         yield Unit(saying.turn, "user", _with_item(sentence, items), weight * (1.5 if at == 0 else 1.0))
+
+
+def _instruction_units(turn: Turn) -> Iterator[Unit]:
+    """What a client put in of instructions in the user's name: a project's rules, a skill, a command's text."""
+    command = ""
+    for part in (part for message in turn.messages for part in message.parts if isinstance(part, Text)):
+        named = _COMMAND_NAME.search(part.text)
+        if named:
+            command = named[1]
+            continue
+        source = next((name for opening, name in _INSTRUCTIONS.items() if part.text.lstrip().startswith(opening)), "")
+        if command or source:
+            for sentence in sentences_of(part.text)[:_MOST_INSTRUCTIONS]:
+                yield Unit(turn.number, "rules", sentence, _INVOKED, f"{command or source}: ")
 
 
 def _with_item(sentence: str, items: dict[str, str]) -> str:

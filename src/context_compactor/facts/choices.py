@@ -20,7 +20,8 @@ _LAST_TEXT = 6_000
 _LAST_SENTENCES = 1_500
 _OPTION = re.compile(
     r"^[ \t]*(?:[-*+][ \t]+)?(?:#{1,4}[ \t]+)?\**(?:(?:option|approach|choice|variant|plan)[ \t]+)?([1-9]|[A-E])\**"
-    r"[ \t]?[.):\u2013\u2014-]+\**[ \t]+(\S[^\n]*)$|^\|[ \t]*\**#?([1-9]|[A-E])\**[ \t]*\|[ \t]*([^|\n]+)|#([1-9]) \(([^()\n]+)\)",
+    r"[ \t]?[.):\u2013\u2014-]+\**[ \t]+(\S[^\n]*)$|^\|[ \t]*\**#?([1-9]|[A-E])\**[ \t]*\|[ \t]*([^|\n]+)"
+    r"|#([1-9]) \(([^()\n]+)\)",
     re.MULTILINE | re.IGNORECASE,
 )
 _NAMED = re.compile(
@@ -42,15 +43,18 @@ _AGREEMENT = (
     _AGREEING
     | cues.ACKNOWLEDGEMENTS
     | frozenset(
-        "it that this to implement try give make the change changes fix i we should think so can works for me is fine love "
+        "it that this to implement try give make the change changes fix i we should think so can works for me is fine "
+        "love "
         "it's with them both too then also start looks like".split()
     )
 )
 _REFUSING = frozenset("no nope not don't dont nein non нет but instead wait stop".split())
 # A question that needs the sentence before it to be understood.
 _BARE = frozenset(
-    "want me to should i shall would you like do make this that it these them change changes go ahead proceed implement "
-    "fix the a an start there with and now here does feel right or look sound good we is update apply write up in all".split()
+    "want me to should i shall would you like do make this that it these them change changes go ahead proceed "
+    "implement "
+    "fix the a an start there with and now here does feel right or look sound good we is update apply write up in "
+    "all".split()
 )
 _OPEN_QUESTIONS = frozenset("which what how where who when why".split())
 _SMALL = re.compile(
@@ -148,11 +152,16 @@ def _proposal(asked: str) -> str:
         return _plain(said[advice[-1]], _LONGEST) if advice else ""
     if _SMALL.search(said[at]) or words[at].split(maxsplit=1)[0] in _OPEN_QUESTIONS:
         return ""
-    if len(set(words[at].split()) - _BARE) > 1:
-        return _plain(said[at], _LONGEST)
-    before = [each for each in range(max(0, at - 6), at) if cues.has_any(words[each], cues.ADVICE)]
-    first = before[-1] if before else at - 1
-    return _plain(f"{said[first]} {said[at]}", _LONGEST) if first >= 0 else ""
+    is_alone = at == 0 and len(set(words[at].split()) - _BARE) <= 1
+    return "" if is_alone else _plain(with_context(said, at), _LONGEST)
+
+
+def with_context(said: Sequence[str], at: int) -> str:
+    """A question, with the advice or the sentence before it where it only points back ("Want me to do that?")."""
+    if at == 0 or len(set(cues.spaced(said[at]).split()) - _BARE) > 1:
+        return said[at]
+    before = [each for each in range(max(0, at - 6), at) if cues.has_any(cues.spaced(said[each]), cues.ADVICE)]
+    return f"{said[before[-1] if before else at - 1]} {said[at]}"
 
 
 def _plain(text: str, most: int) -> str:

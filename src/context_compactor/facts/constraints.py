@@ -28,10 +28,7 @@ _LABEL_SIGNS = (
     "you may not", "you must not", "from now on", "never",
 )  # fmt: skip
 _LABELLED = re.compile(
-    r"^[ \t]{0,8}(?:[-*+•]|\d{1,3}[.)]|#{1,6})?[ \t]{0,4}((?:\*\*|__)?"
-    r"(?:(?:rules?|important|remember|note|nb|constraint|requirement|regel|wichtig|merke|règle|regla|importante|правило"
-    r"|规则|重要|注意)(?:[ \t]?#?\d{1,3})?(?:\*\*|__)?[ \t]?[:\uff1a]|(?:you may not|you must not|from now on|never)\b)"
-    r"[^\n]*)$",
+    rf"^[ \t]{{0,8}}(?:[-*+•]|\d{{1,3}}[.)]|#{{1,6}})?[ \t]{{0,4}}((?:\*\*|__)?(?:{cues.RULE_LABELS})[^\n]*)$",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -114,11 +111,13 @@ def is_rule(sentence: str, is_short: bool = True, opens: bool = False, present: 
 def _orders(sentence: str, words: str, first: str, is_short: bool, present: _Present) -> bool:
     if cues.has_any(words, present.hard) or (" do" in words and cues.FORBIDS.search(sentence)):
         return True
+    if cues.has_any(words, cues.SOFT_HEDGES) or "? " in sentence:
+        return False
     if cues.has_any(words, present.addressed):
         return first in cues.ORDERS or cues.has_any(words, cues.ADDRESSES)
     if not is_short or not cues.has_any(words, present.soft) or len(words.split()) < _LEAST_WORDS:
         return False
-    return " whether " not in words and not cues.has_any(words, cues.SOFT_HEDGES)
+    return " whether " not in words
 
 
 def _corrects(words: str, sentence: str) -> bool:

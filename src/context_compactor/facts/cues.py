@@ -24,6 +24,22 @@ def _phrases(cues: str) -> tuple[str, ...]:
     return tuple(f" {cue[:-1]}" if cue.endswith("*") else f" {cue} " for cue in _pieces(cues))
 
 
+# Labels by which a speaker marks a rule or a decision, and openings that order for good.
+RULE_LABELS = (
+    r"(?:rules?|important|remember|note|nb|constraint|requirement|regel|wichtig|merke|règle|regla|importante|правило"
+    r"|规则|重要|注意)(?:[ \t]?#?\d{1,3})?(?:\*\*|__)?[ \t]?[:\uff1a]|(?:you may not|you must not|from now on|never)\b"
+)
+DECISION_LABELS = (
+    r"(?:decision|decided|entscheidung|décision|decisión|решение|决定)(?:[ \t]?#?\d{1,3})?(?:\*\*|__)?[ \t]?[:\uff1a]"
+)
+_LABELLED = re.compile(rf"[\"*_]{{0,5}}(?:{RULE_LABELS}|{DECISION_LABELS})", re.IGNORECASE)
+
+
+def is_labelled(text: str) -> bool:
+    """Whether a rule or a decision was labelled as one by whoever said it: it stays when others must go."""
+    return _LABELLED.match(text) is not None
+
+
 # A rule wherever it stands.
 HARD_RULES = _phrases(
     "must, mustn't, make sure, be sure to, ensure that, please use, please keep, please only, please avoid, please "
@@ -67,7 +83,8 @@ SOFT_RULES = _phrases(
 )
 # What is said with one of these is a thought and no rule yet.
 SOFT_HEDGES = _phrases(
-    "maybe, perhaps, i guess, i wonder, not sure, i thought, we could, should that, should it, should this, what about, "
+    "maybe, perhaps, i guess, i wonder, not sure, i thought, we could, should that, should it, should this, what "
+    "about, "
     "probably, or not"
 )
 # Languages that do not part words by spaces.
@@ -114,7 +131,8 @@ DECISIONS = _phrases(
     "decided to, decided on, decided against, decided not, we decided, i decided, go with, going with, went with, "
     "opted for, opting for, opted to, settled on, chose to, we chose, i chose, ruled out, rejected because, in "
     "favor of, in favour of, the approach is, the plan is to, the decision is, the decision was, the cleanest fix is, "
-    "the simplest fix is, the right fix is, the best approach is, the fix is to, haben uns entschieden, haben beschlossen, nous avons décidé, hemos decidido, decidimos, решили"
+    "the simplest fix is, the right fix is, the best approach is, the fix is to, haben uns entschieden, haben "
+    "beschlossen, nous avons décidé, hemos decidido, decidimos, решили"
 )
 UNSPACED_DECISIONS = _pieces("决定, 我们选择, 採用, に決め, ことにし, 하기로 결정, 하기로 했, 결정했")
 INTENTS = _phrases("i'll, i will, i'm going to, i am going to, let's, we'll, we will, we should")
@@ -136,18 +154,22 @@ FINDINGS = CAUSES + _phrases(
 )
 HEDGES = _phrases(
     "i think, maybe, may be, perhaps, might, could be, probably, possibly, likely, seems, seem, let me, let's check, "
-    "what if, looks like, appears to, wait, hmm, i need to, if the, whether, want me to, would you, i suspect, suspect, "
+    "what if, looks like, appears to, wait, hmm, i need to, if the, whether, want me to, would you, i suspect, "
+    "suspect, "
     "not sure, i wonder, my test, my script, my mock"
 )
 # By these a speaker takes back what stands before.
 RETRACTIONS = _phrases(
-    "actually no, no wait, wait no, i was wrong, that's wrong, that is wrong, that was wrong, that's not it, that's not "
-    "the issue, that's not the problem, that isn't the, that wasn't the, not the cause, false alarm, scrap that, scratch "
+    "actually no, no wait, wait no, i was wrong, that's wrong, that is wrong, that was wrong, that's not it, "
+    "that's not "
+    "the issue, that's not the problem, that isn't the, that wasn't the, not the cause, false alarm, scrap that, "
+    "scratch "
     "that, never mind, nevermind, forget it, forget that, roll back, roll it back, nope, nah"
 )
 # A sentence with one of these says something new about its subject, and so takes the place of an older one on it.
 REVISIONS = _phrases(
-    "actually, instead, no longer, not anymore, any more, switch to, switching to, changed, change of plan, reconsider*, "
+    "actually, instead, no longer, not anymore, any more, switch to, switching to, changed, change of plan, "
+    "reconsider*, "
     "rather than, forget, ignore, scrap, drop, you may now, you can now, from now on, after all, replaces, supersede*"
 )
 PROPOSALS = _phrases(
@@ -155,7 +177,8 @@ PROPOSALS = _phrases(
     "prefer, sound good, sounds good, ok to, okay to, ready to, can i, may i, go ahead"
 )
 ADVICE = _phrases(
-    "i'd recommend, i recommend, i would recommend, i'd suggest, i suggest, i would suggest, i propose, i'd propose, my "
+    "i'd recommend, i recommend, i would recommend, i'd suggest, i suggest, i would suggest, i propose, i'd "
+    "propose, my "
     "recommendation, i'd go with, the fix is, the fix, the plan, i'd say, i think, is better, is cleaner"
 )
 BLOCKERS = _phrases(

@@ -20,9 +20,8 @@ _LONGEST = 400
 _MOST_DECISIONS = 40
 _MOST_FINDINGS = 8
 _MOST_AT_ONCE = 3
-LABEL = re.compile(
-    r"^[ \t]{0,8}(?:[-*+•]|\d{1,3}[.)]|#{1,6})?[ \t]{0,4}((?:\*\*|__)?(?:decision|decided|entscheidung|décision|decisión"
-    r"|решение|决定)(?:[ \t]?#?\d{1,3})?(?:\*\*|__)?[ \t]?[:\uff1a][^\n]{5,400})$",
+_LABELLED = re.compile(
+    rf"^[ \t]{{0,8}}(?:[-*+•]|\d{{1,3}}[.)]|#{{1,6}})?[ \t]{{0,4}}((?:\*\*|__)?{cues.DECISION_LABELS}[^\n]{{5,400}})$",
     re.IGNORECASE | re.MULTILINE,
 )
 # Every line that the lists can match holds one of these, so most lines need no closer look.
@@ -91,7 +90,7 @@ def _facts(sayings: Iterable[Saying], role: Role) -> list[Fact]:
 
 def _facts_in(text: str, signs: tuple[str, ...], turn: int, role: Role) -> list[Fact]:
     may_be_labelled = any(sign in _LABEL_SIGNS for sign in signs)
-    labelled = [match.strip() for match in LABEL.findall(text)] if may_be_labelled else []
+    labelled = [match.strip() for match in _LABELLED.findall(text)] if may_be_labelled else []
     found = [_fact(line, turn, role, "") for line in labelled]
     for line in text.split("\n"):
         if cues.has_any(line.lower(), signs) and not any(each in line for each in labelled):

@@ -14,7 +14,8 @@ _MODIFIERS = (
 _DEFINES = (
     rf"{_MODIFIERS}(?:"
     r"(?:(def|class|function\*?|func|fn|interface|struct|enum|trait|impl|protocol|record|module|namespace|type)[ \t]+"
-    r"(?:\([^)\n]{1,80}\)[ \t]*)?([A-Za-z_$](?:[\w$.]|::)*[?!]?)(?=[ \t]*[<({:=\[;\n]|[ \t]+(?:struct|interface|extends|for)\b|$)"
+    r"(?:\([^)\n]{1,80}\)[ \t]*)?([A-Za-z_$](?:[\w$.]|::)*[?!]?)"
+    r"(?=[ \t]*[<({:=\[;\n]|[ \t]+(?:struct|interface|extends|for)\b|$)"
     r"[ \t]*(\([^\n]{0,60}?\))?)"
     r"|(?:const|let|var)[ \t]+([A-Za-z_$][\w$]*)(?:[ \t]*:[^=\n]{1,80})?[ \t]*=[ \t]*(?:async[ \t]*)?"
     r"(?:\([^\n]{0,200}?\)|[\w$]+)(?:[ \t]*:[^=\n]{1,80})?[ \t]*=>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise, takewhile
 from posixpath import basename
@@ -32,6 +33,9 @@ _TAKES_VALUE = frozenset(
     "-r --requirement -c --constraint -t --target --index-url -i --registry -w --workspace".split()
 )
 _MOST_CHANGED = 4
+# What a task runner prints before it runs a command: mise, task, just, npm, yarn, make with `set -x`.
+_ECHO = re.compile(r"^(?:\[[\w:.-]{1,40}\] )?(?:\$|>|\+|task: \[[\w:.-]+\]) ((?!\S+@\d)\S[^\n]{2,200})$", re.MULTILINE)
+_ECHO_SIGHT, _LONGEST_ECHO, _MOST_ECHOES = 3_000, 120, 3
 _MOST_COMMANDS = 6
 _MOST_RANGES = 4
 
@@ -130,9 +134,18 @@ def _command_fact(runs: Sequence[_Run]) -> Fact:
     if others:
         told = f"after {others} {'failure' if last.error is None else 'pass'}{_plural(others, last.error is None)}"
         detail = f"{detail} ({told})" if detail else told
+    ran = _ran(last.exchange.result.text if last.exchange.result else "")
+    detail = f"{detail} (runs {ran})".lstrip() if ran else detail
     status = "passed" if last.error is None else "failed"
     command, ref = wording_of(last.exchange.call), reference_of(last.exchange)
     return Fact("command", command, runs[0].turn, "tool", detail, status, len(streak), last.turn, ref)
+
+
+def _ran(text: str) -> str:
+    """The commands that a task runner says it runs, as `[test] $ go test ./...` or `> jest`."""
+    found = dict.fromkeys(" ".join(line.split()) for line in _ECHO.findall(text[:_ECHO_SIGHT]))
+    told = [f"`{line}`" for line in found if len(line) < _LONGEST_ECHO][:_MOST_ECHOES]
+    return ", ".join(told)
 
 
 def _plural(count: int, is_failure: bool) -> str:

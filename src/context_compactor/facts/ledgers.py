@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from context_compactor.classify.resolutions import GIVEN_UP, OPEN, RESOLVED, Course
 from context_compactor.classify.telling import BETWEEN
+from context_compactor.facts.cues import is_labelled
 from context_compactor.facts.fact import Fact
 from context_compactor.messages.record import FAILED, FINDINGS, RULES, STANDING, TASK, Entry, entry_line
 from context_compactor.plan.options import Line
@@ -38,12 +39,6 @@ _OF_SUBJECT = frozenset(
     (*FILE_STATUSES, "installed", "passed", "failed", "running", "sub-agent done", "sub-agent failed")
 )
 _ALWAYS = {"constraint", "mode", "blocker", "side_effect", "approval", "denial"}
-_LABELLED = re.compile(
-    r"[\"*_]{0,5}(?:(?:rules?|important|remember|note|nb|constraint|requirement|decision|decided|regel|wichtig|merke"
-    r"|entscheidung|règle|décision|regla|decisión|importante|правило|решение|规则|重要|注意|决定)[ \t]?#?\d{0,3}[*_]{0,2}"
-    r"[ \t]?[:\uff1a]|(?:you may not|you must not|from now on|never)\b)",
-    re.IGNORECASE,
-)
 _LONGEST_REST = 80
 _ACT_LENGTH = 70
 _FAILURE = re.compile(r"^`(.*)` → (.*) (\([^()]*\))$", re.DOTALL)
@@ -59,7 +54,7 @@ def ledger_lines(facts: Iterable[Fact]) -> list[Line]:
     """Every fact as the line that will stand for it; what the user denied is told once."""
     facts = list(facts)
     denied = {fact.ref for fact in facts if fact.kind == "denial"}
-    told = [fact for fact in facts if (fact.kind, fact.status) != ("failure", "denied") or fact.ref not in denied]
+    told = [fact for fact in facts if fact.kind != "failure" or fact.ref not in denied]
     return [
         Line(section_of(fact.kind), entry.text, fact.last_turn or fact.turn, _must(fact), entry.status)
         for fact, entry in ((fact, fact_entry(fact)) for fact in told)
@@ -76,17 +71,13 @@ def _must(fact: Fact) -> bool:
         ("command", "running"),
         ("subagent", "running"),
         ("todo", "active"),
+        ("todo", "open"),
         ("todo", "blocked"),
         ("task", "active"),
         ("file_state", "uncommitted"),
         ("command", "passed"),
         ("command", "failed"),
     }
-
-
-def is_labelled(text: str) -> bool:
-    """Whether a rule or a decision was labelled as one by whoever said it: it stays when others must go."""
-    return _LABELLED.match(text) is not None
 
 
 def fact_line(fact: Fact) -> str:

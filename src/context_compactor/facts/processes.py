@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from context_compactor.classify.background import running_id
 from context_compactor.classify.calls import Reading
 from context_compactor.classify.failures import wording_of
 from context_compactor.classify.references import reference_of
@@ -14,11 +15,7 @@ from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact
 from context_compactor.messages.turn import ToolUse, Turn
 
-_STARTED = re.compile(
-    r"running in (?:the )?background with ID:? ?([\w-]{2,64})|Process running with session ID ([\w-]{1,64})"
-    r"|^\[\d{1,3}\] (\d{2,9})\b|\bPID:? ?(\d{2,9})\b",
-    re.MULTILINE,
-)
+_NUMBERED = re.compile(r"^\[\d{1,3}\] (\d{2,9})\b|\bPID:? ?(\d{2,9})\b", re.MULTILINE)
 _BEHIND = re.compile(r"(?<![&>|<\d])&(?![&>\d])[ \t]*(?:$|\n|\)|;|disown|echo|sleep|curl|[A-Z_]+=\$!)", re.MULTILINE)
 _PORT = re.compile(
     r"(?:--port[ =]|\bPORT=|(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::\]):|\bport:? )(\d{2,5})\b", re.IGNORECASE
@@ -28,6 +25,8 @@ _ENDED = re.compile(
     r"|\bkilled\b|not (?:found|running)",
     re.IGNORECASE,
 )
+_STAYS = re.compile(r"\b(?:serve|server|dev|watch|start|daemon|tail -[fF]|up|preview|listen)\b")
+_RECENT = 10
 _NOTICE = "<task-notification>"
 _STOPS = frozenset(("kill", "pkill", "killall", "fuser", "taskkill"))
 _HEAD = 600
@@ -39,10 +38,12 @@ class _Process(Struct):
     id: str
     port: str
     command: str
+    yielded: bool = False
+    """The client came back early from a command that was not meant to stay: it is forgotten after some turns."""
 
 
 def process_facts(called: Sequence[Called], turns: Sequence[Turn]) -> list[Fact]:
-    """Background commands that were not stopped and not seen to end, with the id and the port by which to reach them."""
+    """Background commands that were neither stopped nor seen to end, with the id and the port to reach them by."""
     running: list[_Process] = []
     for turn, exchange, reading in called:
         running = [each for each in running if not _ends(each, exchange, reading)]
@@ -52,6 +53,8 @@ def process_facts(called: Sequence[Called], turns: Sequence[Turn]) -> list[Fact]
     if running:
         notices = [turn for turn in turns if turn.role == "user" and _NOTICE in turn.messages[0].text]
         running = [each for each in running if not any(_reports_end(each, turn) for turn in notices)]
+    newest = called[-1][0] if called else 0
+    running = [each for each in running if not each.yielded or newest - each.fact.turn <= _RECENT]
     return [each.fact for each in running[-_MOST:]]
 
 
@@ -61,8 +64,7 @@ def is_behind(exchange: ToolUse, reading: Reading) -> bool:
         return False
     if reading.arguments.get("run_in_background") is True:
         return not exchange.result.is_error
-    answer = exchange.result.text[:_HEAD]
-    if "unning " in answer and ("running in" in answer or "session ID" in answer) and _STARTED.search(answer):
+    if running_id(exchange.result.text):
         return True
     if "&" not in reading.command or not _BEHIND.search(reading.command):
         return False
@@ -73,12 +75,13 @@ def _started(exchange: ToolUse, turn: int, reading: Reading) -> _Process | None:
     if not is_behind(exchange, reading):
         return None
     command, answer = reading.command or "", exchange.result.text[:_HEAD] if exchange.result else ""
-    told = _STARTED.search(answer)
-    number = next(filter(None, told.groups()), "") if told else ""
+    told = _NUMBERED.search(answer)
+    number = running_id(answer) or (next(filter(None, told.groups()), "") if told else "")
     port = _PORT.search(command) or _PORT.search(answer)
     place = ", ".join(filter(None, (f"port {port[1]}" if port else "", f"id {number}" if number else "")))
     fact = Fact("command", wording_of(exchange.call), turn, "tool", place, "running", 1, turn, reference_of(exchange))
-    return _Process(fact, number, port[1] if port else "", command)
+    yielded = "running with session ID" in answer and not port and not _STAYS.search(command)
+    return _Process(fact, number, port[1] if port else "", command, yielded)
 
 
 def _ends(process: _Process, exchange: ToolUse, reading: Reading) -> bool:

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 
 from context_compactor.classify.failures import course_of
 from context_compactor.classify.resolutions import OPEN, RESOLVED
+from context_compactor.facts.cues import is_labelled
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import (
     FILE_STATUSES,
@@ -37,18 +38,19 @@ from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Line
 
 _BELOW = re.compile(r"paths are below (\S+) or absolute")
-# Shares of the target: ledger lines but the failures, the user's rules, and the failures.
+# Shares of the target: how the work stands, the user's rules, decisions and findings, and the failures.
 _UNLIMITED = (TASK, FAILED, STORY)
 _LASTING = (FAILED, RULES, FINDINGS)
 # Statuses of lines that stay until they are overtaken; of prose of a model, those that newer turns overtake.
 _STAYING = ("active", "doing", "blocked", "outside", "allowed by the user", "denied by the user", FILE_STATUSES[0])
 _OVERTAKEN = ("active", "blocked", "next")
 _LEDGER_SHARE = 0.12
-_RULES_SHARE = 0.08
+_RULES_SHARE = 0.15
+_FINDINGS_SHARE = 0.08
 _LEAST_RULES = 150
 _FAILURE_SHARE = 0.15
-# How much of each part of a failure's line stands: of one that is resolved, and of others; 0 is all of it.
-_FAILURE_LENGTHS = ((0, 0), (110, 0), (64, 0), (64, 110), (64, 80), (64, 64))
+_RESOLVED_SHARE = 0.06
+_FAILURE_LENGTHS = (0, 110, 80, 64)
 
 
 class Remembered(Struct, frozen=True):
@@ -104,16 +106,21 @@ def root_of(past: Record | None) -> str | None:
 
 def _short_failures(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> list[Line]:
     """The lines; where the failures alone would take too much, each of them says less, the resolved ones first."""
+    room = int(_FAILURE_SHARE * target)
     failures = [line for line in lines if line.section == FAILED]
-    short = failures
-    for resolved, others in _FAILURE_LENGTHS:
-        short = [
-            structs.replace(line, text=cut_failure(line.text, resolved if line.status == RESOLVED else others))
-            for line in failures
-        ]
-        if sum(count(line.text) for line in short) <= _FAILURE_SHARE * target:
+    others = _shortened([line for line in failures if line.status != RESOLVED], room, count)
+    room -= sum(count(line.text) for line in others)
+    resolved = _shortened([line for line in failures if line.status == RESOLVED], room, count)
+    return [*(line for line in lines if line.section != FAILED), *others, *resolved]
+
+
+def _shortened(failures: Sequence[Line], room: int, count: Callable[[str], int]) -> list[Line]:
+    short = list(failures)
+    for most in _FAILURE_LENGTHS:
+        short = [structs.replace(line, text=cut_failure(line.text, most)) for line in failures]
+        if sum(count(line.text) for line in short) <= room:
             break
-    return [*(line for line in lines if line.section != FAILED), *short]
+    return short
 
 
 def _below(line: Line, root: str) -> Line:
@@ -177,18 +184,27 @@ def _status_now(title: str, status: str, is_newer_task: bool) -> str:
 
 
 def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> tuple[list[Line], list[Line]]:
-    """All failures that are not resolved and the task stay; other lines that must stay do so within their share.
+    """All failures that are not resolved and the task stay; other lines that must stay do so within their share, and
+    so do the failures that were resolved.
 
-    The user's rules have a share of their own. Then comes how the work stands, then what was found; of each the newest.
+    The user's rules have a share of their own, and so has what was decided and found; of both, what was labelled comes
+    first, however old it is. Else the newest count, and how the work stands before what is known of files.
     """
     must: list[Line] = []
     optional: list[Line] = []
-    room = {RULES: max(int(_RULES_SHARE * target), min(_LEAST_RULES, target // 10)), "": int(_LEDGER_SHARE * target)}
-    for line in sorted(lines, key=lambda line: (_is_later(line), _is_new_file(line), -line.turn)):
-        shelf = RULES if line.section == RULES else ""
-        free = line.section in _UNLIMITED or _BELOW.fullmatch(line.text)
-        cost = count(line.written) if line.must and not free else 0
-        if line.must and cost <= room[shelf]:
+    room = {
+        RULES: max(int(_RULES_SHARE * target), min(_LEAST_RULES, target // 8)),
+        FINDINGS: int(_FINDINGS_SHARE * target),
+        RESOLVED: int(_RESOLVED_SHARE * target),
+        "": int(_LEDGER_SHARE * target),
+    }
+    for line in sorted(lines, key=_order):
+        is_resolved = line.section == FAILED and line.status == RESOLVED
+        shelf = RESOLVED if is_resolved else line.section if line.section in room else ""
+        is_free = not is_resolved and (line.section in _UNLIMITED or _BELOW.fullmatch(line.text))
+        is_must = line.must or is_resolved
+        cost = count(line.written) if is_must and not is_free else 0
+        if is_must and cost <= room[shelf]:
             must.append(line)
             room[shelf] -= cost
         else:
@@ -196,9 +212,13 @@ def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> 
     return must, optional
 
 
+def _order(line: Line) -> tuple[bool, bool, bool, int]:
+    return not is_labelled(line.text), _is_later(line), _is_new_file(line), -line.turn
+
+
 def _is_later(line: Line) -> bool:
-    """What was found, and what is known of files, comes after how the work stands."""
-    return line.section == FINDINGS or line.status in FILE_STATUSES
+    """What is known of files comes after how the work stands, what was found out after what was decided."""
+    return line.status in FILE_STATUSES or line.status == "finding"
 
 
 def _is_new_file(line: Line) -> bool:

@@ -81,6 +81,8 @@ def is_request(text: str) -> bool:
     command = _COMMAND.match(text)
     if command:
         return command[1] not in CLIENT_COMMANDS
+    if cues.is_labelled(text) and all(cues.is_labelled(line) for line in text.split("\n") if line.strip()):
+        return False  # rules and decisions for whatever is worked on
     words = cues.spaced(text[:400]).split()
     told = [word for word in words if word not in cues.ACKNOWLEDGEMENTS and not word.isdigit()]
     return len(told) > 1 or any(len(word) > 6 or not word.isascii() for word in told)

@@ -11,6 +11,7 @@ from msgspec import structs
 from context_compactor.classify.calls import Reading, read_call
 from context_compactor.classify.references import reference_of
 from context_compactor.facts import cues
+from context_compactor.facts.choices import with_context
 from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact, FactKind
 from context_compactor.facts.speech import Saying, sentences
@@ -28,7 +29,8 @@ _NEXT_HEADING = re.compile(
 _ITEM = re.compile(r"[ \t]{0,4}(?:[-*+•]|\d{1,2}[.)])[ \t]+(\S.{2,300})")
 _PLAN_MODE = re.compile(r"\bplan mode (?:is|still) (?:active|on)\b|Plan mode is active", re.IGNORECASE)
 _INTENTS = (
-    " let me ", " let's ", " i'll ", " i will ", " i'm going to ", " i am going to ", " now i ", " next i ", " i need to ",
+    " let me ", " let's ", " i'll ", " i will ", " i'm going to ", " i am going to ", " now i ", " next i ",
+    " i need to ",
 )  # fmt: skip
 _NO_INTENTS = (" let me know ", " i'll wait ", " i'll be ")
 _ASKING_TOOLS = frozenset("askuserquestion askuser requestuserinput askfollowupquestion".split())
@@ -64,10 +66,21 @@ def _create(items: dict[str, Fact], reading: Reading, turn: int, exchange: ToolU
 def _update(items: dict[str, Fact], reading: Reading, turn: int, exchange: ToolUse) -> None:
     key = str(reading.arguments.get("taskId") or reading.arguments.get("task_id") or "")
     status = reading.arguments.get("status")
-    if key in items and status == "deleted":
+    if key not in items:
+        return
+    if status == "deleted":
         del items[key]
-    elif key in items and isinstance(status, str):
-        items[key] = _todo(items[key].content, _STATUSES.get(status, "open"), turn, exchange, items[key].turn)
+        return
+    if isinstance(status, str):
+        known = items[key]
+        changed = _todo(known.content, _STATUSES.get(status, "open"), turn, exchange, known.turn)
+        items[key] = structs.replace(changed, detail=known.detail)
+    waits_for = reading.arguments.get("addBlockedBy")
+    named = (
+        [items[str(each)].content for each in waits_for if str(each) in items] if isinstance(waits_for, list) else []
+    )
+    if named:
+        items[key] = structs.replace(items[key], detail=f"after: {'; '.join(named)}"[:_LONGEST])
 
 
 def _listed(arguments: dict[str, Any]) -> list[tuple[str, str]]:
@@ -156,8 +169,10 @@ def _blockers(recent: Sequence[Saying], turns: Sequence[Turn]) -> list[Fact]:
         if len(sentence) <= _LONGEST and _blocks(cues.spaced(sentence))
     ]
     if recent and turns and turns[-1].number == recent[-1].turn and not turns[-1].exchanges:
-        asked = [sentence for sentence in sentences(recent[-1].text[-1_500:]) if sentence.endswith(("?", "\uff1f"))]
-        found += [_fact("blocker", asked[-1], recent[-1].turn, "open")] if asked else []
+        said = list(sentences(recent[-1].text[-1_500:]))
+        asked = [at for at, sentence in enumerate(said) if sentence.endswith(("?", "\uff1f"))]
+        question = " ".join(with_context(said, asked[-1]).split()) if asked else ""
+        found += [_fact("blocker", question, recent[-1].turn, "open")] if question else []
     found += _waiting(turns)
     return list({fact.content: fact for fact in found}.values())[-4:]
 

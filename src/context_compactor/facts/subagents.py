@@ -21,7 +21,7 @@ _AGENT_ID = re.compile(r"agent_?-?id\W{1,5}([\w-]{3,64})", re.IGNORECASE)
 _FINISHED = re.compile(r"\b(?:completed?|finished|done|closed|failed|errored|killed|stopped)\b", re.IGNORECASE)
 _BROKEN = re.compile(r"<status>(?:failed|killed|errored)|\"(?:failed|errored)\"\s*:", re.IGNORECASE)
 _SAID = re.compile(
-    r"<(?:output|result|summary)>\s*(.{1,1500}?)(?:</(?:output|result|summary)>|\Z)|\"completed\"\s*:\s*\"(.{1,1500}?)\"",
+    r"<(?:output|result)>\s*(.{1,1500}?)(?:</(?:output|result)>|\Z)|\"completed\"\s*:\s*\"(.{1,1500}?)\"",
     re.DOTALL,
 )
 _PREFACE = re.compile(
