@@ -66,7 +66,7 @@ _NEXT = ("doing", "next", "asked", "blocked", "open", "mode", "running")
 
 _ASKED = re.compile(r'"(.*)"(?: · .*)? \((turn_\d+)\)', re.DOTALL)
 _TURN = re.compile(r"\(turn_(\d+)\)$")
-_SOURCE = re.compile(r" \((?:×(\d+), )?(?:turn|tool|file|agent)_\d+\)$")
+_SOURCE = re.compile(r" \((?:×(\d+), )?(?:turns \d+-\d+, )?(?:turn|tool|file|agent)_\d+\)$")
 _FAILURE = re.compile(r"`(.*)` → (.*?)( \(×\d+\))?$", re.DOTALL)
 # A line of code, a heading, or a word by itself in a user's message.
 _CODE = re.compile(
