@@ -100,13 +100,21 @@ _FEWEST_WORDS = 4
 _FEWEST_BRIEF = 400
 _FAILURE_SHARE = 0.4
 _FAILURE_LENGTHS = (0, 160, 110, 80, 64, 40)
-_LEDGER_SHARE = 0.45
+_LEDGER_SHARE = 0.3
 # Of a long request so many characters for each token of the brief.
 _TASK_SHARE = 1 / 8
 _HEADINGS = 60
 _LOOKED_AT = ("read", "passed", "installed", "sub-agent done")
-# What comes first when there is not room for everything, behind the user's rules: how the work stands.
-_FIRST_STANDING = (*_NEXT, "outside", "allowed by the user", "denied by the user", "phase", "note", "git")
+# What comes first when there is not room for everything, behind the user's rules: how the work stands, what is changed
+# and not committed, what was found, and what was done outside.
+_STANDING_RANKS = {
+    1: (*_NEXT, "phase", "note", "git"),
+    2: ("uncommitted",),
+    4: ("outside", "allowed by the user", "denied by the user"),
+    5: FILE_STATUSES,
+}
+# In a brief the user's words count so much of what they count in a record: the room is smaller.
+_USER_IN_BRIEF = 0.4
 _CHARS = 4
 _ENDS = (".", "!", "?", "…", "\u3002", "\uff01", "\uff1f", '."', '!"', '?"')
 
@@ -487,7 +495,10 @@ def resume_brief(checkpoint: Checkpoint, facts: Sequence[Fact], tokens: int, mat
         )
     counter = message_counter_for(None, "openai-chat")
     known = material or Material(tuple(ledger_lines(facts)))
-    story = Story([unit for unit in known.units if unit.voice != "look"], counter.texts, known.after)
+    units = [unit for unit in known.units if unit.voice != "look"]
+    for unit in units:
+        unit.weight *= _USER_IN_BRIEF if unit.voice == "user" else 1.0
+    story = Story(units, counter.texts, known.after)
     fixed, rest = _always(_told_once(known.lines, tokens), tokens, counter)
     rest = [*rest, *_own_lines(checkpoint)]
     counts = _counts(checkpoint, facts)
@@ -564,8 +575,8 @@ def _is_needed(line: Line) -> bool:
 
 def _rank(line: Line) -> int:
     if line.section == STANDING:
-        return 1 if line.status in _FIRST_STANDING else 3 if line.status in FILE_STATUSES else 6
-    return {RULES: 0, FINDINGS: 2, TASK: 4, FAILED: 5}.get(line.section, 6)
+        return next((rank for rank, statuses in _STANDING_RANKS.items() if line.status in statuses), 7)
+    return {RULES: 0, FINDINGS: 3, TASK: 6, FAILED: 6}.get(line.section, 7)
 
 
 def _fitting(lines: Sequence[Line], room: float, counter: MessageCounter) -> list[Line]:
