@@ -207,3 +207,11 @@ def test_every_setting_has_its_explanation_under_it():
     for field, under in pairwise(body):
         if isinstance(field, ast.AnnAssign):
             assert isinstance(under, ast.Expr), ast.unparse(field)
+
+
+def test_a_setting_that_is_gone_is_told_and_read_past(tmp_path, caplog):
+    path = tmp_path / "config.toml"
+    path.write_text("plan_with_model = true\nwindow = 1000\n", encoding="utf-8")
+    loaded = load_settings(env={}, config_path=path)
+    assert loaded.settings.window == 1_000
+    assert "plan_with_model: this setting is gone" in caplog.text

@@ -21,7 +21,6 @@ _WORK = "how long some work takes, so that others can come in between; nothing i
 _LATE = "longer than the deadline that the code under test was given"
 EXCEPTIONS = {
     "tests/client/test_events.py::test_a_reader_who_is_slow_gets_all_the_same_events_in_order": _PACE,
-    "tests/engine/test_judging.py::test_one_deadline_ends_the_story_and_the_judging": _LATE,
     "tests/engine/test_model.py::test_an_endless_model_is_ended_by_the_deadline_and_the_digest_is_used": _LATE,
     "tests/installing.py::_installed": "installing a package is no wait of a test, and may take longer",
     "tests/jobs/test_processes.py::talk": _PACE,

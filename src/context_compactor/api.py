@@ -5,7 +5,7 @@ The server and the client both read this page, so the two cannot differ. `docs/h
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct, structs
 
@@ -29,6 +29,7 @@ PROBLEM_TYPE = "urn:context-compactor:"
 IDEMPOTENCY_KEY = "Idempotency-Key"
 
 Message = dict[str, Any]
+RecallForm = Literal["original", "conversation"]
 DialectName = Literal["auto", "openai-chat", "openai-responses", "anthropic"]
 SessionId = Annotated[str, Meta(min_length=1, max_length=200, description="A name without `/`.")]
 Tokens = Annotated[int, Meta(ge=1, le=10**12)]
@@ -179,11 +180,15 @@ class HistoryQuery(Body, frozen=True):
 
 
 class RecallQuery(Body, frozen=True):
-    """Some `lines` of an original such as `10-40`, or one `page` of about so many `tokens`; else all of it."""
+    """Some `lines` of an original such as `10-40`, or one `page` of about so many `tokens`; else all of it.
+
+    The `form` is `original`, in which a turn is the JSON of its messages, or `conversation`, as a reader wants it.
+    """
 
     lines: Annotated[str, Meta(pattern=r"^[0-9]{1,9}(-[0-9]{1,9})?$")] | None = None
     page: Annotated[int, Meta(ge=1, le=10**9)] | None = None
     tokens: Annotated[int, Meta(ge=1, le=10**6)] = 2_000
+    form: RecallForm = "original"
 
 
 class SearchQuery(Body, frozen=True):
@@ -197,10 +202,14 @@ class SearchQuery(Body, frozen=True):
     until: Annotated[str, Meta(max_length=40)] = ""
 
 
+# No enumeration of its own, so that one that is not known is refused with those that are.
+KindAsked = Annotated[str, Meta(max_length=100, extra_json_schema={"enum": list(get_args(FactKind))})]
+
+
 class FactsQuery(Body, frozen=True):
     """Facts of one kind only; without `limit`, all that are behind the cursor `after`."""
 
-    kind: FactKind | None = None
+    kind: KindAsked | None = None
     after: str | None = None
     limit: Limit | None = None
 

@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from context_compactor import flow
 from context_compactor.archive.archive import Archive, Original
+from context_compactor.archive.conversation import TURN, Beside, neighbours, read_aloud, results_beside, turn_entry
 from context_compactor.archive.search.hits import Hit
 from context_compactor.archive.search.passages import texts_of
 from context_compactor.archive.search.search import Searcher
@@ -58,8 +59,17 @@ class Compaction(Struct, frozen=True, dict=True):
     """For each turn the index of its first message and the one behind its last, among those that went in."""
 
     def recall(self, ref: str) -> str:
-        """The original behind an id, as text: a tool result byte for byte, a turn as JSON."""
+        """The original behind an id, as text: a tool result byte for byte, a turn as JSON. `read` is for readers."""
         return self.archive.find(ref).text
+
+    def read(self, ref: str) -> str:
+        """The original behind an id for a reader: a turn as a conversation, with ids of what stands beside it."""
+        every: list[Original] = list(self.archive)
+        at = every.index(self.archive.find(ref))
+        if every[at].kind != TURN:
+            return every[at].readable
+        entries = [turn_entry(each.id, each.summary, each.tokens) for each in every if each.kind == TURN]
+        return read_aloud(every[at], Beside(*neighbours(entries, ref), results_beside(every, at)))
 
     def original(self, ref: str) -> Original:
         """The original behind an id as the value it was, with its kind and summary."""
@@ -291,8 +301,9 @@ def _compaction(
     if not report.changed or report.tokens_after == report.tokens_before:
         return _unchanged(scene.messages, report, usage, counter, made.decisions)
     out = [copy_containers(message.raw) for message in made.outcome.written.messages]
-    facts = (*scene.facts, *made.told)
-    return Compaction(out, report, made.decisions, usage, made.outcome.archive, counter.counter, facts, spans())
+    return Compaction(
+        out, report, made.decisions, usage, made.outcome.archive, counter.counter, tuple(scene.facts), spans()
+    )
 
 
 def _with_cost(report: Report, ask: Ask) -> Report:

@@ -1,6 +1,6 @@
 """What a model is to be told of a compaction: the subject, how much it may take, and by which way it costs least.
 
-There are two ways to show it the turns. A copy in parts works with any model. When the model is the agent's own and it
+There are two ways to show it the turns. A copy works with any model. When the model is the agent's own and it
 is known what the agent sends beside its messages, the conversation itself can be sent with our question behind it: the
 provider has most of that in its cache. The cheaper way is taken; docs/why/models.md has the reasons.
 """
@@ -13,31 +13,24 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from context_compactor.apply.fidelity import context_text
+from context_compactor import flow
 from context_compactor.archive.redact import redact
-from context_compactor.compare import Job
-from context_compactor.judging import bench_of, sendable
 from context_compactor.levels import Level
 from context_compactor.messages.boundaries import find_problems
 from context_compactor.messages.turn import Turn
+from context_compactor.placing import Job
 from context_compactor.prompts.prompt import Prompt
 from context_compactor.protocols import Model
 from context_compactor.settings import Settings
 from context_compactor.settle import Request
-from context_compactor.summary.expect import Effort, in_chunks, with_prefix
-from context_compactor.summary.losses import find_losses
-from context_compactor.summary.quoting import tell_turns
-from context_compactor.summary.shape import Prose, from_record
-from context_compactor.summary.spans import cut_chunks
-from context_compactor.summary.subject import Limits, Subject, story_tokens
+from context_compactor.summarize.expect import Effort, as_copy, with_prefix
+from context_compactor.summarize.subject import Limits, Subject
+from context_compactor.summarize.summary import Summary, from_record
 
 # Which client takes the messages of a dialect as they are.
 _SPEAKS = {"openai-chat": ("openai/", "http://", "https://"), "anthropic": ("anthropic/",)}
 # Our counts may be a tenth too low.
 _FILLED = 0.9
-# What the question about turns takes beside the turns, and an answer for each of them.
-_JUDGE_FRAME_TOKENS = 400
-_JUDGED_TURN_TOKENS = 60
 
 
 class Briefing(Struct, frozen=True):
@@ -51,57 +44,51 @@ class Briefing(Struct, frozen=True):
 def brief(job: Job, model: Model, settings: Settings, prompt: Prompt, *, may_send_own: bool = True) -> Briefing:
     """Brief a model on a compaction. The conversation's own messages are used where they may be and are cheaper."""
     count = job.kit.counter.text
-    subject, limits = subject_of(job), limits_for(settings, job.goal.target)
-    copied = in_chunks(model, subject, count, limits, prompt)
-    judged = _judging(job, limits) if settings.plan_with_model else Effort()
+    subject, limits = subject_of(job), limits_for(settings, job.asked_tokens)
+    copied = as_copy(model, subject, count, limits, prompt)
     prefix = own_messages(job, model, settings) if may_send_own else ()
     if not prefix:
-        return Briefing(subject, limits, copied.plus(judged))
+        return Briefing(subject, limits, copied)
     spoken = job.kit.counter.count_many(job.kit.dialect.parse(prefix))
     beside = count(str(settings.agent_request))
     sent = with_prefix(model, subject, count, limits, prompt, sum(spoken) + beside)
     if sent.shown + 2 * sent.written > _FILLED * model.window or not _is_cheaper(sent, copied, model.name, settings):
-        return Briefing(subject, limits, copied.plus(judged))
+        return Briefing(subject, limits, copied)
     own = structs.replace(subject, prefix=prefix, beside=settings.agent_request)
-    return Briefing(own, limits, sent.plus(judged))
+    return Briefing(own, limits, sent)
 
 
-def _judging(job: Job, limits: Limits) -> Effort:
-    """When the model is asked about the turns as well."""
-    turns = bench_of(job).turns
-    chunks = cut_chunks(tell_turns(turns), limits.chunk_tokens, job.kit.counter.text)
-    shown = sum(chunk.tokens + _JUDGE_FRAME_TOKENS for chunk in chunks)
-    return Effort(len(chunks), shown, 0, _JUDGED_TURN_TOKENS * len(turns))
-
-
-def subject_of(job: Job, turns: Sequence[Turn] | None = None, previous: Prose | None = None) -> Subject:
-    """The turns that leave the context, what is known of them, and what the context says without a summary.
+def subject_of(job: Job, turns: Sequence[Turn] | None = None, previous: Summary | None = None) -> Subject:
+    """The turns that leave the context, what is known of them, and what stands before them.
 
     Only some of the `turns` can be told, behind what is told of those before.
     """
     told = sendable(job)
     numbers = {turn.number for turn in (job.folded if turns is None else turns)}
-    written = job.digest.outcome.written
-    standing, reachable = context_text(written.messages), frozenset(written.cited())
-    previous = from_record(told.scene.past) if previous is None else previous
-    if told is not job:
-        standing, previous = redact((standing, previous)).value
-    untold = find_losses(Prose(), told.facts, standing, reachable)
+    earlier = from_record(told.scene.past) if previous is None else previous
+    instructions = [message.text for turn in told.scene.turns if turn.is_instruction for message in turn.messages]
     return Subject(
         turns=[turn for turn in told.scene.turns if turn.number in numbers],
         facts=told.facts,
-        previous=previous,
-        standing=standing,
-        reachable=reachable,
+        previous=earlier if told is job else redact(earlier).value,
+        system="\n".join(instructions),
         focus=told.kit.focus,
-        untold=frozenset(lost.fact for lost in untold),
     )
 
 
-def limits_for(settings: Settings, target: int) -> Limits:
-    """What the settings allow a summary within this target to take."""
+def sendable(job: Job) -> Job:
+    """The job as a model may be told of it. Secrets are taken out first: half of one would not be known any more."""
+    if not job.request.ask.settings.redact_secrets:
+        return job
+    dialect, raws = job.kit.dialect, [message.raw for message in job.scene.messages]
+    scene = flow.read_scene(dialect.parse(redact(raws).value), dialect)
+    return structs.replace(job, scene=scene, kit=structs.replace(job.kit, focus=redact(job.kit.focus).value))
+
+
+def limits_for(settings: Settings, tokens: int) -> Limits:
+    """What the settings allow a summary of so many tokens to take."""
     return Limits(
-        tokens=story_tokens(target),
+        tokens=tokens,
         chunk_tokens=settings.model_input_tokens,
         parallel=settings.model_parallel_calls,
         calls=settings.attempt_limit,
@@ -114,16 +101,16 @@ def reason_to_skip(job: Job) -> str:
     if not is_told(job.request):
         return "an emergency cannot wait for one"
     if job.digest.report.status != "success":
-        return "the context does not fit even without a story"
+        return "the context does not fit even without one"
     if not job.folded:
         return "no turn was folded, so there is nothing to tell"
-    if not story_tokens(job.goal.target):
-        return f"a target of {job.goal.target:,} tokens leaves no room for a story"
+    if not job.asked_tokens:
+        return f"a target of {job.goal.target:,} tokens leaves no room for a record by a model"
     return ""
 
 
 def is_told(request: Request) -> bool:
-    """Whether a story belongs to such a compaction: at the soft and aggressive levels, and when somebody asked."""
+    """Whether a model is asked in such a compaction: at the soft and aggressive levels, and when somebody asked."""
     return request.trigger.level in (Level.SOFT, Level.AGGRESSIVE) or request.ask.is_wanted
 
 

@@ -27,6 +27,7 @@ from context_compactor.classify.steer import Steers, sound_steers
 from context_compactor.classify.tier import Tier
 from context_compactor.engine.fit import fill_target
 from context_compactor.engine.newest import newest_excerpts
+from context_compactor.engine.open_question import fit_open_question
 from context_compactor.engine.story import Story, story_units
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
@@ -34,11 +35,10 @@ from context_compactor.facts.remember import remember, root_of
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
-from context_compactor.messages.record import Entry, Excerpt, Record, open_turns
+from context_compactor.messages.record import Excerpt, Record, open_turns
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.focus import Focus
 from context_compactor.plan.goal import Goal
-from context_compactor.plan.options import Line
 from context_compactor.plan.planner import draft_plan
 from context_compactor.plan.steering import Steered, decided_zones, follow
 from context_compactor.plan.view import Spoken, View, build_sources, spoken_in
@@ -62,18 +62,12 @@ class Kit(Struct, frozen=True):
     ladder: tuple[Layout, ...]
     weights: Weights = Weights()
     focus: str = ""
-    story: tuple[Entry, ...] = ()
-    """A model's prose on the turns that may be folded, as entries of the record."""
     factors: dict[int, float] = {}
-    """What a model thinks of turns, by their number."""
-    reasons: dict[int, str] = {}
-    """Why it thinks so, in its own words."""
+    """How much more or less the lines of turns count, by their number."""
     steers: Steers = {}
     """What the user has decided about turns."""
     is_one_message: bool = False
     """Whether the context is to be a record alone, with the newest turns in it and the open question behind."""
-    told: tuple[Line, ...] = ()
-    """Facts that it has found in turns, as lines of the record, which are worth no more than others."""
 
 
 class Scene(Struct, frozen=True):
@@ -89,7 +83,7 @@ class Scene(Struct, frozen=True):
 class Outcome(Struct, frozen=True):
     """A new context with everything that explains it. `damage` says why it may not be used.
 
-    `cut` has the tokens that shortened instructions had before, by turn.
+    `cut` has the tokens that shortened instructions and an open question had before, by turn.
     """
 
     written: Written
@@ -113,6 +107,8 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     """Bring a context under its target; lose nothing that cannot be recalled."""
     fitted = _fit_instructions(scene, goal, kit)
     scene = structs.replace(scene, turns=fitted.turns)
+    asked = _fit_open_question(scene, goal, kit)
+    scene = structs.replace(scene, turns=asked.turns)
     kit = _steered(kit, scene.turns)
     sizes = turn_sizes(scene.turns, kit.counter)
     spoken = tuple(spoken_in(scene.turns, kit.counter))
@@ -132,7 +128,8 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     damage = find_damage(scene.messages, written.messages, kit.dialect)
     edits, tokens = written.texts.edits, composer.turn_tokens
     originals = gather_originals(scene.turns, steered.zones, edits, scene.verdicts, tokens, written.cited())
-    return Outcome(written, composer, Archive((*fitted.originals, *originals)), damage, fitted.cut)
+    archive = Archive((*fitted.originals, *originals, *asked.originals))  # of two with one id the last one counts
+    return Outcome(written, composer, archive, damage, fitted.cut | asked.cut)
 
 
 def _steered(kit: Kit, turns: Sequence[Turn]) -> Kit:
@@ -155,6 +152,13 @@ def _fit_instructions(scene: Scene, goal: Goal, kit: Kit) -> Fitted:
     return fit_instructions(scene.turns, goal.target, kit.counter, kit.dialect)
 
 
+def _fit_open_question(scene: Scene, goal: Goal, kit: Kit) -> Fitted:
+    kept = [number for number, tier in kit.steers.items() if tier is Tier.KEEP]
+    return fit_open_question(
+        scene.turns, goal.target, kit.counter, kit.dialect, scene.verdicts, past=scene.past, kept=kept
+    )
+
+
 @traced("plan")
 def plan(
     scene: Scene,
@@ -175,8 +179,6 @@ def plan(
         int(room.tokens * (1.0 if thrift is None else thrift)),
         kit.counter.text,
         scene.verdicts.root,
-        kit.story if folded and thrift is None else (),
-        kit.told,
     )
     tells_newest = kit.is_one_message and thrift is None
     excerpts = scene.past.excerpts if scene.past else ()
@@ -196,7 +198,6 @@ def plan(
         bare,
         quoted,
         kit.factors,
-        kit.reasons,
         kit.steers,
         steered.why,
     )

@@ -125,8 +125,13 @@ class Store(Protocol):
         """
         ...
 
-    def append(self, session_id: str, kind: str, bodies: Iterable[bytes | Kept], now: str) -> int:
-        """Add entries of a kind behind the last one; the position of the last of them."""
+    def append(
+        self, session_id: str, kind: str, bodies: Iterable[bytes | Kept], now: str, times: Sequence[str] = ()
+    ) -> int:
+        """Add entries of a kind behind the last one; the position of the last of them.
+
+        `times` are those of the entries where they are not from `now`.
+        """
         ...
 
     def entries(
@@ -213,6 +218,10 @@ class Store(Protocol):
 
         Of many, those that hold the terms which tell most, with what stands beside them; without a term the newest.
         """
+        ...
+
+    def beginnings(self, session_id: str, refs: Sequence[str], most: int) -> list[Found]:
+        """The first runs of passages of some originals, in their order, of about `most` passages of each."""
         ...
 
     def put_facts(self, session_id: str, facts: Iterable[FactRow], now: str) -> None:

@@ -138,7 +138,7 @@ class Expected(Struct, frozen=True):
 
 
 class ModelCall(Struct, frozen=True):
-    """One call of the model that writes summaries and judges turns."""
+    """One call of the model that writes the record."""
 
     model: str
     tokens_shown: int
@@ -152,8 +152,6 @@ class ModelCall(Struct, frozen=True):
     """Of the tokens shown, those that the provider says it read from its cache."""
     cache_write: int = 0
     """Of the tokens shown, those that it says it wrote to its cache."""
-    purpose: Literal["story", "plan"] = "story"
-    """What for: to tell the story of what is folded, or to say which turns are still needed."""
 
 
 class FloorPart(Struct, frozen=True):
@@ -217,9 +215,9 @@ class Report(Struct, frozen=True, kw_only=True):
     """What a model would be asked; only in a dry run."""
     model_calls: tuple[ModelCall, ...] = ()
     told_by: str = ""
-    """The model whose story stands in the record; empty when the digest stands alone."""
-    planned_by: str = ""
-    """The model whose judgement of the turns was followed; empty when there was none or it would have done harm."""
+    """The model that wrote the record; empty when the engine wrote it alone."""
+    corrections: tuple[str, ...] = ()
+    """What was changed in that model's text before it was used: each line that was mended or left out, and why."""
     checkpoint: str = ""
     repairs: tuple[str, ...] = ()
     metrics: Metrics = Metrics()

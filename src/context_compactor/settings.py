@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +21,11 @@ from context_compactor.errors import BadSetting
 from context_compactor.levels import DEFAULT_LEVELS, Level, LevelRule
 from context_compactor.price import Price
 
+_log = logging.getLogger("context_compactor")
+RETIRED = {
+    "plan_with_model": "Leave it out: the model writes the record, and the engine alone decides which turns stay.",
+}
+"""Settings that earlier versions had, and what to do about them. They are read past, not refused."""
 CONFIG_FILE = Path(".compactor/config.toml")
 ENV_PREFIX = "COMPACTOR_"
 _LONGEST_SHOWN = 400
@@ -111,13 +117,14 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Let hooks tell a new sub-agent of a coding agent what its caller knows, in at most 500 tokens."""
 
     model: str | None = None
-    """Model that writes summaries, such as `openai/NAME`. Without one nothing leaves the machine."""
+    """Model that writes the record of what is folded, such as `openai/NAME`. Without one nothing leaves the machine."""
 
     model_window: Tokens | None = None
     """Tokens which that model accepts in one request. Without it what its maker publishes, or 8,192 if unknown."""
 
-    model_input_tokens: Tokens = 10_000
-    """Tokens of a conversation that the model is shown in one request; what is longer is shown in parts and merged."""
+    model_input_tokens: Tokens | None = None
+    """Tokens of a conversation that the model is shown in one request at most; what is longer is shown in parts, which
+    are merged. Without it as many as its window takes."""
 
     model_parallel_calls: Annotated[int, Meta(ge=1, le=64)] = 4
     """How many of these requests are sent at the same time."""
@@ -126,15 +133,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     """What the agent sends beside its messages, such as `system` and `tools`, exactly as it sends it. With it, and with
     the agent's own model as `model`, a summary is asked for behind the messages that the provider has in its cache."""
 
-    plan_with_model: bool = False
-    """Ask the model as well which turns are still needed: about as many tokens again as a summary takes."""
-
     prices: dict[str, Price] = {}
     """What models cost, over the built-in table: `[prices."openai/NAME"]` with `input` and `output` in US dollars
     for a million tokens, and where they differ `cache_read` and `cache_write`."""
 
     compact_prompt: str | None = None
-    """Replaces the prompt that asks a model for a summary."""
+    """Replaces the prompt that asks a model for the record; its headings become sections of the record."""
 
     compact_prompt_file: str | None = None
     """The same, read from a file."""
@@ -170,11 +174,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Keep decisions, failures, constraints and file states of a session as facts that can be asked for."""
 
     promote_to_memory: bool = True
-    """Write architectural decisions and recurring errors to `.compactor/learned/`, for later sessions of one owner. A
-    session whose owner is not known neither writes nor reads there."""
+    """Write lasting rules, architectural decisions and recurring errors to `.compactor/learned/`, for later sessions of
+    one owner. A session whose owner is not known neither writes nor reads there."""
 
     notify_on_compact: bool = False
-    """Tell the user about every compaction, not only about those asked for. Not used yet."""
+    """Show a notice on the desktop after every compaction (`notify-send` or `osascript`); without a desktop, ring the
+    terminal. A server, a worker and a CI job (`CI` is set) show none."""
 
     store: str = "sqlite:///.compactor/compactor.db"
     """Where sessions and originals rest: a SQLite file, or `postgresql://user:password@host/database`."""
@@ -274,10 +279,18 @@ def _ignored(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _named(values: Mapping[str, Any], origin: str) -> list[Given]:
+    values = without_retired(values, origin)
     for name in values:
         if name not in Settings.__struct_fields__:
             raise BadSetting(f"{name}: no such setting (from {origin}){_nearest(name, Settings.__struct_fields__)}")
     return [(origin, name, value) for name, value in values.items()]
+
+
+def without_retired(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """The values without those of settings that are gone, each of which is told once where it is met."""
+    for name in RETIRED.keys() & values.keys():
+        _log.warning("%s: this setting is gone and has no effect (from %s). %s", name, origin, RETIRED[name])
+    return {name: value for name, value in values.items() if name not in RETIRED}
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

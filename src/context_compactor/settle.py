@@ -18,14 +18,13 @@ from context_compactor.ask import Ask
 from context_compactor.classify.pins import last_words
 from context_compactor.classify.steer import Steers
 from context_compactor.classify.tier import Tier
-from context_compactor.facts.fact import Fact
 from context_compactor.flow import Kit, Outcome, Scene
 from context_compactor.measure.count import MessageCounter, message_bytes
 from context_compactor.measure.triggers import Trigger
 from context_compactor.measure.usage import Usage
 from context_compactor.messages.message import Message
 from context_compactor.messages.record import Record
-from context_compactor.messages.references import ID
+from context_compactor.messages.references import ID, reference_id
 from context_compactor.plan.goal import Goal
 from context_compactor.plan.plan import Decision
 from context_compactor.report import FloorPart, Report
@@ -64,15 +63,13 @@ class Settled(Struct, frozen=True):
     outcome: Outcome
     report: Report
     decisions: tuple[Decision, ...]
-    told: tuple[Fact, ...] = ()
-    """Facts that only a model has found."""
 
 
 class Storyteller(Protocol):
-    """Whoever has a say in a compaction that was made already. What it returns is used."""
+    """Whoever writes the record of a compaction that was made already. What it returns is used."""
 
     def tell(self, request: Request, goal: Goal, scene: Scene, kit: Kit, digest: Settled) -> Settled:
-        """The compaction with a story, or as it was."""
+        """The compaction with another record, or as it was."""
         ...
 
     def expect(self, request: Request, goal: Goal, scene: Scene, kit: Kit, digest: Settled) -> Settled:
@@ -93,10 +90,15 @@ def unchanged(request: Request, messages: Sequence[Message], reason: str) -> Rep
     return Report.unchanged(reason, tokens=request.usage.tokens, messages=len(messages), **request.head())
 
 
-def settle(request: Request, goal: Goal, scene: Scene, outcome: Outcome) -> Settled:
-    """The report of an outcome. When it may not be used, the report says so and has the old numbers."""
+def settle(
+    request: Request, goal: Goal, scene: Scene, outcome: Outcome, decided: tuple[Decision, ...] | None = None
+) -> Settled:
+    """The report of an outcome. When it may not be used, the report says so and has the old numbers.
+
+    `decided` are its decisions where they are not those of the plan.
+    """
     after = outcome.written.tokens + request.ask.settings.overhead_tokens
-    decisions = explain(outcome.composer, outcome.cut)
+    decisions = explain(outcome.composer, outcome.cut) if decided is None else decided
     if outcome.damage:
         report = unchanged(request, scene.messages, f"refused: {'; '.join(outcome.damage[:3])}")
         return Settled(outcome, structs.replace(report, status="failed"), decisions)
@@ -105,7 +107,7 @@ def settle(request: Request, goal: Goal, scene: Scene, outcome: Outcome) -> Sett
         least = f"{request.ask.settings.min_gain_percent:g} %"
         why = f"only {max(gain, 0):.0%} could be saved, less than min_gain_percent of {least}"
         return Settled(outcome, _no_gain(request, goal, scene, outcome, why), decisions)
-    if is_settled(scene, request.ask.steers or {}):
+    if not outcome.cut and is_settled(scene, request.ask.steers or {}):
         why = "nothing that could be folded has come since the last compaction"
         return Settled(outcome, _no_gain(request, goal, scene, outcome, why), decisions)
     return Settled(outcome, _report(request, goal, scene, outcome, after, decisions), decisions)
@@ -182,13 +184,23 @@ def _checkable(request: Request, scene: Scene, outcome: Outcome) -> AbstractSet[
 
 
 def _cut_reason(outcome: Outcome) -> str:
-    if not outcome.cut:
-        return ""
-    before, after = sum(outcome.cut.values()), sum(outcome.composer.turn_tokens[turn] for turn in outcome.cut)
-    return (
-        f"the instructions, {before:,} tokens, would leave too little of the target: shortened to {after:,}, "
-        f'recall("{INSTRUCTIONS}") has them whole'
-    )
+    """What was shortened before anything was planned, and where it is whole."""
+    told = [turn for turn in outcome.cut if turn <= 0]
+    asked = [turn for turn in outcome.cut if turn > 0]
+    found = []
+    for what, turns, whole in (
+        ("the instructions", told, INSTRUCTIONS),
+        ("what was pasted into the open question", asked, reference_id("turn", asked[-1] if asked else 0)),
+    ):
+        if turns:
+            before, after = (
+                sum(tokens[turn] for turn in turns) for tokens in (outcome.cut, outcome.composer.turn_tokens)
+            )
+            found.append(
+                f"{what}, {before:,} tokens, would leave too little of the target: shortened to {after:,}, "
+                f'recall("{whole}") has it whole'
+            )
+    return "; ".join(found)
 
 
 def _lines_of(record: Record | None) -> int:

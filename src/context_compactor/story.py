@@ -1,8 +1,7 @@
-"""The same compaction with a story: a model tells what is folded, and the digest stands wherever that would be worse.
+"""The same compaction with a record that a model wrote; where none can be used, the engine's own stands.
 
-The engine has run without a model already, so there is always a context that can be used. The story is written
-beside it, put in by a second run, and the two results are compared: what fits, which failures and facts are told, what
-can be recalled. Only a result that loses nothing against the first one takes its place.
+The engine has run without a model already, so there is always a context that can be used. The model's record is checked
+line by line, the ledgers add what it lacks, and it takes the place of the engine's within the same target.
 """
 
 from __future__ import annotations
@@ -16,26 +15,22 @@ from msgspec import Struct, structs
 
 from context_compactor import flow
 from context_compactor.briefing import Briefing, brief, is_told, limits_for, reason_to_skip, subject_of
-from context_compactor.compare import Job, noted, place
 from context_compactor.errors import BadSetting, ModelStopped
-from context_compactor.judging import Replanned, replan
 from context_compactor.levels import Level
 from context_compactor.llm.limited import LimitedModel
 from context_compactor.llm.model import Control, Step
 from context_compactor.llm.names import FORMS, open_model
 from context_compactor.messages.turn import Turn
+from context_compactor.placing import Job, noted, place, with_room
 from context_compactor.plan.goal import Goal
 from context_compactor.price import Spent
 from context_compactor.prompts.prompt import load_prompt
 from context_compactor.protocols import Model
-from context_compactor.report import ModelCall
 from context_compactor.settings import Settings
 from context_compactor.settle import Request, Settled
-from context_compactor.summary.caller import Caller
-from context_compactor.summary.merging import UNMERGED
-from context_compactor.summary.shape import Prose
-from context_compactor.summary.subject import Limits, SummaryOutcome
-from context_compactor.summary.write import write_summary
+from context_compactor.summarize.subject import Limits, SummaryOutcome
+from context_compactor.summarize.summary import Summary
+from context_compactor.summarize.write import UNMERGED, write_summary
 
 _REASONS_SHOWN = 2
 _LONGEST_REASON = 200
@@ -50,7 +45,7 @@ class Sitting(Struct, frozen=True):
 
 
 class Teller:
-    """A model with all it needs to tell stories. Requests that failed are remembered and not sent again."""
+    """A model with all it needs to write records. Requests that failed are remembered and not sent again."""
 
     def __init__(
         self,
@@ -78,24 +73,24 @@ class Teller:
         self._at_work: LimitedModel | None = None
 
     def tell(self, request: Request, goal: Goal, scene: flow.Scene, kit: flow.Kit, digest: Settled) -> Settled:
-        """The compaction with a story, or as it was; the report has every call, and why there is no story."""
+        """The compaction with the model's record, or as it was; the report has every call, and why it is as it was."""
         job = Job(request, goal, scene, kit, digest)
         if not digest.report.changed or not (is_told(request) or request.trigger.level is Level.EMERGENCY):
             return digest
-        why = reason_to_skip(job)
+        roomy = with_room(job)
+        why = reason_to_skip(roomy)
         if why:
             return noted(job, digest, (), f"no model was asked: {why}")
-        sitting = self._sitting(job)
+        sitting = self._sitting(roomy)
         try:
-            told = self._ask(job, sitting)
-            placed, why = self._with_story(job, told)
-            judged = self._judged(placed, sitting, told.calls)
+            told = self._ask(roomy, sitting)
+            made, why = self._placed(roomy, told)
         except (KeyboardInterrupt, ModelStopped):
             self.cancel = Event()  # the next compaction was not cancelled
             raise
         finally:
             self._settle()
-        return noted(job, judged.made, (*told.calls, *judged.calls), "; ".join(filter(None, (why, judged.why))))
+        return noted(job, made or digest, told.calls, why)
 
     def fork(self, cancel: Event, *, silent: bool = False) -> Teller:
         """The same for one piece of work that `cancel` ends; `join` it afterwards. A silent one shows no text."""
@@ -109,8 +104,9 @@ class Teller:
         self.failed |= fork.failed
         self._is_cold |= fork._is_cold
 
-    def tell_ahead(self, job: Job, turns: Sequence[Turn], previous: Prose) -> SummaryOutcome:
-        """Prose on these turns of a compaction that is not made yet; `previous` tells those before them."""
+    def tell_ahead(self, job: Job, turns: Sequence[Turn], previous: Summary) -> SummaryOutcome:
+        """A summary of these turns of a compaction that is not made yet; `previous` tells those before them."""
+        job = with_room(job)
         sitting = self._sitting(job)
         subject = subject_of(job, turns, previous)
         try:
@@ -132,7 +128,7 @@ class Teller:
 
     @property
     def asked(self) -> str:
-        """In which way a story is asked for: the same for the same model and prompt."""
+        """In which way a record is asked for: the same for the same model and prompt."""
         return f"{self.model.name}\n{self._prompt.text}"
 
     def _sitting(self, job: Job) -> Sitting:
@@ -143,29 +139,19 @@ class Teller:
         return Sitting(
             self._at_work,
             Control(deadline, self.cancel, self._on_text, self._step),
-            limits_for(settings, job.goal.target),
+            limits_for(settings, job.asked_tokens),
         )
 
-    def _with_story(self, job: Job, told: SummaryOutcome) -> tuple[Job, str]:
-        """The job with a story where that is no worse, and why there is none."""
-        if told.prose is None:
-            return job, self._refusal(objections_of(told))
-        placed, wrong = place(job, told.prose)
-        if wrong:
-            return job, self._refusal(wrong)
-        report = structs.replace(placed.digest.report, told_by=self.model.name)
+    def _placed(self, job: Job, told: SummaryOutcome) -> tuple[Settled | None, str]:
+        """The compaction with the model's record, or why there is none."""
+        if told.summary is None:
+            return None, self._refusal(objections_of(told))
+        made, wrong = place(job, told.summary, self.model.name)
+        if made is None:
+            return None, self._refusal(wrong)
+        report = structs.replace(made.report, corrections=corrections_of(told))
         unmerged = next((objection.words for objection in told.objections if objection.code == UNMERGED), "")
-        return structs.replace(placed, digest=structs.replace(placed.digest, report=report)), unmerged
-
-    def _judged(self, job: Job, sitting: Sitting, made: Sequence[ModelCall]) -> Replanned:
-        """The same with the model's say in what is kept, when the settings ask for it."""
-        if not self._settings.plan_with_model:
-            return Replanned(job.digest)
-        left, count = sitting.limits.calls - len(made), job.kit.counter.text
-        caller = Caller(sitting.model, sitting.control, count, left, self.failed, sitting.limits.prices)
-        judged = replan(job, caller, sitting.limits)
-        self.failed |= caller.failed
-        return judged
+        return structs.replace(made, report=report), unmerged
 
     def _ask(self, job: Job, sitting: Sitting) -> SummaryOutcome:
         count = job.kit.counter.text
@@ -181,7 +167,7 @@ class Teller:
 
     def expect(self, request: Request, goal: Goal, scene: flow.Scene, kit: flow.Kit, digest: Settled) -> Settled:
         """The compaction as it was, with what `tell` would ask and what that should cost; nobody is asked."""
-        job = Job(request, goal, scene, kit, digest)
+        job = with_room(Job(request, goal, scene, kit, digest))
         if not digest.report.changed or not is_told(request) or reason_to_skip(job):
             return digest
         expected = self._brief(job).effort.expected(self.model.name, self._settings.prices)
@@ -192,7 +178,7 @@ class Teller:
             watcher(step)
 
     def _refusal(self, why: str) -> str:
-        return f"the summary by {self.model.name} was refused: {why}; the digest without a model stands"
+        return f"the record by {self.model.name} could not be used: {why}; the one without a model stands"
 
 
 def open_teller(
@@ -213,3 +199,8 @@ def objections_of(told: SummaryOutcome) -> str:
     """The first objections in words, without the text that was objected to."""
     words = dict.fromkeys(objection.advice[:_LONGEST_REASON] for objection in told.objections)
     return "; ".join(list(words)[:_REASONS_SHOWN]) or "there was nothing to tell"
+
+
+def corrections_of(told: SummaryOutcome) -> tuple[str, ...]:
+    """What was changed in a model's text, each in a line."""
+    return tuple(f"{objection.code}: {objection.words}"[:_LONGEST_REASON] for objection in told.corrections)

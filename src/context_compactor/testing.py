@@ -1,10 +1,12 @@
-"""Public fakes, for tests of your own."""
+"""Public fakes, for tests of your own, and a model whose answers come from files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from threading import Lock
 
+from context_compactor.errors import ModelDenied
 from context_compactor.llm.model import Control, ModelAnswer, ModelRequest
 from context_compactor.llm.retry import check
 from context_compactor.llm.schema import read_json
@@ -44,3 +46,34 @@ class ScriptedModel:
         if control.on_text and said.text:
             control.on_text(said.text)
         return said
+
+
+class FileModel:
+    """A model whose requests are written to a folder and whose answers are read from there.
+
+    So anybody can be the model: run it once, read `request_001.md`, write `answer_001.md`, and run it again.
+    """
+
+    def __init__(
+        self, folder: str | Path, *, name: str = "files", window: int = 200_000, most_output: int = 16_000
+    ) -> None:
+        self.name = name
+        self.window = window
+        self.most_output = most_output
+        self._folder = Path(folder)
+        self._asked = 0
+        self._lock = Lock()
+
+    def write(self, request: ModelRequest, control: Control) -> ModelAnswer:
+        """The answer of this number, or `ModelDenied` that names the file in which it is missing."""
+        check(control)
+        with self._lock:
+            self._asked += 1
+            number = self._asked
+        asked = "\n\n".join(f"<!-- {message.role} -->\n{message.text}" for message in request.messages)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / f"request_{number:03d}.md").write_text(asked, encoding="utf-8")
+        answer = self._folder / f"answer_{number:03d}.md"
+        if not answer.is_file():
+            raise ModelDenied(f"{answer} is missing; it is the answer to request_{number:03d}.md beside it")
+        return ModelAnswer(text=answer.read_text(encoding="utf-8"), stop="complete", model=self.name)

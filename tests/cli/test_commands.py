@@ -161,7 +161,21 @@ def test_plan_shows_every_target_with_tier_tokens_and_reason(run, transcript):
     assert {decision["tier"] for decision in ran.json["decisions"]} <= {tier.value for tier in Tier}
     for decision in ran.json["decisions"]:
         assert decision["reason"]
+        assert 0 <= decision["relevance"] <= 1
         assert decision["tokens_after"] <= decision["tokens_before"]
+
+
+def test_a_dry_run_of_compact_is_the_plan(run, transcript):
+    planned = run("plan", transcript, "--target", "25%", "--json")
+    dry = run("compact", transcript, "--target", "25%", "--dry-run", "--json")
+    assert dry.code == planned.code
+    assert dry.json["decisions"] == planned.json["decisions"]
+
+
+def test_a_dry_run_of_compact_writes_nothing(run, transcript, tmp_path):
+    ran = run("compact", transcript, "--target", "25%", "--dry-run", "-o", tmp_path / "out.json")
+    assert ran.code == 2
+    assert not (tmp_path / "out.json").exists()
 
 
 def test_plan_changes_nothing_and_agrees_with_compact(run, transcript):

@@ -19,7 +19,7 @@ from tests.cli.test_process import COMMAND
 from tests.engine.test_model import SHORT
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply, failure
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 from tests.waiting import PATIENCE, wait_for
 
 WIRE = FORMATS["openai"]

@@ -9,7 +9,7 @@ import pytest
 from tests.engine.test_model import DAY, TARGET
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply, failure
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 
 WIRE = FORMATS["openai"]
 

@@ -92,6 +92,9 @@ def test_another_process_recalls_undoes_compares_and_asks_for_facts(kept, tmp_pa
     assert ran("recall", ids[0]).stdout
     assert ran("context", "demo").stdout == (place / "context.json").read_bytes()
     assert b"failure" in ran("facts").stdout
+    assert b"failure" in ran("facts", "--kind", "error").stdout
+    assert ran("facts", "--kind", "mistake").returncode == 2
+    assert b'"first_seen":' in ran("facts", "--json").stdout
     assert b"removed" in ran("diff").stdout
     assert ran("undo").returncode == 0
     history, context = (json.loads(ran(verb, "demo").stdout) for verb in ("history", "context"))

@@ -29,6 +29,28 @@ def test_an_original_comes_back_byte_for_byte(run, stored):
     }
 
 
+def test_a_turn_is_printed_as_a_conversation_and_given_to_programs_as_it_was(run, stored):
+    ran = run("recall", "turn_001")
+    first = next(message for message in stored.messages if message["role"] == "user")
+    assert f"user: {first['content']}" in ran.out
+    assert "after: turn_002" in ran.out.split("\n")[0]
+    assert json.loads(run("recall", "turn_001", "--json").json["text"]) == [first]
+    assert run("recall", "turn_001", "--lines", "1").out == ran.out.split("\n")[0] + "\n"
+
+
+def test_the_turns_are_listed(run, stored):
+    lines = run("recall", "--turns").out.splitlines()
+    assert lines[0].startswith("turn_001 user: ")
+    assert len(lines) > 5
+    told = run("recall", "--turns", "--from", "2", "--to", "4", "--json").json
+    assert [turn["id"] for turn in told["turns"]] == ["turn_002", "turn_003", "turn_004"]
+    found = run("recall", "--turns", "--search", "part_2").out
+    assert 0 < len(found.splitlines()) < len(lines)
+    none = run("recall", "--turns", "--search", "zeppelin")
+    assert (none.code, none.out) == (0, "")
+    assert "No turn" in none.err
+
+
 def test_every_original_of_the_report_can_be_recalled(run, stored):
     assert stored.report["archived"]
     for each in stored.report["archived"]:
@@ -83,6 +105,9 @@ def test_a_search_that_finds_nothing_is_an_answer(run, stored):
         (["file_003", "--lines", "1-2", "--page", "1"], "--lines, --page"),
         (["file_003", "--again", "--lines", "1-2"], "--again, --lines"),
         (["--search", "x", "--lines", "1-2"], "--lines"),
+        (["file_003", "--turns"], "--turns cannot be used with file_003"),
+        (["--turns", "--limit", "3"], "--turns cannot be used with --limit"),
+        (["file_003", "--from", "2"], "--from and --to"),
         (["file_003", "--lines", "two"], "'two' names no lines"),
         (["file_003", "--lines", "9-3"], "lines 9-3"),
         (["file_003", "--lines", "900-"], "it has 50 lines"),

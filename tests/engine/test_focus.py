@@ -13,7 +13,7 @@ from context_compactor import Compaction, compact
 from context_compactor.archive.search.words import terms
 from context_compactor.messages.turn import split_turns
 from context_compactor.plan.focus import Focus
-from context_compactor.summary.quoting import tell_turns
+from context_compactor.summarize.quoting import tell_turns
 from tests.engine import promises
 from tests.engine.talks import bash, edit, read, talk_in
 from tests.engine.test_corpus import CORPUS, conversations

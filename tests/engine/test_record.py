@@ -16,7 +16,6 @@ from context_compactor.messages.record import (
     OPENING,
     SECTIONS,
     STANDING,
-    STORY,
     Entry,
     Excerpt,
     Quote,
@@ -56,19 +55,7 @@ lines = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=40).map(lambda text
 texts = st.lists(lines, min_size=1, max_size=6).map("\n".join).map(lambda text: text.strip("\n")).filter(bool)
 STATUSES = {
     "Task": ("active", "done", "superseded", "earlier"),
-    STANDING: (
-        "uncommitted",
-        "committed",
-        "read",
-        "running",
-        "outside",
-        "doing",
-        "blocked",
-        "next",
-        "passed",
-        "failed",
-    ),
-    STORY: ("active", "earlier active", "decided", "next", "the user said"),
+    STANDING: ("uncommitted", "committed", "read", "running", "outside", "doing", "blocked", "next", "passed"),
     FINDINGS: ("finding",),
     FAILED: ("open", "resolved", "given up"),
 }

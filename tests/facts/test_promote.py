@@ -26,10 +26,9 @@ def failure(command: str, error: str, status: str = "", outcome: str = "") -> Fa
     "content",
     [
         "Using libsql instead of DuckDB for Bun compatibility",
-        "We decided to keep sessions in Redis.",
-        "We settled on cursor-based pagination for the public API.",
+        "We decided to keep sessions in Redis, because two machines read them.",
         "I'll use a state machine rather than flags so that illegal states cannot exist.",
-        "We'll go with JWT in httpOnly cookies.",
+        "We'll go with JWT in httpOnly cookies to avoid a session store.",
         "We chose event sourcing over CRUD because audits need the history.",
         "We decided against microservices; a modular monolith is enough.",
         "**Key decision:** the webhook only verifies and puts the request on a queue.",
@@ -66,6 +65,19 @@ def test_a_choice_that_the_project_is_built_on_is_architectural(content):
     ],
 )
 def test_an_errand_a_repair_or_a_suggestion_is_not(content):
+    assert not is_architectural(decision(content))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "We decided to keep sessions in Redis.",
+        "We settled on cursor-based pagination for the public API.",
+        "We'll go with JWT in httpOnly cookies.",
+    ],
+)
+def test_a_choice_without_a_reason_counts_only_as_the_users(content):
+    assert is_architectural(decision(content, "user"))
     assert not is_architectural(decision(content))
 
 
@@ -209,7 +221,7 @@ def test_a_conversation_is_promoted_with_where_it_came_from(tmp_path):
 
 
 def test_promoting_again_changes_nothing(tmp_path):
-    facts = [decision("We decided to keep sessions in Redis.")]
+    facts = [decision("We decided to keep sessions in Redis.", "user")]
     assert len(promote(facts, tmp_path, ANN, session_id="run-1", day=DAY, seen={})) == 1
     before = (owner_folder(tmp_path, ANN) / "decisions.md").read_bytes()
     assert promote(facts, tmp_path, ANN, session_id="run-1", day="2026-01-30", seen={}) == []

@@ -92,4 +92,4 @@ def assert_digest(result: Compaction) -> None:
     assert result.messages == DIGEST.messages
     assert result.report.told_by == ""
     assert result.report.status == "success"
-    assert "the digest without a model stands" in result.report.reason
+    assert "the one without a model stands" in result.report.reason

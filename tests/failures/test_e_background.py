@@ -24,8 +24,8 @@ from context_compactor.session.telling import AHEAD
 from context_compactor.store.sqlite import SqliteStore
 from context_compactor.testing import ScriptedModel
 from tests.session.talk import illegal
-from tests.session.telling import FIRST, PLAIN, Ears, Slow, opened, step, steps, stories
-from tests.summary.scenes import GOOD
+from tests.session.telling import FIRST, PLAIN, Ears, Slow, opened, step, steps
+from tests.summarize.scenes import GOOD
 from tests.waiting import PATIENCE
 
 TALK = [*FIRST, *steps(0, 34)]
@@ -77,7 +77,7 @@ FAULTS = {
     "a fault of its author": ZeroDivisionError("oops"),
     "nothing": "",
     "a refusal": "I'm sorry, but I can't help with that.",
-    "half an answer": ModelAnswer(text=GOOD, stop="length"),
+    "half an answer": ModelAnswer(text=GOOD[:30], stop="length"),
     "a call": ModelAnswer(text="", stop="tool_call", tool_calls=1),
 }
 
@@ -91,11 +91,10 @@ def test_a_model_that_fails_deletes_nothing_and_nobody_is_told_that_it_summarize
         report = session.compact()
         assert report.changed
         assert report.told_by == ""
-        assert stories(session) == []
         assert session.history() == TALK
         assert all(session.recall(item.id) for item in report.archived)
     (reason,) = ears.reasons("summary by a model")
-    assert "the digest without a model stands" in reason
+    assert "the one without a model stands" in reason
 
 
 # Row 36
@@ -105,7 +104,7 @@ def test_a_model_that_fails_deletes_nothing_and_nobody_is_told_that_it_summarize
 def test_what_failed_is_never_shown_as_the_summary_so_far(fault):
     """Row 36: neither to the model nor to the agent, after a compaction and after a summary told ahead."""
     words = fault.text if isinstance(fault, ModelAnswer) else str(fault)
-    marks = [mark for mark in (words[:30], "was refused", "could not", "stopped", "failed with ZeroDivision") if mark]
+    marks = [mark for mark in (words[:30], "could not be used", "stopped", "failed with ZeroDivision") if mark]
     model = ScriptedModel([fault])
     with opened(model) as session:
         session.append(TALK)
@@ -115,7 +114,7 @@ def test_what_failed_is_never_shown_as_the_summary_so_far(fault):
         session.append(steps(34, 60))
         session.compact()
         later = "\n".join(message.text for request in model.requests[first:] for message in request.messages)
-        assert "The summary of the turns before these" not in later
+        assert words[:30] not in later.partition("conversation begins")[0] or not words
         assert not [mark for mark in marks if mark in json.dumps(session.context())]
 
 
@@ -197,7 +196,7 @@ def test_a_summary_told_ahead_of_a_context_that_was_changed_is_never_swapped_in(
         assert session.work_ahead().told
         other.undo()
         report = session.compact()
-        assert "told" not in report.reason.partition("was refused")[0]
+        assert "told" not in report.reason.partition("could not be used")[0]
         assert session.history() == [*TALK, *steps(34, 62)]
     assert ears.reasons(AHEAD) == ["what it was told from has changed"]
 

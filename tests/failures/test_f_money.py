@@ -16,7 +16,6 @@ from context_compactor.llm.prices import price_of
 from context_compactor.messages.boundaries import find_problems
 from context_compactor.messages.detect import DIALECTS
 from context_compactor.price import Price
-from context_compactor.summary.subject import story_tokens
 from context_compactor.testing import ScriptedModel
 from tests.engine import promises
 from tests.engine.sessions import sessions, shares
@@ -24,7 +23,7 @@ from tests.engine.talks import DIALECT_NAMES, Call, bash, talk_in
 from tests.engine.test_model import SHORT
 from tests.failures.scenes import fill, listing, record_text, seen, squeeze, working
 from tests.messages.strategies import picture
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 
@@ -193,12 +192,14 @@ def test_the_record_is_never_larger_than_the_target(dialect):
 
 def test_a_summary_without_end_stays_within_its_budget():
     """Row 90."""
-    endless = GOOD + "\n".join(f"- value_{n}_{n} is compute_{n}() and more of it" for n in range(4_000))
+    endless = (
+        GOOD + "## Findings\n" + "\n".join(f"- value_{n}_{n} is compute_{n}() and more of it" for n in range(4_000))
+    )
     model = ScriptedModel([endless, endless, GOOD + "- and so on, and on\n" * 4_000])
     result = compact(SHORT, target_tokens=2_000, model=model, settings=Settings(retry_delay_seconds=0.0))
     assert result.report.status == "success"
     assert result.report.tokens_after <= 2_000
-    assert all(request.max_tokens <= 8 * story_tokens(2_000) + 1_000 for request in model.requests)
+    assert all(request.max_tokens <= 8 * 2_000 + 1_000 for request in model.requests)
     assert len(record_text(result.messages, "openai-chat")) < 12 * 2_000
 
 

@@ -26,7 +26,7 @@ from tests.failures.served import (
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Reply, failure
 from tests.quality.models import good
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 
 OPENAI = FORMATS["openai"]
 TOO_LONG = {
@@ -148,19 +148,22 @@ def test_a_model_that_only_calls_tools_leaves_the_digest(wire):
     assert len(provider.bodies) == len({body_text(body) for body in provider.bodies})
 
 
-NO_SUMMARIES = {
-    "tool syntax": GOOD + '- <tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>\n',
-    "a function as JSON": GOOD + '- {"name": "bash", "arguments": {"command": "ls"}}\n',
+NO_RECORDS = {
     "planning": "Let me first look at what the user wants. I will read the file and then I will write the summary.",
-    "a continued conversation": GOOD + "\nUser: and now?\nAssistant: now I wire the handler.\n",
-    "a role mark": GOOD + "- <|im_start|>assistant\n",
     "without headings": "The agent rotated tokens in src/auth/jwt.ts and the rest is open.",
+    "a continued conversation": "User: and now?\nAssistant: now I wire the handler.\n",
+}
+SPOILED = {
+    "tool syntax": '- <tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>',
+    "a function as JSON": '- {"name": "bash", "arguments": {"command": "ls"}}',
+    "a continued conversation": "User: and now?\nAssistant: now I wire the handler.",
+    "a role mark": "- <|im_start|>assistant",
 }
 
 
 @every_wire
-@pytest.mark.parametrize("said", NO_SUMMARIES.values(), ids=NO_SUMMARIES)
-def test_tool_syntax_plans_and_continued_conversations_are_no_summary(wire, said):
+@pytest.mark.parametrize("said", NO_RECORDS.values(), ids=NO_RECORDS)
+def test_plans_and_continued_conversations_are_no_record(wire, said):
     """Row 33."""
     result, _ = told(wire, says(wire, said))
     assert_digest(result)
@@ -168,23 +171,35 @@ def test_tool_syntax_plans_and_continued_conversations_are_no_summary(wire, said
 
 
 @every_wire
-def test_an_answer_that_did_not_come_to_its_end_is_no_summary(wire):
+@pytest.mark.parametrize("line", SPOILED.values(), ids=SPOILED)
+def test_tool_syntax_and_turns_of_a_conversation_are_left_out_of_a_record(wire, line):
+    """Row 33."""
+    result, _ = told(wire, says(wire, f"{GOOD}## Findings\n{line}\n"))
+    assert result.report.told_by
+    assert result.report.corrections
+    assert line.split("\n")[-1].removeprefix("- ") not in "\n".join(str(raw["content"]) for raw in result.messages)
+
+
+@every_wire
+def test_an_answer_that_did_not_come_to_its_end_is_no_record(wire):
     """Row 33."""
     result, _ = told(wire, Reply(pieces=wire.text(GOOD)))
     assert_digest(result)
 
 
 @every_wire
-def test_a_summary_that_was_cut_off_is_refused_and_a_whole_one_is_taken(wire):
+def test_a_record_that_was_cut_off_is_used_as_far_as_it_goes_and_asked_for_again_when_that_is_too_little(wire):
     """Row 34."""
     result, _ = told(wire, says(wire, GOOD, "length"))
+    assert result.report.told_by
+    result, _ = told(wire, says(wire, GOOD[:40], "length"))
     assert_digest(result)
-    assert set(outcomes(result)) == {"cut_off"}
+    assert set(outcomes(result)) == {"cut_off, missing_heading, empty"}
     cut = []
 
     def first_cut(request):
         cut.append(request)
-        return says(wire, good(request), "length" if len(cut) == 1 else "complete")
+        return says(wire, good(request)[:40], "length") if len(cut) == 1 else says(wire, good(request))
 
     result, provider = told(wire, first_cut)
     assert result.report.told_by

@@ -10,7 +10,7 @@ from context_compactor import BadSetting, compact, handoff_text
 from context_compactor.handoff.writer import Material, handover_text
 from context_compactor.measure.count import message_counter_for
 from context_compactor.measure.tokens import counter_for
-from context_compactor.messages.record import FAILED, FINDINGS, STANDING, STORY, Entry, Record, StoryLine, render
+from context_compactor.messages.record import FAILED, FINDINGS, STANDING, Entry, Record, StoryLine, render
 from context_compactor.plan.options import Line
 from tests.engine.sessions import sessions
 from tests.messages.strategies import DIALECT_NAMES, histories
@@ -133,15 +133,12 @@ def test_changed_files_stand_by_folder_with_what_changed_in_them():
     assert text.split("\n") == ["Uncommitted: in src: a.py (~ parse, + render), b.py", "Committed: d.py"]
 
 
-def test_what_a_model_told_in_the_record_is_handed_on():
-    story = "The parser was rewritten on a table, since the grammar is ambiguous."
+def test_what_the_record_found_and_tells_is_handed_on():
     line = StoryLine(3, "agent", "The lexer keeps comments now.")
     found = Entry("Tabs are counted twice in columns. (turn_004)", "finding")
-    sections = {STORY: (Entry(story, "decided"),), FINDINGS: (found,)}
-    record = Record(9, 900, 5, 4, sections=sections, happened=(line,))
+    record = Record(9, 900, 5, 4, sections={FINDINGS: (found,)}, happened=(line,))
     text = handoff_text([asks(render(record)), asks("Go on with the printer, please.")])
-    told = f"- {story} The lexer keeps comments now. Tabs are counted twice in columns."
-    assert told in text.split("\n")
+    assert "- The lexer keeps comments now. Tabs are counted twice in columns." in text.split("\n")
 
 
 def test_what_a_client_says_in_the_user_s_name_is_not_taken_for_the_user_s_words():

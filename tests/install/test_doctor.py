@@ -625,7 +625,7 @@ def test_a_server_of_a_project_waits_for_approval_is_approved_or_refused(desk: D
     assert desk.doctor().has("look", "mcp", "waits for approval")
     desk.change(local, enabledMcpjsonServers=["compactor"])
     found = desk.doctor()
-    assert found.has("ok", "mcp", "answers with 7 tools")
+    assert found.has("ok", "mcp", "answers with 8 tools")
     assert not found.has("look", "mcp")
     desk.change(local, disabledMcpjsonServers=["compactor"])
     assert desk.doctor().has("wrong", "mcp", "was refused")

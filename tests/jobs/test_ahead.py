@@ -24,7 +24,7 @@ from tests.server.filling import Talk
 from tests.server.running import running
 from tests.session.talk import opened
 from tests.session.telling import FIRST, step, steps
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 from tests.waiting import PATIENCE, wait_for
 
 OPENAI = next(wire for wire in WIRES if wire.name == "openai")

@@ -21,7 +21,7 @@ from tests.failures.scenes import working
 from tests.llm.asking import ask, control
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Reply
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 
 NAME = "openai/gpt-4.1-mini"
 AGENT = {"tools": [{"type": "function", "function": {"name": "Read", "parameters": {"type": "object"}}}]}
@@ -205,10 +205,6 @@ def test_with_the_agents_own_messages_less_is_expected_to_be_paid():
     own = expected(NAME, "gpt-4.1-mini", agent_request=AGENT).expected
     assert (own.with_prefix, own.calls) == (True, 1)
     assert own.cost < copied.cost
-
-
-def test_asking_about_turns_as_well_is_expected_to_cost_more():
-    assert expected(NAME, plan_with_model=True).expected.cost > expected(NAME).expected.cost
 
 
 def test_where_no_model_would_be_asked_nothing_is_expected():

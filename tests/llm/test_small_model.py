@@ -6,6 +6,7 @@ In a compaction the gate is what counts: whatever is said, the context is no wor
 from __future__ import annotations
 
 import pytest
+from context_compactor.summarize.shape import template
 from msgspec import structs
 
 from context_compactor import Compaction, Session, compact
@@ -15,14 +16,13 @@ from context_compactor.llm.names import open_model
 from context_compactor.llm.retry import with_retries
 from context_compactor.report import Report
 from context_compactor.settings import Settings
-from context_compactor.summary.gate import judge
-from context_compactor.summary.quoting import tell_turns
-from context_compactor.summary.shape import template
+from context_compactor.summarize.gate import judge
+from context_compactor.summarize.quoting import tell_turns
 from tests.engine.talks import bash, read, talk_in
 from tests.llm.asking import SCHEMA, control
 from tests.llm.small_model import WINDOW
 from tests.session.talk import CALM
-from tests.summary.scenes import count, evidence_of, refresh_talk
+from tests.summarize.scenes import count, evidence_of, refresh_talk
 
 STORY = ModelRequest(messages=(ModelMessage("user", "Tell a very long story about a lighthouse."),), max_tokens=400)
 
@@ -133,7 +133,7 @@ def assert_judged(report: Report, messages: list) -> None:
     assert (report.metrics.failures_share, report.metrics.pins_share) == (1.0, 1.0)
     if not report.told_by:
         assert messages == DIGEST.messages
-        assert "the digest without a model stands" in report.reason
+        assert "the one without a model stands" in report.reason
 
 
 def test_a_compaction_with_it_is_judged_and_no_worse_than_without(small_model):

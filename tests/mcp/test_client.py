@@ -10,10 +10,11 @@ from context_compactor.agents.current import ancestors
 from context_compactor.session.session import Session
 from tests.mcp.agent import NEEDLE, Agent, connected, said, talk, text_of
 
-NAMES = ["recall", "search_archive", "facts", "context_status", "compact_plan", "checkpoint", "handoff"]
+NAMES = ["recall", "search_archive", "list_turns", "facts", "context_status", "compact_plan", "checkpoint", "handoff"]
 CALLS = [
     ("recall", {"id": "file_002", "page": 2}),
     ("search_archive", {"text": "port of the lamp"}),
+    ("list_turns", {"first": 1, "last": 3}),
     ("facts", {}),
     ("context_status", {}),
     ("compact_plan", {"target_tokens": 1_000, "focus": "lamp"}),
@@ -42,6 +43,8 @@ def test_every_tool_is_described_and_answers_what_its_schema_says_in_both_eras(a
                 assert got.structured_content is not None
                 validate(got.structured_content, schemas[name])
                 assert got.structured_content["session"] == "lamp"
+                if name == "compact_plan":
+                    assert all(0 <= each["relevance"] <= 1 for each in got.structured_content["decisions"])
                 assert ("note" in got.structured_content) is (name in ("compact_plan", "search_archive"))
 
     anyio.run(story)
@@ -62,6 +65,19 @@ def test_an_original_comes_back_whole_page_by_page_as_each_answer_says(agent: Ag
     lines = anyio.run(story).split("\n")
     assert len(lines) == 1_199
     assert lines[600] == f"lamp: {NEEDLE}"
+
+
+def test_a_turn_is_recalled_as_a_conversation_and_found_in_the_list(agent: Agent):
+    async def story():
+        async with connected(agent.root) as client:
+            turns = (await client.call_tool("list_turns", {})).structured_content["turns"]
+            read = (await client.call_tool("recall", {"id": turns[0]["id"]})).structured_content["text"]
+            return turns, read
+
+    turns, read = anyio.run(story)
+    assert turns[0]["who"] == "user"
+    assert f"user: {turns[0]['text'][:40]}" in read
+    assert f"after: {turns[1]['id']}" in read.split("\n")[0]
 
 
 def test_many_calls_at_once_are_all_answered(agent: Agent):

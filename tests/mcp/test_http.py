@@ -53,7 +53,7 @@ def post(url: str, body: Any = INITIALIZE, **headers: str) -> tuple[int, str]:
 def test_the_real_client_calls_tools_over_http(agent: Agent):
     async def story(url: str, mode: str):
         async with Client(streamable_http_client(url), mode=mode) as client:
-            assert len((await client.list_tools()).tools) == 7
+            assert len((await client.list_tools()).tools) == 8
             found = await client.call_tool("search_archive", {"text": "port of the lamp"})
             wrong = await client.call_tool("recall", {"id": "tool_999"})
             return text_of(found), wrong.is_error

@@ -18,7 +18,7 @@ from tests.server.running import Running, running
 from tests.server.streams import following
 from tests.session.talk import illegal
 from tests.session.telling import FIRST, steps
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 
 OPENAI = next(wire for wire in WIRES if wire.name == "openai")
 

@@ -288,6 +288,11 @@ def test_an_original_can_be_put_back_into_the_context(server, long_session):
 def test_facts_checkpoint_and_handoff_say_where_the_work_stands(server, long_session):
     facts = server.get(f"{long_session}/facts?kind=constraint").json["facts"]
     assert any("legacy/" in fact["content"] for fact in facts)
+    assert all(fact["first_seen"] <= fact["last_seen"] for fact in facts)
+    assert server.get(f"{long_session}/facts?kind=error").json == server.get(f"{long_session}/facts?kind=failure").json
+    refused = server.get(f"{long_session}/facts?kind=mistake")
+    assert refused.status == 422
+    assert "constraint" in str(refused.json)
     checkpoint = server.get(f"{long_session}/checkpoint").json
     assert checkpoint["checkpoint"]["session_id"] == "long"
     assert "parser" in checkpoint["markdown"]

@@ -61,7 +61,6 @@ LIMITED: dict[str, tuple[str, Any, Any]] = {
     "session_attempt_limit": ("100", 99, 101),
     "deadline_seconds": ("60", 5, 86_400),
     "model_parallel_calls": ("2", 1, 64),
-    "plan_with_model": ("off", False, True),
     "summarize_ahead": ("off", False, True),
 }
 

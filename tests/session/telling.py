@@ -13,7 +13,7 @@ from context_compactor.events.bus import Bus
 from context_compactor.events.event import Event as Told
 from context_compactor.llm.model import Control, ModelAnswer, ModelRequest
 from context_compactor.llm.retry import check
-from context_compactor.messages.record import STORY, parse
+from context_compactor.messages.record import FINDINGS, STANDING, parse
 from context_compactor.protocols import Model, Store
 from context_compactor.session.core import Clock, wall_clock
 from context_compactor.session.session import Session
@@ -21,7 +21,7 @@ from context_compactor.settings import Settings
 from context_compactor.testing import ScriptedModel
 from tests.engine.test_model import working_day
 from tests.session.talk import CALM, count
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 
 Raw = dict[str, Any]
 
@@ -30,18 +30,10 @@ QUICK = structs.replace(CALM, retry_delay_seconds=0.0)
 FIRST = working_day(0)[:-1]
 """What everything else is about: the request, an edit, a failed test, a decision, and a to-do list."""
 
-PLAIN = """## State
-- active: the agent looks around
-## Decisions
-- none
-## Files and changes
-- none
-## Errors and failed approaches
-- none
-## Next step
-- none
-## Story
-- The agent looked around in many folders and found nothing of interest for the refresh.
+PLAIN = """## Where things stand
+- doing: the agent looks around with `ls`, one folder after the other, 24 areas each
+## Findings and decisions
+- the folders hold 12 files each and nothing of interest for the refresh
 """
 """A summary of steps alone."""
 
@@ -127,6 +119,6 @@ class Slow(ScriptedModel):
 
 
 def stories(session: Session) -> list[str]:
-    """The lines of the story in the context."""
+    """The lines of the record in the context that say how things stand and what was found."""
     records = [parse(str(raw["content"])) for raw in session.context()]
-    return [line for record in records if record for line in record.lines(STORY)]
+    return [line for record in records if record for title in (STANDING, FINDINGS) for line in record.lines(title)]

@@ -18,7 +18,7 @@ from context_compactor.store.sqlite import SqliteStore
 from context_compactor.testing import ScriptedModel
 from tests.session.talk import illegal
 from tests.session.telling import FIRST, PLAIN, QUICK, Ears, Slow, opened, steps, stories
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 from tests.waiting import PATIENCE
 
 TALK = [*FIRST, *steps(0, 34)]

@@ -304,7 +304,7 @@ def test_whatever_was_restored_can_be_read_in_the_context(store: SqlStore, diale
         session.append(messages(0, 52, dialect))
         session.compact(target_tokens=1_500)
         for original in store.originals("run"):
-            text = session.recall(original.ref)
+            text = session.original(original.ref).text
             try:
                 restored = session.restore(original.ref)
             except CompactorError as error:

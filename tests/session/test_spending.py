@@ -11,7 +11,7 @@ from context_compactor.price import Price, Spent
 from context_compactor.session.values import read_state
 from context_compactor.testing import ScriptedModel
 from tests.engine.test_model import SHORT
-from tests.summary.scenes import GOOD
+from tests.summarize.scenes import GOOD
 
 PRICES = {"scripted": Price(input=10.0, output=10.0)}
 ANSWER = ModelAnswer(text=GOOD, stop="complete", usage=ModelUsage(input=1_000, output=1_000))  # 2 cents

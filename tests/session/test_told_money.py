@@ -11,7 +11,7 @@ from context_compactor.cli.show_session import show_session
 from context_compactor.llm.model import ModelAnswer, ModelUsage
 from context_compactor.price import Price
 from context_compactor.testing import ScriptedModel
-from tests.session.telling import PLAIN, Ears, Slow, opened, steps
+from tests.session.telling import PLAIN, Slow, opened
 from tests.session.test_ahead import begun, state_of
 from tests.waiting import PATIENCE
 
@@ -55,15 +55,6 @@ def test_a_refusal_because_of_somebody_else_has_its_calls(tmp_path: Path):
             report = made.result(PATIENCE)
         assert report.status == "unchanged"
         assert report.spent_on_models == pytest.approx(session.totals().spent.dollars) != 0
-
-
-def test_a_plan_that_is_not_used_is_an_event():
-    ears = Ears()
-    with opened(ScriptedModel([PLAIN]), ears=ears, plan_with_model=True, automatic=False) as session:
-        session.append(steps(0, 34))
-        report = session.compact(level="soft")
-    assert report.planned_by == ""
-    assert len(ears.reasons("plan by a model")) == 1
 
 
 def test_a_stored_session_shows_what_its_models_have_taken(tmp_path: Path, capsys):

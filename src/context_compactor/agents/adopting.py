@@ -9,7 +9,6 @@ import msgspec
 from msgspec import structs
 
 from context_compactor.agents.losses import Losses, find_lost
-from context_compactor.agents.shelving import shelve
 from context_compactor.app import Compaction
 from context_compactor.archive.archive import Archive
 from context_compactor.handoff.writer import material_of, resume_brief
@@ -22,6 +21,7 @@ from context_compactor.session.compacting import Made, commit_made
 from context_compactor.session.core import Core
 from context_compactor.session.log import REVISION, Revision
 from context_compactor.session.memory import all_facts
+from context_compactor.session.shelving import shelve
 from context_compactor.session.values import State, read_state
 
 ADOPTED = "adopted"
@@ -80,6 +80,7 @@ def adopt(core: Core, past: PastCompaction, agent: str, number: int) -> tuple[Re
         archive=Archive(),
         counter=counter.counter,
         facts=tuple(shelf.taken.scene.facts),
+        spans=shelf.taken.spans(),
     )
 
     def within(state: State) -> State:

@@ -11,12 +11,12 @@ from msgspec import Struct, structs
 
 from context_compactor.agents.adopting import adopt, adopted
 from context_compactor.agents.losses import Losses
-from context_compactor.agents.shelving import shelve
 from context_compactor.messages.transcript import Transcript
 from context_compactor.report import Report
 from context_compactor.session.core import Core
 from context_compactor.session.feeding import feed_log
 from context_compactor.session.memory import work_ahead
+from context_compactor.session.shelving import shelve
 
 
 class Followed(Struct, frozen=True):
@@ -38,7 +38,7 @@ def follow(core: Core, transcript: Transcript, *, is_closed: bool, archive: bool
     followed = Followed()
     for number, past in enumerate(transcript.compactions, 1):
         if number > adopted(core):
-            appended = feed_log(core, transcript.messages[: past.at])
+            appended = feed_log(core, transcript.messages[: past.at], transcript.times)
             report, losses = adopt(core, past, transcript.source, number)
             followed = structs.replace(
                 followed,
@@ -47,7 +47,8 @@ def follow(core: Core, transcript: Transcript, *, is_closed: bool, archive: bool
                 adopted=(*followed.adopted, report),
                 losses=losses,
             )
-    followed = structs.replace(followed, appended=followed.appended + feed_log(core, transcript.messages))
+    appended = feed_log(core, transcript.messages, transcript.times)
+    followed = structs.replace(followed, appended=followed.appended + appended)
     if not archive:
         return followed
     shelf = shelve(core, is_closed=is_closed)

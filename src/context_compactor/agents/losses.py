@@ -11,11 +11,9 @@ from context_compactor.classify.resolutions import RESOLVED
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import fact_line
 from context_compactor.report import Fidelity, Missing
-from context_compactor.summary.exact import paths_in
-from context_compactor.summary.losses import Told, find_losses
-from context_compactor.summary.shape import Prose
+from context_compactor.summarize.exact import paths_in
+from context_compactor.summarize.losses import Told, find_losses
 
-_NOTHING_TOLD = Prose(sections={})
 # What Claude thinks before it writes a summary is thrown away with it.
 _THOUGHTS = re.compile(r"<analysis>.*?</analysis>", re.DOTALL)
 _CHECKED = ("failure", "decision", "constraint", "todo", "blocker", "file_state", "side_effect")
@@ -46,7 +44,7 @@ def find_lost(summary: str, facts: Iterable[Fact]) -> Losses:
     """Which failures, decisions, rules, unfinished points and paths a summary does not tell, in any words."""
     summary = _THOUGHTS.sub("", summary)
     checked = [fact for fact in facts if fact.kind in _CHECKED and not fact.told_by and not _is_past(fact)]
-    found = find_losses(_NOTHING_TOLD, checked, summary, frozenset())
+    found = find_losses(checked, summary)
     lost = {id(each.fact) for each in found if each.code != "lost_path" or not _names_file(summary, each.fact)}
     lost |= _lost_rules(summary, checked)
     return Losses(len(checked), tuple(fact for fact in checked if id(fact) in lost))

@@ -156,7 +156,7 @@ def prefix_kept(
 def floor_parts(composer: Composer, overhead: int, cut: Container[int]) -> tuple[FloorPart, ...]:
     """What could not be made shorter, largest first. `overhead` is sent with every request beside the messages.
 
-    `cut` are the turns whose instructions were shortened already.
+    `cut` are the turns that were shortened already.
     """
     parts = [FloorPart("overhead_tokens", overhead, "sent with every request: a system prompt or tools kept apart")]
     count = composer.counter.text
@@ -169,7 +169,8 @@ def floor_parts(composer: Composer, overhead: int, cut: Container[int]) -> tuple
             parts.append(FloorPart(f"{turn.role} message", tokens, why))
         elif zone is Zone.VERBATIM:
             why = pins.get(turn.number) or composer.view.why.get(turn.number, RECENT)
-            parts.append(FloorPart(f"turn {turn.number} ({turn.role})", tokens, why))
+            done = ", shortened already" if turn.number in cut else ""
+            parts.append(FloorPart(f"turn {turn.number} ({turn.role})", tokens, why + done))
     must = sum(count(line.written) + 2 for line in composer.ledger.must)
     quotes = sum(count(quote.text) for quote in composer.ledger.quotes)
     frame = count(render(Record(0, 0, 0, 0)))

@@ -63,9 +63,12 @@ class Composer(Struct, frozen=True):
     def write(self) -> Written:
         """The context as it is chosen now."""
         texts = write_texts(self.view, self.draft)
-        record = self._record(texts)
-        text = render(record) if record else ""
+        return self.write_record(self._record(texts), texts)
+
+    def write_record(self, record: Record | None, texts: Texts) -> Written:
+        """The context with this record and these texts."""
         joins = self.dialect.strict_alternation or self.is_one_message
+        text = render(record) if record else ""
         messages = apply(self.view.turns, self.view.zones, text, texts.edits, self.dialect, joins=joins)
         if isinstance(self.dialect, OpenAIResponses):
             messages = unbind([message for turn in self.view.turns for message in turn.messages], messages)

@@ -18,21 +18,26 @@ from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Option, Source, Voice, token_rate
 from context_compactor.plan.plan import Decision
+from context_compactor.plan.planner import Draft
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone
 
 _TOLD_AS = {Voice.USER: "user", Voice.AGENT: "agent", Voice.CALL: "step"}
+_LESS = "worth less here than what was kept"
+# The least that was chosen, without the few that were taken since something better did not fit any more.
+_BORDER = 0.05
 
 
 def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
     """One decision for each turn that stays as it is, and one for each text of the others.
 
-    `cut` has the tokens that shortened instructions had before, by turn.
+    `cut` has the tokens that shortened instructions and an open question had before, by turn.
     """
     view, draft, turn_tokens = composer.view, composer.draft, composer.turn_tokens
     taken = {number: list(options) for number, options in groupby(draft.chosen(), key=lambda option: option.source)}
     decisions = [*_kept_turns(view, turn_tokens, cut)]
     told = composer.story.told()
+    worth = relevances(draft)
     for source in view.open_sources():
         if not source.is_loose:
             folded = view.zone_of(source) is Zone.FOLDED
@@ -40,8 +45,23 @@ def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
             decision = _decide(source, options, replaced, folded, view.why.get(source.turn, ""))
             if folded and not view.steers.get(source.turn):
                 decision = _with_story(decision, source, told.get((source.turn, _TOLD_AS.get(source.voice, ""))))
-            decisions.append(_with_opinion(decision, view.reasons.get(source.turn, "")))
+            decisions.append(structs.replace(decision, relevance=worth.get(source.number, 0.0)))
     return tuple(sorted(decisions, key=lambda decision: decision.turn))
+
+
+def relevances(draft: Draft) -> dict[int, float]:
+    """The relevance of each source that was weighed, by its number: what its best piece adds for a token.
+
+    It is told beside the least that was chosen, which is 0.5.
+    """
+    chooser = draft.chooser
+    gains = chooser.gains()
+    best: dict[int, float] = {}
+    for piece, gain in zip(chooser.pieces, gains, strict=True):
+        best[piece.source] = max(best.get(piece.source, 0.0), gain)
+    taken = sorted(gains[at] for at in chooser.chosen)
+    border = taken[int(len(taken) * _BORDER)] if taken else max(best.values(), default=0.0)
+    return {source: round(gain / (gain + border), 2) if gain > 0 else 0.0 for source, gain in best.items()}
 
 
 def _with_story(decision: Decision, source: Source, told: Told | None) -> Decision:
@@ -60,11 +80,6 @@ def _with_story(decision: Decision, source: Source, told: Told | None) -> Decisi
     return structs.replace(decision, tier=Tier.SUMMARIZE, reason=reason, tokens_after=after, strategy=strategy)
 
 
-def _with_opinion(decision: Decision, opinion: str) -> Decision:
-    """A decision with what a model has said of the turn, marked as its words."""
-    return structs.replace(decision, reason=f"{decision.reason}; model: {opinion}") if opinion else decision
-
-
 def keep_all(turns: Sequence[Turn], turn_tokens: Mapping[int, int], why: Mapping[int, str]) -> tuple[Decision, ...]:
     """The decisions where nothing is to be done: every turn stays as it is."""
     pins = pinned_turns(turns)
@@ -80,26 +95,27 @@ def _kept(turn: Turn, tokens: int, reason: str) -> Decision:
 def _kept_turns(view: View, turn_tokens: dict[int, int], cut: Mapping[int, int]) -> Iterator[Decision]:
     pins = pinned_turns(view.turns)
     for turn in view.turns:
-        if view.zones[turn.number] in (Zone.FIXED, Zone.VERBATIM):
-            tokens = turn_tokens[turn.number]
-            if turn.number in cut:
-                yield _shortened_instructions(turn, cut[turn.number], tokens)
-                continue
+        tokens, zone = turn_tokens[turn.number], view.zones[turn.number]
+        if turn.number in cut and zone is not Zone.FOLDED:
+            yield _shortened_before(turn, cut[turn.number], tokens)
+        elif zone in (Zone.FIXED, Zone.VERBATIM):
             reason = view.why.get(turn.number) or pins.get(turn.number, "one of the newest turns")
             yield _kept(turn, tokens, reason)
 
 
-def _shortened_instructions(turn: Turn, before: int, after: int) -> Decision:
+def _shortened_before(turn: Turn, before: int, after: int) -> Decision:
+    """Instructions, or what was pasted into the open question: shortened before anything was planned."""
+    what = "instructions that leave" if turn.is_instruction else "what was pasted into it would leave"
     return Decision(
         target=turn_label(turn),
         turn=turn.number,
         kind=Kind.TALK,
         tier=Tier.SUMMARIZE,
-        strategy="fit instructions",
-        reason="instructions that leave no room within the target that was asked for",
+        strategy="fit instructions" if turn.is_instruction else "fit the open question",
+        reason=f"{what} no room within the target{' that was asked for' if turn.is_instruction else ''}",
         tokens_before=before,
         tokens_after=after,
-        ref=INSTRUCTIONS,
+        ref=INSTRUCTIONS if turn.is_instruction else reference_id("turn", turn.number),
     )
 
 
@@ -148,11 +164,12 @@ def _reason(source: Source, options: Sequence[Option], option: Option | None, fo
     if option is None and not folded:
         return "too short to gain anything"
     if option is None:
-        return why or "an old turn; its original is archived"
+        return why or f"its original is archived; {_LESS}"
     kept = lines_kept(source, options)
     share = f" ({kept} of {source.lines} lines)" if options and kept < source.lines else ""
     where = ", in the record" if options and folded else ""
-    return f"{why or option.reason}{share}{where}"
+    less = f"; {_LESS}" if not options and option.tier is Tier.REFERENCE and not why else ""
+    return f"{why or option.reason}{share}{where}{less}"
 
 
 def _target(source: Source) -> str:

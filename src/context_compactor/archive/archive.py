@@ -11,6 +11,9 @@ from msgspec import Struct
 
 from context_compactor.errors import UnknownReference
 
+_TEXTS = ("text", "input_text", "output_text")
+_FILES = ("image", "input_image", "image_url", "document", "file", "input_file", "audio", "input_audio")
+
 
 class Original(Struct, frozen=True):
     """One archived thing: `value` is the provider's own, `text` how it is shown, `recovery` how to get it back.
@@ -32,6 +35,13 @@ class Original(Struct, frozen=True):
         """The original as text: a plain result as it was, anything else as JSON."""
         return original_text(self.value)
 
+    @property
+    def readable(self) -> str:
+        """The original for a reader: the texts of one in pieces one under another, all else as `text` has it."""
+        pieces = [_piece(block) for block in self.value] if isinstance(self.value, list) and self.value else [None]
+        whole = [piece for piece in pieces if piece is not None]
+        return "\n".join(whole) if len(whole) == len(pieces) else self.text
+
 
 def original_text(value: Any) -> str:
     """Text as it is, one text block as its text, everything else as JSON."""
@@ -42,6 +52,18 @@ def original_text(value: Any) -> str:
         if set(block) == {"type", "text"} and isinstance(block["text"], str):
             return str(block["text"])
     return _json(value)
+
+
+def _piece(block: Any) -> str | None:
+    """The text of a block, or what kind of file it holds; None for anything else."""
+    if isinstance(block, str):
+        return block
+    if not isinstance(block, dict):
+        return None
+    text, kind = block.get("text"), block.get("type")
+    if kind in _TEXTS and isinstance(text, str):
+        return text
+    return f"[{kind}]" if kind in _FILES else None
 
 
 def _json(value: Any) -> str:

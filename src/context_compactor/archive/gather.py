@@ -8,12 +8,16 @@ from context_compactor.archive.archive import Original
 from context_compactor.classify.kinds import restore_hint, target_of
 from context_compactor.classify.references import reference_of
 from context_compactor.classify.rules import Verdict, Verdicts
+from context_compactor.messages.client_text import is_client_text, without_client_blocks
 from context_compactor.messages.copying import copy_containers
-from context_compactor.messages.message import ToolResult
+from context_compactor.messages.message import Message, ToolCall, ToolResult
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import ToolUse, Turn
+from context_compactor.plan.options import Voice
 from context_compactor.plan.zones import Zone
 from context_compactor.tracing import traced
+
+_SUMMARY = 80
 
 
 @traced("archive")
@@ -56,9 +60,29 @@ def ids_of(turn: Turn) -> list[str]:
 def turn_original(turn: Turn, tokens: int) -> Original:
     """The original of one turn."""
     value = [copy_containers(message.raw) for message in turn.messages]
-    words = " ".join(turn.messages[0].text.split())[:80]
     ref = reference_id("turn", turn.number)
-    return Original(ref, "turn", f"{turn.role}: {words}", tokens, value, f'recall("{ref}")')
+    return Original(ref, "turn", turn_summary(turn.messages), tokens, value, f'recall("{ref}")')
+
+
+def turn_summary(messages: Sequence[Message]) -> str:
+    """Who speaks in a turn, and its first words; the calls of a turn without words, in brackets."""
+    text = messages[0].text
+    words = " ".join((without_client_blocks(text).strip() or text).split())
+    if not words:
+        words = f"[{'; '.join(_call_line(call) for message in messages for call in message.calls)}]"
+    return f"{messages[0].role}: {words[:_SUMMARY]}"
+
+
+def _call_line(call: ToolCall) -> str:
+    return " ".join(f"{call.name} {target_of(call)}".split())[:_SUMMARY]
+
+
+def voice_told(summary: str) -> str:
+    """Whose words a turn's summary says it holds: the user's, the agent's, or nobody's."""
+    role, _, words = summary.partition(": ")
+    if role == "user":
+        return "" if is_client_text(words) or words.startswith("<") else Voice.USER.value
+    return Voice.AGENT.value if role == "assistant" and words and not words.startswith("[") else ""
 
 
 def result_original(exchange: ToolUse, verdict: Verdict) -> Original:

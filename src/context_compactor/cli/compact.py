@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _LEFT = "nothing was written"
 _LEFT_IN_STORE = "the context is as it was; the messages that were new are in the session"
 _LEFT_AS_IT_WAS = "the session is as it was"
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
 Output = Annotated[str | None, typer.Option("--output", "-o", metavar="OUT", help="File for the messages.")]
 
 
@@ -56,6 +57,7 @@ def compact(
     session: IntoSession = None,
     store: StoreUrl = None,
     output: Output = None,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring a conversation under its target.
@@ -64,10 +66,17 @@ def compact(
     Below the soft threshold nothing is changed, unless a target or a level is given. With `--session` the conversation
     is kept in the store and compacted there; without, nothing is stored. A session that is in the store is compacted
     there whatever its fill; its context is printed by `compactor context`. With a model, what is folded is summarized
-    by it; a terminal shows its calls and its text, and Ctrl-C leaves everything as it was.
+    by it; a terminal shows its calls and its text, and Ctrl-C leaves everything as it was. `--dry-run` is what
+    `compactor plan` shows.
 
     Example: `compactor compact session.jsonl --target 25% -o smaller.json` or `compactor compact run-42`
     """
+    if dry_run:
+        if session is not None or output is not None:
+            raise BadSetting("--dry-run: nothing is written, so leave --session and --output out")
+        from context_compactor.cli.plan import plan
+
+        plan(file, window, target, level, focus, model, store=store, as_json=as_json)
     if not is_file(file):
         if window is not None or model is not None or session is not None or layout is not None:
             raise BadSetting(

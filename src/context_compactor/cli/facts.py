@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Kind = Annotated[
     str | None,
-    typer.Option("--kind", metavar="K", help="Only these: decision, failure, error, constraint, file_state, …"),
+    typer.Option("--kind", metavar="K", help="Only these: decision, failure, error (with failures), constraint, …"),
 ]
 
 
@@ -41,6 +41,11 @@ def facts(kind: Kind = None, session: SessionId = None, store: StoreUrl = None, 
         _print_kind(each, list(group), out)
 
 
+def _when(fact: Fact) -> str:
+    """The time at which it was last seen, to the minute."""
+    return f" ({fact.last_seen[:16].replace('T', ' ')} UTC)" if fact.last_seen else ""
+
+
 def _print_kind(kind: str, group: Sequence[Fact], out: Out) -> None:
     out.print(f"{kind} ({len(group):,})", style="bold")
     for fact in group:
@@ -48,6 +53,6 @@ def _print_kind(kind: str, group: Sequence[Fact], out: Out) -> None:
         told = f", told by {fact.told_by}" if fact.told_by else ""
         status = f"[{fact.status}] " if fact.status else ""
         times = f" ({fact.count:,} times)" if fact.count > 1 else ""
-        out.print(wrapped(f"{status}{fact.content}{times}{told}", f"  {source:<10} "))
+        out.print(wrapped(f"{status}{fact.content}{times}{told}{_when(fact)}", f"  {source:<10} "))
         if fact.detail:
             out.print(wrapped(fact.detail, " " * 13), style="dim")

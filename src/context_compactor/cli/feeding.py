@@ -75,7 +75,7 @@ def compact_session(
     )
     with Session(core, owns_store=True) as session:
         core.use_teller(teller)
-        appended = feed(core, conversation.transcript.messages)
+        appended = feed(core, conversation.transcript.messages, conversation.transcript.times)
         report = compact(core, _ask(core, session, conversation, wish))
         total = len(conversation.transcript.messages)
         return Fed(session.context(total), report, appended, total)

@@ -49,9 +49,9 @@ def mcp(
 ) -> None:
     """Give a coding agent tools over MCP, with which it gets back what left its context and sees how its work stands.
 
-    They are recall, search_archive, facts, context_status, compact_plan, checkpoint and handoff. An agent starts it by
-    itself once it is registered there, as `compactor install` does. It serves the session of that agent, until the
-    agent ends it. With --http it listens at an address; without a token file only this machine can call it.
+    They are recall, search_archive, list_turns, facts, context_status, compact_plan, checkpoint and handoff. An agent
+    starts it by itself once it is registered there, as `compactor install` does. It serves the session of that agent,
+    until the agent ends it. With --http it listens at an address; without a token file only this machine can call it.
 
     Example: `compactor mcp --project .` or `compactor mcp --http --port 8378`
     """

@@ -39,6 +39,11 @@ Again = Annotated[
     bool,
     typer.Option("--again", help="From where it came: read the file again, or show the command. Nothing is run."),
 ]
+Turns = Annotated[
+    bool, typer.Option("--turns", help="List the turns, one line each; with --search, those that hold all its words.")
+]
+First = Annotated[int, typer.Option("--from", min=1, metavar="N", help="List turns from this number on.")]
+Last = Annotated[int | None, typer.Option("--to", min=1, metavar="N", help="List turns up to this number.")]
 Everywhere = Annotated[bool, typer.Option("--all", help="Search all sessions of the store, not only one.")]
 
 _TOKENS = 2_000
@@ -60,20 +65,32 @@ def recall(
     until: Until = "",
     again: Again = False,
     everywhere: Everywhere = False,
+    turns: Turns = False,
+    first: First = 1,
+    last: Last = None,
     session: SessionId = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print an original that left the context, byte for byte, or search all of them.
+    """Print an original that left the context, search all of them, or list the turns.
 
-    Long originals come by lines or by pages; hits name the id and the lines to ask for next. Times are in ISO 8601.
+    A tool result is printed byte for byte, a turn as a conversation; with `--json` its text is the JSON of its
+    messages. Long originals come by lines or by pages; hits name the id and the lines to ask for next. What was said
+    about a question comes first, with what the user had asked and what was concluded. Times are in ISO 8601.
     `--all` searches every session of the store. With `--again` a file is read as it is now, and it is said whether it
     has changed since; a command is only shown.
 
-    Example: `compactor recall tool_017 --lines 10-40` or `compactor recall --search "jwt expiry" --limit 5`
+    Example: `compactor recall tool_017 --lines 10-40`, `compactor recall --search "why was jose removed"` or
+    `compactor recall --turns --from 90`
     """
     options = {"--lines": lines, "--page": page, "--tokens": tokens, "--limit": limit, "--kind": kind}
     options |= {"--since": since, "--until": until, "--again": again}
+    if turns:
+        _refuse_with_turns(ref, {**options, "--all": everywhere})
+        _list_turns(session, store, (first, last, search or ""), as_json)
+        return
+    if first > 1 or last is not None:
+        raise BadSetting("recall: --from and --to are for the list of turns. Try: with --turns.")
     _refuse_mix(ref, search, frozenset(name for name, value in options.items() if value))
     if everywhere and (search is None or session is not None):
         raise BadSetting("recall: --all searches every session. Try: with --search TEXT, and without --session.")
@@ -93,8 +110,7 @@ def recall(
         elif page or tokens:
             answer = _paged(opened, str(ref), page or 1, tokens or _TOKENS)
         else:
-            text = opened.recall(str(ref), wanted)
-            answer = Recalled(f"{text}\n" if wanted else text, {"id": ref, "lines": wanted, "text": text})
+            answer = _whole(opened, str(ref), wanted, as_json)
         name = opened.id
     _print(name, answer, as_json)
 
@@ -118,6 +134,30 @@ def _print(session_id: str | None, answer: Recalled, as_json: bool) -> None:
         paper(beside_output=False).print(printable(answer.text))
     if answer.note:
         paper(beside_output=True).print(answer.note, style="dim")
+
+
+def _whole(session: Session, ref: str, lines: tuple[int, int] | None, as_json: bool) -> Recalled:
+    """An original, or some lines of it: for people as it reads, for programs all of it as it was."""
+    text = session.recall(ref, lines)
+    exact = session.original(ref).text if as_json and lines is None else text
+    ends = lines is not None or ref.startswith("turn_")
+    return Recalled(f"{text}\n" if ends else text, {"id": ref, "lines": lines, "text": exact})
+
+
+def _refuse_with_turns(ref: str | None, options: dict[str, Any]) -> None:
+    given = sorted(name for name, value in options.items() if value)
+    if ref is not None or given:
+        beside = ref or ", ".join(given)
+        raise BadSetting(f"recall: --turns cannot be used with {beside}. Try: --from, --to, --search.")
+
+
+def _list_turns(session_id: str | None, store: str | None, wanted: tuple[int, int | None, str], as_json: bool) -> None:
+    with open_session(session_id, store) as opened:
+        found = opened.turns(*wanted)
+        name = opened.id
+    note = "" if found else "No turn is like that. Try: other words, or without --from and --to."
+    told = {"turns": [msgspec.to_builtins(each) for each in found]}
+    _print(name, Recalled("\n".join(each.line() for each in found), told, note, is_original=False), as_json)
 
 
 def _paged(session: Session, ref: str, number: int, tokens: int) -> Recalled:
@@ -154,15 +194,19 @@ def _search_all(query: str, store: str | None, **wanted: Any) -> list[tuple[str,
 
 
 def _found(query: str, hits: Sequence[tuple[str, Hit]]) -> Recalled:
-    """Hits, each under its session when there may be several."""
-    blocks = [f"{f'{session_id}: ' if session_id else ''}{_head(hit)}:\n{hit.text}\n" for session_id, hit in hits]
+    """Hits, those of the best exchange first, each under its session when there may be several."""
+    from context_compactor.archive.search.hits import by_exchange
+
+    sessions = {name: [hit for owner, hit in hits if owner == name] for name in dict.fromkeys(name for name, _ in hits)}
+    shown = [(name, hit) for name, found in sessions.items() for hit in by_exchange(found)]
+    blocks = [f"{f'{session_id}: ' if session_id else ''}{_head(hit)}:\n{hit.text}\n" for session_id, hit in shown]
     note = "" if hits else "Nothing was found. Try: other words, or fewer."
     told = [({"session_id": name} if name else {}) | msgspec.to_builtins(hit) for name, hit in hits]
     return Recalled("\n".join(blocks).rstrip("\n"), {"query": query, "hits": told}, note, is_original=False)
 
 
 def _head(hit: Hit) -> str:
-    """Where lines stand. Those of a turn are of what was said in it, and not of the messages that recall prints."""
+    """Where lines stand. Those of a turn are of what was said in it, and recall prints its results as well."""
     lines = "" if hit.id.startswith("turn_") else f", lines {hit.first_line:,} to {hit.last_line:,}"
     return f"{hit.id}, {hit.kind}{lines}"
 

@@ -198,15 +198,20 @@ class Client:
         """The originals of a session in the order in which they were archived."""
         return self._get(f"{path_of(session_id)}/archive", api.ArchivePage, after=after, limit=limit)
 
-    def recall(self, session_id: str, ref: str, lines: tuple[int, int] | None = None) -> str:
-        """An original, byte for byte, or some lines of it, counted from 1."""
+    def recall(
+        self, session_id: str, ref: str, lines: tuple[int, int] | None = None, *, form: api.RecallForm = "original"
+    ) -> str:
+        """An original, byte for byte, or some lines of it, counted from 1; or a turn as a conversation."""
         wanted = f"{lines[0]}-{lines[1]}" if lines else None
-        return self._get(f"{path_of(session_id)}/archive/{quoted(ref)}", api.RecallAnswer, lines=wanted).text
+        path = f"{path_of(session_id)}/archive/{quoted(ref)}"
+        return self._get(path, api.RecallAnswer, lines=wanted, form=form).text
 
-    def page(self, session_id: str, ref: str, number: int = 1, tokens: int = 2_000) -> api.RecallAnswer:
+    def page(
+        self, session_id: str, ref: str, number: int = 1, tokens: int = 2_000, *, form: api.RecallForm = "original"
+    ) -> api.RecallAnswer:
         """One page of an original that is too long to be shown at once."""
         path = f"{path_of(session_id)}/archive/{quoted(ref)}"
-        return self._get(path, api.RecallAnswer, page=number, tokens=tokens)
+        return self._get(path, api.RecallAnswer, page=number, tokens=tokens, form=form)
 
     def restore(self, session_id: str, ref: str) -> api.RestoreAnswer:
         """Put an original back into the context, with room made for it when there is none."""

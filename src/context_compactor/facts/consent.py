@@ -6,16 +6,18 @@ These words come through tool results, so they keep the role `tool`: they are a 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from context_compactor.classify.calls import read_call
 from context_compactor.classify.failures import wording_of
 from context_compactor.classify.outcomes import is_refusal
 from context_compactor.classify.references import reference_of
 from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact, FactKind
+from context_compactor.facts.speech import Saying
 from context_compactor.facts.state import listed
-from context_compactor.messages.turn import ToolUse
+from context_compactor.messages.turn import ToolUse, Turn
 
 _SAID = re.compile(r"the user said:\s*(\S.{0,600})", re.DOTALL)
 _ANSWER = re.compile(r'"([^"\n]{1,400})"="([^"\n]{1,600})"')
@@ -36,6 +38,20 @@ def consent_facts(called: Sequence[Called]) -> list[Fact]:
             found.append(_fact("approval", "plan approved", "", turn, exchange))
         elif reading.tool in _ASKING_TOOLS and exchange.result and not exchange.result.is_error:
             found += _answers(exchange, turn, answer, reading.arguments)
+    return found
+
+
+def replies(turns: Iterable[Turn]) -> list[Saying]:
+    """What the user said through tools: to a call that was denied, and to questions."""
+    found: list[Saying] = []
+    for turn in turns:
+        for exchange in turn.exchanges:
+            answer = exchange.result.text[:_LONGEST_ANSWER] if exchange.result else ""
+            said = _SAID.search(answer) if is_refusal(answer) else None
+            asked = exchange.call is not None and read_call(exchange.call).tool in _ASKING_TOOLS
+            words = said[1] if said else answer if asked else ""
+            if words.strip():
+                found.append(Saying(turn.number, words.strip()))
     return found
 
 

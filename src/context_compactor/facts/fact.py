@@ -33,7 +33,8 @@ class Fact(Struct, frozen=True):
 
     `status` is what became of it (`done`, `active`, `blocked`, `open`, `resolved`, `given up`, `denied`, `running`,
     `superseded`; a failure of an earlier version has none and counts as open);
-    `count` how often it was seen, first in `turn` and last in `last_turn`; `ref` recalls its original.
+    `count` how often it was seen, first in `turn` and last in `last_turn`; `ref` recalls its original. `first_seen` and
+    `last_seen` are the times of these turns in UTC, null where nobody knows.
     """
 
     kind: FactKind
@@ -49,3 +50,10 @@ class Fact(Struct, frozen=True):
     """The model that says so; empty when it was read from the conversation itself. A hint then, and never a rule."""
     outcome: str = ""
     """Of a failure: what resolved it or who gave it up, in a few words that the conversation shows."""
+    first_seen: str | None = None
+    last_seen: str | None = None
+
+
+def kinds_asked(kind: str) -> tuple[str, ...]:
+    """The kinds that are meant by one that is asked for: whoever asks for errors wants failed attempts as well."""
+    return ("failure", "error") if kind == "error" else (kind,)

@@ -1,4 +1,4 @@
-"""The lessons of one owner: `decisions.md` and `errors.md` in a folder, which people may read and change.
+"""The lessons of one owner: `rules.md`, `decisions.md` and `errors.md` in a folder, which people may read and change.
 
 Whatever stands in a file that is not ours stays byte for byte: notes, headings, rewritten entries, entries without a
 line of provenance. An entry that was struck out is neither read nor noted again, and one that was deleted does not
@@ -22,7 +22,7 @@ from context_compactor.messages import record
 
 OPENING = "[Learned in earlier sessions."
 CLOSING = "[End of what was learned.]"
-KINDS: tuple[LessonKind, ...] = ("decisions", "errors")
+KINDS: tuple[LessonKind, ...] = ("rules", "decisions", "errors")
 _FRAMES = (OPENING, CLOSING, record.OPENING, record.CLOSING)
 _ABOUT = (
     "Written by Context Compactor, not by the user: memory of this project, not a request, and it may be outdated.]"

@@ -11,8 +11,13 @@ from context_compactor.facts.lesson import LessonKind, Origin, origin_line, read
 
 _MOST_ENTRIES = 200
 _MOST_OLDER = 400
-TITLES: dict[LessonKind, str] = {"decisions": "Decisions", "errors": "Errors that came back"}
+TITLES: dict[LessonKind, str] = {
+    "rules": "Rules of the user",
+    "decisions": "Decisions",
+    "errors": "Errors that came back",
+}
 _ABOUT: dict[LessonKind, str] = {
+    "rules": "What the user wants in every session of this project",
     "decisions": "What was decided in earlier sessions of this project",
     "errors": "What failed in two or more sessions of this project",
 }

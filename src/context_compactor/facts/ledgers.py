@@ -39,6 +39,8 @@ _OF_SUBJECT = frozenset(
     (*FILE_STATUSES, "installed", "passed", "failed", "running", "sub-agent done", "sub-agent failed")
 )
 _ALWAYS = {"constraint", "mode", "blocker", "side_effect", "approval", "denial"}
+# What became of a failure that the user denied: a denial tells it as well.
+_REFUSED = ("denied", RESOLVED)
 _LONGEST_REST = 80
 _ACT_LENGTH = 70
 _FAILURE = re.compile(r"^`(.*)` → (.*) (\([^()]*\))$", re.DOTALL)
@@ -54,7 +56,8 @@ def ledger_lines(facts: Iterable[Fact]) -> list[Line]:
     """Every fact as the line that will stand for it; what the user denied is told once."""
     facts = list(facts)
     denied = {fact.ref for fact in facts if fact.kind == "denial"}
-    told = [fact for fact in facts if fact.kind != "failure" or fact.ref not in denied]
+    twice = [fact for fact in facts if fact.kind == "failure" and fact.ref in denied and fact.status in _REFUSED]
+    told = [fact for fact in facts if fact not in twice]
     return [
         Line(section_of(fact.kind), entry.text, fact.last_turn or fact.turn, _must(fact), entry.status)
         for fact, entry in ((fact, fact_entry(fact)) for fact in told)

@@ -1,4 +1,4 @@
-"""A lesson: a decision or an error that later sessions should know of, with where it comes from.
+"""A lesson: a rule, a decision or an error that later sessions should know of, with where it comes from.
 
 In its file it is a list item, and below it a line of provenance:
 
@@ -19,7 +19,7 @@ from context_compactor.facts.patterns import error_pattern
 from context_compactor.measure.tokens import clean
 
 By = Literal["user", "agent", "both", "tool"]
-LessonKind = Literal["decisions", "errors"]
+LessonKind = Literal["rules", "decisions", "errors"]
 
 _LONGEST = 400
 _MOST_SOURCES = 6

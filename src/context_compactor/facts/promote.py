@@ -1,8 +1,8 @@
-"""What of a session is worth knowing in the next one: architectural decisions, and errors that come back.
+"""What of a session is worth knowing in the next one: lasting rules, architectural decisions, errors that come back.
 
 A lesson is read in every session to come, so it must be right more than the list must be complete. A decision counts
-only when its own sentence says what was chosen, and that is something the project is built on; repairs, errands and
-"option 1" are left to the session they belong to.
+only when its own sentence says what was chosen, and that is something the project is built on; that of an agent must
+say why, or instead of what, as well. Repairs, errands and "option 1" are left to the session they belong to.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from context_compactor.classify.resolutions import GIVEN_UP, RESOLVED
 from context_compactor.classify.shell import split_steps
 from context_compactor.facts import cues
 from context_compactor.facts.fact import Fact
+from context_compactor.facts.lasting import is_slip, lasting_rules
 from context_compactor.facts.learned import add_lessons
-from context_compactor.facts.lesson import Lesson, error_text, one_line
+from context_compactor.facts.lesson import Lesson, LessonKind, error_text, one_line
 from context_compactor.facts.owners import make_owner_folder
 from context_compactor.facts.patterns import error_pattern, is_bare
 
@@ -75,8 +76,10 @@ _CHOSEN = (
 )  # fmt: skip
 _OVER = (
     " instead of ", " rather than ", " in favor of ", " in favour of ", " as opposed to ", " over ", " because ",
-    " so that ", " to avoid ", " not worth ",
+    " so that ", " to avoid ", " not worth ", " since ", " due to ", " in order to ", " against ", " statt ", " weil ",
+    " damit ", " au lieu de ", " parce que ", " en lugar de ", " porque ", " вместо ", " потому что ",
 )  # fmt: skip
+_UNSPACED_OVER = ("而不是", "因为", "以便", "代わりに", "ではなく", "ため", "대신", "때문")
 # A suggestion, a choice among options that the sentence does not name, somebody else's words, the next thing to do.
 _OPEN = (
     " i'd ", " i would ", " we could ", " would be ", " recommend ", " recommendation ", " suggests ", " says ",
@@ -127,7 +130,15 @@ def is_architectural(fact: Fact) -> bool:
         return False
     words = cues.spaced(_SEAM.sub(" ", _EXPRESSION.sub(" code ", fact.content)))
     subjects = _subjects(words)
+    if fact.role != "user" and not _has_reason(fact):
+        return False
     return subjects > 0 and subjects + _chosen(fact, words) - _against(words) >= _ENOUGH
+
+
+def _has_reason(fact: Fact) -> bool:
+    """Whether a decision says why it was taken, or instead of what."""
+    is_announced = _ANNOUNCED.search(fact.content) is not None
+    return is_announced or cues.has_any(cues.spaced(fact.content), _OVER) or cues.has_any(fact.content, _UNSPACED_OVER)
 
 
 def _subjects(words: str) -> int:
@@ -160,9 +171,9 @@ def error_key(fact: Fact) -> str:
 
 
 def is_recurring(fact: Fact, seen: Mapping[str, Collection[str]]) -> bool:
-    """Whether an error was seen in two or more sessions. `seen` has the sessions of each key."""
+    """Whether an error that is no slip was seen in two or more sessions. `seen` has the sessions of each key."""
     key = error_key(fact)
-    return bool(key) and len(set(seen.get(key, ()))) >= _FEWEST_SESSIONS
+    return bool(key) and len(set(seen.get(key, ()))) >= _FEWEST_SESSIONS and not is_slip(fact)
 
 
 def is_given_up(fact: Fact) -> bool:
@@ -199,16 +210,18 @@ def promote(
     Doing it again with the same facts changes nothing.
     """
     facts = [fact for fact in facts if not fact.told_by]
-    decisions = [_decision(fact, session_id, day) for fact in facts if is_architectural(fact)]
+    rules = [_said(fact, session_id, day) for fact in lasting_rules(facts)]
+    decisions = [_said(fact, session_id, day) for fact in facts if is_architectural(fact)]
     failures = [fact for fact in facts if is_recurring(fact, seen) or is_given_up(fact)]
     errors = [_error(fact, session_id, day, seen) for fact in failures if _teaches(fact)]
-    if not decisions and not errors:
+    if not rules and not decisions and not errors:
         return []
     folder = make_owner_folder(learned, owner)
-    return [*add_lessons(folder, "decisions", decisions), *add_lessons(folder, "errors", errors)]
+    found: dict[LessonKind, list[Lesson]] = {"rules": rules, "decisions": decisions, "errors": errors}
+    return [lesson for kind, lessons in found.items() for lesson in add_lessons(folder, kind, lessons)]
 
 
-def _decision(fact: Fact, session_id: str, day: str) -> Lesson:
+def _said(fact: Fact, session_id: str, day: str) -> Lesson:
     return Lesson(one_line(fact.content), "user" if fact.role == "user" else "agent", day, session_id, fact.ref)
 
 

@@ -27,9 +27,7 @@ from context_compactor.messages.record import (
     RULES,
     SECTIONS,
     STANDING,
-    STORY,
     TASK,
-    Entry,
     Quote,
     Record,
 )
@@ -39,11 +37,10 @@ from context_compactor.plan.options import Line
 
 _BELOW = re.compile(r"paths are below (\S+) or absolute")
 # Shares of the target: how the work stands, the user's rules, decisions and findings, and the failures.
-_UNLIMITED = (TASK, FAILED, STORY)
+_UNLIMITED = (TASK, FAILED)
 _LASTING = (FAILED, RULES, FINDINGS)
-# Statuses of lines that stay until they are overtaken; of prose of a model, those that newer turns overtake.
+# Statuses of lines that stay until they are overtaken.
 _STAYING = ("active", "doing", "blocked", "outside", "allowed by the user", "denied by the user", FILE_STATUSES[0])
-_OVERTAKEN = ("active", "blocked", "next")
 _LEDGER_SHARE = 0.12
 _RULES_SHARE = 0.15
 _FINDINGS_SHARE = 0.08
@@ -72,21 +69,12 @@ def remember(
     target: int,
     count: Callable[[str], int],
     root: str = "",
-    story: Sequence[Entry] = (),
-    told: Sequence[Line] = (),
 ) -> Remembered:
-    """Sort what is known of the folded turns. `turns` are those that are folded; labels show paths below `root`.
-
-    `story` is a model's prose on them; it takes the place of the one before. `told` are lines that may be left out.
-    """
+    """Sort what is known of the folded turns. `turns` are those that are folded; labels show paths below `root`."""
     gone = {turn.number for turn in turns}
     fresh = ledger_lines(fact for fact in facts if fact.turn in gone or fact.last_turn in gone)
     fresh = [_below(line, root) if line.status in FILE_STATUSES else line for line in fresh]
     lines = [*_past_lines(past, fresh, turns), *_with_first_task(fresh, past), *_pictures(turns)]
-    if story:
-        lines = [line for line in lines if line.section != STORY]
-        lines += [Line(STORY, entry.text, 0, True, entry.status) for entry in story]
-    lines += [line for line in told if line.turn in gone]
     lines = _short_failures(lines, target, count)
     quotes = find_quotes(facts, turns, past, target, count)
     lines = [line for line in lines if not _is_quoted(line, quotes, quotes[:-1] or quotes)]
@@ -100,8 +88,13 @@ def root_of(past: Record | None) -> str | None:
     """The folder that an earlier record leaves out of its paths; None when there is no record yet."""
     if past is None:
         return None
-    found = [match[1] for entry in past.sections.get(STANDING, ()) if (match := _BELOW.fullmatch(entry.text))]
-    return found[0] if found else ""
+    found = _BELOW.fullmatch(root_line(past))
+    return found[1] if found else ""
+
+
+def root_line(record: Record) -> str:
+    """The line that says which folder a record leaves out of its paths; nothing when it leaves out none."""
+    return next((entry.text for entry in record.sections.get(STANDING, ()) if _BELOW.fullmatch(entry.text)), "")
 
 
 def _short_failures(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> list[Line]:
@@ -164,23 +157,22 @@ def _past_lines(past: Record | None, fresh: Sequence[Line], turns: Sequence[Turn
     overtaken = {identity(line.section, line.entry) for line in fresh if line.section != FAILED}
     is_newer_task = any(line.section == TASK for line in fresh)
     lines = []
-    for title in SECTIONS:
+    for title in past.titles():
         for entry in past.sections.get(title, ()):
             if identity(title, entry) not in overtaken:
                 now = resolved_entry(entry, course) if course and title == FAILED else entry
                 status = _status_now(title, now.status, is_newer_task)
-                must = title in _LASTING or status in _STAYING or bool(_BELOW.fullmatch(now.text))
+                is_lasting = title in _LASTING or title not in SECTIONS
+                must = is_lasting or status in _STAYING or bool(_BELOW.fullmatch(now.text))
                 lines.append(Line(title, now.text, 0, must and status != RESOLVED, status))
     return lines
 
 
 def _status_now(title: str, status: str, is_newer_task: bool) -> str:
-    """The status of an earlier record's line: a newer task overtakes the active one, newer turns what a model told."""
+    """The status of an earlier record's line: a newer task overtakes the active one."""
     if title == TASK and is_newer_task and status == "active":
         return "earlier"
-    if title == FAILED:
-        return status or OPEN
-    return f"earlier {status}" if title == STORY and status in _OVERTAKEN else status
+    return status or OPEN if title == FAILED else status
 
 
 def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> tuple[list[Line], list[Line]]:
@@ -228,7 +220,7 @@ def _is_new_file(line: Line) -> bool:
 
 def _merged(lines: Sequence[Line]) -> tuple[Line, ...]:
     merged: list[Line] = []
-    for title in SECTIONS:
+    for title in dict.fromkeys((*SECTIONS, *(line.section for line in lines))):
         entries = [line.entry for line in sorted(lines, key=lambda line: line.turn) if line.section == title]
         merged.extend(Line(title, entry.text, 0, True, entry.status) for entry in merge_entries(entries))
     return tuple(merged)

@@ -37,7 +37,6 @@ from context_compactor.messages.record import (
     RULES,
     SECTIONS,
     STANDING,
-    STORY,
     TASK,
     Record,
     StoryLine,
@@ -54,8 +53,8 @@ _USER_SHARE, _RULES_SHARE, _FAILED_SHARE, _NEXT_SHARE = 0.21, 0.08, 0.1, 0.08
 _FILES_SHARE, _CHANGES_SHARE, _OUTSIDE_SHARE, _GIVEN_UP_SHARE = 0.08, 0.04, 0.06, 0.06
 # How much more the newest and the first request count than what was asked between them.
 _NOW, _FIRST = 4.0, 2.0
-# How much more a sentence counts that ends an exchange, that a ledger has for a decision, and that a model told.
-_LAST_WORDS, _DECIDED, _MODEL_STORY = 1.2, 1.5, 4.0
+# How much more a sentence counts that ends an exchange, and that a ledger has for a decision.
+_LAST_WORDS, _DECIDED = 1.2, 1.5
 _QUOTED, _FOUND = 6.0, 3.0
 # How much more the newest exchange counts, and what is left of that with each exchange before it.
 _LATE, _LEFT = 1.0, 0.6
@@ -159,21 +158,19 @@ def _past_lines(past: Record | None, fresh: Sequence[Line], *, all_known: bool) 
     """The lines of an earlier record that nothing newer has overtaken; where all facts are known, its findings."""
     overtaken = {identity(line.section, line.entry) for line in fresh}
     for title in (FINDINGS,) if all_known else SECTIONS:
-        for entry in past.sections.get(title, ()) if past and title != STORY else ():
+        for entry in past.sections.get(title, ()) if past else ():
             if identity(title, entry) not in overtaken:
                 yield Line(title, entry.text, 0, True, entry.status)
 
 
 def _past_units(past: Record) -> Iterator[Unit]:
-    """What a record tells beside its lines of what happened: the user's requests, and what a model told."""
+    """The user's requests that a record quotes beside its lines of what happened."""
     quotes = [(quote.ref, quote.text) for quote in past.quotes if quote.status != PROJECT_RULES]
     asked = [found.groups() for entry in past.sections.get(TASK, ()) if (found := _ASKED.fullmatch(entry.text))]
     for ref, text in (*quotes, *((ref, text) for text, ref in asked)):
         for sentence in sentences_of(text, is_quote=True):
             if LEFT_OUT not in sentence:
                 yield Unit(int(ref.partition("_")[2]), "user", sentence, _QUOTED)
-    for entry in past.sections.get(STORY, ()):
-        yield Unit(0, "agent", entry.text, _MODEL_STORY)
 
 
 def _found_before(lines: Iterable[Line], live: Container[int]) -> Iterator[Unit]:

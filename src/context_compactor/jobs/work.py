@@ -20,6 +20,7 @@ from context_compactor.session.automatic import compact_when_due, remember_failu
 from context_compactor.session.core import Clock, Core
 from context_compactor.session.memory import work_ahead
 from context_compactor.session.opening import continue_core
+from context_compactor.session.shelving import archive_ahead
 from context_compactor.session.values import read_profile
 from context_compactor.settings import Settings, load_settings
 from context_compactor.store.desk_rows import Job, timestamp
@@ -117,6 +118,7 @@ class SessionWork:
         if core.now() < quiet_at:
             self._desk.jobs.put_back(job, quiet_at, "", is_counted=False)
             return
+        archive_ahead(core)
         work_ahead(core)
         self._tell_ahead(core, job)
         with core.writing() as row:

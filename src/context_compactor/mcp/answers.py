@@ -25,7 +25,7 @@ class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RecallAnswer(Answer, frozen=True, kw_only=True):
-    """A page of an original, exactly as it was. `next` is the call that gives the following page."""
+    """A page of an original: a result exactly as it was, a turn as a conversation. `next` gives the following page."""
 
     id: str
     kind: str
@@ -47,26 +47,61 @@ class RecallAnswer(Answer, frozen=True, kw_only=True):
 
 
 class HitAnswer(Struct, frozen=True, omit_defaults=True):
-    """Lines of an original that answer a search; `lines` is what to give `recall` to see around them."""
+    """Lines of an original that answer a search; `lines` is what to give `recall` to see around them.
+
+    `exchange` is the turn in which the user opened the exchange that they stand in.
+    """
 
     id: str
     kind: str
     text: str
     lines: str = ""
+    exchange: str = ""
 
 
 class SearchAnswer(Answer, frozen=True, kw_only=True):
-    """Hits, best first."""
+    """Hits, those of the best exchange first, each exchange from what the user asked to what came of it."""
 
     query: str
     archived: int
     hits: list[HitAnswer]
 
     def lines(self) -> Iterable[str]:
-        """Each hit under the id that recalls the whole."""
-        for hit in self.hits:
+        """Each hit under the id that recalls the whole, with a blank line between exchanges."""
+        for at, hit in enumerate(self.hits):
+            if at and hit.exchange != self.hits[at - 1].exchange:
+                yield ""
             yield f"{hit.id} ({hit.kind}){f', lines {hit.lines}' if hit.lines else ''}:"
             yield hit.text
+
+
+class TurnAnswer(Struct, frozen=True, omit_defaults=True):
+    """One turn in a line: who speaks, its first words or calls, and its tokens."""
+
+    id: str
+    who: str
+    text: str
+    tokens: int
+    is_shown: bool = False
+
+
+class TurnsAnswer(Answer, frozen=True, kw_only=True):
+    """The index of turns, in their order. `next` is the call that gives the following page."""
+
+    total: int
+    page: int
+    pages: int
+    turns: list[TurnAnswer]
+    next: str = ""
+
+    def lines(self) -> Iterable[str]:
+        """One line for each turn."""
+        yield f"[{self.total:,} turns; page {self.page:,} of {self.pages:,}]"
+        for turn in self.turns:
+            shown = ", in the context" if turn.is_shown else ""
+            yield f"{turn.id} {turn.who}: {turn.text} ({turn.tokens:,} tokens{shown})"
+        if self.next:
+            yield f"[Next: {self.next}]"
 
 
 class FactAnswer(Struct, frozen=True, omit_defaults=True):
@@ -77,6 +112,8 @@ class FactAnswer(Struct, frozen=True, omit_defaults=True):
     ref: str
     turn: int
     told_by: str = ""
+    first_seen: str | None = None
+    last_seen: str | None = None
 
 
 class FactsAnswer(Answer, frozen=True, kw_only=True):
@@ -139,7 +176,7 @@ class StatusAnswer(Answer, frozen=True, kw_only=True):
 
 
 class DecisionAnswer(Struct, frozen=True, omit_defaults=True):
-    """What would become of one thing in the context. `ref` would recall it."""
+    """What would become of one thing in the context. `ref` would recall it; `relevance` is from 0 to 1."""
 
     target: str
     turn: int
@@ -147,6 +184,7 @@ class DecisionAnswer(Struct, frozen=True, omit_defaults=True):
     reason: str
     tokens_before: int
     tokens_after: int
+    relevance: float
     ref: str = ""
 
 

@@ -64,7 +64,21 @@ class SearchAsked(Asked, frozen=True, kw_only=True):
         Kind,
         Meta(description='Only this kind of content, such as "test run", "code file", "user" or "turn"; else all.'),
     ] = ""
-    limit: Annotated[int, Meta(ge=1, le=50, description="At most so many hits.")] = 10
+    limit: Annotated[int, Meta(ge=1, le=50, description="At most so many hits.")] = 20
+
+
+TurnNumber = Annotated[int, Meta(ge=0, le=10**9)]
+
+
+class TurnsAsked(Asked, frozen=True, kw_only=True):
+    """Which turns."""
+
+    first: Annotated[TurnNumber, Meta(description="From the turn of this number; 1 is the first.")] = 1
+    last: Annotated[TurnNumber, Meta(description="Up to the turn of this number; 0 for all.")] = 0
+    words: Annotated[
+        str, Meta(max_length=400, description="Only turns in which all of these words were said or called.")
+    ] = ""
+    page: Page = 1
 
 
 class FactsAsked(Asked, frozen=True, kw_only=True):
@@ -73,8 +87,8 @@ class FactsAsked(Asked, frozen=True, kw_only=True):
     kind: Annotated[
         Kind,
         Meta(
-            description="Only one kind: task, constraint, decision, failure, error, file_state, dependency, command, "
-            "approval, denial, side_effect, subagent, mode, todo, blocker or next_step."
+            description="Only one kind: task, constraint, decision, failure, error (with failures), file_state, "
+            "dependency, command, approval, denial, side_effect, subagent, mode, todo, blocker or next_step."
         ),
     ] = ""
     page: Page = 1

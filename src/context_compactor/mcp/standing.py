@@ -134,6 +134,7 @@ def _decision(each: Decision) -> DecisionAnswer:
         clip(each.reason),
         each.tokens_before,
         each.tokens_after,
+        each.relevance,
         each.ref,
     )
 

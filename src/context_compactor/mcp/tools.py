@@ -16,6 +16,7 @@ from context_compactor.mcp.answers import (
     RecallAnswer,
     SearchAnswer,
     StatusAnswer,
+    TurnsAnswer,
 )
 from context_compactor.mcp.asked import (
     Asked,
@@ -26,14 +27,15 @@ from context_compactor.mcp.asked import (
     RecallAsked,
     SearchAsked,
     StatusAsked,
+    TurnsAsked,
 )
 
 INSTRUCTIONS = """\
 Everything that was said and done in this session is kept here, word for word, also what is no longer in your context \
 because it was compacted. Ids such as tool_017, file_003, agent_002 or turn_096 stand for originals: recall(id) gives \
-them back exactly. Without an id, search_archive(text) finds the lines. facts() lists the user's rules, decisions, \
-failed approaches and changed files. Look here before you repeat work, read a file again only to remember it, or ask \
-the user for something they have said already."""
+them back. Without an id, search_archive(text) finds what was said and done about it, and list_turns() the turn. \
+facts() lists the user's rules, decisions, failed approaches and changed files. Look here before you repeat work, read \
+a file again only to remember it, or ask the user for something they have said already."""
 
 
 class Tool(Struct, frozen=True, kw_only=True):
@@ -59,7 +61,8 @@ TOOLS = (
             "in the answers of search_archive and facts. Use it before you guess at a detail, repeat a command or "
             "read a file again only to remember what it said. It shows the state of then: a file may have changed "
             "since. Long originals come in pages of about 2,000 tokens; `next` is the call for the following page. "
-            'With lines="10-40" only those lines are given. Turns come as JSON.'
+            'With lines="10-40" only those lines are given. A turn reads as a conversation, with the ids of its '
+            "results and of the turns beside it."
         ),
         asked=RecallAsked,
         answer=RecallAnswer,
@@ -71,13 +74,25 @@ TOOLS = (
         description=(
             "Find something from earlier in this session that you no longer see: words, names, error messages or a "
             "whole question; no model is asked. Use it after a compaction when you miss a detail and have no id for "
-            "it, before asking the user again and before repeating work. Gives the lines that answer best, with ids "
-            'for recall, in about 2,000 tokens. `kind` narrows it, such as "test run", "code file", "search result", '
-            '"user" (what the user said) or "turn" (all that was said).'
+            "it, before asking the user again and before repeating work. Gives what was said about it first, with "
+            "what the user had asked and what was concluded, then lines of files and outputs, with ids for recall, in "
+            "about 2,000 tokens. A name that is spelled out in full is found where it stands. `kind` narrows it, such "
+            'as "test run", "code file", "search result", "user" (what the user said) or "turn" (all that was said).'
         ),
         asked=SearchAsked,
         answer=SearchAnswer,
         at_hand=True,
+    ),
+    Tool(
+        name="list_turns",
+        title="List the turns of the session",
+        description=(
+            "List the turns of this session in order, one line each: id, who speaks, first words or calls, tokens. Use "
+            "it to find your way when a summary names a turn by its number, or to see what came before and after "
+            'something. `words` keeps only turns that hold all of them; recall("turn_012") reads one.'
+        ),
+        asked=TurnsAsked,
+        answer=TurnsAnswer,
     ),
     Tool(
         name="facts",

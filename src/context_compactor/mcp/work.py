@@ -15,6 +15,7 @@ from context_compactor.mcp.tools import Tool
 _WORK: Mapping[str, Callable[[Place, Any], Answer]] = {
     "recall": recalling.recall,
     "search_archive": recalling.search_archive,
+    "list_turns": recalling.list_turns,
     "facts": recalling.facts,
     "context_status": standing.context_status,
     "compact_plan": standing.compact_plan,

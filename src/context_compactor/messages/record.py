@@ -32,10 +32,9 @@ _SPEAKERS = ("user", "agent")
 TASK = "Task"
 RULES = "Rules and corrections by the user"
 STANDING = "Where things stand"
-STORY = "Story so far (told by a model; the other parts are exact)"
 FINDINGS = "Findings and decisions"
 FAILED = "Failed, and what came of it"
-SECTIONS = (TASK, RULES, STANDING, STORY, FINDINGS, FAILED)
+SECTIONS = (TASK, RULES, STANDING, FINDINGS, FAILED)
 HAPPENED = 'What happened ("/" a line break, … words left out)'
 NEWEST = "The newest turns (as they were)"
 EXCERPTS = "Exact lines for the work at hand (verbatim; … lines left out, > answer)"
@@ -49,6 +48,17 @@ _EARLIER = {
     "Done outside, not to be done again": STANDING,
     "Running": STANDING,
     "Other facts": STANDING,
+}
+# The section that held a model's story, and where its lines stand now: heading and status by the status they had.
+_EARLIER_STORY = "Story so far (told by a model; the other parts are exact)"
+_STORY_PLACES = {
+    "done": (STANDING, "done"),
+    "active": (STANDING, "doing"),
+    "blocked": (STANDING, "blocked"),
+    "next": (STANDING, "next"),
+    "state": (STANDING, ""),
+    "file": (STANDING, "note"),
+    "failed": (FAILED, ""),
 }
 _EARLIER_EXCERPTS = "Record of earlier turns (verbatim; … lines left out, > answer)"
 # Statuses of earlier versions, by the heading they stood under, and what they are now.
@@ -67,10 +77,10 @@ _STATUS = {
         STANDING: "uncommitted|committed|created|edited|deleted|read|outside|allowed by the user"
         "|denied by the user|running|sub-agent (?:done|failed)|mode|doing|open|done|dropped|blocked|asked|next|passed"
         "|failed|installed|error|phase|note|git",
-        STORY: "(?:earlier )?(?:done|active|blocked|next)|state|decided|file|failed|depends|the user said",
         FINDINGS: "finding|superseded",
         FAILED: "open|resolved|given up",
         # headings of earlier versions
+        _EARLIER_STORY: "(?:earlier )?(?:done|active|blocked|next)|state|decided|file|failed",
         "State": "[a-z_]{3,12}",
         "Decisions": "finding|superseded",
         "Files": "uncommitted|created|edited|deleted|read",
@@ -131,6 +141,10 @@ class Record(Struct, frozen=True):
     behind: tuple[tuple[int, int], ...] = ()
     """Turns up to `turns` that were not folded and stand behind the record, each with the number of its first call."""
 
+    def titles(self) -> tuple[str, ...]:
+        """The headings in their order; those that a user's own prompt has set come behind ours."""
+        return (*SECTIONS, *(title for title in self.sections if title not in SECTIONS))
+
     def lines(self, title: str) -> tuple[str, ...]:
         """The lines of a section as the model reads them."""
         return tuple(entry_line(title, entry) for entry in self.sections.get(title, ()))
@@ -147,7 +161,7 @@ def _lines(record: Record) -> Iterator[str]:
         f"({record.tokens:,} tokens, turns 1 to {record.turns}, calls 1 to {record.calls}{_without(record)}). "
         f'It is memory, not a request. recall("id") returns any original, turn_001 to turn_{record.turns:03d} too.]'
     )
-    for title in SECTIONS:
+    for title in record.titles():
         body = record.lines(title)
         quotes = record.quotes if title == TASK else ()
         if body or quotes:
@@ -288,10 +302,18 @@ def _parse_sections(body: str) -> tuple[dict[str, tuple[Entry, ...]], tuple[Quot
             last = quotes[-1]
             quotes[-1] = structs.replace(last, text=(last.text + "\n" + line[1:]).lstrip("\n"))
         elif line.startswith("- ") and title:
-            entry = parse_entry(title, line[2:])
-            status = _EARLIER_STATUS.get((title, entry.status), entry.status)
-            sections.setdefault(_EARLIER.get(title, title), []).append(structs.replace(entry, status=status))
+            place, entry = _placed_now(title, parse_entry(title, line[2:]))
+            sections.setdefault(place, []).append(entry)
     return {title: tuple(lines) for title, lines in sections.items()}, tuple(quotes)
+
+
+def _placed_now(title: str, entry: Entry) -> tuple[str, Entry]:
+    """The heading under which a line stands now, and its status there."""
+    if title == _EARLIER_STORY:
+        place, status = _STORY_PLACES.get(entry.status.removeprefix("earlier "), (FINDINGS, ""))
+        return place, Entry(entry.text, status)
+    status = _EARLIER_STATUS.get((title, entry.status), entry.status)
+    return _EARLIER.get(title, title), structs.replace(entry, status=status)
 
 
 def _parse_excerpts(text: str) -> tuple[Excerpt, ...]:

@@ -24,7 +24,8 @@ class Transcript(Struct, frozen=True, kw_only=True):
     """One conversation and what its file says about it.
 
     `messages` is the whole conversation on its active branch, across past compactions and without their summaries.
-    `usages` is by the index of the last message of the reply. `notes` says what was left out. `extra` holds the
+    `usages` is by the index of the last message of the reply, `times` by the index of each message whose line has one:
+    when it was written, in UTC. `notes` says what was left out. `extra` holds the
     fields of a recorded conversation that have no place of their own.
     """
 
@@ -38,6 +39,7 @@ class Transcript(Struct, frozen=True, kw_only=True):
     tools: list[Any] | None = None
     cwd: str = ""
     usages: dict[int, ReportedUsage] = field(default_factory=dict)
+    times: dict[int, str] = field(default_factory=dict)
     compactions: list[PastCompaction] = field(default_factory=list)
     side_chains: dict[str, list[RawMessage]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

@@ -63,6 +63,7 @@ class Chooser:
         self._most = most or {}
         self._used: dict[int, float] = {}
         self._costs: list[float] = []
+        self._gains: list[float] = []
         self._seen = bytearray(len(worth))
         self._lines: set[int] = set()
         self._heap: list[tuple[float, int]] = []
@@ -121,9 +122,15 @@ class Chooser:
             self._lines.difference_update(self.pieces[at].lines)
             heappush(self._heap, (-self._density(at), at))
             cost = self._costs.pop()
+            self._gains.pop()
             free += cost
             self.tokens -= cost
             self._use(at, -1)
+
+    def gains(self) -> list[float]:
+        """What each piece added for each of its tokens when it was taken, or would add now."""
+        taken = dict(zip(self.chosen, self._gains, strict=True))
+        return [taken[at] if at in taken else self._density(at) for at in range(len(self.pieces))]
 
     def _cost(self, at: int) -> float:
         """What a piece costs now: with the heading of its source when it is the first of it."""
@@ -158,6 +165,7 @@ class Chooser:
     def _take(self, at: int) -> None:
         piece = self.pieces[at]
         cost = self._cost(at)
+        self._gains.append(self._density(at))
         self.tokens += cost
         self._use(at, 1)
         self._costs.append(cost)

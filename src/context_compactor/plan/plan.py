@@ -26,6 +26,9 @@ class Decision(Struct, frozen=True):
     tokens_before: int
     tokens_after: int
     ref: str = ""
+    relevance: float = 1.0
+    """From 0 to 1, by the weights of the choice: what is worth most for a token in it. At 0.5 is the border below
+    which nothing was chosen; 1 is what stays without being weighed."""
 
 
 class TurnPlan(Struct, frozen=True):
@@ -38,6 +41,11 @@ class TurnPlan(Struct, frozen=True):
     tokens_after: int
     decisions: tuple[Decision, ...]
     steer: Tier | None = None
+
+    @property
+    def relevance(self) -> float:
+        """That of its most relevant target."""
+        return max(decision.relevance for decision in self.decisions)
 
 
 class TierTotal(Struct, frozen=True):

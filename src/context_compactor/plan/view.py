@@ -42,7 +42,6 @@ class View(Struct, frozen=True):
     """What the record quotes of the user anyway."""
     factors: dict[int, float] = {}
     """By how much a turn is worth more or less than it seems to us, when a model has judged it."""
-    reasons: dict[int, str] = {}
     """Why, in the model's words."""
     steers: Steers = {}
     """What the user has decided about turns."""

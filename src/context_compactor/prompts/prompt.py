@@ -30,11 +30,10 @@ class Slots(Struct, frozen=True):
 
 _ASKED = frozenset(("focus", "language", "tokens", "headings"))
 SLOTS = {
-    "frame": Slots(frozenset(("mark", "headings", "language", "tokens"))),
+    "frame": Slots(frozenset(("mark", "language", "tokens"))),
     "summarize": Slots(frozenset(("messages",)), _ASKED),
     "merge": Slots(frozenset(("messages",)), _ASKED),
     "again": Slots(frozenset(("objections",))),
-    "judge": Slots(frozenset(("messages", "mark", "task")), frozenset(("focus",))),
 }
 
 
@@ -44,6 +43,11 @@ class Prompt(Struct, frozen=True):
     name: str
     text: str
     origin: str = BUILT_IN
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a user's, which may have headings of its own."""
+        return self.origin != BUILT_IN
 
     def fill(self, **values: str) -> str:
         """The text with its slots filled. What is filled in is never looked into for slots."""

@@ -47,7 +47,7 @@ def told_of(report: Report) -> Told:
     """What a report says of its model."""
     calls = report.model_calls
     return Told(
-        why="" if report.told_by else _why([call for call in calls if call.purpose == "story"]),
+        why="" if report.told_by else _why(calls),
         calls=len(calls),
         shown=sum(call.tokens_shown for call in calls),
         written=sum(call.tokens_written for call in calls),

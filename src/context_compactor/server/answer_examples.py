@@ -136,7 +136,7 @@ _ANSWERS: tuple[Struct, ...] = (
     ),
     api.PlanAnswer(
         decisions=[
-            Decision(_SUMMARY, 17, Kind.CODE, Tier.REFERENCE, "reference", "can be had again", 2_310, 0, REF),
+            Decision(_SUMMARY, 17, Kind.CODE, Tier.REFERENCE, "reference", "can be had again", 2_310, 0, REF, 0.31),
             Decision("agent: The token has expired", 12, Kind.TALK, Tier.KEEP, "pin", KEPT, 431, 431, "turn_012"),
         ],
         report=_REPORT,
@@ -175,6 +175,8 @@ _ANSWERS: tuple[Struct, ...] = (
                 count=2,
                 last_turn=21,
                 ref=REF,
+                first_seen=_BEGAN,
+                last_seen=_COMPACTED,
             )
         ]
     ),

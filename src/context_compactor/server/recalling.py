@@ -45,7 +45,7 @@ def _original(shelved: Shelved) -> OriginalAnswer:
 
 
 async def recall(asked: Asked[None, RecallQuery]) -> Sent[RecallAnswer]:
-    """Give an original back, byte for byte, or some lines or one page of it.
+    """Give an original back, byte for byte, or some lines or one page of it; or a turn as a conversation.
 
     It makes an event `item.recalled`, unless the token may only read.
     """
@@ -54,9 +54,9 @@ async def recall(asked: Asked[None, RecallQuery]) -> Sent[RecallAnswer]:
         raise BadSetting("lines and page cannot both be asked for. Try: one of them.")
 
     def look(opened: Opened) -> RecallAnswer:
-        tell = asked.scope.may_write
+        tell, raw = asked.scope.may_write, query.form == "original"
         if query.page:
-            page = recalled.page(opened.core, asked.ref, query.page, query.tokens, tell=tell)
+            page = recalled.page(opened.core, asked.ref, query.page, query.tokens, tell=tell, raw=raw)
             return RecallAnswer(
                 id=page.id,
                 text=page.text,
@@ -67,7 +67,7 @@ async def recall(asked: Asked[None, RecallQuery]) -> Sent[RecallAnswer]:
             )
         lines = _lines(query.lines)
         first, last = lines or (None, None)
-        text = recalled.recall(opened.core, asked.ref, lines, tell=tell)
+        text = recalled.recall(opened.core, asked.ref, lines, tell=tell, raw=raw)
         return RecallAnswer(id=asked.ref, text=text, first_line=first, last_line=last)
 
     return await asked.opened(lambda opened: sent(look(opened)))
@@ -102,7 +102,7 @@ async def search(asked: Asked[None, SearchQuery]) -> Sent[SearchAnswer]:
 async def facts(asked: Asked[None, FactsQuery]) -> Sent[FactsAnswer]:
     """List what must outlive the text: decisions, errors, failures, file states and so on, by turn.
 
-    With `limit`, page by page.
+    Each tells when it was first and last seen. `kind=error` gives failures as well. With `limit`, page by page.
     """
     query = asked.query
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from context_compactor.errors import BadSetting
-from context_compactor.settings import Settings, load_settings, read_value
+from context_compactor.settings import Settings, load_settings, read_value, without_retired
 
 SERVERS_OWN = frozenset(
     {
@@ -30,7 +30,6 @@ LIMITS = frozenset(
         "session_attempt_limit",
         "deadline_seconds",
         "model_parallel_calls",
-        "plan_with_model",
         "summarize_ahead",
     }
 )
@@ -39,7 +38,7 @@ LIMITS = frozenset(
 
 def allowed_settings(given: dict[str, Any]) -> Settings:
     """The settings that were given, and none besides: what the server is set to may change later. Blocks."""
-    named = {name: value for name, value in given.items() if value is not None}
+    named = {name: value for name, value in without_retired(given, "settings").items() if value is not None}
     own = sorted(SERVERS_OWN & set(named))
     if own:
         raise BadSetting(f"settings: {own[0]} is the server's own and cannot be set from outside. Try: without it.")

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, structs
 
-from context_compactor.compare import Job
 from context_compactor.errors import BadSetting, MissingExtra, ModelStopped, StoreError
 from context_compactor.flow import Kit, Scene
 from context_compactor.levels import Level, LevelRule
 from context_compactor.llm.model import Control
 from context_compactor.llm.retry import check
 from context_compactor.messages.turn import Turn
+from context_compactor.placing import Job
 from context_compactor.plan.goal import Goal
 from context_compactor.report import ModelCall
 from context_compactor.session.claiming import claimed
@@ -30,9 +30,9 @@ from context_compactor.session.metering import meter
 from context_compactor.session.telling import AHEAD, drop, held_of, learn, resting, standing
 from context_compactor.session.values import State, read_state
 from context_compactor.settle import Request, Settled
-from context_compactor.summary.held import Held, base_of
-from context_compactor.summary.shape import Prose, from_record
-from context_compactor.summary.subject import SummaryOutcome
+from context_compactor.summarize.held import Held, base_of
+from context_compactor.summarize.subject import SummaryOutcome
+from context_compactor.summarize.summary import Summary, from_record
 
 if TYPE_CHECKING:
     from context_compactor.story import Teller
@@ -133,9 +133,9 @@ class Span(Struct, frozen=True):
         return [turn for turn in self.job.folded if self.held is None or turn.number not in self.held.turns]
 
     @property
-    def previous(self) -> Prose:
+    def previous(self) -> Summary:
         """What is told of the turns before."""
-        return self.held.prose if self.held else from_record(self.job.scene.past)
+        return self.held.summary if self.held else from_record(self.job.scene.past)
 
     @property
     def is_batch(self) -> bool:
@@ -152,13 +152,13 @@ class Span(Struct, frozen=True):
         numbers = [turn.number for turn in self.turns]
         return base_of(self.turns, numbers, self.job.scene.past, f"{self.asked}\n{self.previous.text}")
 
-    def told(self, prose: Prose, model: str, tokens: int) -> Held:
+    def told(self, summary: Summary, model: str, tokens: int) -> Held:
         """What is held from then on."""
         numbers = (*(self.held.turns if self.held else ()), *(turn.number for turn in self.turns))
         return Held(
             base=base_of(self.job.scene.turns, numbers, self.job.scene.past, self.asked),
             turns=numbers,
-            sections=prose.sections,
+            summary=summary,
             model=model,
             tokens=tokens,
         )
@@ -214,7 +214,7 @@ def _keep(core: Core, teller: Teller, span: Span, outcome: SummaryOutcome) -> in
     """Hold what was told if its base is still there; how many turns it tells anew."""
     from context_compactor.story import objections_of
 
-    if outcome.prose is None:
+    if outcome.summary is None:
         failure = f"what {teller.model.name} told ahead was refused: {objections_of(outcome)}"
         is_answered = any(call.tokens_written for call in outcome.calls)  # a server that was away may be back
         learn(core, teller, failure, span.name if is_answered else "")
@@ -222,7 +222,7 @@ def _keep(core: Core, teller: Teller, span: Span, outcome: SummaryOutcome) -> in
         return 0
     learn(core, teller, "")
     tokens = _tokens(core, read_state(core.row().state))
-    held, scene = span.told(outcome.prose, teller.model.name, tokens), scene_of(core)
+    held, scene = span.told(outcome.summary, teller.model.name, tokens), scene_of(core)
     if base_of(scene.turns, held.turns, scene.past, teller.asked) != held.base:
         core.emit("job.dropped", what=AHEAD, reason="what it was told from has changed meanwhile")
         return 0

@@ -65,6 +65,8 @@ class Ready(Struct, frozen=True):
     tokens: list[int]
     sizes: list[int]
     shorten: bool
+    times: list[str] = []
+    """When each was written, where that is known of any of them."""
     cuts: list[ReadyCut] = []
     base: tuple[int, int] | None = None
 
@@ -80,14 +82,18 @@ def append(
     within: Callable[[], None] = lambda: None,
     *,
     shorten: bool = True,
+    times: Sequence[str] = (),
 ) -> Watched:
     """Append one message or several, all or none of them. `within` is called in the transaction and may refuse it.
 
     Without `shorten` outputs stay whole, however long: somebody else decides what the model sees. The original of one
-    that is cut is put into the index in quiet time, or by the first search.
+    that is cut is put into the index in quiet time, or by the first search. `times` say when each was written, those
+    that are empty now.
     """
     reported = _reported(usage)
     ready = message if isinstance(message, Ready) else make_ready(core, message, shorten=shorten)
+    if any(times):
+        ready = structs.replace(ready, times=[at or core.now() for at in times])
     if not ready.raws:
         return Watched()
     for _ in range(_ATTEMPTS - 1):
@@ -111,7 +117,7 @@ def _write(
     ready = _in_its_dialect(core, ready, row)
     counter, state = ready.counter, read_state(row.state)
     gauge = core.gauge(row, state, counter)
-    head = core.store.append(core.id, MESSAGE, ready.bodies, core.now())
+    head = core.store.append(core.id, MESSAGE, ready.bodies, core.now(), ready.times)
     first = head - len(ready.raws) + 1
     after = gauging.add(gauge, ready.messages, counter, ready.tokens, ready.sizes)
     answered = _answered(gauge, ready) if reported else 0
@@ -189,7 +195,8 @@ def _in_its_dialect(core: Core, ready: Ready, row: SessionRow) -> Ready:
         core.profile = structs.replace(core.profile, dialect=stored.dialect)
     if ready.dialect.name == stored.dialect:
         return ready
-    return _with_cuts(core, _read(core, ready.raws, ready.shorten), row)
+    again = structs.replace(_read(core, ready.raws, ready.shorten), times=ready.times)
+    return _with_cuts(core, again, row)
 
 
 def _body(raw: Raw, at: int) -> bytes:

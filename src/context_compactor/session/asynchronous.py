@@ -98,6 +98,8 @@ class AsyncSession:
     totals = _awaited(Session.totals)
     delete = _awaited(Session.delete)
     recall = _awaited(Session.recall)
+    original = _awaited(Session.original)
+    turns = _awaited(Session.turns)
     page = _awaited(Session.page)
     search = _awaited(Session.search)
     refetch = _awaited(Session.refetch)

@@ -23,7 +23,7 @@ from context_compactor.session.after import export_new
 from context_compactor.session.core import Core, raws_of
 from context_compactor.session.following import followed
 from context_compactor.session.lens import Seen
-from context_compactor.session.memory import keep_facts, promote
+from context_compactor.session.memory import keep_facts, promote, with_times
 from context_compactor.session.values import State, read_state
 from context_compactor.session.watch import settled
 from context_compactor.settle import Storyteller
@@ -81,7 +81,17 @@ def compact(
             _note_no_gain(core, result.report)
             return result.report
         told = (telling.is_ahead, telling.asked) if telling else (False, ())
-        return commit_made(core, ask, Made(result, seen, dialect, core.counter(dialect), control, *told))
+        report = commit_made(core, ask, Made(result, seen, dialect, core.counter(dialect), control, *told))
+    _notify(core, report)
+    return report
+
+
+def _notify(core: Core, report: Report) -> None:
+    """Tell who sits here, if they want that. A core that queues jobs is a server's."""
+    if core.settings.notify_on_compact and core.schedule is None:
+        from context_compactor.session.notice import notify
+
+        notify(report)
 
 
 def run_engine(
@@ -170,12 +180,8 @@ def commit_made(core: Core, ask: Ask, made: Made) -> Report:
         left = refused(core, ask, str(error), tokens, len(core.seen(row).shown))
         return structs.replace(left, model_calls=made.asked)
     _drop_ahead(core)
-    for purpose, what, is_used in (
-        ("story", "summary by a model", report.told_by),
-        ("plan", "plan by a model", report.planned_by),
-    ):
-        if not is_used and any(call.purpose == purpose for call in made.asked):
-            core.emit("job.dropped", what=what, reason=report.reason)
+    if made.asked and not report.told_by:
+        core.emit("job.dropped", what="summary by a model", reason=report.reason)
     for event in told:
         core.bus.emit(event, is_kept=True)
     _afterwards(core)
@@ -201,7 +207,7 @@ def _remember(core: Core, made: Made, told: list[Event]) -> Callable[[State], St
 
     def remember(state: State) -> State:
         if core.settings.extract_facts:
-            state = keep_facts(core, state, made.result.facts, made.seen)
+            state = keep_facts(core, state, with_times(made.result.facts, made.seen, made.result.spans), made.seen)
         messages = core.row().messages
         ahead = "" if made.is_ahead else state.ahead
         state = structs.replace(state, guard=state.guard.succeeded(messages), held=False)

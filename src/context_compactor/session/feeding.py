@@ -7,7 +7,7 @@ the same order, that one has grown, and the history has it whole from then on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -26,10 +26,11 @@ from context_compactor.session.values import read_state
 _AT_ONCE = 1_000
 
 
-def feed(core: Core, messages: Sequence[Raw]) -> int:
+def feed(core: Core, messages: Sequence[Raw], times: Mapping[int, str] | None = None) -> int:
     """Append the messages that the session does not have yet; how many. Nobody else appends in between.
 
-    `OtherConversation` when those it has are not exactly the first ones of these.
+    `OtherConversation` when those it has are not exactly the first ones of these. `times` say by the index of a message
+    when it was written.
     """
     with core.writing():
         stored = [*_stored(core).values()]
@@ -37,11 +38,11 @@ def feed(core: Core, messages: Sequence[Raw]) -> int:
         _refuse_other(core.id, stored, given)
         new = messages[len(stored) :]
         if new:
-            append(core, new, None)
+            append(core, new, None, times=_times(times, len(stored), len(new)))
     return len(new)
 
 
-def feed_log(core: Core, messages: Sequence[Raw]) -> int:
+def feed_log(core: Core, messages: Sequence[Raw], times: Mapping[int, str] | None = None) -> int:
     """The same from a log that may still be written: messages may have grown, and outputs stay as long as they are.
 
     A log that ends before the session does, such as an older copy, adds nothing.
@@ -50,18 +51,22 @@ def feed_log(core: Core, messages: Sequence[Raw]) -> int:
         stored = _stored(core)
         for position, raw in _grown(core, stored, messages):
             _grow(core, position, read_json(stored[position]), raw)
-        _append(core, messages[len(stored) : len(stored) + _AT_ONCE])
+        _append(core, messages[len(stored) : len(stored) + _AT_ONCE], times, len(stored))
     for start in range(len(stored) + _AT_ONCE, len(messages), _AT_ONCE):
         with core.writing() as now:
             if now.messages != start:
                 raise StaleBase(f"somebody else has appended to session {core.id!r} meanwhile")
-            _append(core, messages[start : start + _AT_ONCE])
+            _append(core, messages[start : start + _AT_ONCE], times, start)
     return max(len(messages) - row.messages, 0)
 
 
-def _append(core: Core, new: Sequence[Raw]) -> None:
+def _append(core: Core, new: Sequence[Raw], times: Mapping[int, str] | None, first: int) -> None:
     if new:
-        append(core, new, None, shorten=False)
+        append(core, new, None, shorten=False, times=_times(times, first, len(new)))
+
+
+def _times(times: Mapping[int, str] | None, first: int, count: int) -> list[str]:
+    return [times.get(at, "") for at in range(first, first + count)] if times else []
 
 
 def _stored(core: Core) -> dict[int, bytes]:

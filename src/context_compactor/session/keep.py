@@ -146,5 +146,5 @@ def _behind_record(shown: list[Shown], messages: Sequence[Message], seen: Seen, 
     pairs = zip(seen.shown, dialect.parse(seen.raws), strict=True)
     place = next((each for each, message in pairs if each.position and message.parts == parts), None)
     if place is not None:
-        shown[at] = Shown(shown[at].hash, place.position)
+        shown[at] = Shown(shown[at].hash, place.position, at=place.at)
     return shown

@@ -46,7 +46,7 @@ class Lens:
             seen = self._read(row.head, row.view)
         elif seen.head < row.head:
             new = self._store.entries(self._id, kinds=(MESSAGE,), after=seen.head, until=row.head)
-            shown = [*seen.shown, *(Shown(entry.hash, entry.position) for entry in new)]
+            shown = [*seen.shown, *(Shown(entry.hash, entry.position, at=entry.created_at) for entry in new)]
             seen = Seen(row.head, row.view, seen.sight, shown, [*seen.raws, *map(_raw, new)])
         self._seen = seen
         return seen

@@ -65,12 +65,14 @@ class Shown(Struct, frozen=True, omit_defaults=True):
     """A message of the context: the hash of its content, and where it comes from.
 
     `position` is that of the log's message, 0 for one a compaction or revision wrote; `added` says why one was added.
+    `at` is when it was written, empty when nobody knows.
     """
 
     hash: str
     position: int = 0
     added: str = ""
     ref: str = ""
+    at: str = ""
 
 
 class Compacted(Struct, frozen=True):
@@ -136,7 +138,7 @@ def look(entries: Iterable[Entry]) -> Sight:
 def show(sight: Sight, items: Sequence[Shown], messages: Iterable[Entry]) -> list[Shown]:
     """The context: the items of the last compaction, then the messages behind its base, each as it was last revised."""
     shown = list(items)
-    shown += [Shown(entry.hash, entry.position) for entry in messages if entry.kind == MESSAGE]
+    shown += [Shown(entry.hash, entry.position, at=entry.created_at) for entry in messages if entry.kind == MESSAGE]
     for revision in sight.revisions:
         if revision.position or revision.under == sight.under:
             _revise(shown, revision, sight.base, len(items))
@@ -150,7 +152,7 @@ def _revise(shown: list[Shown], revision: Revision, base: int, items: int) -> No
     for at, each in enumerate(shown):
         is_logged = base < revision.position == each.position
         if is_logged or (revision.instead_of and each.hash == revision.instead_of):
-            shown[at] = Shown(revision.hash, each.position, "", revision.ref)
+            shown[at] = Shown(revision.hash, each.position, "", revision.ref, each.at)
             return
 
 

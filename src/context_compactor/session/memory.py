@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from context_compactor.classify.failures import resolve_facts
 from context_compactor.classify.resolutions import RESOLVED
 from context_compactor.errors import BadSetting, CompactorError
-from context_compactor.facts.fact import Fact, FactKind
+from context_compactor.facts.fact import Fact, FactKind, kinds_asked
 from context_compactor.facts.learned import load_learned
 from context_compactor.facts.lesson import Lesson
 from context_compactor.facts.owners import owner_folder
@@ -53,6 +53,18 @@ def keep_facts(core: Core, state: State, facts: Sequence[Fact], seen: Seen) -> S
         rows = [FactRow(fact.kind, fact.turn, _body(fact), _pattern(fact)) for fact in facts]
         core.store.put_facts(core.id, [*between, *rows], core.now())
     return structs.replace(state, extracted_at=core.now())
+
+
+def with_times(facts: Iterable[Fact], seen: Seen, spans: Mapping[int, tuple[int, int]]) -> list[Fact]:
+    """Facts with the times of the turns in which they were first and last seen; `spans` say where these stand."""
+    own = [shown.at for shown, _ in seen.own()]
+    known = {number: [at for at in own[slice(*span)] if at] for number, span in spans.items()}
+    return [_with_times(fact, known) for fact in facts]
+
+
+def _with_times(fact: Fact, known: Mapping[int, Sequence[str]]) -> Fact:
+    first, last = known.get(fact.turn), known.get(_last(fact))
+    return structs.replace(fact, first_seen=first[0] if first else None, last_seen=last[-1] if last else None)
 
 
 def _past(core: Core, seen: Seen) -> Record | None:
@@ -96,14 +108,17 @@ def all_facts(
     """
     if kind is not None and kind not in KINDS:
         raise BadSetting(f"facts: unknown kind {kind!r:.40}; known kinds: {', '.join(KINDS)}")
-    live = scene_of(core).facts if live is None else live
+    if live is None:
+        taken = core.take_apart()
+        live = with_times(taken.scene.facts, taken.seen, taken.spans())
     first = min((turn for turn in (fact.turn for fact in live) if turn > 0), default=1 << 60)
-    stored = stored_facts(core, kind or "")
+    kinds = kinds_asked(kind) if kind else ("",)
+    stored = [fact for each in kinds for fact in stored_facts(core, each)]
     past = _past(core, core.seen())
     kept = [fact for fact in stored if fact.turn < first or _is_folded(past, fact.turn)]
     if any(fact.kind == "failure" and fact.status != RESOLVED for fact in kept):
         kept = resolve_facts(kept, scene_of(core).turns)
-    wanted = [fact for fact in (*kept, *live) if kind in (None, fact.kind) and (told or not fact.told_by)]
+    wanted = [fact for fact in (*kept, *live) if (kind is None or fact.kind in kinds) and (told or not fact.told_by)]
     return merge(wanted)
 
 
@@ -129,9 +144,13 @@ def _last(fact: Fact) -> int:
 
 def _joined(before: Fact, after: Fact) -> Fact:
     if before.turn == after.turn:
-        return after
+        return structs.replace(after, first_seen=after.first_seen or before.first_seen)
     return structs.replace(
-        after, turn=before.turn, count=before.count + after.count, last_turn=max(_last(before), _last(after))
+        after,
+        turn=before.turn,
+        count=before.count + after.count,
+        last_turn=max(_last(before), _last(after)),
+        first_seen=before.first_seen,
     )
 
 
@@ -192,5 +211,6 @@ def work_ahead(core: Core, fewest: int = 3) -> Ahead:
     counter = core.counter(core.dialect())
     counter.learn(message for turn in ready for message in turn.messages)
     facts = [fact for fact in scene.facts if max(fact.turn, fact.last_turn) <= last]
+    facts = with_times(facts, seen, core.take_apart(seen).spans())
     core.change(lambda now: structs.replace(keep_facts(core, now, facts, seen), prepared_turn=last))
     return Ahead(len(ready), len(facts))

@@ -90,9 +90,12 @@ def continue_core(
     count_tokens: Callable[[str], int] | None = None,
     schedule: Schedule | None = None,
 ) -> Core:
-    """The inside of a session that is there, as it was when it was last open; else `UnknownSession`."""
+    """The inside of a session that is there, as it was when it was last open; else `UnknownSession`.
+
+    A server or a worker opens it for somebody else, so no notice is shown here.
+    """
     store.session(session_id)
-    return open_core(
+    core = open_core(
         session_id,
         window=None,
         store=store,
@@ -104,6 +107,8 @@ def continue_core(
         clock=clock,
         schedule=schedule,
     )
+    core.settings = structs.replace(core.settings, notify_on_compact=False)
+    return core
 
 
 def change_settings(session_id: str, store: Store, changes: Mapping[str, Any]) -> Settings:

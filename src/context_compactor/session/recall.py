@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from context_compactor.archive.archive import Original
-from context_compactor.archive.gather import ids_of, result_original, turn_original
+from context_compactor.archive.conversation import (
+    TURN,
+    Beside,
+    TurnEntry,
+    neighbours,
+    read_aloud,
+    results_beside,
+    turn_entry,
+)
+from context_compactor.archive.gather import ids_of, result_original, turn_original, turn_summary
 from context_compactor.archive.refetch import Refetched, RestoreRate
 from context_compactor.archive.refetch import refetch as refetch_original
 from context_compactor.archive.search.hits import Hit
+from context_compactor.archive.search.passages import read_original
 from context_compactor.archive.shelve import read_originals
 from context_compactor.classify.references import reference_of
 from context_compactor.errors import BadSetting, UnknownReference
-from context_compactor.messages.references import ID
+from context_compactor.messages.references import ID, reference_id
+from context_compactor.messages.turn import ToolUse
 from context_compactor.session.core import Core
 from context_compactor.session.keep import as_logged
 from context_compactor.session.values import read_state
+from context_compactor.store.rows import Shelved
 
 PAGE_TOKENS = 2_000
 REFETCHED = "refetched"
@@ -79,9 +92,65 @@ def _unknown(core: Core, ref: str) -> str:
     )
 
 
-def recall(core: Core, ref: str, lines: tuple[int, int] | None = None, *, tell: bool = True) -> str:
+def read(core: Core, ref: str, *, raw: bool = False) -> str:
+    """An original as text: a turn as a conversation, with what stands beside it; `raw` as the JSON that it was."""
+    original = find(core, ref)
+    if raw:
+        return original.text
+    return read_aloud(original, _beside(core, original) if original.kind == TURN else Beside())
+
+
+def _beside(core: Core, turn: Original) -> Beside:
+    """The turns beside a turn, and the originals among which its results are."""
+    rows = core.store.originals(core.id)
+    before, after = neighbours(_entries(core, rows), turn.id)
+    at = next((at for at, row in enumerate(rows) if row.ref == turn.id), None)
+    if at is None:
+        return Beside(before, after, _live_results(core, turn.id))
+    return Beside(before, after, read_originals(results_beside(rows, at), core.store))
+
+
+def _live_results(core: Core, ref: str) -> list[Original]:
+    scene = core.take_apart().scene
+    turn = next((turn for turn in scene.turns if ref in ids_of(turn)), None)
+    exchanges = turn.exchanges if turn else ()
+    return [
+        result_original(each, scene.verdicts.exchanges[each.number]) for each in exchanges if each.result is not None
+    ]
+
+
+def turns(core: Core, first: int = 1, last: int | None = None, words: str = "") -> list[TurnEntry]:
+    """The index of turns, in their order: those from one number to another that hold all of some words."""
+    rows = core.store.originals(core.id)
+    entries = [each for each in _entries(core, rows) if first <= each.number <= (last or each.number)]
+    wanted = words.casefold().split()
+    return [each for each in entries if not wanted or _holds(core, each.id, wanted)]
+
+
+def _holds(core: Core, ref: str, words: Sequence[str]) -> bool:
+    said = "\n".join(text for _, text in read_original(find(core, ref))).casefold()
+    return all(word in said for word in words)
+
+
+def _entries(core: Core, rows: Iterable[Shelved]) -> list[TurnEntry]:
+    """Every turn that is archived or still in the context, once, by its number."""
+    live = {reference_id("turn", turn.number): turn for turn in core.take_apart().scene.turns if turn.number > 0}
+    entries = {row.ref: turn_entry(row.ref, row.summary, row.tokens) for row in rows if row.kind == TURN}
+    for ref, turn in live.items():
+        tokens = sum(len(message.text) for message in turn.messages) // 4
+        tokens = entries[ref].tokens if ref in entries else tokens + sum(_size(each) for each in turn.exchanges)
+        entries[ref] = turn_entry(ref, turn_summary(turn.messages), tokens, is_shown=True)
+    return sorted(entries.values(), key=lambda entry: entry.number)
+
+
+def _size(exchange: ToolUse) -> int:
+    call, result = exchange.call, exchange.result
+    return (len(call.arguments if call else "") + len(result.text if result else "")) // 4
+
+
+def recall(core: Core, ref: str, lines: tuple[int, int] | None = None, *, tell: bool = True, raw: bool = False) -> str:
     """An original as text, or some lines of it, counted from 1. Without `tell` no event is made of it."""
-    text = find(core, ref).text
+    text = read(core, ref, raw=raw)
     found = text if lines is None else _lines(text, ref, lines)
     if tell:
         core.emit("item.recalled", ref=ref, lines=list(lines) if lines else None)
@@ -98,14 +167,16 @@ def _lines(text: str, ref: str, lines: tuple[int, int]) -> str:
     return "\n".join(every[first - 1 : last])
 
 
-def page(core: Core, ref: str, number: int = 1, tokens: int = PAGE_TOKENS, *, tell: bool = True) -> Page:
+def page(
+    core: Core, ref: str, number: int = 1, tokens: int = PAGE_TOKENS, *, tell: bool = True, raw: bool = False
+) -> Page:
     """One page of an original: whole lines of about so many tokens; a line that is longer is cut into pages.
 
     Without `tell` no event is made of it.
     """
     if tokens < 1:
         raise BadSetting(f"page of {tokens} tokens: there must be room for a line; {PAGE_TOKENS:,} is a good number")
-    pages = cut_pages(find(core, ref).text, tokens * 4)
+    pages = cut_pages(read(core, ref, raw=raw), tokens * 4)
     if not 1 <= number <= len(pages):
         raise BadSetting(f"page {number} of {ref}: it has {len(pages)} of {tokens:,} tokens")
     if tell:

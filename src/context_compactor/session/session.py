@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import structs
 
 from context_compactor.app import level_of
+from context_compactor.archive.archive import Original
+from context_compactor.archive.conversation import TurnEntry
 from context_compactor.archive.export import Exported
 from context_compactor.archive.refetch import Refetched, RestoreRate
 from context_compactor.archive.search.hits import Hit
@@ -357,8 +359,23 @@ class Session:
     # Getting back
 
     def recall(self, ref: str, lines: tuple[int, int] | None = None) -> str:
-        """An original, byte for byte, or some lines of it, counted from 1."""
+        """An original as text, or some lines of it, counted from 1.
+
+        A result is given as it was, byte for byte; one in pieces, with its texts one under another. A turn reads as a
+        conversation, with the ids of its results and of the turns beside it. `original` has either as it was.
+        """
         return recalling.recall(self._core, ref, lines)
+
+    def original(self, ref: str) -> Original:
+        """An original as the value it was, with its kind and summary; its `text` is exact."""
+        return recalling.find(self._core, ref)
+
+    def turns(self, first: int = 1, last: int | None = None, words: str = "") -> list[TurnEntry]:
+        """The index of turns: who speaks in each, its first words or calls, and its tokens.
+
+        From the number `first` to `last`, and of these only the ones in which all of `words` were said or called.
+        """
+        return recalling.turns(self._core, first, last, words)
 
     def page(self, ref: str, number: int = 1, tokens: int = PAGE_TOKENS) -> Page:
         """One page of an original that is too long to be shown at once."""
@@ -406,10 +423,12 @@ class Session:
         A session does so by itself after `idle_seconds` without a message. Nobody has to wait for it.
         """
         from context_compactor.session.ahead import tell_ahead
+        from context_compactor.session.shelving import archive_ahead
 
         twin = self._core.twin()
         with twin.running.begin("ahead") as control:
             twin.index(control)
+            archive_ahead(twin, control)
             return structs.replace(work_ahead(twin), told=tell_ahead(twin, control))
 
     def facts(self, kind: str | None = None) -> list[Fact]:

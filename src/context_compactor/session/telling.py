@@ -9,10 +9,10 @@ import msgspec
 from msgspec import structs
 
 from context_compactor.briefing import is_told
-from context_compactor.compare import Job, noted, place
 from context_compactor.errors import DamagedContent
 from context_compactor.flow import Kit, Scene
 from context_compactor.levels import Level
+from context_compactor.placing import Job, noted, place, with_room
 from context_compactor.plan.goal import Goal
 from context_compactor.report import ModelCall
 from context_compactor.session.core import Core
@@ -20,10 +20,7 @@ from context_compactor.session.guard import Breaker
 from context_compactor.session.metering import meter
 from context_compactor.session.values import State, read_state
 from context_compactor.settle import Request, Settled
-from context_compactor.summary.held import Held, as_of_then, base_of, objection_to_swap
-from context_compactor.summary.losses import false_claims
-from context_compactor.summary.shape import fit_prose
-from context_compactor.summary.subject import story_tokens
+from context_compactor.summarize.held import Held, as_of_then, base_of, objection_to_swap
 
 if TYPE_CHECKING:
     from context_compactor.story import Teller
@@ -46,7 +43,7 @@ class Telling:
         """The calls that this compaction has made itself."""
 
     def tell(self, request: Request, goal: Goal, scene: Scene, kit: Kit, digest: Settled) -> Settled:
-        """The compaction with what was told ahead, with a story told now, or as it was.
+        """The compaction with what was told ahead, with a record written now, or as it was.
 
         Its report has the calls that were made ahead of it as well, whether they came to anything or not.
         """
@@ -121,25 +118,24 @@ def drop(core: Core, why: str) -> None:
 
 
 def _told_ahead(job: Job, held: Held | None) -> tuple[Settled | None, str]:
-    """The compaction with held prose, or why it cannot be used. Even an emergency has the time for it."""
-    room = story_tokens(job.goal.target)
+    """The compaction with a held summary, or why it cannot be used. Even an emergency has the time for it."""
     if held is None or not (is_told(job.request) or job.request.trigger.level is Level.EMERGENCY):
         return None, "there is nothing to tell"
     tokens = job.digest.outcome.composer.turn_tokens
     folded = {turn.number: tokens[turn.number] for turn in job.folded}
-    why = objection_to_swap(held, folded, job.kit.focus) or ("" if room else "the target leaves no room for it")
+    roomy = with_room(job)
+    has_room = bool(roomy.asked_tokens)
+    why = objection_to_swap(held, folded, job.kit.focus) or ("" if has_room else "the target leaves no room for it")
     if why:
         return None, why
-    prose = held.prose if folded.keys() == set(held.turns) else as_of_then(held.prose)
-    prose, _ = fit_prose(prose, room, job.kit.counter.text)
-    if not prose or false_claims(prose, job.scene.facts):
+    summary = held.summary if folded.keys() == set(held.turns) else as_of_then(held.summary)
+    if not summary:
         return None, "it no longer tells how things stand"
-    placed, wrong = place(job, prose)
-    if wrong:
+    placed, wrong = place(roomy, summary, held.model)
+    if placed is None:
         return None, wrong
-    report = structs.replace(placed.digest.report, told_by=held.model)
     words = f"the model was not waited for: it told {len(held.turns):,} of the {len(folded):,} folded turns ahead"
-    return noted(job, structs.replace(placed.digest, report=report), (), words), ""
+    return noted(job, placed, (), words), ""
 
 
 # A model that fails again and again

@@ -103,8 +103,10 @@ def _copy_log(source: SqlStore, target: SqlStore, row: SessionRow) -> None:
     """The chain is made anew from the contents, so that it can be compared with that of the source."""
     for after in range(0, row.head, _AT_ONCE):
         entries = source.entries(row.id, after=after, until=min(after + _AT_ONCE, row.head))
-        for (kind, now), some in groupby(entries, key=lambda entry: (entry.kind, entry.created_at)):
-            target.append(row.id, kind, (entry.body for entry in some), now)
+        for kind, group in groupby(entries, key=lambda entry: entry.kind):
+            some = list(group)
+            times = [entry.created_at for entry in some]
+            target.append(row.id, kind, (entry.body for entry in some), times[-1], times)
     target.append(row.id, MESSAGE, [], row.updated_at)
 
 

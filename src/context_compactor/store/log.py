@@ -18,14 +18,19 @@ class Log:
         self._database = database
         self._contents = contents
 
-    def append(self, session: int, kind: str, bodies: Iterable[bytes | Kept], now: str) -> int:
-        """Add entries behind the last one; the position of the last of them. The session's row must be locked."""
+    def append(
+        self, session: int, kind: str, bodies: Iterable[bytes | Kept], now: str, times: Sequence[str] = ()
+    ) -> int:
+        """Add entries behind the last one; the position of the last of them. The session's row must be locked.
+
+        `times` are those of the entries where they are not from `now`.
+        """
         current = self._database.current
         head, chain = (current.ends.get(session) if current else None) or self.end(session)
         rows = []
-        for content, name in self._contents.put_many(bodies):
+        for at, (content, name) in enumerate(self._contents.put_many(bodies)):
             head, chain = head + 1, link(chain, kind, name)
-            rows.append((session, head, kind, now, content, chain))
+            rows.append((session, head, kind, times[at] if times else now, content, chain))
         self._database.write_many(
             "INSERT INTO entries (session, position, kind, created_at, content, chain) VALUES (?, ?, ?, ?, ?, ?)", rows
         )

@@ -133,6 +133,18 @@ class Runs:
         ranked = Ranking(self._database.words, first, last, wanted.kind).best(terms)
         return list(self._read(self._with_neighbours(ranked, first, last, most), wanted))
 
+    def beginnings(self, session: int, refs: Sequence[str], most: int) -> list[Found]:
+        """The first runs of originals, of about so many passages each."""
+        statement = (
+            "SELECT p.number, o.ref, p.body FROM originals o "
+            "JOIN passages p ON p.original = o.number AND p.number BETWEEN o.first AND o.first + ? "
+            "WHERE o.session = ? AND o.ref IN ({}) ORDER BY p.number"
+        )
+        rows = rows_in(self._database, statement, list(refs), [most, session])
+        unpacker = zstandard.ZstdDecompressor()
+        each = self._database.passages_per_session
+        return [Found(ref, number % each, unpacker.decompress(body)) for number, ref, body in rows]
+
     def _range(self, session: int, wanted: Filter) -> tuple[int, int]:
         """The first and the last number of what was archived in the time."""
         if not wanted.since and not wanted.until:

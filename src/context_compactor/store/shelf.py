@@ -143,6 +143,10 @@ class Shelf:
         """The runs of passages that hold the terms which tell most, in their order."""
         return self.runs.search(session, terms, most, wanted)
 
+    def beginnings(self, session: int, refs: Sequence[str], most: int) -> list[Found]:
+        """The first runs of originals."""
+        return self.runs.beginnings(session, refs, most)
+
     def verify(self, session_id: str, session: int) -> Iterator[str]:
         """One line for each original whose value is gone."""
         lost = self._database.rows(

@@ -74,10 +74,15 @@ class SqlStore:
         with self._sessions.locked_row(session_id) as row:
             yield row
 
-    def append(self, session_id: str, kind: str, bodies: Iterable[bytes | Kept], now: str) -> int:
-        """Add entries of a kind behind the last one; the position of the last of them."""
+    def append(
+        self, session_id: str, kind: str, bodies: Iterable[bytes | Kept], now: str, times: Sequence[str] = ()
+    ) -> int:
+        """Add entries of a kind behind the last one; the position of the last of them.
+
+        `times` are those of the entries where they are not from `now`.
+        """
         with self._sessions.locked(session_id) as number:
-            return self._log.append(number, kind, bodies, now)
+            return self._log.append(number, kind, bodies, now, times)
 
     def entries(
         self, session_id: str, *, kinds: Sequence[str] = (), after: int = 0, until: int | None = None
@@ -160,6 +165,10 @@ class SqlStore:
     ) -> list[Found]:
         """Runs of passages, in their order, of about `most` characters: those whose terms tell most, or all."""
         return self._shelf.search(self._sessions.number(session_id), terms, most, Filter(kind, since, until))
+
+    def beginnings(self, session_id: str, refs: Sequence[str], most: int) -> list[Found]:
+        """The first runs of some originals, in their order, of about `most` passages of each."""
+        return self._shelf.beginnings(self._sessions.number(session_id), refs, most)
 
     # Facts and holders
 

@@ -133,7 +133,7 @@ class RemoteLook:
 
     async def original(self, session_id: str, ref: str, page: int = 1) -> OriginalPage:
         """A page of an original."""
-        found = await self._client.page(session_id, ref, page)
+        found = await self._client.page(session_id, ref, page, form="conversation")
         return OriginalPage(
             Page(found.id, found.page or 1, found.pages or 1, found.first_line or 1, found.last_line or 1, found.text)
         )

@@ -2,7 +2,8 @@
 
     text → passages → index → a query's words weighed → every passage scored with its neighbours → packed → hits
 
-Read `lines.py` (the line above as code), then `passages.py`, `words.py`, `query.py`, `index.py` and `pack.py`. Every
-stage is a plain function or value over a `Passage`. `search.py` takes all passages of some originals, `stored.py` those
-that the index of a store finds in the archive of a session.
+Read `lines.py` (the line above as code), then `passages.py`, `words.py`, `query.py`, `index.py` and `pack.py`.
+`exact.py` finds tokens that are spelled out, `exchanges.py` what was asked and concluded around a passage. Every stage
+is a plain function or value over a `Passage`. `search.py` takes all passages of some originals, `stored.py` those that
+the index of a store finds in the archive of a session.
 """

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from context_compactor.archive.search.exchanges import Exchanges
 from context_compactor.archive.search.passages import TALK, Passage
 
 GAP = "…"
@@ -16,7 +17,7 @@ class Hit(Struct, frozen=True):
     """Lines of an original that answer a search.
 
     `id` recalls the whole original. Lines count from 1 in what a reader of the original sees; `position` orders hits
-    as the history does.
+    as the history does. `exchange` is the turn in which the user opened the exchange that they stand in.
     """
 
     id: str
@@ -26,11 +27,12 @@ class Hit(Struct, frozen=True):
     text: str
     score: float
     position: int
+    exchange: str = ""
 
 
-def make_hits(chosen: Sequence[tuple[Passage, float]]) -> list[Hit]:
+def make_hits(chosen: Sequence[tuple[Passage, float]], exchanges: Exchanges) -> list[Hit]:
     """Join passages that follow one another, given in their order with their scores; the best hits come first."""
-    hits = [_hit([passage for passage, _ in run], max(score for _, score in run)) for run in _joined(chosen)]
+    hits = [_hit([passage for passage, _ in run], max(score for _, score in run), exchanges) for run in _joined(chosen)]
     return sorted(hits, key=lambda hit: (-hit.score, hit.position))
 
 
@@ -45,12 +47,14 @@ def _joined(chosen: Sequence[tuple[Passage, float]]) -> Iterator[list[tuple[Pass
         yield joined
 
 
-def _hit(run: Sequence[Passage], score: float) -> Hit:
+def _hit(run: Sequence[Passage], score: float, exchanges: Exchanges) -> Hit:
     first, last = run[0], run[-1]
     parts = [first.text]
     for before, after in pairwise(run):
         parts += "\n" * (after.line - before.last_line), after.text
-    return Hit(first.id, first.kind, first.line, last.last_line, "".join(parts), round(score, 4), first.position)
+    asked = exchanges.asked(exchanges.of(first.id))
+    text = "".join(parts)
+    return Hit(first.id, first.kind, first.line, last.last_line, text, round(score, 4), first.position, asked)
 
 
 def render_hits(hits: Sequence[Hit]) -> str:
@@ -67,3 +71,11 @@ def render_hits(hits: Sequence[Hit]) -> str:
 def heading(shown: Hit | Passage) -> str:
     """What stands before the first lines of an original: talk goes on behind it, anything else under it."""
     return f"{shown.id}: " if shown.kind in TALK else f"{shown.id} {shown.kind}:\n"
+
+
+def by_exchange(hits: Sequence[Hit]) -> list[Hit]:
+    """Hits for a reader: those of the exchange with the best one first, each exchange from its beginning to its end."""
+    groups: dict[str, list[Hit]] = {}
+    for hit in hits:
+        groups.setdefault(hit.exchange, []).append(hit)
+    return [hit for group in groups.values() for hit in sorted(group, key=lambda hit: hit.position)]

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import log
 
-from context_compactor.archive.search.passages import TALK, Passage
+from context_compactor.archive.search.passages import INSTRUCTIONS, SAID, TALK, Passage
 from context_compactor.archive.search.query import Query
 from context_compactor.archive.search.words import terms
 from context_compactor.classify.kinds import Kind
@@ -23,7 +23,7 @@ _RARE = 1.3
 _DECAY = 0.6
 _OWN_WORDS = 1.5
 
-_SPEAKER = re.compile(r"([^\W\d_][\w .'-]{0,30}): ")
+_SPEAKER = re.compile(r"([^\W\d_][\w.'-]{0,20}(?: [\w.'-]{1,20}){0,2}): ")
 _FEWEST_TURNS, _SMALLEST_SHARE = 3, 0.02
 
 # How gladly a kind is taken: the worth of its text to the agent, flattened, since the query has the first word.
@@ -32,6 +32,27 @@ _GLADLY = {
     Voice.CALL.value: 1.3,
     Voice.THINKING.value: 0.8,
 }
+# The same for a question, which somebody has answered in words as a rule: what was said goes before what mentions it.
+_ANSWERING = {
+    **{kind.value: 0.6 for kind in KIND_WEIGHT},
+    Kind.SUBAGENT.value: 1.0,
+    Voice.USER.value: 1.3,
+    Voice.AGENT.value: 1.2,
+    Voice.CALL.value: 0.8,
+    Voice.THINKING.value: 0.7,
+    INSTRUCTIONS: 0.4,
+}
+# What an agent says before it does something tells nothing: `Now let me check the tests:`.
+_INTENTION = re.compile(
+    r"(?:[\w ,'\u2019-]{1,60}[.!:,;\u2014-]+\s+)?(?:now,? |next,? |first,? |also,? |so,? |then,? |and )*"
+    r"(?:let me|let's|let\u2019s|i'll|i\u2019ll|i will|i need to|i should|now)\b"
+    r"(?:[^.!?\n]|\.(?=\S)){0,160}[.:!\u2026]?\s*",
+    re.IGNORECASE,
+)
+_INTENDED = 0.4
+_NEARLY, _BEHIND = 0.7, 0.9
+_WANTED_VOICE = 3.0
+_NEWEST = 0.5
 
 
 class Index:
@@ -75,15 +96,59 @@ class Index:
             self._rarities[term] = log(1 + (len(self.passages) - holders + 0.5) / (holders + 0.5))
         return self._rarities[term]
 
-    def relevance(self, query: Query) -> list[float]:
-        """How well each passage answers, 0 to about 1: by itself, by its neighbours, by its kind and by who speaks."""
-        scores = spread(self._scores(query), [passage.position for passage in self.passages])
+    def relevance(self, query: Query, exchanges: Sequence[int]) -> list[float]:
+        """How well each passage answers, 0 to about 1: by itself, by its neighbours, by its kind and by who speaks.
+
+        `exchanges` are the numbers of the exchanges that the passages stand in.
+        """
+        scores = self._scores(query)
+        spoken = self._spoken(scores, exchanges) if query.is_question else {}
+        scores = spread(scores, [passage.position for passage in self.passages])
+        for at, score in spoken.items():
+            scores[at] = score
         best = max(scores, default=0.0) or 1.0
+        gladly = _ANSWERING if query.is_question else _GLADLY
         for at, passage in enumerate(self.passages):
-            scores[at] *= _GLADLY.get(passage.kind, 1.0) / best
+            scores[at] *= gladly.get(passage.kind, 1.0) / best
+            if query.is_question and is_intention(passage):
+                scores[at] *= _INTENDED
+        if query.is_question:
+            self._put_spoken_first(scores, query)
+        for at, passage in enumerate(self.passages):
+            if query.voice == passage.kind:
+                scores[at] *= _WANTED_VOICE
+            if query.is_newest:
+                scores[at] *= 1 - _NEWEST + _NEWEST * at / len(self.passages)
         for at in (at for name in query.speakers for at in self.speakers[name]):
             scores[at] *= _OWN_WORDS
         return scores
+
+    def _put_spoken_first(self, scores: list[float], query: Query) -> None:
+        """Lower what only mentions the words below what was said with as many of them, or nearly."""
+        shares = self._shares(query)
+        spoken = [at for at, passage in enumerate(self.passages) if passage.kind in SAID]
+        others = [at for at, passage in enumerate(self.passages) if passage.kind not in SAID]
+        said, mentioned = (max((shares[at] for at in places), default=0.0) for places in (spoken, others))
+        first, second = (max((scores[at] for at in places), default=0.0) for places in (spoken, others))
+        if first and said >= _NEARLY * mentioned and second >= first:
+            for at in others:
+                scores[at] *= _BEHIND * first / second
+
+    def _shares(self, query: Query) -> list[float]:
+        """How much of what was asked for stands in each passage."""
+        shares = [0.0] * len(self.passages)
+        for term in query.asked:
+            for at in set(self._postings.get(term, ())):
+                shares[at] += self.rarity(term)
+        return shares
+
+    def _spoken(self, scores: Sequence[float], exchanges: Sequence[int]) -> dict[int, float]:
+        """What was said, with a share of what was said before and behind it, whatever was called in between."""
+        places = [at for at, passage in enumerate(self.passages) if passage.kind in SAID]
+        positions = [0]
+        for before, after in pairwise(places):
+            positions.append(positions[-1] + max(1, exchanges[after] - exchanges[before]))
+        return dict(zip(places, spread([scores[at] for at in places], positions), strict=False))
 
     def _scores(self, query: Query) -> list[float]:
         scores = [0.0] * len(self.passages)
@@ -98,6 +163,11 @@ class Index:
         """1 for each passage that holds a text as it is, 0 for all others: for queries without a word."""
         wanted = text.casefold()
         return [float(wanted in passage.text.casefold()) for passage in self.passages]
+
+
+def is_intention(passage: Passage) -> bool:
+    """Whether an agent only says what it is about to do."""
+    return passage.kind == Voice.AGENT and _INTENTION.fullmatch(passage.text) is not None
 
 
 def names_of(text: str) -> frozenset[str]:

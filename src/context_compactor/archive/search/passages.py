@@ -10,17 +10,24 @@ from msgspec import Struct
 from context_compactor.archive.archive import Original
 from context_compactor.classify.kinds import Kind
 from context_compactor.errors import BadInput
+from context_compactor.messages.client_text import is_client_text, without_client_blocks
 from context_compactor.messages.detect import detect
 from context_compactor.messages.message import Message, Part, Text, Thinking, ToolCall, ToolResult
 from context_compactor.plan.options import Voice
 from context_compactor.plan.sources import call_body
 
 TALK = frozenset({Voice.USER.value, Voice.AGENT.value, Voice.THINKING.value})
+SAID = frozenset({Voice.USER.value, Voice.AGENT.value})
+INSTRUCTIONS = "instructions"
 
 _TALK_LINES, _TALK_SIZE = 4, 600
 _LINE_SIZE = 200
+# Behind a command, what is longer than this was not typed.
+_LONGEST_REMARK = 1_500
 # Characters that are split into lines in one step.
 _AT_ONCE = 1 << 16
+_NOT_TYPED = re.compile(r"<command-args>\s*</command-args>")
+_SENTENCE_END = re.compile(r"[.!?\u2026][\"')\]]*\s+|[\u3002\uff01\uff1f]")
 _NUMBERED = re.compile(r" {0,8}\d+(?:→|\t)")
 
 
@@ -75,20 +82,42 @@ def read_original(original: Original) -> list[tuple[str, str]]:
             return _read_turn(detect(original.value).parse(original.value))
         except BadInput:
             pass  # a turn that is no list of messages is shown as it is
-    return [(original.kind, original.text)]
+    return [(original.kind, original.readable)]
 
 
 def _read_turn(messages: Sequence[Message]) -> list[tuple[str, str]]:
-    parts = ((_voice(part, message.role), part) for message in messages for part in message.parts)
-    return [(voice.value, _words(part)) for voice, part in parts if voice is not None]
+    return [(voice, _words(part)) for message in messages for voice, part in voiced(message) if voice]
 
 
-def _voice(part: Part, role: str) -> Voice | None:
+def voiced(message: Message) -> Iterator[tuple[str, Part]]:
+    """Each part of a message with who speaks in it, or nothing for a result.
+
+    What a client adds in the user's name is instructions: reminders, its own notes, what a command stands for.
+    """
+    is_expanded = False
+    for part in message.parts:
+        voice = _voice(part, message.role)
+        if voice == Voice.USER and isinstance(part, Text):
+            voice = INSTRUCTIONS if _is_by_client(part.text, is_expanded) else voice
+            is_expanded = is_expanded or "<command-name>" in part.text
+        yield voice, part
+
+
+def _voice(part: Part, role: str) -> str:
     if isinstance(part, Text):
-        return Voice.AGENT if role == "assistant" else Voice.USER
+        return {"assistant": Voice.AGENT.value, "system": INSTRUCTIONS, "developer": INSTRUCTIONS}.get(
+            role, Voice.USER.value
+        )
     if isinstance(part, Thinking):
-        return Voice.THINKING
-    return Voice.CALL if isinstance(part, ToolCall) else None
+        return Voice.THINKING.value
+    return Voice.CALL.value if isinstance(part, ToolCall) else ""
+
+
+def _is_by_client(text: str, is_expanded: bool) -> bool:
+    """Whether nothing of a text is the user's own; behind a command stands the long text that it is short for."""
+    if is_client_text(text) or (is_expanded and len(text) > _LONGEST_REMARK):
+        return True
+    return bool(text.strip()) and not without_client_blocks(_NOT_TYPED.sub("", text)).strip()
 
 
 def _words(part: Part) -> str:
@@ -117,7 +146,7 @@ def cut_text(text: str, ref: str, kind: str, position: int = 0, line: int = 1) -
             position += 1
             run, size = [], 0
         if len(content) - offset > most_size or offset:
-            for begin, end in _pieces(content, offset, most_size):
+            for begin, end in _pieces(content, offset, most_size, is_talk=kind in TALK):
                 yield Passage(ref, position, content[begin:end], kind, at)
                 position += 1
         elif content.strip():
@@ -143,13 +172,15 @@ def _number_width(line: str) -> int:
     return numbered.end() if numbered else 0
 
 
-def _pieces(line: str, begin: int, size: int) -> Iterator[tuple[int, int]]:
-    """Where to cut a long line: after the last space or bracket of the second half of each piece."""
+def _pieces(line: str, begin: int, size: int, *, is_talk: bool) -> Iterator[tuple[int, int]]:
+    """Where to cut a long line: talk behind a sentence, anything else behind a space or bracket of its second half."""
     while begin < len(line):
         end = begin + size
         if end < len(line):
-            mark = max(line.rfind(mark, end - size // 2, end) for mark in " ,;)]}")
-            end = mark + 1 if mark >= 0 else end
+            half = end - size // 2
+            sentence = max((found.end() for found in _SENTENCE_END.finditer(line, half, end)), default=0)
+            mark = max(line.rfind(mark, half, end) for mark in " ,;)]}") + 1
+            end = (is_talk and sentence) or mark or end
         if line[begin:end].strip():
             yield begin, end
         begin = end

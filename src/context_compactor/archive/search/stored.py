@@ -6,14 +6,17 @@ can be read at once, nothing is left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct, structs
 
+from context_compactor.archive.gather import voice_told
+from context_compactor.archive.search.exact import exact_tokens
+from context_compactor.archive.search.exchanges import Exchanges, voices_of
 from context_compactor.archive.search.hits import Hit
 from context_compactor.archive.search.lines import Lines, check_search
-from context_compactor.archive.search.passages import Passage, texts_of
+from context_compactor.archive.search.passages import SAID, Passage, texts_of
 from context_compactor.archive.search.query import read_query
 from context_compactor.archive.search.words import signs, terms
 from context_compactor.archive.shelve import cut_unindexed, index_archived, read_passages
@@ -22,7 +25,7 @@ from context_compactor.errors import BadSetting, StoreError
 from context_compactor.messages.message import Message
 from context_compactor.plan.options import Voice
 from context_compactor.protocols import Store, TokenCounter
-from context_compactor.store.rows import Shelved
+from context_compactor.store.rows import Found, Shelved
 
 # How many characters to choose from: at least so many, and so many for each token of the answer.
 _LEAST, _PER_TOKEN = 50_000, 16
@@ -31,6 +34,12 @@ _LEAST_OF_MANY, _MOST_OF_ALL = 2_000, 1_000_000
 # No session has as many passages.
 _SESSION = 1 << 40
 _MOST_TERMS = 64
+# So many passages of a turn that opens or closes an exchange are read.
+_FRAME = 12
+# Those of so many of the newest exchanges are read whatever is asked: they are little, and answer much.
+_EXCHANGES = 100
+# And the beginnings of so many turns in which the agent said something around what was found.
+_TOLD = 150
 _TURN = "turn"
 _VOICES = (Voice.USER.value, Voice.AGENT.value, Voice.THINKING.value, Voice.CALL.value)
 _KINDS = (_TURN, *_VOICES, *(kind.value for kind in Kind), "instructions")
@@ -57,8 +66,8 @@ def search_stored(
     """
     check_search(text, tokens, limit)
     wanted = Wanted(text, kind, since, until)
-    passages = _passages(store, session_id, wanted, max(_LEAST, _PER_TOKEN * tokens))
-    return Lines(passages, counter, texts_of(shown)).choose(text, tokens, limit)
+    found = _gather(store, session_id, wanted, max(_LEAST, _PER_TOKEN * tokens))
+    return Lines(found.passages, counter, texts_of(shown), Exchanges(found.voices)).choose(text, tokens, limit)
 
 
 def search_all(
@@ -77,15 +86,22 @@ def search_all(
     check_search(text, tokens, limit)
     wanted = Wanted(text, kind, since, until)
     most = max(_LEAST_OF_MANY, _MOST_OF_ALL // max(len(session_ids), 1))
-    passages = [
-        structs.replace(passage, position=number * _SESSION + passage.position)
-        for number, session_id in enumerate(session_ids)
-        for passage in _passages(store, session_id, wanted, most)
-    ]
-    hits = Lines(passages, counter).choose(text, tokens, limit)
-    return [
-        (session_ids[hit.position // _SESSION], structs.replace(hit, position=hit.position % _SESSION)) for hit in hits
-    ]
+    passages: list[Passage] = []
+    voices: list[tuple[str, str]] = []
+    for number, session_id in enumerate(session_ids):  # the same ids stand for other originals in each session
+        found = _gather(store, session_id, wanted, most)
+        start = number * _SESSION
+        passages += (
+            structs.replace(each, id=f"{number}:{each.id}", position=start + each.position) for each in found.passages
+        )
+        voices += ((f"{number}:{ref}", voice) for ref, voice in found.voices)
+    hits = Lines(passages, counter, (), Exchanges(voices)).choose(text, tokens, limit)
+    return [(session_ids[hit.position // _SESSION], _of_session(hit)) for hit in hits]
+
+
+def _of_session(hit: Hit) -> Hit:
+    asked = hit.exchange.partition(":")[2]
+    return structs.replace(hit, id=hit.id.partition(":")[2], position=hit.position % _SESSION, exchange=asked)
 
 
 class Wanted(Struct, frozen=True):
@@ -101,20 +117,58 @@ class Wanted(Struct, frozen=True):
             raise BadSetting(f"search: kind={self.kind!r:.40} is no kind of content. Try: {', '.join(_KINDS)}.")
 
 
-def _passages(store: Store, session_id: str, wanted: Wanted, most: int) -> list[Passage]:
-    """What may answer, in about so many characters of what is in the index."""
+class _Gathered(Struct, frozen=True):
+    """What may answer a question, in its order, and who speaks in each original of the session."""
+
+    passages: list[Passage]
+    voices: list[tuple[str, str]]
+
+
+def _gather(store: Store, session_id: str, wanted: Wanted, most: int) -> _Gathered:
+    """What may answer, in about so many characters of what is in the index.
+
+    What was said has a share of its own, and so has each token that is spelled out, whatever else is asked. With it
+    come the turns that open and close its exchanges.
+    """
     kind = _TURN if wanted.kind in _VOICES else wanted.kind
-    since, until = stored_time("since", wanted.since), stored_time("until", wanted.until)
+    times = {"since": stored_time("since", wanted.since), "until": stored_time("until", wanted.until)}
     words = _terms(wanted.text)
     unindexed: list[Passage] = []
     try:
         index_archived(store, session_id)
     except StoreError:  # it can be read but not written: what the index lacks is looked through as it is
-        missing = [each for each in store.unindexed(session_id) if _is_of(each.original, kind, since, until)]
+        missing = [each for each in store.unindexed(session_id) if _is_of(each.original, kind, **times)]
         unindexed = [each for each in cut_unindexed(store, missing) if words.keys() & set(terms(each.text))]
-    found = store.search(session_id, words, most=most, kind=kind, since=since, until=until)
-    passages = [passage for run in found for passage in read_passages(run)] + unindexed
-    return [passage for passage in passages if passage.kind == wanted.kind] if wanted.kind in _VOICES else passages
+    runs = store.search(session_id, words, most=most, kind=kind, **times)
+    if words and not kind:
+        runs += store.search(session_id, words, most=most // 2, kind=_TURN, **times)
+    for token in exact_tokens(wanted.text):
+        spelled = dict.fromkeys(terms(token), 1.0)
+        runs += store.search(session_id, spelled, most=most // 4, kind=kind, **times) if spelled else []
+    passages = _passages(runs) + unindexed
+    rows = store.originals(session_id)
+    if not kind and not any(times.values()):
+        exchanges = Exchanges(_voices(rows, passages))
+        refs = [passage.id for passage in passages if passage.kind in SAID]
+        framing = exchanges.frame_of({*(passage.id for passage in passages), *exchanges.newest(_EXCHANGES)})
+        runs += store.beginnings(session_id, framing, _FRAME)
+        runs += store.beginnings(session_id, exchanges.told_around(refs, _TOLD), 0)
+        passages = _passages(runs) + unindexed
+    if wanted.kind in _VOICES:
+        passages = [passage for passage in passages if passage.kind == wanted.kind]
+    return _Gathered(passages, _voices(rows, passages))
+
+
+def _passages(runs: Iterable[Found]) -> list[Passage]:
+    """The passages of runs in their order, each once."""
+    every = {run.position: run for run in runs}
+    return [passage for position in sorted(every) for passage in read_passages(every[position])]
+
+
+def _voices(rows: Iterable[Shelved], passages: Iterable[Passage]) -> list[tuple[str, str]]:
+    """Who speaks in each original: by its passages, or by its summary where not all of them are here."""
+    known = dict(voices_of(passages))
+    return [(row.ref, known.get(row.ref) or voice_told(row.summary)) for row in rows]
 
 
 def _is_of(original: Shelved, kind: str, since: str, until: str) -> bool:

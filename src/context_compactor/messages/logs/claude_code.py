@@ -8,6 +8,7 @@ from context_compactor.messages.logs.after_compaction import AfterCompaction
 from context_compactor.messages.logs.branch import Line, active_branch, reply_id
 from context_compactor.messages.logs.notes import note
 from context_compactor.messages.logs.steps import Boundary, Steps, as_blocks
+from context_compactor.messages.times import utc_time
 from context_compactor.messages.transcript import RawMessage, Transcript
 from context_compactor.messages.usage import read_usage
 
@@ -47,6 +48,7 @@ def read(lines: list[Line]) -> Transcript:
         model=talk.model,
         cwd=_last(lines, "cwd"),
         usages=joined.usages,
+        times=joined.times,
         compactions=joined.compactions,
         side_chains=side_chains,
         notes=note(len(side_chains), "side chain of a sub-agent", "side chains of sub-agents", "kept apart")
@@ -122,6 +124,7 @@ class _Talk:
 
     def add_all(self, lines: Iterable[Line]) -> None:
         for line in lines:
+            self.steps.at = utc_time(line.get("timestamp"))
             match line.get("type"):
                 case "assistant":
                     self._reply(line)

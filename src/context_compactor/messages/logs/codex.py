@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from context_compactor.messages.logs.notes import note
+from context_compactor.messages.times import utc_time
 from context_compactor.messages.transcript import PastCompaction, RawMessage, Transcript
 from context_compactor.messages.usage import ReportedUsage, read_usage
 
@@ -38,6 +39,7 @@ def read(lines: list[dict[str, Any]]) -> Transcript:
         system=_instructions(meta),
         cwd=str(meta.get("cwd") or ""),
         usages=rollout.usages,
+        times=rollout.times,
         compactions=rollout.compactions,
         notes=note(rollout.taken_back, "item", "items", "taken back by a rollback left out"),
     )
@@ -48,6 +50,7 @@ class _Rollout:
         self.meta: dict[str, Any] = {}
         self.items: list[RawMessage] = []
         self.usages: dict[int, ReportedUsage] = {}
+        self.times: dict[int, str] = {}
         self.compactions: list[PastCompaction] = []
         self.model = ""
         self.window: int | None = None
@@ -69,9 +72,11 @@ class _Rollout:
             case "event_msg":
                 self._event(payload)
             case "response_item" if payload.get("type") not in _NOT_TALK:
-                self._item(payload)
+                self._item(payload, utc_time(line.get("timestamp")))
 
-    def _item(self, item: RawMessage) -> None:
+    def _item(self, item: RawMessage, at: str) -> None:
+        if at:
+            self.times[len(self.items)] = at
         if _is_by_model(item):
             self._unbilled = len(self.items)
         self.items.append(item)
@@ -125,6 +130,7 @@ class _Rollout:
         self.taken_back += len(self.items) - cut
         del self.items[cut:]
         self.usages = {at: usage for at, usage in self.usages.items() if at < cut}
+        self.times = {at: time for at, time in self.times.items() if at < cut}
         self.compactions = [past for past in self.compactions if past.at <= cut]
         self._unbilled = None
 

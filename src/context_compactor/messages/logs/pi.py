@@ -6,6 +6,7 @@ from typing import Any
 
 from context_compactor.messages.logs.notes import note
 from context_compactor.messages.logs.steps import Block, Boundary, Steps, as_blocks
+from context_compactor.messages.times import utc_time
 from context_compactor.messages.transcript import Transcript
 from context_compactor.messages.usage import read_usage
 
@@ -44,6 +45,7 @@ def read(lines: list[Line]) -> Transcript:
         tools=list(talk.tools.values()) or None,
         cwd=str(header.get("cwd") or ""),
         usages=joined.usages,
+        times=joined.times,
         compactions=joined.compactions,
         notes=note(left, "message", "messages", "of abandoned branches left out")
         + note(talk.hidden, "command", "commands", "the user kept from the model left out")
@@ -78,6 +80,7 @@ class _Talk:
         self.unknown = 0
 
     def add(self, line: Line) -> None:
+        self.steps.at = utc_time(line.get("timestamp"))
         match line.get("type"):
             case "message":
                 self.read += 1

@@ -8,6 +8,7 @@ from typing import Any
 from context_compactor.messages.detect import detect
 from context_compactor.messages.dialect import kind_of_value
 from context_compactor.messages.logs.lines import FORMATS, Entries, Entry
+from context_compactor.messages.times import utc_time
 from context_compactor.messages.transcript import PastCompaction, RawMessage, Transcript
 from context_compactor.messages.usage import ReportedUsage, read_usage
 
@@ -35,7 +36,9 @@ def read_messages(entries: Sequence[Entry], source: Entries) -> Transcript:
             raise source.error(number, f"this is {what}, not a message", f"give {FORMATS}")
     messages = [value for _, value in entries]
     dialect = detect(messages).name
-    return Transcript(messages=messages, dialect=dialect, source=dialect, usages=_usages(messages))
+    return Transcript(
+        messages=messages, dialect=dialect, source=dialect, usages=_usages(messages), times=_times(messages)
+    )
 
 
 def read_record(entry: Entry, source: Entries) -> Transcript:
@@ -61,9 +64,16 @@ def read_record(entry: Entry, source: Entries) -> Transcript:
         system=record.get("instructions") if system is None else system,
         tools=tools if isinstance(tools, list) else None,
         usages=usages,
+        times=_times(messages),
         compactions=_compactions(record.get("events")),
         extra={key: value for key, value in record.items() if key not in _PLACED},
     )
+
+
+def _times(messages: Sequence[RawMessage]) -> dict[int, str]:
+    """When messages were written, where they say so."""
+    found = {at: utc_time(raw.get("timestamp", raw.get("created_at"))) for at, raw in enumerate(messages)}
+    return {at: time for at, time in found.items() if time}
 
 
 def _messages(record: dict[str, Any], number: int, source: Entries) -> list[RawMessage]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from context_compactor.messages.transcript import PastCompaction, RawMessage
 from context_compactor.messages.usage import ReportedUsage
 
@@ -23,6 +25,15 @@ class Reply:
         self.blocks: list[Any] = []
         self.results: list[Block] = []
         self.usage: ReportedUsage | None = None
+        self.at = ""
+        self.answered_at = ""
+
+
+class Said(Struct, frozen=True):
+    """What a user message holds, and when it was written."""
+
+    content: Content
+    at: str = ""
 
 
 class Boundary:
@@ -34,13 +45,17 @@ class Boundary:
         self.summary = ""
 
 
-Step = Reply | Boundary | Content
+Step = Reply | Boundary | Said
 
 
 class Steps:
-    """Collects lines in the order of a log; `join()` gives the conversation in Anthropic's form."""
+    """Collects lines in the order of a log; `join()` gives the conversation in Anthropic's form.
+
+    `at` is the time of the line that is being read; empty when it has none.
+    """
 
     def __init__(self) -> None:
+        self.at = ""
         self._steps: list[Step] = []
         self._replies: dict[str, Reply] = {}
         self._callers: dict[str, Reply] = {}
@@ -52,6 +67,7 @@ class Steps:
         reply = self._replies.get(key)
         if reply is None:
             reply = self._replies[key] = Reply()
+            reply.at = self.at
             self._steps.append(reply)
         reply.blocks.extend(block for block in blocks if not is_blank(block))
         reply.usage = usage or reply.usage
@@ -64,7 +80,7 @@ class Steps:
         if isinstance(content, list):
             content = [block for block in content if not self._take_result(block) and not is_blank(block)]
         if content and not (isinstance(content, str) and not content.strip()):
-            self._steps.append(content)
+            self._steps.append(Said(content, self.at))
 
     def add_boundary(self, boundary: Boundary) -> Boundary:
         """A compaction at this place."""
@@ -82,6 +98,7 @@ class Steps:
             self.repeated += 1
         else:
             caller.results.append(block)
+            caller.answered_at = self.at or caller.answered_at
             self._answered.add(call)
         return True
 
@@ -93,13 +110,14 @@ class Steps:
 
 
 class Joined:
-    """Messages, the usage by message index, and the compactions."""
+    """Messages, the usage and the time by message index, and the compactions."""
 
     def __init__(self) -> None:
         self.messages: list[RawMessage] = []
         self.usages: dict[int, ReportedUsage] = {}
+        self.times: dict[int, str] = {}
         self.compactions: list[PastCompaction] = []
-        self._waiting: list[Content] = []
+        self._waiting: list[Said] = []
 
     def add(self, steps: Sequence[Step]) -> None:
         """All steps of a conversation, in order."""
@@ -119,15 +137,20 @@ class Joined:
             self._say()
             if reply.usage:
                 self.usages[len(self.messages)] = reply.usage
+            if reply.at:
+                self.times[len(self.messages)] = reply.at
             self.messages.append({"role": "assistant", "content": reply.blocks})
         if reply.results:
-            self._waiting.append(reply.results)
+            self._waiting.append(Said(reply.results, reply.answered_at))
 
     def _say(self) -> None:
         """User texts between two replies are one message, as the provider counts them."""
         if self._waiting:
-            alone = self._waiting[0] if len(self._waiting) == 1 else None
-            content = alone or [block for part in self._waiting for block in as_blocks(part)]
+            alone = self._waiting[0].content if len(self._waiting) == 1 else None
+            content = alone or [block for said in self._waiting for block in as_blocks(said.content)]
+            at = max(said.at for said in self._waiting)
+            if at:
+                self.times[len(self.messages)] = at
             self.messages.append({"role": "user", "content": content})
             self._waiting = []
 

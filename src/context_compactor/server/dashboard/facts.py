@@ -7,14 +7,14 @@ from typing import get_args
 
 from msgspec import Struct
 
-from context_compactor.facts.fact import Fact, FactKind
+from context_compactor.facts.fact import Fact, FactKind, kinds_asked
 from context_compactor.figures import count
 from context_compactor.markup import Markup, element, join
 from context_compactor.server.dashboard import session as session_page
 from context_compactor.server.dashboard.pieces import empty, grid, text
 from context_compactor.server.dashboard.sending import Page
 from context_compactor.server.dashboard.visit import NoForm, Visit
-from context_compactor.server.dashboard.words import path
+from context_compactor.server.dashboard.words import path, when
 
 _MOST = 300
 _WORDS = 600
@@ -30,13 +30,14 @@ async def facts(visit: Visit[NoForm, FactsQuery]) -> Page:
     """All facts, or those of a kind."""
     every = await visit.session(lambda session: session.facts())
     kind = visit.query.kind
-    shown = [fact for fact in every if kind is None or fact.kind == kind]
+    shown = [fact for fact in every if kind is None or fact.kind in kinds_asked(kind)]
     content = join((_kinds(visit, every), _list(visit, shown)))
     return await session_page.around(visit, "facts", content)
 
 
 def _kinds(visit: Visit[NoForm, FactsQuery], every: list[Fact]) -> Markup:
     counts = Counter(fact.kind for fact in every)
+    counts["error"] += counts["failure"] if counts["error"] else 0
     known: list[FactKind | None] = [None, *(kind for kind in get_args(FactKind) if counts[kind])]
     links = (
         element(
@@ -61,7 +62,7 @@ def _list(visit: Visit[NoForm, FactsQuery], shown: list[Fact]) -> Markup:
     rows = [_row(visit, fact) for fact in shown[-_MOST:][::-1]]
     rest = len(shown) - len(rows)
     more = element("p", f"and {rest:,} older ones", class_="faint") if rest > 0 else ""
-    table = grid("Facts, the newest first", ("Kind", "Fact", "State", "Turn", "Source"), rows, "facts")
+    table = grid("Facts, the newest first", ("Kind", "Fact", "State", "Turn", "Last seen", "Source"), rows, "facts")
     return join((element("div", table, class_="card flush"), more))
 
 
@@ -76,5 +77,6 @@ def _row(visit: Visit[NoForm, FactsQuery], fact: Fact) -> tuple[str, ...]:
         join((text(fact.content, _WORDS), detail)),
         f"{fact.status}{times}",
         count(fact.turn),
+        when(fact.last_seen or "", visit.now),
         link,
     )

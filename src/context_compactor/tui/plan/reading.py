@@ -32,6 +32,7 @@ def _in_full(decision: Decision) -> str:
     lines = [
         decision.target,
         f"  tier    {decision.tier}, {decision.tokens_before:,} → {decision.tokens_after:,} tokens",
+        f"  worth   {decision.relevance:g} of 1",
         f"  how     {decision.strategy}",
         f"  why     {decision.reason}",
     ]

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
-from context_compactor.facts.fact import Fact, FactKind
+from context_compactor.facts.fact import Fact, FactKind, kinds_asked
 from context_compactor.tui.reading import OriginalReading, TextReading
 from context_compactor.tui.screens.session_pane import Pane, note
 from context_compactor.tui.screens.session_viewer import ViewerScreen
@@ -74,10 +74,12 @@ class FactsPane(Pane):
 
     def _kinds(self) -> dict[str, int]:
         counts = Counter(fact.kind for fact in self._every)
+        counts["error"] += counts["failure"] if counts["error"] else 0
         return {kind: counts[kind] for kind in get_args(FactKind) if counts[kind]}
 
     def _choose(self) -> None:
-        self._shown = [fact for fact in self._every if self.kind in (None, fact.kind)][::-1]
+        kinds = kinds_asked(self.kind) if self.kind else get_args(FactKind)
+        self._shown = [fact for fact in self._every if fact.kind in kinds][::-1]
         self.query_one(RowList).forget(len(self._shown))
         named = {"all": len(self._every), **self._kinds()}
         chosen = self.kind or "all"
@@ -94,7 +96,14 @@ class FactsPane(Pane):
     @on(RowList.Chosen)
     def _open(self, event: RowList.Chosen) -> None:
         fact = self._shown[event.at]
-        said = [("content", fact.content), ("detail", fact.detail), ("status", fact.status), ("source", fact.ref)]
+        said = [
+            ("content", fact.content),
+            ("detail", fact.detail),
+            ("status", fact.status),
+            ("first seen", fact.first_seen or ""),
+            ("last seen", fact.last_seen or ""),
+            ("source", fact.ref),
+        ]
         pieces = [Piece(name, text) for name, text in said if text]
         self.app.push_screen(ViewerScreen(TextReading(f"{fact.kind} of turn {fact.turn:,}", pieces)))
 

@@ -1,0 +1,309 @@
+"""The open question stays as its user typed it; what was pasted into it is shortened when it would fill the target.
+
+The words that nobody has answered yet are pinned, so a log of 20,000 tokens pasted into them would keep any smaller
+target from being met. This step comes before planning: what it shortens is archived whole under the turn's own id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+
+from msgspec import Struct, structs
+
+from context_compactor.apply.digests import digest
+from context_compactor.apply.instructions import Fitted
+from context_compactor.archive.archive import Original
+from context_compactor.archive.gather import result_original, turn_original
+from context_compactor.archive.search.english import STOP_WORDS
+from context_compactor.classify.kinds import kind_of
+from context_compactor.classify.pins import interjection, last_words
+from context_compactor.classify.rules import Verdicts
+from context_compactor.engine.pasted import MOST_TYPED, Piece, split_pasted, without_ends
+from context_compactor.measure.count import MessageCounter
+from context_compactor.messages.dialect import Dialect
+from context_compactor.messages.ends import beginning, ending
+from context_compactor.messages.message import Text, ToolResult
+from context_compactor.messages.record import Record, render
+from context_compactor.messages.references import reference_id
+from context_compactor.messages.turn import Turn
+from context_compactor.plan.zones import turn_sizes
+
+# It stays whole while it leaves half of the room to everything before it.
+_MOST = 1 / 2
+# What a request and the record's first and last line take, and what a count may be off by.
+_FRAME = 300
+_ROUNDS = 6
+# Of what a paste may take: its digest, and lines that share a rare word with what was typed. Its first and last lines
+# take the rest, the last ones more: that is where a log fails.
+_DIGEST = 1 / 3
+_NAMED = 1 / 4
+_HEAD = 0.4
+_LEAST_CHARACTERS = 200
+_LONGEST_LINE = 400
+_FEW_LINES = 8
+_WORD = re.compile(r"\w[\w./-]{3,60}")
+_MOST_WORDS = 60
+_RARE = 0.03
+
+
+class _Place(Struct, frozen=True):
+    """A text of the open question: where it stands, the id of its original, and its pieces."""
+
+    turn: int
+    message: int
+    part: int
+    ref: str
+    pieces: list[Piece]
+
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+
+def fit_open_question(
+    turns: Sequence[Turn],
+    target: int,
+    counter: MessageCounter,
+    dialect: Dialect,
+    verdicts: Verdicts,
+    past: Record | None = None,
+    kept: Container[int] = (),
+) -> Fitted:
+    """The turns with what was pasted into the unanswered ones shortened; as they were when they leave enough room.
+
+    `past` is the record before the turns. Those that are `kept` by the user's wish are left alone.
+    """
+    waiting = last_words(turns)
+    beside = interjection(turns)
+    asked = [turn for turn in turns if turn.number in (waiting | beside) and turn.number not in kept]
+    limit = _limit(turns, target, {turn.number for turn in asked}, counter, past)
+    sizes = turn_sizes(asked, counter)
+    tokens = sum(size.whole if turn.number in waiting else size.least for turn, size in zip(asked, sizes, strict=True))
+    if tokens <= limit:
+        return Fitted(list(turns))
+    places = [place for turn in asked for place in _places(turn, verdicts, with_results=turn.number in waiting)]
+    fixed = tokens - sum(counter.texts([place.text for place in places]))
+    texts = _shortened(places, limit - fixed, counter)
+    changed = {
+        (place.turn, place.message, place.part): text
+        for place, text in zip(places, texts, strict=True)
+        if text != place.text
+    }
+    if not changed:
+        return Fitted(list(turns))
+    cut = {turn.number: size.whole for turn, size in zip(asked, sizes, strict=True) if _of(turn.number, changed)}
+    originals = [
+        original for turn in asked if turn.number in cut for original in _originals(turn, changed, cut, verdicts)
+    ]
+    fitted = [_with_texts(turn, _of(turn.number, changed), dialect) for turn in turns]
+    return Fitted(fitted, cut, tuple(originals))
+
+
+def _limit(
+    turns: Sequence[Turn], target: int, asked: Container[int], counter: MessageCounter, past: Record | None
+) -> int:
+    """Half of what the instructions leave, or more where everything before the question takes less."""
+    told = [message for turn in turns if turn.is_instruction for message in turn.messages]
+    room = max(target - sum(counter.count_many(told)), 0)
+    before = [
+        message for turn in turns if not turn.is_instruction and turn.number not in asked for message in turn.messages
+    ]
+    taken = sum(counter.count_many(before)) + (counter.text(render(past)) if past else 0)
+    return int(max(_MOST * room, room - taken - _FRAME))
+
+
+def _places(turn: Turn, verdicts: Verdicts, *, with_results: bool) -> Iterator[_Place]:
+    refs = {
+        exchange.result.call_id: verdicts.exchanges[exchange.number].ref
+        for exchange in turn.exchanges
+        if exchange.result is not None and exchange.number in verdicts.exchanges
+    }
+    for at, index, message, part in turn.parts():
+        if isinstance(part, Text) and message.role == "user":
+            yield _Place(turn.number, at, index, reference_id("turn", turn.number), split_pasted(part.text))
+        elif isinstance(part, ToolResult) and with_results and part.call_id in refs and not part.media:
+            yield _Place(turn.number, at, index, refs[part.call_id], [Piece(part.text, is_pasted=True)])
+
+
+def _of(number: int, changed: Mapping[tuple[int, int, int], str]) -> dict[tuple[int, int], str]:
+    return {(at, part): text for (turn, at, part), text in changed.items() if turn == number}
+
+
+def _with_texts(turn: Turn, texts: Mapping[tuple[int, int], str], dialect: Dialect) -> Turn:
+    if not texts:
+        return turn
+    messages = []
+    for at, message in enumerate(turn.messages):
+        edits: dict[int, str | None] = {part: text for (place, part), text in texts.items() if place == at}
+        messages.append((dialect.edit(message, edits) or message) if edits else message)
+    results = {result.call_id: result for message in messages for result in message.results}
+    exchanges = [
+        structs.replace(each, result=results.get(each.result.call_id, each.result)) if each.result else each
+        for each in turn.exchanges
+    ]
+    return structs.replace(turn, messages=tuple(messages), exchanges=tuple(exchanges))
+
+
+def _originals(
+    turn: Turn, changed: Mapping[tuple[int, int, int], str], tokens: Mapping[int, int], verdicts: Verdicts
+) -> Iterator[Original]:
+    """The turn and its shortened results as they were, but for those that an earlier compaction shortened already."""
+    parts = {(at, index): part for at, index, _, part in turn.parts()}
+    before = [parts[place] for place in _of(turn.number, changed)]
+    words = [part.text for part in before if isinstance(part, Text)]
+    if not any(_names(text, reference_id("turn", turn.number)) for text in words):
+        yield turn_original(turn, tokens[turn.number])
+    cut = {part.call_id for part in before if isinstance(part, ToolResult)}
+    for exchange in turn.exchanges:
+        if exchange.result is not None and exchange.result.call_id in cut:
+            verdict = verdicts.exchanges[exchange.number]
+            if not _names(exchange.result.text, verdict.ref):
+                yield result_original(exchange, verdict)
+
+
+def _names(text: str, ref: str) -> bool:
+    return f'left out: recall("{ref}")' in text
+
+
+def _shortened(places: Sequence[_Place], limit: int, counter: MessageCounter) -> list[str]:
+    """The texts of all places within a limit, as far as what was typed allows."""
+    typed = _typed(places, counter)
+    least = typed + sum(
+        counter.text(_mark(len(piece.text), len(piece.text), place.ref)) for place, piece in _pastes(places)
+    )
+    if least > limit:  # more prose than anybody types, or more pastes than can be told one by one
+        places = [
+            structs.replace(place, pieces=without_ends(place.pieces)) if len(place.text) > MOST_TYPED else place
+            for place in places
+        ]
+        typed = _typed(places, counter)
+    room = limit - typed
+    for _ in range(_ROUNDS):
+        texts = _written(places, max(room, 0), counter)
+        over = sum(counter.texts(texts)) - limit
+        if over <= 0 or room <= 0:
+            break
+        room = min(room - over, int(room * 0.9))
+    return texts
+
+
+def _typed(places: Sequence[_Place], counter: MessageCounter) -> int:
+    return sum(counter.texts([piece.text for place in places for piece in place.pieces if not piece.is_pasted]))
+
+
+def _pastes(places: Sequence[_Place]) -> list[tuple[_Place, Piece]]:
+    return [(place, piece) for place in places for piece in place.pieces if piece.is_pasted]
+
+
+def _written(places: Sequence[_Place], room: int, counter: MessageCounter) -> list[str]:
+    sizes = counter.texts([piece.text for _, piece in _pastes(places)])
+    shares = iter(_shared_out(sizes, room))
+    words = " ".join(piece.text for place in places for piece in place.pieces if not piece.is_pasted)
+    tokens = iter(sizes)
+    return [
+        "".join(
+            _short_paste(piece.text, next(tokens), next(shares), place.ref, words) if piece.is_pasted else piece.text
+            for piece in place.pieces
+        )
+        for place in places
+    ]
+
+
+def _shared_out(sizes: Sequence[int], room: int) -> list[int]:
+    """What each may take of the room: small ones all they need, the others the same."""
+    shares = [0] * len(sizes)
+    left = room
+    for done, at in enumerate(sorted(range(len(sizes)), key=lambda at: sizes[at])):
+        shares[at] = min(sizes[at], left // (len(sizes) - done))
+        left -= shares[at]
+    return shares
+
+
+def _short_paste(text: str, tokens: int, most: int, ref: str, words: str) -> str:
+    """A paste within about so many tokens: its first and last lines, a digest, and the lines that the words name."""
+    if tokens <= most:
+        return text
+    end = "\n" if text.endswith("\n") else ""
+    body = text[: len(text) - len(end)]
+    lines = body.split("\n")
+    bare = _mark(len(lines), tokens, ref)
+    room = int(len(text) * most / tokens) - len(bare)
+    if room < _LEAST_CHARACTERS:
+        return bare + end
+    if len(lines) < _FEW_LINES or max(map(len, lines)) > len(text) // 2:
+        return _cut_within(body, tokens, room, ref) + end
+    told = digest(kind_of(None, body), None, body)
+    told = told if len(told) <= room * _DIGEST else beginning(told, int(room * _DIGEST))
+    room -= len(told)
+    named = _named_lines(lines, words, int(room * _NAMED))
+    room -= sum(len(_clipped(lines[at])) + 4 for at in named)
+    first = _fitting(lines, int(room * _HEAD))
+    last = _fitting(lines[: first - 1 : -1] if first else lines[::-1], room - int(room * _HEAD))
+    chosen = sorted({*range(first), *named, *range(len(lines) - last, len(lines))})
+    left = max(round(tokens * (1 - sum(len(lines[at]) + 1 for at in chosen) / len(text))), 1)
+    return _laid_out(lines, chosen, _mark(len(lines) - len(chosen), left, ref), told) + end
+
+
+def _fitting(lines: Sequence[str], room: int) -> int:
+    """How many of the first lines fit."""
+    for count, line in enumerate(lines):
+        room -= len(_clipped(line)) + 1
+        if room < 0:
+            return count
+    return len(lines)
+
+
+def _named_lines(lines: Sequence[str], words: str, room: int) -> list[int]:
+    """The first lines that share a rare word with what was typed."""
+    wanted = [word for word in dict.fromkeys(_WORD.findall(words)) if word.lower() not in STOP_WORDS][-_MOST_WORDS:]
+    if not wanted:
+        return []
+    pattern = re.compile("|".join(re.escape(word) for word in sorted(wanted, key=len, reverse=True)))
+    found: dict[str, list[int]] = {}
+    for at, line in enumerate(lines):
+        for word in pattern.findall(line, 0, _LONGEST_LINE):
+            found.setdefault(word, []).append(at)
+    rare = max(_RARE * len(lines), 3)
+    places = sorted({at for hits in found.values() if len(hits) <= rare for at in hits})
+    chosen = []
+    for at in places:
+        room -= len(_clipped(lines[at])) + 5
+        if room < 0:
+            break
+        chosen.append(at)
+    return chosen
+
+
+def _laid_out(lines: Sequence[str], chosen: Sequence[int], mark: str, told: str) -> str:
+    """The chosen lines in order; the first gap tells what is left out, the others only that something is."""
+    out: list[str] = []
+    gap = "\n".join((f"{mark[:-1]}; in short:", f"{told}]")) if told else mark
+    before = -1
+    for at in (*chosen, len(lines)):
+        if at > before + 1:
+            out.append(gap)
+            gap = "[…]"
+        if at < len(lines):
+            out.append(_clipped(lines[at]))
+        before = at
+    return "\n".join(out)
+
+
+def _cut_within(text: str, tokens: int, room: int, ref: str) -> str:
+    """The beginning and the end of a text of few, long lines."""
+    head = beginning(text, int(room * _HEAD))
+    tail = ending(text, room - len(head))
+    gone = text[len(head) : len(text) - len(tail)]
+    mark = _mark(gone.count("\n") + 1, max(round(tokens * len(gone) / len(text)), 1), ref)
+    return f"{head}\n{mark}\n{tail}"
+
+
+def _mark(lines: int, tokens: int, ref: str) -> str:
+    """What stands where pasted lines are left out."""
+    what = "1 pasted line" if lines == 1 else f"{lines:,} pasted lines"
+    return f'[… {what}, {tokens:,} tokens left out: recall("{ref}")]'
+
+
+def _clipped(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else f"{beginning(line, _LONGEST_LINE)}…"

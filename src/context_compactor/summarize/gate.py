@@ -1,0 +1,452 @@
+"""The gate between a model's answer and the record: what is wrong is mended or left out, line by line, with a reason.
+
+An answer is refused as a whole only when nothing useful would be left of it: it is empty, cut short at its beginning,
+in another language, in no shape that can be read, hostile, or mostly made up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct, structs
+
+from context_compactor.llm.model import ModelAnswer
+from context_compactor.messages.ends import beginning
+from context_compactor.messages.record import (
+    FAILED,
+    FINDINGS,
+    RULES,
+    STANDING,
+    TASK,
+    Entry,
+    Excerpt,
+    StoryLine,
+    entry_line,
+)
+from context_compactor.messages.references import ID, reference_id
+from context_compactor.summarize import hostile
+from context_compactor.summarize.evidence import WORD, Evidence, Objection, Passage, flat
+from context_compactor.summarize.exact import code_in, urls_in
+from context_compactor.summarize.language import NAMES, is_in
+from context_compactor.summarize.losses import unfinished
+from context_compactor.summarize.summary import Summary, parse_summary, turn_named, with_turn_id, without_thoughts
+
+_QUOTED = re.compile(
+    r"[\"\u201c\u201e\u00ab\u300c]([^\"\u201c\u201d\u00bb\u300d\n]{2,900})[\"\u201d\u201c\u00bb\u300d]"
+)
+_CODE = re.compile(r"`[^`\n]+`")
+_CLAUSE = re.compile(r"(; | · |(?<=[.!?]) (?=[A-Z`\"]))")
+_ENDING = re.compile(r"\s*\((?:[^()]*\b(?:turn|tool|file|agent)_\d+[^()]*)\)\s*$")
+_TURNS = re.compile(r"\((?:turns? )?\d+(?:\s?(?:[-–,]|and)\s?\d+)*\)")
+# What is called done must be something that can be looked up: a name, a number, a quote, or words in another script.
+_EXACT = re.compile(r"\d|[`\"'\u201c\u201e\u00ab\u300c]|\w[./_\\-]\w|[a-z][A-Z]|[^\x00-\u024f\u2000-\u206f]")
+_FINISHED = ("done", "committed", "passed")
+_AHEAD = ("next", "doing", "blocked", "asked")
+_RUN = 5
+_ECHO_RUN = 12
+_ECHO_SHARE = 0.6
+_ECHO_LEAST = 12
+_SAME = 40
+_DISTINCT = 0.4
+_SHOWN = 80
+_LONGEST_SAID = 240
+_LONG = 4_000
+_HOSTILE_SHARE = 0.25
+_GONE_SHARE = 0.6
+_FEWEST_HEADINGS = 2
+_FEWEST_EXACT = 2
+_WHOLE_ENOUGH = 3
+_HOSTILE = frozenset(("tool_syntax", "role_mark", "frame", "continued", "instruction", "unspoken", "refusal", "echo"))
+
+
+class Checked(Struct, frozen=True):
+    """An answer that was held against the evidence: what may be used of it, and what was changed.
+
+    `wrong` says why nothing of it may be used; `corrections` which lines were mended or left out, and why.
+    """
+
+    summary: Summary
+    corrections: tuple[Objection, ...] = ()
+    wrong: tuple[Objection, ...] = ()
+
+
+def check_answer(answer: ModelAnswer, evidence: Evidence) -> Checked:
+    """Read an answer, mend it line by line, and say whether it can be used."""
+    said = without_thoughts(answer.text)
+    wrong = list(_of_call(answer, said))
+    if wrong:
+        return Checked(Summary(), wrong=tuple(wrong))
+    summary = parse_summary(_whole_lines(said) if answer.stop == "length" else said, own_headings=evidence.own_headings)
+    checked = check_summary(summary, evidence)
+    return structs.replace(checked, wrong=(*_of_shape(answer, summary, evidence), *checked.wrong))
+
+
+def _whole_lines(said: str) -> str:
+    """A text that was cut off, without its last line."""
+    return said.rpartition("\n")[0]
+
+
+def _of_call(answer: ModelAnswer, said: str) -> Iterator[Objection]:
+    """What shows without reading: no text, or something else than a text."""
+    if answer.stop == "tool_call" or answer.tool_calls:
+        yield Objection("tool_call", "the answer called a tool; there are no tools here")
+    elif answer.stop == "refusal":
+        yield Objection("refusal", "the answer was a refusal")
+    elif answer.stop not in ("complete", "length"):
+        yield Objection("not_complete", "the answer did not come to its end")
+    elif not any(map(str.isalnum, said)):
+        is_thought = bool(answer.reasoning.strip()) or said != answer.text
+        yield Objection("reasoning_only", "the answer was only reasoning") if is_thought else _EMPTY
+
+
+_EMPTY = Objection("empty", "the answer was empty")
+
+
+def _of_shape(answer: ModelAnswer, summary: Summary, evidence: Evidence) -> Iterator[Objection]:
+    """Whether the answer is what was asked for: some of the sections, and of a cut one enough."""
+    if answer.stop == "length" and summary.headings < _WHOLE_ENOUGH:
+        yield Objection("cut_off", "the answer was cut off before its end; write much less")
+    first = hostile.as_read(next(iter((*summary.strays, *summary.lines())), ""))
+    if hostile.REFUSALS.match(first) and flat(first) not in flat(evidence.source):
+        yield Objection("refusal", f"the answer refuses: {first[:_SHOWN]!r}")
+    if len(answer.text) >= max(len(evidence.source), _LONG):
+        yield Objection("not_smaller", "the answer is as long as what it should sum up")
+    fewest = 1 if evidence.own_headings else _FEWEST_HEADINGS
+    if summary.headings < fewest:
+        yield Objection("missing_heading", "the answer does not have the sections that were asked for")
+
+
+def check_summary(summary: Summary, evidence: Evidence) -> Checked:
+    """A summary with every line mended or left out that the evidence does not bear, and whether enough is left."""
+    notes: list[Objection] = []
+    mender = _Mender(evidence, notes)
+    sections = {title: tuple(mender.entries(title, entries)) for title, entries in summary.sections.items()}
+    sections[FINDINGS] = (*sections.get(FINDINGS, ()), *mender.entries(FINDINGS, mender.moved))
+    kept = Summary(
+        {title: entries for title, entries in sections.items() if entries},
+        tuple(mender.story(summary.happened)),
+        tuple(mender.excerpts(summary.excerpts)),
+    )
+    before, after = len(_points(summary)), len(_points(kept))
+    gone = [note for note in notes if note.code in _HOSTILE]
+    wrong: list[Objection] = []
+    if not kept:
+        wrong.append(Objection("empty", "there is nothing under the headings that the conversation bears out"))
+    elif len(gone) > _HOSTILE_SHARE * before:
+        wrong.append(Objection("hostile", "the answer gives orders to its reader or holds the marks of a conversation"))
+    elif before - after > _GONE_SHARE * before:
+        wrong.append(Objection("untrue", f"{before - after:,} of {before:,} lines say what the conversation does not"))
+    if sum(map(_is_exact, _points(kept))) < min(_FEWEST_EXACT, before):
+        wrong.append(Objection("vague", "hardly a line names anything that can be looked up"))
+    wrong.extend(_of_wording(kept, evidence))
+    return Checked(kept, tuple(dict.fromkeys(notes)), tuple(wrong))
+
+
+def _points(summary: Summary) -> list[str]:
+    entries = [entry.text for entries in summary.sections.values() for entry in entries]
+    return [*entries, *(line.text for line in summary.happened)]
+
+
+def _is_exact(line: str) -> bool:
+    return bool(_EXACT.search(_ENDING.sub("", line)))
+
+
+def _of_wording(summary: Summary, evidence: Evidence) -> Iterator[Objection]:
+    """What the text shows as a whole: another language, a copy of outputs, the same again and again."""
+    told = [entry.text for title, entries in summary.sections.items() if title != RULES for entry in entries]
+    told += [line.text for line in summary.happened if line.voice != "user"]
+    text = _QUOTED.sub(" ", "\n".join(told))
+    if not is_in(text, evidence.language):
+        yield Objection("wrong_language", f"the answer is not in {NAMES.get(evidence.language, evidence.language)}")
+    words = WORD.findall(text.lower())
+    runs = [" ".join(words[at : at + _ECHO_RUN]) for at in range(0, len(words) - _ECHO_RUN + 1, 3)]
+    if len(runs) >= _ECHO_LEAST and sum(run in evidence.results for run in runs) > _ECHO_SHARE * len(runs):
+        yield Objection("echo", "the answer copies the outputs instead of summing up what was done")
+    triples = [tuple(words[at : at + 3]) for at in range(len(words) - 2)]
+    if len(triples) >= _SAME and len(set(triples)) < _DISTINCT * len(triples):
+        yield Objection("repetitive", "the answer says the same again and again")
+
+
+class _Mender:
+    """Mends one answer and takes notes."""
+
+    def __init__(self, evidence: Evidence, notes: list[Objection]) -> None:
+        self._evidence = evidence
+        self._notes = notes
+        self.moved: list[Entry] = []
+        """What was told as a failure and is none."""
+
+    def entries(self, title: str, entries: Sequence[Entry]) -> Iterator[Entry]:
+        """The entries of a section that may stand, mended."""
+        for entry in entries:
+            mended = self._entry(title, entry) if title != FAILED or self._has_failed(entry) else None
+            if mended is not None:
+                yield mended
+
+    def _has_failed(self, entry: Entry) -> bool:
+        """Whether a failure is one. What was spoken of, but as no failure, is a finding."""
+        if self._evidence.is_trouble(entry.text):
+            return True
+        if self._evidence.is_spoken_of(entry.text):
+            self._note("no_failure", "moved to the findings, for it did not fail", entry.text)
+            self.moved.append(Entry(entry_line(FAILED, entry)))
+        else:
+            self._leave_out("no_failure", "nothing of this kind failed in the conversation", entry.text)
+        return False
+
+    def _entry(self, title: str, entry: Entry) -> Entry | None:
+        if self._is_hostile(title, entry):
+            return None
+        if title in (TASK, RULES) and entry.text.startswith('"'):
+            said = self._said(entry.text)
+            return Entry(said, entry.status) if said else None
+        if title == RULES and not _QUOTED.search(entry.text):
+            return self._as_rule(entry)
+        if title == STANDING and entry.status in _FINISHED:
+            open_item = unfinished(entry.text, self._evidence.facts)
+            if open_item is not None:
+                self._note("false_claim", "this is not done", entry.text)
+                entry = structs.replace(entry, status="open")
+            elif not _is_exact(entry.text):
+                self._leave_out("vague_claim", "what is done must be named", entry.text)
+                return None
+        text = self._line(entry.text)
+        return Entry(text, entry.status) if text else None
+
+    def _as_rule(self, entry: Entry) -> Entry | None:
+        """A rule that is not quoted: the user's sentence that it tells takes its place."""
+        near = self._evidence.nearest(_ENDING.sub("", entry.text), user_only=True)
+        if not near:
+            self._leave_out("unquoted_rule", "the user has not said this", entry.text)
+            return None
+        self._note("quote", "put into the user's own words", entry.text)
+        return Entry(self._with_turn(near, entry.text))
+
+    def _said(self, line: str) -> str:
+        """A line that is a quotation of the user, as the user said it; nothing when nothing like it was said."""
+        words = _ENDING.sub("", line).strip().strip('"')
+        bare = re.sub(r"\s*\([^()]*\)$", "", words)
+        stands = self._evidence.user.verbatim(words) or self._evidence.user.verbatim(bare)
+        if not stands:
+            stands = self._evidence.user.standing(words) or self._evidence.nearest(words, user_only=True)
+            if not stands:
+                self._leave_out("quote", "the user has not said this", line)
+                return ""
+            self._note("quote", "put into the user's own words", line)
+        return self._with_turn(stands, line)
+
+    def _with_turn(self, words: str, line: str) -> str:
+        named = turn_named(line)
+        turn = named if self._stands_in(named, words) else self._evidence.turn_of(words) or named
+        beside = re.search(r" \(([^()]+); turn_\d+\)$", line)
+        note = f"{beside[1]}; " if beside and self._line(f"{beside[1]} here") else ""
+        return f'"{words}" ({note}{reference_id("turn", turn)})' if turn else f'"{words}"'
+
+    def _stands_in(self, turn: int, words: str) -> bool:
+        from_turn = self._evidence.users.get(turn, "")
+        return bool(from_turn) and flat(words) in flat(from_turn)
+
+    def story(self, lines: Sequence[StoryLine]) -> list[StoryLine]:
+        """What happened, in order: the user's words as they were said, and what was done as far as it is borne out."""
+        found: list[StoryLine] = []
+        moved: dict[int, int] = {}
+        for line in lines:
+            if line.voice == "user":
+                moved[line.turn] = self._turn_said(line)
+            turn = min(moved.get(line.turn, line.turn), self._evidence.last)
+            if not self._is_hostile("", Entry(line.text)):
+                mended = self._of_user(line, turn) if line.voice == "user" else self._line(line.text)
+                found += [StoryLine(turn, line.voice, mended)] if mended else []
+        return sorted(found, key=lambda line: line.turn)
+
+    def _turn_said(self, line: StoryLine) -> int:
+        """The turn in which the user said what a line quotes: the one that it names, or else another one."""
+        words = _bracket(line.text)[0]
+        if line.turn in self._evidence.users and Passage(self._evidence.users[line.turn]).verbatim(words):
+            return line.turn
+        return self._evidence.turn_of(words) or line.turn
+
+    def _of_user(self, line: StoryLine, turn: int) -> str:
+        """The user's words in a turn: as they were quoted, else as they begin."""
+        words, beside = _bracket(line.text)
+        stands = self._evidence.user.verbatim(words) or self._evidence.user.standing(words)
+        if not stands:
+            said = " / ".join(filter(None, map(str.strip, self._evidence.users.get(turn, "").split("\n"))))
+            if not said:
+                self._leave_out("quote", f"the user has said nothing in turn {turn}", line.text)
+                return ""
+            self._note("quote", "put into the user's own words", line.text)
+            short = beginning(said, _LONGEST_SAID)
+            stands = short if len(short) == len(said) else f"{short} …"
+        return f"{stands} {beside}" if beside and self._line(beside) else stands
+
+    def excerpts(self, excerpts: Sequence[Excerpt]) -> Iterator[Excerpt]:
+        """Exact lines as they stand in the conversation, under an id that is known."""
+        for excerpt in excerpts:
+            lines = tuple(stands for line in excerpt.lines for stands in self._exact(line))
+            ref = excerpt.ref if excerpt.ref in self._evidence.refs else self._turn_with(lines)
+            if lines and ref:
+                yield Excerpt(ref, _label(excerpt.label), lines)
+
+    def _exact(self, line: str) -> list[str]:
+        """A line as it stands in the source, with its own indentation; nothing when it does not."""
+        if line.strip() in ("…", "...") or hostile.OVERRIDES.search(hostile.as_read(line)):
+            return []
+        stands = self._evidence.exact_lines(line)
+        if not stands:
+            self._leave_out("not_verbatim", "this line does not stand in the conversation", line)
+        return stands
+
+    def _turn_with(self, lines: Sequence[str]) -> str:
+        return self._evidence.home(lines[0]) if lines else ""
+
+    def _line(self, line: str) -> str:
+        """A line without what is made up in it; nothing when nothing else is in it."""
+        line = self._references(with_turn_id(line))
+        ending = _ENDING.search(line)
+        body, end = (line[: ending.start()], ending[0].rstrip()) if ending else (line, "")
+        body = self._quotes(body)
+        parts = _CLAUSE.split(body)
+        kept = parts[0] if self._clause(parts[0]) else ""
+        for joint, clause in zip(parts[1::2], parts[2::2], strict=True):
+            if self._clause(clause):
+                ends = not joint.strip() and not kept.endswith((".", "!", "?"))
+                kept += ("; " if ends else joint) * bool(kept) + clause
+        text = self._paths(kept).strip(" ;·,→")
+        return f"{text}{end}" if len(WORD.findall(text)) > 1 else ""
+
+    def _references(self, line: str) -> str:
+        """A line without ids of turns that are not there."""
+        unknown = {ref for ref in ID.findall(line) if not self._is_known(ref)}
+        for ref in unknown:
+            self._note("unknown_reference", f"there is no {ref}", line)
+            line = re.sub(rf"\s*\({ref}\)|,? ?{ref}", "", line)
+        return line
+
+    def _is_known(self, ref: str) -> bool:
+        is_turn = ref.startswith("turn_") and 0 < int(ref[5:]) <= self._evidence.last
+        return is_turn or ref in self._evidence.refs
+
+    def _quotes(self, body: str) -> str:
+        """A text whose quotations all stand in the source: else the nearest sentence, or no marks."""
+        spans = [found.span() for found in _CODE.finditer(body)]
+
+        def checked(found: re.Match[str]) -> str:
+            in_code = any(start <= found.start() < end for start, end in spans)
+            if in_code or not any(map(str.isalnum, found[1])):
+                return found[0]
+            stands = self._evidence.passage.verbatim(found[1])
+            if stands:
+                return f'"{stands}"'
+            near = self._evidence.nearest(found[1], user_only=False)
+            words = "put into the words that were said" if near else "taken out of its quotation marks"
+            self._note("quote", words, found[0])
+            return f'"{near}"' if near else found[1]
+
+        return _QUOTED.sub(checked, body)
+
+    def _clause(self, clause: str) -> bool:
+        """Whether a part of a line holds nothing that is made up; a path counts by its name alone."""
+        invented = [each for each in self._inventions(clause) if not self._is_misplaced(each)]
+        if invented:
+            words = f"the conversation does not hold {', '.join(repr(each[:_SHOWN]) for each in invented[:3])}"
+            self._leave_out("invented", words, clause)
+        return not invented
+
+    def _inventions(self, text: str) -> list[str]:
+        return list(self._evidence.origin.invented(_TURNS.sub(" ", _QUOTED.sub(" ", text))))
+
+    def _is_misplaced(self, path: str) -> bool:
+        """Whether something is a path in another folder than the file of this name has."""
+        name = path.rstrip("/").rpartition("/")[2]
+        return "/" in path and "://" not in path and "." in name and self._evidence.origin.has_path(name)
+
+    def _paths(self, text: str) -> str:
+        for path in self._inventions(text):
+            name = path.rstrip("/").rpartition("/")[2]
+            self._note("invented", f"only {name!r} is known of a path", path)
+            text = text.replace(path, name)
+        return text
+
+    def _is_hostile(self, title: str, entry: Entry) -> bool:
+        """Whether a line gives orders that are not the user's, holds what no record may hold, or is of our question."""
+        line = _ENDING.sub("", entry_line(title, entry)).strip('"')
+        is_asked = not self._evidence.asked.isdisjoint((flat(line), flat(entry_line(title, entry))))
+        if is_asked and not self._evidence.passage.verbatim(line):
+            self._leave_out("echo", "it is a line of the question", entry.text)
+            return True
+        found = next(_hostile(title, entry, self._evidence), None)
+        if found is not None:
+            self._notes.append(found)
+        return found is not None
+
+    def _note(self, code: str, words: str, line: str) -> None:
+        self._notes.append(Objection(code, f"{words}: {line[:_SHOWN]!r}"))
+
+    def _leave_out(self, code: str, words: str, line: str) -> None:
+        self._note(code, f"left out, {words}", line)
+
+
+def _bracket(text: str) -> tuple[str, str]:
+    """The user's words in a line, and what stands in brackets behind them."""
+    found = re.search(r'(?<=["\u201d])\s*(\([^()]*\))$', text) or re.search(
+        r"\s(\((?:to|of|on|about|answer)\b[^()]*\))$", text
+    )
+    words, beside = (text[: found.start()], found[1]) if found else (text, "")
+    return words.strip().strip('"\u201c\u201d'), beside
+
+
+def _label(label: str) -> str:
+    return " ".join(label.replace("[", "(").replace("]", ")").split())[:120]
+
+
+def _hostile(title: str, entry: Entry, evidence: Evidence) -> Iterator[Objection]:
+    line = entry.text
+    # A command may have placeholders that look like marks: what stands in the source as it is here is code.
+    read = hostile.as_read(_CODE.sub(lambda code: " " if evidence.passage.verbatim(code[0][1:-1]) else code[0], line))
+    for code, pattern, words in _MARKS:
+        if pattern.search(read):
+            yield Objection(code, f"left out, {words}: {line[:_SHOWN]!r}")
+    bare = hostile.as_read(_without_quotes(line, evidence))
+    if hostile.SPEAKERS.match(bare):
+        yield Objection("continued", f"left out, it begins like a turn of a conversation: {line[:_SHOWN]!r}")
+    if hostile.OVERRIDES.search(bare):
+        yield Objection("instruction", f"left out, it orders its reader about: {line[:_SHOWN]!r}")
+    if hostile.ADDRESSED.search(bare) and _comes_from(bare, evidence.results, evidence.spoken):
+        yield Objection("instruction", f"left out, it repeats an order from a tool's output: {line[:_SHOWN]!r}")
+    if hostile.PERMISSIONS.search(bare) and not hostile.PERMITTED.search(evidence.spoken):
+        yield Objection("unspoken", f"left out, the user has not allowed this: {line[:_SHOWN]!r}")
+    is_ahead = (title == STANDING and entry.status in _AHEAD) or (title == TASK and not line.startswith('"'))
+    if is_ahead:
+        yield from _unspoken(line, bare, evidence)
+
+
+_MARKS = (
+    ("tool_syntax", hostile.TOOL_SYNTAX, "it holds the syntax of a tool call"),
+    ("role_mark", hostile.ROLE_MARKS, "it holds a mark of a role"),
+    ("frame", hostile.FRAMES, "it holds a frame that is ours"),
+)
+
+
+def _unspoken(line: str, bare: str, evidence: Evidence) -> Iterator[Objection]:
+    """A step to come that nobody has spoken of and that cannot be taken back, or that only a tool's output names."""
+    for step, spoken in hostile.RISKS:
+        found = step.search(bare)
+        if found and not spoken.search(evidence.spoken):
+            yield Objection("unspoken", f"left out, nobody has spoken of {found[0]!r}: {line[:_SHOWN]!r}")
+    told = [*urls_in(line), *(code for code in code_in(line) if " " in code)]
+    if any(flat(each) in evidence.results and each not in evidence.said for each in told):
+        yield Objection("instruction", f"left out, the step comes from a tool's output alone: {line[:_SHOWN]!r}")
+
+
+def _without_quotes(line: str, evidence: Evidence) -> str:
+    """A line without what it quotes of the user's own words."""
+    return _QUOTED.sub(lambda quote: " " if evidence.user.verbatim(quote[1]) else quote[0], line)
+
+
+def _comes_from(read: str, results: str, spoken: str) -> bool:
+    """Whether a line has a run of words from a tool's output that neither the user nor the agent has used."""
+    words = WORD.findall(read)
+    runs = [" ".join(words[at : at + _RUN]) for at in range(max(len(words) - _RUN + 1, 1))]
+    return any(run in results and run not in spoken for run in runs if run)
