@@ -14,9 +14,8 @@ from msgspec import Struct
 from context_compactor import Compaction, compact
 from context_compactor.classify.calls import read_call
 from context_compactor.classify.references import prefix_for, reference_of
-from context_compactor.handoff.extracted import Extracted
 from context_compactor.handoff.messages import HandoffRequest, HandoffResponse
-from context_compactor.handoff.orchestrator import after, begin, next_request, start
+from context_compactor.handoff.orchestrator import Extracted, after, begin, next_request, start
 from context_compactor.handoff.points import POINTS, Points
 from context_compactor.handoff.reading import Received, read_report
 from context_compactor.handoff.state import OrchestratorState
@@ -25,7 +24,7 @@ from context_compactor.measure.count import message_counter_for
 from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.message import Message, ToolResult
 from context_compactor.messages.transcripts import Transcript, read_transcript
-from context_compactor.messages.turn import Exchange, split_turns
+from context_compactor.messages.turn import ToolUse, split_turns
 
 SESSION = Path(__file__).with_name("demo_session.jsonl.gz")
 WINDOW = 90_000
@@ -51,7 +50,7 @@ class Work(Struct, frozen=True):
 
     transcript: Transcript
     messages: list[Message]
-    exchanges: list[Exchange]
+    exchanges: list[ToolUse]
     answers: list[Received[HandoffResponse]]
     extracted: list[Extracted]
     state: OrchestratorState
@@ -122,19 +121,19 @@ def report(work: Work) -> Iterator[str]:
         yield f"{point:<20}{seen.count:>7,}{seen.median:>10,.0f}{seen.max:>10,}{seen.total:>10,}"
 
 
-def _task(exchange: Exchange) -> str:
+def _task(exchange: ToolUse) -> str:
     return str(read_call(exchange.call).arguments["description"]) if exchange.call else ""
 
 
-def _prompt(exchange: Exchange) -> str:
+def _prompt(exchange: ToolUse) -> str:
     return exchange.call.arguments if exchange.call else ""
 
 
-def _answer(exchange: Exchange) -> str:
+def _answer(exchange: ToolUse) -> str:
     return exchange.result.text if exchange.result else ""
 
 
-def _exchanged(exchange: Exchange) -> int:
+def _exchanged(exchange: ToolUse) -> int:
     return count_tokens(_prompt(exchange)) + count_tokens(_answer(exchange))
 
 

@@ -7,9 +7,7 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from context_compactor.facts.fact import Fact, FactKind
-from context_compactor.handoff.checkpoint import ArchiveLine, Checkpoint, Span, make_checkpoint
-from context_compactor.handoff.checkpoint_files import FileMark
-from context_compactor.handoff.checkpoint_lists import Items
+from context_compactor.handoff.checkpoint import ArchiveLine, Checkpoint, FileMark, Items, Span, make_checkpoint
 from context_compactor.handoff.git import DirtyFile, GitState
 
 MAIN = GitState(branch="main", commit="0123456789ab", subject="Begin")
@@ -90,6 +88,7 @@ checkpoints = st.builds(
     summary=lines,
     recovery=lines,
     note=texts,
+    told=lines,
     task=texts,
     task_status=texts,
     completed=items,

@@ -11,8 +11,7 @@ from msgspec import structs
 
 from context_compactor.errors import BadCheckpoint, BadInput
 from context_compactor.facts.fact import Fact
-from context_compactor.handoff.checkpoint import ArchiveLine
-from context_compactor.handoff.checkpoint_files import FileMark, mark_files, modified_files
+from context_compactor.handoff.checkpoint import ArchiveLine, FileMark, mark_files, modified_files
 from context_compactor.handoff.checkpoint_text import parse_checkpoint, render_checkpoint, was_edited
 from context_compactor.handoff.git import DirtyFile, GitState
 from tests.handoff.checkpoints import FACTS, MAIN, checkpoints, facts, made
@@ -23,6 +22,7 @@ HEADINGS = [
     "## Executive Summary",
     "## Recovery Instructions",
     "## Current Task",
+    "## What Happened",
     "## Completed Steps",
     "## Remaining Steps",
     "## Active Blockers",
@@ -47,9 +47,9 @@ class TestMaking:
         assert checkpoint.task == "Then add a test for it. (turn_009)"
         assert checkpoint.task_status == "active"
         assert [line.split(" (")[0] for line in checkpoint.remaining.lines] == [
-            "active: fix the deadline",
+            "doing: fix the deadline",
             "open: write the test",
-            "open: run the whole suite",
+            "next: run the whole suite",
         ]
         assert len(checkpoint.completed.lines) == 2
         assert "Which clock" in checkpoint.blockers.lines[0]
@@ -163,7 +163,12 @@ class TestADamagedFile:
         with pytest.raises(BadCheckpoint, match=r"line \d+: the file was cut off.*compactor checkpoint"):
             parse_checkpoint(render_checkpoint(made())[:900])
 
-    @pytest.mark.parametrize("heading", HEADINGS)
+    def test_a_file_of_an_earlier_version_says_nothing_of_what_happened(self):
+        told = made(told=["The parser was rewritten."])
+        text = render_checkpoint(told).replace("## What Happened\n\n- The parser was rewritten.\n\n", "")
+        assert parse_checkpoint(text) == structs.replace(told, told=())
+
+    @pytest.mark.parametrize("heading", [heading for heading in HEADINGS if heading != "## What Happened"])
     def test_a_missing_heading_is_named(self, heading):
         text = render_checkpoint(made()).replace(f"{heading}\n", "", 1)
         with pytest.raises(BadCheckpoint, match=re.escape(repr(heading))):

@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import BadSetting, compact, handoff_text
+from context_compactor.handoff.writer import Material, handover_text
+from context_compactor.measure.count import message_counter_for
 from context_compactor.measure.tokens import counter_for
+from context_compactor.messages.record import FAILED, FINDINGS, STANDING, Entry, Record, StoryLine, render
+from context_compactor.plan.options import Line
 from tests.engine.sessions import sessions
 from tests.messages.strategies import DIALECT_NAMES, histories
 
@@ -44,32 +48,97 @@ def test_it_says_what_is_asked_ruled_found_failed_and_changed():
     text = handoff_text(work(), phase="write")
     lines = dict(line.split(": ", 1) for line in text.split("\n") if ": " in line)
     assert text.startswith("# Handoff: write\n")
-    assert "add a test for it" in lines["Task"]
-    assert "honour the deadline" in lines["It began with"]
-    assert "Never touch the migrations folder" in lines["Rules"]
-    assert "root cause" in lines["Decided"]
-    assert "pytest tests/test_retry.py" in lines["Failed before"]
-    assert "AssertionError: 3 != 4" in lines["Failed before"]
-    assert "worker/retry.py" in lines["Changed"]
-    assert "(turn_001)" in text
+    assert lines["Task"] == '"Make retryPolicy in retry.py honour the deadline."'
+    assert lines["Now"] == '"Never touch the migrations folder. Then add a test for it."'
+    assert "- The root cause is that retryPolicy compares seconds with milliseconds here." in text.split("\n")
+    assert lines["Failed, still open"] == "`pytest tests/test_retry.py` → E AssertionError: 3 != 4"
+    assert "worker/retry.py" in lines["Uncommitted"]
 
 
-def test_a_name_stands_beside_words_it_stood_with():
-    noted = handoff_text(work()).partition("Names, with words they stood with:")[2]
-    assert any("deadline_budget" in line and "policy.total_budget" in line for line in noted.split("\n"))
+def test_a_rule_that_a_quoted_request_tells_is_not_told_again():
+    assert handoff_text(work()).count("Never touch the migrations folder.") == 1
 
 
 def test_more_tokens_tell_more():
-    short, long = (handoff_text(work(), tokens=tokens) for tokens in (120, 400))
+    talk = [*work(), *(says(f"Step {at} is done: module_{at} now calls parser_{at}.") for at in range(40))]
+    short, long = (handoff_text(talk, tokens=tokens) for tokens in (120, 400))
     assert COUNTER.count(short) <= 120 < COUNTER.count(long) <= 400
 
 
-def test_words_that_only_look_like_names_are_not_listed():
-    said = "It is IMPORTANT: load 1234 human-readable rows in load_rows."
-    talk = [{"role": "user", "content": "Go on, please, as planned."}, {"role": "assistant", "content": said}]
-    noted = handoff_text(talk).partition("Names, with words they stood with:")[2]
-    assert "load_rows" in noted
-    assert not {"IMPORTANT", "human-readable"} & set(noted.partition("More names")[2].split())
+def says(text: str) -> dict:
+    return {"role": "assistant", "content": text}
+
+
+def asks(text: str) -> dict:
+    return {"role": "user", "content": text}
+
+
+def test_an_exchange_is_told_by_what_the_user_said_and_what_the_agent_concluded():
+    talk = [
+        asks("Speed up the importer, please."),
+        says("The importer now reads in blocks of 64 KB."),
+        asks("Does it still pass on Windows?"),
+        says("It failed there because read_block assumes Unix line ends."),
+        asks("Now write the release notes."),
+    ]
+    assert handoff_text(talk).split("\n")[1:] == [
+        'Task: "Speed up the importer, please."',
+        'Now: "Now write the release notes."',
+        "So far:",
+        "- The importer now reads in blocks of 64 KB.",
+        '- "Does it still pass on Windows?" → It failed there because read_block assumes Unix line ends.',
+    ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Let me look at parse_dates first.",
+        "I'm checking parse_dates now.",
+        "I searched for parse_dates in the whole folder.",
+        "Great, parse_dates is there.",
+        "Should I change parse_dates as well?",
+        "Changes To Parse_Dates Made",
+        "> parse_dates is slow, says the reviewer",
+    ],
+)
+def test_steps_remarks_questions_and_headings_are_not_handed_on(said):
+    talk = [asks("Make the importer faster, please."), says(said), asks("Go on with the exporter, please.")]
+    assert "parse" not in handoff_text(talk).lower()
+
+
+def test_a_sentence_is_told_whole_or_not_at_all():
+    told = [f"Module_{at} was moved below core, since its tests need the fixtures there." for at in range(90)]
+    lines = handoff_text([asks("Move the modules, please."), says(" ".join(told))], tokens=200).split("\n")
+    assert all(sentence in told for sentence in lines[-1].removeprefix("- ").replace(". M", ".|M").split("|"))
+
+
+def test_a_resolved_failure_is_not_handed_on():
+    lines = (
+        Line(FAILED, "`make` → error: no rule (tool_002)", 2, True, "resolved"),
+        Line(FAILED, "`make check` → 3 failed (tool_004)", 4, True, "open"),
+    )
+    text = handover_text(Material(lines), 500, message_counter_for(None, "openai-chat"))
+    assert text == "Failed, still open: `make check` → 3 failed"
+
+
+def test_changed_files_stand_by_folder_with_what_changed_in_them():
+    lines = (
+        Line(STANDING, "/app/src/a.py · ~ parse, + def render(page) (×3, file_002)", 5, True, "uncommitted"),
+        Line(STANDING, "/app/src/b.py · edited (file_004)", 4, True, "uncommitted"),
+        Line(STANDING, "/app/c.py · read lines 1-9 (file_005)", 6, False, "read"),
+        Line(STANDING, "/app/d.py · ~ main (file_006)", 3, False, "committed"),
+    )
+    text = handover_text(Material(lines, root="/app/"), 500, message_counter_for(None, "openai-chat"))
+    assert text.split("\n") == ["Uncommitted: in src: a.py (~ parse, + render), b.py", "Committed: d.py"]
+
+
+def test_what_the_record_found_and_tells_is_handed_on():
+    line = StoryLine(3, "agent", "The lexer keeps comments now.")
+    found = Entry("Tabs are counted twice in columns. (turn_004)", "finding")
+    record = Record(9, 900, 5, 4, sections={FINDINGS: (found,)}, happened=(line,))
+    text = handoff_text([asks(render(record)), asks("Go on with the printer, please.")])
+    assert "- The lexer keeps comments now. Tabs are counted twice in columns." in text.split("\n")
 
 
 def test_what_a_client_says_in_the_user_s_name_is_not_taken_for_the_user_s_words():

@@ -12,8 +12,17 @@ from context_compactor.facts.fact import Fact
 from context_compactor.handoff.messages import PHASES, HandoffRequest
 from context_compactor.handoff.orchestrator import after, begin, next_request, start, unblock, with_task
 from context_compactor.handoff.reading import read_request, read_response
-from context_compactor.handoff.register import MOST_FINISHED, MOST_RUNNING, Register, read_register, register_of
-from context_compactor.handoff.state import LONGEST_LINE, MOST_ERRORS, MOST_FILES, read_state
+from context_compactor.handoff.state import (
+    LONGEST_LINE,
+    MOST_ERRORS,
+    MOST_FILES,
+    MOST_FINISHED,
+    MOST_RUNNING,
+    Register,
+    read_register,
+    read_state,
+    register_of,
+)
 from context_compactor.handoff.summary import MOST_TOKENS, count_tokens
 
 FINDINGS = {

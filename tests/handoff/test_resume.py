@@ -13,19 +13,26 @@ from context_compactor import BadSetting, compact
 from context_compactor.errors import BadCheckpoint
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.remember import FAILED
-from context_compactor.handoff.checkpoint import ArchiveLine, Span
-from context_compactor.handoff.checkpoint_files import FileMark, mark_files
-from context_compactor.handoff.checkpoint_lists import Items
+from context_compactor.flow import Scene, read_scene
+from context_compactor.handoff.checkpoint import ArchiveLine, FileMark, Items, Span, mark_files
 from context_compactor.handoff.git import DirtyFile, GitState, read_git
 from context_compactor.handoff.resume import OpenSession, Readiness, Reason, check_readiness, resume_brief
+from context_compactor.handoff.writer import material_of
 from context_compactor.measure.tokens import counter_for
+from context_compactor.messages.detect import find_dialect
 from context_compactor.messages.record import parse
+from tests.engine.talks import bash, talk_in
 from tests.handoff.checkpoints import FACTS, MAIN, checkpoints, facts, git_states, made
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/resume.md"
 COUNTER = counter_for(None)
 # Nothing that was left open, so that each test sees the one reason it is about.
 QUIET = structs.replace(made(), blockers=Items(), running=Items(), files=())
+
+
+def scene_in(messages: list[dict]) -> Scene:
+    dialect = find_dialect("openai-chat", messages)
+    return read_scene(dialect.parse(messages), dialect)
 
 
 def told(readiness: Readiness) -> str:
@@ -200,7 +207,7 @@ class TestBrief:
             "`pytest tests/test_retry.py` → AssertionError: 3 != 4 (×2, turns 6-7, tool_007)",
             "uncommitted: src/retry.py",
             "git push origin main",
-            "the user denied",
+            "denied by the user",
             "find all callers",
             "git: branch main at 0123456789ab",
             "note: mind the clock",
@@ -208,7 +215,26 @@ class TestBrief:
             "compactor recall",
         ):
             assert word in text
-        assert text.index("## Task") < text.index("## Rules") < text.index("## Failed before")
+        assert text.index("## Task") < text.index("## Rules") < text.index("## Failed, and")
+
+    def test_with_a_conversation_it_tells_what_was_done_and_found_and_not_what_was_read(self):
+        talk = talk_in("openai-chat").user("Speed up the start.")
+        for at in range(30):
+            talk.step(bash(f"cat src/part_{at}.py", f"import part_{at}\n" * 40))
+        talk.step(text="The start is slow because warm_up() runs twice; I removed the second call.").user("Go on.")
+        scene = scene_in(talk.messages)
+        text = resume_brief(made(scene.facts), scene.facts, 1_200, material_of(scene))
+        assert "warm_up() runs twice; I removed the second call." in text
+        assert "- read: " not in text
+        assert COUNTER.count(text) <= 1_200
+
+    def test_what_a_brief_told_the_next_one_tells_too(self):
+        talk = talk_in("openai-chat").user("Speed up the start.").step(text="It was warm_up().").user("Go on.")
+        scene = scene_in(talk.messages)
+        first = resume_brief(made(scene.facts), scene.facts, 1_200, material_of(scene))
+        later = scene_in([{"role": "user", "content": first}])
+        again = resume_brief(made(scene.facts), scene.facts, 1_200, material_of(later, scene.facts))
+        assert parse(again).happened == parse(first).happened
 
     def test_it_is_a_record_and_not_a_request(self):
         record = parse(resume_brief(made(), FACTS, 4_000))

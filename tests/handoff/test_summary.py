@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.handoff.passages import MARK
 from context_compactor.handoff.rules import Rank, files_in, rank_of
-from context_compactor.handoff.summary import MOST_TOKENS, clean_summary, count_tokens
+from context_compactor.handoff.summary import MARK, MOST_TOKENS, clean_summary, count_tokens
 from tests.messages.strategies import LINES, SENTENCES
 
 GOOD = """Auth utilities exist in src/lib/auth.ts using JWT with httpOnly cookies.

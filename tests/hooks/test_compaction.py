@@ -54,7 +54,7 @@ def test_after_a_compaction_the_model_is_given_task_rules_failures_and_the_way_b
     talk.hook("PreCompact", "pre-compact", trigger="auto")
     brief = said_to_model(talk.hook("SessionStart", "session-start", source="compact"))
     assert len(brief) <= MOST
-    assert brief.index("## Task") < brief.index("## Failed before")
+    assert brief.index("## Task") < brief.index("## Failed, and")
     assert "Never touch the file config/secrets.yaml" in brief
     assert "pytest tests/test_jwt.py" in brief
     assert "KeyError: 'exp'" in brief

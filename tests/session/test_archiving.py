@@ -6,6 +6,8 @@ import pytest
 
 from context_compactor import Session, Settings
 from context_compactor.errors import StoreError
+from context_compactor.handoff.checkpoint_text import parse_checkpoint
+from context_compactor.session import checkpoints
 from context_compactor.store.sqlite import SqliteStore
 from tests.engine.talks import bash, talk_in
 from tests.failures.scenes import fill, listing, working
@@ -52,6 +54,18 @@ def test_archiving_that_fails_twice_is_tried_a_third_time(session, store):
     assert [event.type for event in events][:2] == ["job.retried", "job.retried"]
     assert "disk is full" in events[0].payload["reason"]
     assert session.recall("turn_002")
+
+
+def test_no_checkpoint_is_written_while_the_archive_lacks_what_it_would_name(session, store):
+    store.failing = 99
+    with pytest.raises(StoreError, match="disk is full"):
+        session.compact(target_tokens=3_000)
+    assert checkpoints.stored(session._core) is None
+    store.failing = 0
+    assert session.compact(target_tokens=3_000).changed
+    named = {line.id for line in parse_checkpoint(checkpoints.stored(session._core)).archive}
+    assert named
+    assert named <= {original.ref for original in store.originals("run")}
 
 
 def test_archiving_that_never_succeeds_leaves_the_old_context(session, store):

@@ -44,6 +44,14 @@ def test_a_checkpoint_is_written_before_every_compaction_and_on_demand(project):
         assert "Recovery" in checkpoint_file(project).read_text()[:2_000]
 
 
+def test_a_checkpoint_tells_what_happened(project):
+    with opened(project) as session:
+        session.append(talk_in("anthropic").user("Add refresh tokens.").step(text="The tokens rotate now.").messages)
+        session.checkpoint()
+    told = parse_checkpoint(checkpoint_file(project).read_text()).told
+    assert told == ('Task: "Add refresh tokens."', "The tokens rotate now.")
+
+
 def test_resume_says_ready_and_what_to_begin_with(project):
     with opened(project) as session:
         talk = talk_in("anthropic").user("Add refresh tokens. Never touch legacy/.")
@@ -153,6 +161,47 @@ def test_an_answer_leaves_a_few_hundred_tokens_and_its_whole_text_behind_a_refer
         assert points.figures("summary_tokens").max <= 500
         assert points.figures("state_tokens").count == 1
         assert points.figures("tool_calls").count == 1
+
+
+TASK_RESULT = """## Task Result
+**Task ID:** research-1
+**Status:** complete
+**Summary:** The cache is warmed in src/worker/cache.py. Extend warm_up().
+**Files Modified:**
+- notes/cache.md (created)
+"""
+
+
+@pytest.mark.parametrize("answer", [TASK_RESULT, TASK_RESULT.replace("**Task ID:** research-1\n", "")])
+def test_a_task_result_that_names_no_phase_reaches_the_next_phase(project, answer):
+    with opened(project) as session:
+        session.append({"role": "user", "content": "Speed up the start."})
+        session.handoff("research", task_id="research-1")
+        session.receive(answer)
+        request = session.handoff("write")
+    assert "The cache is warmed in src/worker/cache.py. Extend warm_up()." in request.context_summary
+    assert "notes/cache.md" in request.files
+
+
+@pytest.mark.parametrize(
+    ("said", "feature", "spec_path"),
+    [
+        ("Implement specs/user-auth/requirements.md.", "user-auth", "specs/user-auth/requirements.md"),
+        (
+            "Do what docs/login-design.md says. Keep it small.",
+            "Do what docs/login-design.md says",
+            "docs/login-design.md",
+        ),
+        ("Speed up the start. See README.md.", "Speed up the start", ""),
+    ],
+)
+def test_what_the_work_is_about_is_taken_from_the_user_s_words(project, said, feature, spec_path):
+    with opened(project) as session:
+        session.append({"role": "user", "content": said})
+        request = session.handoff("research")
+        assert (request.feature, request.spec_path) == (feature, spec_path)
+        named = session.handoff("write", task_id="w", feature="key-rotation")
+        assert (named.feature, named.spec_path) == ("key-rotation", "")
 
 
 RESEARCHED = {

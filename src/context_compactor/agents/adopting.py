@@ -11,7 +11,7 @@ from msgspec import structs
 from context_compactor.agents.losses import Losses, find_lost
 from context_compactor.app import Compaction
 from context_compactor.archive.archive import Archive
-from context_compactor.handoff.resume_brief import resume_brief
+from context_compactor.handoff.writer import material_of, resume_brief
 from context_compactor.messages.jsontext import json_bytes
 from context_compactor.messages.message import Message
 from context_compactor.messages.transcript import PastCompaction
@@ -43,7 +43,9 @@ def adopt(core: Core, past: PastCompaction, agent: str, number: int) -> tuple[Re
     file = checkpoints.write_if_possible(core, checkpoint)
     dialect = shelf.taken.dialect
     counter = core.counter(dialect)
-    record = dialect.user_text(resume_brief(structs.replace(checkpoint, archive=()), facts, _BRIEF_TOKENS))
+    material = material_of(shelf.taken.scene, facts)
+    bare = structs.replace(checkpoint, archive=())
+    record = dialect.user_text(resume_brief(bare, facts, _BRIEF_TOKENS, material))
     summary = dialect.user_text(_SUMMARY.format(agent=agent, text=past.summary)) if past.summary.strip() else None
     messages = [record] if summary is None else [record, summary]
     usage = views.usage(core)

@@ -16,8 +16,8 @@ from context_compactor.cli.output import paper, print_json, wrapped
 from context_compactor.errors import BadInput, BadSetting
 
 if TYPE_CHECKING:
-    from context_compactor.handoff.extracted import Extracted
     from context_compactor.handoff.messages import HandoffRequest
+    from context_compactor.handoff.orchestrator import Extracted
     from context_compactor.handoff.points import Points
 
 Phase = Annotated[

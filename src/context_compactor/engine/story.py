@@ -373,6 +373,10 @@ class Story:
         """Whether nothing is told."""
         return not self._chosen
 
+    def taken(self) -> list[Unit]:
+        """The units that are told, in order."""
+        return [unit for at, unit in enumerate(self.units) if self._taken[at] and at not in self._repeated]
+
     def lines(self) -> tuple[StoryLine, ...]:
         """What is told, in order; the words of an exchange's user are at least begun."""
         known: set[str] = set()

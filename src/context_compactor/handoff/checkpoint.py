@@ -5,26 +5,184 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from stat import S_ISREG
+from typing import Literal
 
 from msgspec import Struct, structs
 
 from context_compactor.apply.digests.text import clip
+from context_compactor.classify.resolutions import RESOLVED
 from context_compactor.facts.fact import Fact
-from context_compactor.handoff.checkpoint_files import FileMark, changed_facts, modified_files
-from context_compactor.handoff.checkpoint_lists import (
-    Items,
-    can_skip,
-    completed_steps,
-    current_task,
-    key_decisions,
-    must_read,
-    open_blockers,
-    remaining_steps,
-    running_agents,
-)
+from context_compactor.facts.ledgers import fact_line
 from context_compactor.handoff.git import GitState
+
+_LONGEST = 150
+_LONGEST_DETAIL = 110
+_MOST_STEPS = 12
+_MOST_BLOCKERS = 6
+_MOST_DECISIONS = 12
+_MOST_RUNNING = 6
+_MOST_SKIPPED = 8
+# What must be read, with what a line is called and how many there are at most. Newest ones are kept.
+_MUST_READ = (
+    ("constraint", "rule", 12),
+    ("mode", "mode", 1),
+    ("denial", "", 4),
+    ("approval", "approved", 4),
+    ("failure", "", 12),
+    ("side_effect", "outside", 6),
+    ("error", "error", 3),
+)
+
+
+class Items(Struct, frozen=True):
+    """Lines of a list, and how many `more` were left out of it."""
+
+    lines: tuple[str, ...] = ()
+    more: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many there are, shown or not."""
+        return len(self.lines) + self.more
+
+
+def current_task(facts: Sequence[Fact]) -> Fact | None:
+    """What the user asked for last, as far as it is not done; else the last request there is."""
+    tasks = _of_kinds(facts, "task")
+    return next((fact for fact in reversed(tasks) if fact.status == "active"), tasks[-1] if tasks else None)
+
+
+def completed_steps(facts: Sequence[Fact]) -> Items:
+    """Requests and to-dos that are done; the newest are shown."""
+    return _newest([fact for fact in _of_kinds(facts, "task", "todo") if fact.status == "done"], _MOST_STEPS)
+
+
+def remaining_steps(facts: Sequence[Fact]) -> Items:
+    """What is under way, then what comes next; the first are shown."""
+    left = [fact for fact in _of_kinds(facts, "todo", "next_step") if fact.status not in ("done", "superseded")]
+    left.sort(key=lambda fact: fact.status != "active")
+    return _shown(left[:_MOST_STEPS], len(left))
+
+
+def open_blockers(facts: Sequence[Fact]) -> Items:
+    """What stands in the way of the work, or waits for an answer."""
+    stuck = _of_kinds(facts, "blocker") + [fact for fact in _of_kinds(facts, "todo") if fact.status == "blocked"]
+    return _newest([fact for fact in stuck if fact.status not in ("resolved", "done", "superseded")], _MOST_BLOCKERS)
+
+
+def key_decisions(facts: Sequence[Fact]) -> Items:
+    """What was decided and found out, but for what was overtaken; the newest are shown."""
+    return _newest([fact for fact in _of_kinds(facts, "decision") if fact.status != "superseded"], _MOST_DECISIONS)
+
+
+def running_agents(facts: Sequence[Fact]) -> Items:
+    """Sub-agents whose answer is not there yet."""
+    return _newest([fact for fact in _of_kinds(facts, "subagent") if fact.status == "running"], _MOST_RUNNING)
+
+
+def must_read(facts: Sequence[Fact]) -> Items:
+    """Rules, modes, refusals, failures that are not resolved and what was done outside."""
+    known = [fact for fact in facts if (fact.kind, fact.status) != ("failure", RESOLVED)]
+    found = [_newest(_of_kinds(known, kind), most, label) for kind, label, most in _MUST_READ]
+    return Items(tuple(line for items in found for line in items.lines), sum(items.more for items in found))
+
+
+def can_skip(facts: Sequence[Fact]) -> Items:
+    """What can be looked up when it is needed: files only read, finished sub-agents, runs that passed, packages."""
+    known = _of_kinds(facts, "file_state", "subagent", "command", "dependency")
+    return _newest([fact for fact in known if _is_idle(fact)], _MOST_SKIPPED)
+
+
+def _is_idle(fact: Fact) -> bool:
+    if fact.kind == "file_state":
+        return fact.status == "read"
+    return fact.status not in ("running", "failed")
+
+
+def _of_kinds(facts: Iterable[Fact], *kinds: str) -> list[Fact]:
+    return [fact for fact in facts if fact.kind in kinds]
+
+
+def _newest(facts: Iterable[Fact], most: int, label: str = "") -> Items:
+    ordered = sorted(facts, key=lambda fact: fact.last_turn or fact.turn)
+    return _shown(ordered[-most:], len(ordered), label)
+
+
+def _shown(facts: Sequence[Fact], count: int, label: str = "") -> Items:
+    return Items(tuple(_line(fact, label) for fact in facts), count - len(facts))
+
+
+def _line(fact: Fact, label: str) -> str:
+    """A fact in one short line. A label says what it is, so that its status is not needed."""
+    short = structs.replace(fact, content=clip(fact.content, _LONGEST), detail=clip(fact.detail, _LONGEST_DETAIL))
+    return f"{label}: {fact_line(structs.replace(short, status=''))}" if label else fact_line(short)
+
+
+MOST_FILES = 30
+_MOST_BYTES = 2_000_000
+
+OnDisk = Literal["file", "missing", "unread"]
+
+
+class FileMark(Struct, frozen=True):
+    """A changed file: what the session did to it, and what was found on disk.
+
+    `on_disk` is `unread` for what is outside of the project, not a plain file, or not to be opened. A file of more
+    than 2 MB has a size and no `sha256`.
+    """
+
+    path: str
+    status: str = ""
+    ref: str = ""
+    on_disk: OnDisk = "unread"
+    size: int = 0
+    sha256: str = ""
+
+
+def modified_files(facts: Sequence[Fact], most: int = MOST_FILES) -> tuple[FileMark, ...]:
+    """The files that facts say were changed: what is not committed first, then the newest. None is looked at yet."""
+    changed = sorted(changed_facts(facts), key=lambda fact: (fact.status != "uncommitted", -fact.last_turn))
+    return tuple(FileMark(fact.content, _status(fact), fact.ref) for fact in changed[:most])
+
+
+def changed_facts(facts: Sequence[Fact]) -> list[Fact]:
+    """The facts of files that were changed, not only read."""
+    return [fact for fact in facts if fact.kind == "file_state" and fact.status != "read"]
+
+
+def _status(fact: Fact) -> str:
+    return f"{fact.detail}, uncommitted" if fact.status == "uncommitted" and fact.detail else fact.status
+
+
+def mark_files(folder: Path, files: Sequence[FileMark]) -> tuple[FileMark, ...]:
+    """The same files with what is on disk now. Only files of the project are opened, whatever a path says."""
+    return tuple(_mark(folder, file) for file in files)
+
+
+def _mark(folder: Path, file: FileMark) -> FileMark:
+    unread = structs.replace(file, on_disk="unread", size=0, sha256="")
+    try:
+        # Links are followed first: one that leads out of the project is not read.
+        place = (folder / file.path).resolve()
+        if not place.is_relative_to(folder.resolve()):
+            return unread
+        found = place.stat()
+        if not S_ISREG(found.st_mode):
+            return unread
+        content = place.read_bytes() if found.st_size <= _MOST_BYTES else None
+    except (FileNotFoundError, NotADirectoryError):
+        return structs.replace(unread, on_disk="missing")
+    except (OSError, ValueError, RuntimeError):  # not allowed, no name for a file, a circle of links
+        return unread
+    if content is None:
+        return structs.replace(unread, on_disk="file", size=found.st_size)
+    return structs.replace(unread, on_disk="file", size=len(content), sha256=hashlib.sha256(content).hexdigest())
+
 
 _MOST_DIRTY = 15
 _MOST_ARCHIVED = 15
@@ -62,6 +220,7 @@ class Checkpoint(Struct, frozen=True):
     summary: tuple[str, ...] = ()
     recovery: tuple[str, ...] = ()
     note: str = ""
+    told: tuple[str, ...] = ()
     task: str = ""
     task_status: str = ""
     completed: Items = Items()
@@ -91,8 +250,9 @@ def make_checkpoint(
     note: str = "",
     files: Sequence[FileMark] | None = None,
     span: Span | None = None,
+    told: Sequence[str] = (),
 ) -> Checkpoint:
-    """Where the work stands according to its facts.
+    """Where the work stands according to its facts. `told` are lines of prose on what happened.
 
     `updated` is a time in ISO 8601; `files` are `mark_files(folder, modified_files(facts))`, without which later
     changes of files cannot be told; `archive` is oldest first, and its newest lines are shown.
@@ -106,6 +266,7 @@ def make_checkpoint(
         phase=clip(phase, _LONGEST_NAME),
         span=span or Span(),
         note=note[:_LONGEST_NOTE],
+        told=tuple(told),
         task=f"{clip(task.content, 300)} ({task.ref})" if task else "",
         task_status=task.status if task else "",
         completed=completed_steps(facts),

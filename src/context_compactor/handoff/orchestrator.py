@@ -9,31 +9,141 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from context_compactor.apply.digests.text import clip
+from context_compactor.archive.archive import Original
+from context_compactor.classify.arguments import paths_in
+from context_compactor.classify.kinds import Kind
+from context_compactor.classify.telling import telling_lines
+from context_compactor.engine.prose import cut_words, sentences_of
 from context_compactor.errors import BadInput
-from context_compactor.handoff.extracted import Extracted, extract
+from context_compactor.facts.fact import Fact
 from context_compactor.handoff.messages import PHASES, Decision, HandoffRequest, HandoffResponse, Phase
 from context_compactor.handoff.reading import Received
-from context_compactor.handoff.register import Agent
+from context_compactor.handoff.rules import files_in
 from context_compactor.handoff.state import (
     LONGEST_LINE,
     MOST_BLOCKED,
     MOST_ERRORS,
     MOST_FILES,
+    Agent,
     Blocked,
     OrchestratorState,
     Progress,
     Task,
 )
-from context_compactor.handoff.summary import MOST_TOKENS, join_summaries
+from context_compactor.handoff.summary import MOST_TOKENS, count_tokens, join_summaries
+from context_compactor.messages.copying import copy_containers
+from context_compactor.messages.jsontext import json_text
 from context_compactor.messages.references import reference_id
+
+_CHANGED = ("files_changed", "files_modified", "files_created", "files_written", "changed_files", "modified_files")
+_ERRORS = ("errors", "error", "failures")
+_ASKS = ("questions", "question", "clarifications", "blockers", "needs")
+_WORDS = ("message", "error", "summary", "description", "question", "text")
+_SETTLED = frozenset(("resolved", "fixed", "done", "closed"))
+_MOST_OF_INTEREST = 20
+
+
+class Extracted(Struct, frozen=True):
+    """What was taken, and `original`, which is to be archived before the answer is let go.
+
+    `original` is None when this answer had been taken before. `tokens_raw` is the size of the answer and
+    `tokens_kept` what the state grew by.
+    """
+
+    decision: Decision
+    context_summary: str
+    files_of_interest: tuple[str, ...]
+    files_changed: tuple[str, ...]
+    errors: tuple[str, ...]
+    asked: str
+    original: Original | None
+    tokens_raw: int
+    tokens_kept: int = 0
+
+    @property
+    def reference(self) -> str:
+        """The line that stands for the answer in the orchestrator's context; empty when it was taken before."""
+        kept = self.original
+        return f"[archived {kept.id}: {kept.summary}, {kept.tokens:,} tokens. {kept.recovery}]" if kept else ""
+
+    @property
+    def saving(self) -> float:
+        """The share of the answer that the orchestrator does not carry."""
+        return 1 - self.tokens_kept / self.tokens_raw if self.tokens_raw else 0.0
+
+
+def extract(received: Received[HandoffResponse], ref: str) -> Extracted:
+    """Decision, summary, files and errors of an answer; all of it, as it came, goes under the reference."""
+    response = received.message
+    raw = received.raw if isinstance(received.raw, str) else json_text(received.raw)
+    tokens = count_tokens(raw)
+    value = copy_containers(received.raw)
+    told = f"{response.phase} {response.task_id}: {response.status}, {response.decision}"
+    return Extracted(
+        decision=response.decision,
+        context_summary=response.context_summary,
+        files_of_interest=tuple(files_in(response.context_summary)[:_MOST_OF_INTEREST]),
+        files_changed=tuple(_changed(response.findings)),
+        errors=tuple(_errors(response.findings)),
+        asked="" if response.decision == "PROCEED" else _question(response),
+        original=Original(ref, Kind.SUBAGENT.value, clip(told), tokens, value, f'recall("{ref}")'),
+        tokens_raw=tokens,
+    )
+
+
+def _changed(findings: Mapping[str, Any]) -> Iterator[str]:
+    """The files that were changed, without remarks such as "(created)"."""
+    for value in (findings[key] for key in _CHANGED if key in findings):
+        for path in paths_in({"files": value if isinstance(value, list) else [value]}):
+            bare = path.partition(" (")[0].strip().strip("`")
+            if bare and len(bare) <= LONGEST_LINE and "\n" not in bare:
+                yield bare
+
+
+def _errors(findings: Mapping[str, Any]) -> Iterator[str]:
+    """One line for each error that is not settled."""
+    for value in (findings[key] for key in _ERRORS if key in findings):
+        for each in value if isinstance(value, list) else [value]:
+            if not _is_settled(each) and (text := _words_of(each)):
+                yield clip(telling_lines(text) if "\n" in text else text, LONGEST_LINE)
+
+
+def _is_settled(value: object) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    status = value.get("status")
+    return value.get("resolved") is True or (isinstance(status, str) and status.lower() in _SETTLED)
+
+
+def _question(response: HandoffResponse) -> str:
+    """What has to be known or decided before it can go on, in one line."""
+    for value in (response.findings[key] for key in _ASKS if key in response.findings):
+        texts = map(_words_of, value if isinstance(value, list) else [value])
+        if found := "; ".join(filter(None, texts)):
+            return clip(found, LONGEST_LINE)
+    return clip(response.context_summary, LONGEST_LINE)
+
+
+def _words_of(value: object) -> str:
+    if isinstance(value, Mapping):
+        value = next((value[key] for key in _WORDS if isinstance(value.get(key), str)), None) or json_text(value)
+    return value.strip() if isinstance(value, str) else ""
+
 
 _REF = re.compile(r"agent_(\d{3,9})")
 _SPEC = re.compile(r"(?:^|/)specs?/([^/]+)/[^/]+$")
+_SPEC_FILE = re.compile(
+    r"(?:^|/)specs?/|(?:^|[/_-])(?:specs?|specification|requirements|design|prd|rfc|proposal)[\w.-]*\.(?:md|rst|txt|adoc)$",
+    re.IGNORECASE,
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_LONGEST_NAME = 80
 _PART = re.compile(r"\n(?=## agent_\d+\n)")
 _SEVERITY: tuple[Decision, ...] = ("STOP", "CLARIFY")
 
@@ -129,6 +239,29 @@ def with_task(state: OrchestratorState, feature: str, spec_path: str) -> Orchest
     if not spec_path and feature == known.feature:
         spec_path = known.spec_path
     return structs.replace(state, task=Task(known.id, feature, spec_path))
+
+
+def named_task(state: OrchestratorState, facts: Sequence[Fact]) -> Task:
+    """What the work is about: as somebody has said, else by what the user asked for.
+
+    A specification is a file that a request names, the newest one; the feature is named after its folder, or in the
+    words with which the user began.
+    """
+    known = state.task
+    requests = [fact for fact in facts if fact.kind == "task"]
+    named = (path for fact in reversed(requests) for path in _specs_in(f"{fact.content}\n{fact.detail}"))
+    spec_path = known.spec_path or ("" if known.feature else next(named, ""))
+    began = cut_words(sentence, _LONGEST_NAME) if (sentence := _first_sentence(requests)) else ""
+    return Task(known.id, known.feature or _feature_of(spec_path) or began, spec_path)
+
+
+def _specs_in(text: str) -> list[str]:
+    return [path for path in files_in(text) if _SPEC_FILE.search(path)]
+
+
+def _first_sentence(requests: Sequence[Fact]) -> str:
+    told = sentences_of(requests[0].content, is_quote=True) if requests else []
+    return _CONTROL.sub(" ", told[0]).rstrip(".:! ") if told else ""
 
 
 def _feature_of(spec_path: str) -> str:

@@ -14,8 +14,7 @@ from msgspec import Struct, structs
 from context_compactor.errors import BadInput
 from context_compactor.handoff.messages import HandoffResponse
 from context_compactor.handoff.reading import Received
-from context_compactor.handoff.state import OrchestratorState
-from context_compactor.handoff.stored import read_stored, stored_text
+from context_compactor.handoff.state import OrchestratorState, read_stored, stored_text
 from context_compactor.handoff.summary import count_tokens
 from context_compactor.messages.jsontext import json_text
 

@@ -13,11 +13,82 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from context_compactor.apply.digests.test_run import digest_test_run
+from context_compactor.classify.envelope import Output
 from context_compactor.errors import BadInput
 from context_compactor.handoff.messages import Decision, HandoffRequest, HandoffResponse, wrong
+from context_compactor.handoff.state import Register
 from context_compactor.handoff.summary import clean_summary
-from context_compactor.handoff.task_result import STATUS_WORDS, task_result_fields
 from context_compactor.messages.dialect import kind_of_value
+
+STATUS_WORDS = (
+    dict.fromkeys("success succeeded successful completed done ok finished passed ✓ ✅".split(), "complete")
+    | dict.fromkeys("incomplete partially partial_success in_progress".split(), "partial")
+    | dict.fromkeys("failure fail error errored ✗ ❌".split(), "failed")
+    | dict.fromkeys("needs_input waiting".split(), "blocked")
+)
+# The form has no decision of its own: it follows from the status unless one is written.
+_DECISION_OF = {"complete": "PROCEED", "partial": "CLARIFY", "blocked": "CLARIFY", "failed": "STOP"}
+_KNOWN = (
+    "task id|status|phase|decision|summary|files (?:modified|changed|created)|recommendations|tokens used|test results"
+)
+_LABEL = re.compile(
+    r"^[ \t]{0,3}(?:[-*+][ \t]{1,3})?(?:\*\*([A-Za-z][\w /-]{0,40}?)(?::\*\*|\*\*[ \t]{0,3}:)"
+    rf"|#{{2,6}}[ \t]+([A-Za-z][\w /-]{{0,40}})$|((?i:{_KNOWN}))[ \t]{{0,3}}:)[ \t]*",
+    re.MULTILINE,
+)
+_BULLET = re.compile(r"^[ \t]{0,6}(?:[-*+•]|\d{1,2}[.)])[ \t]+", re.MULTILINE)
+_SINGLE = ("task_id", "status", "phase", "decision", "tokens_used")
+_TITLE = "task_result"
+_TESTS = 3
+
+
+def task_result_fields(text: str) -> dict[str, Any] | None:
+    """The fields of a Task Result, or None when the text is not one."""
+    labels = _labels(text)
+    if "status" not in labels or not ("task_id" in labels or "summary" in labels):
+        return None
+    fields: dict[str, Any] = {name: _first_word(labels[name]) for name in _SINGLE if labels.get(name)}
+    status = str(fields.get("status", "")).lower()
+    fields.setdefault("decision", _DECISION_OF.get(STATUS_WORDS.get(status, status), ""))
+    findings = {name: _items(body) for name, body in labels.items() if name not in (*_SINGLE, _TITLE)}
+    return fields | {"findings": findings, "context_summary": _summary(labels)}
+
+
+def _labels(text: str) -> dict[str, str]:
+    found = list(_LABEL.finditer(text))
+    ends = [*(each.start() for each in found), len(text)][1:]
+    bodies: dict[str, str] = {}
+    for label, end in zip(found, ends, strict=True):
+        name = "_".join((label[1] or label[2] or label[3]).lower().split())
+        bodies.setdefault(name, text[label.end() : end].strip())
+    return bodies
+
+
+def _first_word(body: str) -> str:
+    return body.partition("\n")[0].partition("|")[0].strip(" *`")
+
+
+def _items(body: str) -> str | list[str]:
+    """A list as its items, everything else as it is."""
+    if not _BULLET.match(body):
+        return body
+    return [item.strip() for item in _BULLET.split(body) if item.strip()]
+
+
+def _summary(labels: dict[str, str]) -> str:
+    """Summary, files, how tests ended, recommendations: what the short form of a Task Result shows."""
+    shown = [labels.get("summary", "")]
+    for name, body in labels.items():
+        if name.startswith("files") and body:
+            items = _items(body)
+            shown.append(f"Files: {', '.join(items) if isinstance(items, list) else items}")
+        elif name.startswith("test") and body:
+            shown.append(f"Tests: {'; '.join(digest_test_run(None, Output(body))[:_TESTS])}")
+        elif name in ("recommendations", "blockers", "errors", "questions", "next_steps") and body:
+            shown.append(f"{name.replace('_', ' ').capitalize()}:\n{body}")
+    return "\n".join(filter(None, shown))
+
 
 _Message = TypeVar("_Message", HandoffRequest, HandoffResponse)
 
@@ -39,15 +110,19 @@ class Received(Struct, Generic[_Message], frozen=True):
     left_out: tuple[str, ...] = ()
 
 
-def read_response(answer: object, request: HandoffRequest | None = None) -> Received[HandoffResponse]:
+def read_response(
+    answer: object, request: HandoffRequest | None = None, *, known: Register | None = None
+) -> Received[HandoffResponse]:
     """A sub-agent's answer in any of the known forms. `request` fills in the task and phase where the answer has none.
 
+    Without one, the register of sub-agents does so; an answer that names no task is that of the only one that runs.
     Its `context_summary` is brought under the limit by rule. Raises `BadInput`, which names the field.
     """
     raw = answer.to_dict() if isinstance(answer, HandoffResponse) else answer
     fields = dict(_fields("response", raw))
     if request is not None:
         fields = {"task_id": request.task_id, "phase": request.phase} | fields
+    fields = _with_asked(fields, known or Register())
     _need("response", fields, ("task_id", "phase", "status", "decision", "context_summary"))
     summary = clean_summary(_summary_text("response", fields["context_summary"]))
     response = HandoffResponse(
@@ -148,6 +223,15 @@ def _message_in(value: Mapping[Any, Any]) -> dict[str, Any] | None:
         if isinstance(each, Mapping) and len(_TELLING.intersection(each)) > 1:
             return {str(key): inner for key, inner in each.items()}
     return None
+
+
+def _with_asked(fields: dict[str, Any], known: Register) -> dict[str, Any]:
+    """The fields with the task and its phase, where only whoever asked knows them."""
+    if fields.get("task_id") is None and len(known.running) == 1:
+        fields = fields | {"task_id": known.running[0].id}
+    phases = {agent.id: agent.phase for agent in known.agents if agent.phase}
+    phase = phases.get(str(_id(fields.get("task_id"))))
+    return fields | {"phase": phase} if phase and fields.get("phase") is None else fields
 
 
 def _need(message: str, fields: Mapping[str, Any], names: tuple[str, ...]) -> None:

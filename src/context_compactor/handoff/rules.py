@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
+from functools import lru_cache
 
 from context_compactor.apply.digests.grammars import grammar_for
 from context_compactor.classify import shapes
-from context_compactor.classify.names import CHUNK
+from context_compactor.classify.names import CHUNK, names_in
 from context_compactor.classify.telling import telling_lines
 from context_compactor.facts import cues
 from context_compactor.facts.constraints import is_rule
-from context_compactor.handoff.worth import handles
 
 
 class Rank(IntEnum):
@@ -73,6 +73,9 @@ _FRAME = re.compile(
 )
 _TEXT_FILES = (".md", ".json", ".yaml", ".yml", ".toml", ".sql", ".html", ".css", ".txt", ".cfg", ".ini", ".proto")
 _SHORT_BLOCK = 3
+_SYMBOL = re.compile(r"_|[a-z][A-Z]|[A-Z]{2}[a-z]|/|\.")
+_LETTER = re.compile("[a-zA-Z]")
+_LONGEST_NAME = 120
 
 
 def rank_of(passage: str, heading: str = "") -> Rank:
@@ -90,7 +93,7 @@ def rank_of(passage: str, heading: str = "") -> Rank:
         return Rank.MUST
     if has_result or _TELLS.search(heading) or cues.has_any(words, cues.FINDINGS):
         return Rank.FOUND
-    return Rank.NAMED if handles(sentence) else Rank.SAID
+    return Rank.NAMED if has_name(sentence) else Rank.SAID
 
 
 def _is_dear(sentence: str, words: str) -> bool:
@@ -103,7 +106,18 @@ def _is_dear(sentence: str, words: str) -> bool:
 
 def _is_noise(sentence: str) -> bool:
     """A step that was taken, or a thought that names nothing."""
-    return bool(_TELLS_STEP.match(sentence)) or (bool(_MUSES.match(sentence)) and not handles(sentence))
+    return bool(_TELLS_STEP.match(sentence)) or (bool(_MUSES.match(sentence)) and not has_name(sentence))
+
+
+def has_name(text: str) -> bool:
+    """Whether a text names something that one can take hold of: a file, a symbol, an expression."""
+    return any(_is_name(chunk) for chunk in CHUNK.findall(text))
+
+
+@lru_cache(maxsize=1 << 13)
+def _is_name(chunk: str) -> bool:
+    found = (chunk.strip("./~@$-"), *names_in(chunk))
+    return any(3 < len(name) <= _LONGEST_NAME and _SYMBOL.search(name) and _LETTER.search(name) for name in found)
 
 
 def shown_of_block(block: str) -> list[str]:

@@ -11,12 +11,12 @@ from msgspec import structs
 from context_compactor.agents.known import Agent
 from context_compactor.facts.learned import load_learned
 from context_compactor.facts.owners import owner_folder
-from context_compactor.handoff.resume_brief import resume_brief
+from context_compactor.handoff.writer import material_of, resume_brief
 from context_compactor.hooks.call import Call
 from context_compactor.session import checkpoints
 from context_compactor.session.core import Core
 from context_compactor.session.handing import orchestrator
-from context_compactor.session.memory import all_facts
+from context_compactor.session.memory import all_facts, scene_of
 from context_compactor.session.project import local_owner, project_of
 
 # Of what an agent takes, so much is left free.
@@ -40,9 +40,10 @@ def brief(core: Core, agent: Agent, mark: str) -> str:
     checkpoint = structs.replace(checkpoints.make(core), archive=())  # all of it is archived, so a list says nothing
     tail = _tail(core, agent, mark)
     room = agent.most_said - _SPARE - _size(tail) - 2
+    material = material_of(scene_of(core), facts)
     text = ""
     for tokens in _SIZES:
-        text = resume_brief(checkpoint, facts, tokens)
+        text = resume_brief(checkpoint, facts, tokens, material)
         if _size(text) <= room:
             break
     return f"{_cut(text, room)}\n\n{tail}"

@@ -12,7 +12,7 @@ from context_compactor.classify.tier import Tier
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import fact_line
 from context_compactor.handoff.checkpoint_text import render_checkpoint
-from context_compactor.handoff.orchestrator import with_task
+from context_compactor.handoff.orchestrator import named_task, with_task
 from context_compactor.levels import Level, LevelRule
 from context_compactor.mcp.answers import (
     CheckpointAnswer,
@@ -170,13 +170,14 @@ def handoff(place: Place, asked: HandoffAsked) -> HandoffAnswer:
     with opened(place, asked.session) as found:
         facts = all_facts(found.core)
         state = with_task(orchestrator(found.core), asked.feature, asked.spec_path)
+        subject = named_task(state, facts)
         tasks = _told(facts, "task")
         return HandoffAnswer(
             session=found.core.id,
             phase=asked.phase,
             task=asked.task or (tasks[-1] if tasks else "go on with what the summary says"),
-            feature=state.task.feature,
-            spec_path=state.task.spec_path,
+            feature=subject.feature,
+            spec_path=subject.spec_path,
             context_summary=summary_for(found.core, asked.phase),
             constraints=_told(facts, "constraint"),
             failed=_failures(fact for fact in facts if not may_repeat(fact)),

@@ -13,8 +13,7 @@ from context_compactor.classify.kinds import Kind
 from context_compactor.classify.steer import KEPT
 from context_compactor.classify.tier import Tier
 from context_compactor.facts.fact import Fact
-from context_compactor.handoff.checkpoint import ArchiveLine, Checkpoint, Span
-from context_compactor.handoff.checkpoint_lists import Items
+from context_compactor.handoff.checkpoint import ArchiveLine, Checkpoint, Items, Span
 from context_compactor.handoff.checkpoint_text import render_checkpoint
 from context_compactor.handoff.messages import HandoffRequest
 from context_compactor.levels import Level

@@ -8,15 +8,23 @@ from pathlib import Path
 from context_compactor.errors import CompactorError, StoreError
 from context_compactor.facts.fact import Fact
 from context_compactor.files import write_atomically
-from context_compactor.handoff.checkpoint import ArchiveLine, Checkpoint, Span, make_checkpoint
-from context_compactor.handoff.checkpoint_files import mark_files, modified_files
+from context_compactor.handoff.checkpoint import (
+    ArchiveLine,
+    Checkpoint,
+    Span,
+    make_checkpoint,
+    mark_files,
+    modified_files,
+)
 from context_compactor.handoff.checkpoint_text import render_checkpoint
 from context_compactor.handoff.git import read_git
+from context_compactor.handoff.writer import happened_lines, material_of
 from context_compactor.session.core import Core
 from context_compactor.session.memory import all_facts, scene_of
 from context_compactor.session.values import read_state
 
 CHECKPOINT = "checkpoint"
+_TOLD_TOKENS = 400
 
 
 def make(core: Core, note: str = "", live: Sequence[Fact] | None = None) -> Checkpoint:
@@ -39,6 +47,7 @@ def make(core: Core, note: str = "", live: Sequence[Fact] | None = None) -> Chec
         note=core.without_secrets(note),
         files=mark_files(root, modified_files(facts)) if core.project else None,
         span=span(core),
+        told=happened_lines(material_of(scene_of(core), facts), _TOLD_TOKENS, core.counter(core.dialect())),
     )
 
 

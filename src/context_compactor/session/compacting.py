@@ -80,8 +80,6 @@ def compact(
         if not result.report.changed:
             _note_no_gain(core, result.report)
             return result.report
-        checkpoint = checkpoints.write_if_possible(core, checkpoints.make(core, live=result.facts))
-        result = structs.replace(result, report=structs.replace(result.report, checkpoint=checkpoint))
         told = (telling.is_ahead, telling.asked) if telling else (False, ())
         report = commit_made(core, ask, Made(result, seen, dialect, core.counter(dialect), control, *told))
     _notify(core, report)
@@ -163,10 +161,14 @@ def _note_no_gain(core: Core, report: Report) -> None:
 
 
 def commit_made(core: Core, ask: Ask, made: Made) -> Report:
-    """Archive, commit and tell a compaction that was made; when somebody else was first, a report that says so."""
+    """Archive, commit and tell a compaction that was made; when somebody else was first, a report that says so.
+
+    The checkpoint is written in between: it names ids of the archive, so these are there first.
+    """
     originals = keep.as_logged(made.result.archive, made.result.spans, made.seen, core.store, core.id)
     attempts = keep.Attempts(core.settings.retry_attempts, core.settings.retry_delay_seconds, _retried(core))
     keep.archive(core, originals, attempts)
+    made = made if made.report.checkpoint else _with_checkpoint(core, made)
     report, draft = made.report, keep.draft(made.result, made.seen, made.dialect)
     told: list[Event] = []
     try:
@@ -184,6 +186,12 @@ def commit_made(core: Core, ask: Ask, made: Made) -> Report:
         core.bus.emit(event, is_kept=True)
     _afterwards(core)
     return report
+
+
+def _with_checkpoint(core: Core, made: Made) -> Made:
+    checkpoint = checkpoints.write_if_possible(core, checkpoints.make(core, live=made.result.facts))
+    report = structs.replace(made.report, checkpoint=checkpoint)
+    return structs.replace(made, result=structs.replace(made.result, report=report))
 
 
 def _drop_ahead(core: Core) -> None:

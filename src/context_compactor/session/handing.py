@@ -8,19 +8,27 @@ from msgspec import structs
 
 from context_compactor.archive.shelve import make_items
 from context_compactor.facts.fact import Fact
-from context_compactor.handoff.checkpoint_files import modified_files
-from context_compactor.handoff.extracted import Extracted
+from context_compactor.handoff.checkpoint import modified_files
 from context_compactor.handoff.messages import PHASES, HandoffRequest, HandoffResponse, Phase, wrong
-from context_compactor.handoff.orchestrator import after, begin, phase_reports, start, with_task
+from context_compactor.handoff.orchestrator import (
+    Extracted,
+    after,
+    begin,
+    named_task,
+    phase_reports,
+    start,
+    with_task,
+)
 from context_compactor.handoff.points import Points, read_points
 from context_compactor.handoff.reading import Received, read_response
 from context_compactor.handoff.state import OrchestratorState, read_state
 from context_compactor.handoff.summary import MOST_TOKENS, count_tokens
-from context_compactor.handoff.text import handoff_text
+from context_compactor.handoff.writer import handover_text, material_of
+from context_compactor.measure.count import message_counter_for
 from context_compactor.messages.references import FIRST_BESIDE, reference_id
 from context_compactor.session.compacting import compact
-from context_compactor.session.core import Core, raws_of
-from context_compactor.session.memory import all_facts
+from context_compactor.session.core import Core
+from context_compactor.session.memory import all_facts, scene_of
 from context_compactor.session.values import read_state as session_state
 
 ORCHESTRATOR, POINTS = "orchestrator", "points"
@@ -40,6 +48,7 @@ def hand_off(core: Core, phase: str, task: str, task_id: str, feature: str = "",
     compact(core, core.ask(kind="pre_handoff"))
     with core.writing():
         state = with_task(orchestrator(core), core.without_secrets(feature), core.without_secrets(spec_path))
+        subject = named_task(state, facts)
         request = HandoffRequest(
             task_id=task_id or f"{_bare_id(core)[:160]}-{phase}-{len(state.subagents.agents) + 1}",
             phase=known,
@@ -48,8 +57,8 @@ def hand_off(core: Core, phase: str, task: str, task_id: str, feature: str = "",
             constraints=tuple(_contents(facts, "constraint")),
             files=changed_files(facts, state),
             references=references(core, state),
-            feature=state.task.feature,
-            spec_path=state.task.spec_path,
+            feature=subject.feature,
+            spec_path=subject.spec_path,
         )
         save_orchestrator(core, start(state, request))
     return request
@@ -57,11 +66,12 @@ def hand_off(core: Core, phase: str, task: str, task_id: str, feature: str = "",
 
 def summary_for(core: Core, phase: str) -> str:
     """The `context_summary` for a phase: what the conversation says, then what the phases before have reported."""
-    raws, reports = raws_of(core.seen()), phase_reports(orchestrator(core), _MOST_REPORTED)
+    reports = phase_reports(orchestrator(core), _MOST_REPORTED)
+    material, counter = material_of(scene_of(core), all_facts(core)), message_counter_for(None, core.dialect().name)
     behind = f"\n{reports}" if reports else ""
     room = MOST_TOKENS - count_tokens(behind)
     while True:
-        text = handoff_text(raws, tokens=room, phase=phase, dialect=core.dialect(raws).name) + behind
+        text = handover_text(material, room, counter, f"# Handoff: {phase}") + behind
         beyond = count_tokens(text) - MOST_TOKENS
         if beyond <= 0:
             return text
@@ -103,9 +113,10 @@ def _contents(facts: list[Fact], kind: str) -> list[str]:
 
 def receive(core: Core, answer: object) -> Extracted:
     """Take what is needed from a sub-agent's answer; all of it is archived under the id that stays."""
-    received: Received[HandoffResponse] = read_response(core.without_secrets(answer))
+    plain = core.without_secrets(answer)
     with core.writing():
         before = orchestrator(core)
+        received: Received[HandoffResponse] = read_response(plain, known=before.subagents)
         ref = reference_id("agent", max(before.last_ref + 1, FIRST_BESIDE))
         state, extracted = after(before, received, ref)
         if extracted.original is not None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from context_compactor.errors import BadCheckpoint
-from context_compactor.handoff.checkpoint import Checkpoint
-from context_compactor.handoff.checkpoint_files import mark_files
+from context_compactor.handoff.checkpoint import Checkpoint, mark_files
 from context_compactor.handoff.checkpoint_text import parse_checkpoint, was_edited
 from context_compactor.handoff.git import read_git
-from context_compactor.handoff.resume import OpenSession, Readiness, check_readiness, resume_brief
+from context_compactor.handoff.resume import OpenSession, Readiness, check_readiness
+from context_compactor.handoff.writer import material_of, resume_brief
 from context_compactor.session import checkpoints
 from context_compactor.session.core import Core
 from context_compactor.session.holding import others
-from context_compactor.session.memory import all_facts
+from context_compactor.session.memory import all_facts, scene_of
 
 
 def resume(core: Core, holder: str, tokens: int) -> Readiness:
@@ -20,6 +20,7 @@ def resume(core: Core, holder: str, tokens: int) -> Readiness:
     project = core.project
     open_now = others(core.store, core.clock(), holder)
     held = [OpenSession(session, f"{name}, since {since}") for session, name, since in open_now]
+    facts = all_facts(core)
     return check_readiness(
         checkpoint,
         session_id=core.id,
@@ -29,7 +30,7 @@ def resume(core: Core, holder: str, tokens: int) -> Readiness:
         files=mark_files(project.root, checkpoint.files) if project else checkpoint.files,
         others=held,
         span=checkpoints.span(core),
-        brief=resume_brief(checkpoint, all_facts(core), tokens),
+        brief=resume_brief(checkpoint, facts, tokens, material_of(scene_of(core), facts)),
     )
 
 

@@ -28,8 +28,8 @@ from context_compactor.errors import StoreError
 from context_compactor.events.bus import Bus
 from context_compactor.facts.fact import Fact
 from context_compactor.handoff.checkpoint import Checkpoint
-from context_compactor.handoff.extracted import Extracted
 from context_compactor.handoff.messages import HandoffRequest
+from context_compactor.handoff.orchestrator import Extracted
 from context_compactor.handoff.points import Points
 from context_compactor.handoff.resume import Readiness
 from context_compactor.handoff.state import OrchestratorState

@@ -1,0 +1,614 @@
+"""One writer for all that tells how a piece of work stands: handoff, brief, checkpoint, resume.
+
+`Material` is what is known: the lines of the ledgers, and what happened turn by turn (`engine/story.py`).
+`handover_text` writes it in plain sentences for somebody who takes over; `handover_record` writes it as a record, which
+a later compaction of the same session merges line by line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from copy import copy
+from typing import Any
+
+from msgspec import Struct, structs
+
+from context_compactor.apply.digests.text import clip
+from context_compactor.classify.resolutions import GIVEN_UP, RESOLVED
+from context_compactor.engine.prose import cut_words, sentences_of
+from context_compactor.engine.steps import CHECK
+from context_compactor.engine.story import Story, Unit, story_units
+from context_compactor.errors import BadSetting
+from context_compactor.facts.fact import Fact
+from context_compactor.facts.ledgers import FILE_STATUSES, cut_failure, identity, ledger_lines, merge_entries
+from context_compactor.facts.quotes import LEFT_OUT, PROJECT_RULES
+from context_compactor.facts.requests import is_request
+from context_compactor.facts.speech import is_quoted
+from context_compactor.flow import Scene, read_scene
+from context_compactor.handoff.checkpoint import Checkpoint
+from context_compactor.handoff.rules import Rank, rank_of
+from context_compactor.measure.count import MessageCounter, message_counter_for
+from context_compactor.messages.boundaries import repair
+from context_compactor.messages.detect import find_dialect
+from context_compactor.messages.record import (
+    FAILED,
+    FINDINGS,
+    RULES,
+    SECTIONS,
+    STANDING,
+    TASK,
+    Record,
+    StoryLine,
+    render,
+)
+from context_compactor.messages.references import ID
+from context_compactor.plan.options import Line
+
+_FEWEST = 100
+_SO_FAR = "So far:"
+_LONGEST_PHASE = 80
+# The shares of a plain handover; what happened has what they leave.
+_USER_SHARE, _RULES_SHARE, _FAILED_SHARE, _NEXT_SHARE = 0.21, 0.08, 0.1, 0.08
+_FILES_SHARE, _CHANGES_SHARE, _OUTSIDE_SHARE, _GIVEN_UP_SHARE = 0.08, 0.04, 0.06, 0.06
+# How much more the newest and the first request count than what was asked between them.
+_NOW, _FIRST = 4.0, 2.0
+# How much more a sentence counts that ends an exchange, and that a ledger has for a decision.
+_LAST_WORDS, _DECIDED = 1.2, 1.5
+_QUOTED, _FOUND = 6.0, 3.0
+# How much more the newest exchange counts, and what is left of that with each exchange before it.
+_LATE, _LEFT = 1.0, 0.6
+# Characters of the first sentence of a request for each token of the text.
+_OPENING = 0.5
+_MOST_FAILURES = 3
+_NEXT = ("doing", "next", "asked", "blocked", "open", "mode", "running")
+
+_ASKED = re.compile(r'"(.*)"(?: · .*)? \((turn_\d+)\)', re.DOTALL)
+_TURN = re.compile(r"\(turn_(\d+)\)$")
+_SOURCE = re.compile(r" \((?:×(\d+), )?(?:turns \d+-\d+, )?(?:turn|tool|file|agent)_\d+\)$")
+_FAILURE = re.compile(r"`(.*)` → (.*?)( \(×\d+\))?$", re.DOTALL)
+# A line of code, a heading, or a word by itself in a user's message.
+_CODE = re.compile(
+    r"[{};,(\\]$|^[\w.]+ :?= |^(?:return|raise|yield|print|echo) \S+$|^[#<{}(\[|]|^\S+$"
+    r"|^(?:def|class|var|let|const|import|from|return|func|fn|if|for|while|else)\b.*[:({=]"
+)
+# What the agent is about to do, and its remarks, which nobody needs who was not there.
+_NARRATES = re.compile(
+    r"\W*(?:now |next,? |then |first,? )?(?:(?:i['\u2019]m|i am|we['\u2019]re) (?:now |also |just )?\w+ing\b"
+    r"|(?:i['\u2019]ll|i will|i['\u2019]m going to|i need to|let me)\b)",
+    re.IGNORECASE,
+)
+_REMARK = re.compile(
+    r"\W*(?:good|great|perfect|nice|excellent|hmm+|wait|interesting|right|ok(?:ay)?|alright|sure|got it|i see|we need"
+    r"|thanks?|you['\u2019]re welcome|if you (?:need|have|would)|feel free|please let me know)\b",
+    re.IGNORECASE,
+)
+_INTENT = re.compile(r"\b(?:let me|let['\u2019]s|i['\u2019]ll|i will|i['\u2019]m)\b", re.IGNORECASE)
+# What changed in a file: a definition that was added (+), changed (~) or taken out (-).
+_CHANGE = re.compile(
+    r"(?:^|[,:] )([+~\u2212-] )(?:(?:async|def|class|func|function|fn|type|struct) ){0,2}(\w{3,60})(?=[(,]|$| \()"
+)
+_MOST_CHANGES = 2
+_STATISTICS = re.compile(r"; \d+ files? changed.*$")
+_UNDER_WAY = re.compile(r"still running|no output$")
+_WORD = re.compile(r"[\w./-]{3,}")
+_VOICES = ("agent", "commit", "report", "plan")
+_FEWEST_WORDS = 4
+
+# A brief: its least size, the most that failures take, and what the other ledgers take beside a story.
+_FEWEST_BRIEF = 400
+_FAILURE_SHARE = 0.4
+_FAILURE_LENGTHS = (0, 160, 110, 80, 64, 40)
+_LEDGER_SHARE = 0.3
+# Of a long request so many characters for each token of the brief.
+_TASK_SHARE = 1 / 8
+_HEADINGS = 60
+_LOOKED_AT = ("read", "passed", "installed", "sub-agent done")
+# What comes first when there is not room for everything, behind the user's rules: how the work stands, what is changed
+# and not committed, what was found, and what was done outside.
+_STANDING_RANKS = {
+    1: (*_NEXT, "phase", "note", "git"),
+    2: ("uncommitted",),
+    4: ("outside", "allowed by the user", "denied by the user"),
+    5: FILE_STATUSES,
+}
+# In a brief the user's words count so much of what they count in a record: the room is smaller.
+_USER_IN_BRIEF = 0.4
+_CHARS = 4
+_ENDS = (".", "!", "?", "…", "\u3002", "\uff01", "\uff1f", '."', '!"', '?"')
+
+
+class Material(Struct, frozen=True):
+    """What is known of some work: lines of the ledgers, and what can be told of what happened."""
+
+    lines: tuple[Line, ...] = ()
+    told: tuple[Unit, ...] = ()
+    after: dict[int, int] = {}
+    """About how many tokens there are behind each turn."""
+    root: str = ""
+    """The folder that is left out of paths."""
+
+    @property
+    def units(self) -> list[Unit]:
+        """What can be told, as units of one's own: whoever chooses from them weighs them anew."""
+        return [copy(unit) for unit in self.told]
+
+
+def material_of(scene: Scene, facts: Sequence[Fact] | None = None) -> Material:
+    """What is known of a conversation. `facts` are all that are known of it, when these are more than it tells now."""
+    fresh = ledger_lines(scene.facts if facts is None else facts)
+    lines = (*_past_lines(scene.past, fresh, all_known=facts is not None), *fresh)
+    live = {turn.number for turn in scene.turns}
+    earlier = [*(_past_units(scene.past) if scene.past else ()), *_found_before(lines, live)]
+    quoted = {unit.turn for unit in earlier if unit.voice == "user"}
+    told = story_units(scene.turns, scene.verdicts, scene.past, [turn.number for turn in scene.turns])
+    units = [*earlier, *(unit for unit in told if unit.voice != "user" or unit.turn not in quoted)]
+    units.sort(key=lambda unit: unit.turn)
+    for place, unit in enumerate(units):
+        unit.place = place
+    after: dict[int, int] = {}
+    behind = 0
+    for turn in reversed(scene.turns):
+        after[turn.number] = behind
+        behind += sum(len(getattr(part, "text", "")) for *_, part in turn.parts()) // _CHARS
+    return Material(lines, tuple(units), after, scene.verdicts.root)
+
+
+def _past_lines(past: Record | None, fresh: Sequence[Line], *, all_known: bool) -> Iterator[Line]:
+    """The lines of an earlier record that nothing newer has overtaken; where all facts are known, its findings."""
+    overtaken = {identity(line.section, line.entry) for line in fresh}
+    for title in (FINDINGS,) if all_known else SECTIONS:
+        for entry in past.sections.get(title, ()) if past else ():
+            if identity(title, entry) not in overtaken:
+                yield Line(title, entry.text, 0, True, entry.status)
+
+
+def _past_units(past: Record) -> Iterator[Unit]:
+    """The user's requests that a record quotes beside its lines of what happened."""
+    quotes = [(quote.ref, quote.text) for quote in past.quotes if quote.status != PROJECT_RULES]
+    asked = [found.groups() for entry in past.sections.get(TASK, ()) if (found := _ASKED.fullmatch(entry.text))]
+    for ref, text in (*quotes, *((ref, text) for text, ref in asked)):
+        for sentence in sentences_of(text, is_quote=True):
+            if LEFT_OUT not in sentence:
+                yield Unit(int(ref.partition("_")[2]), "user", sentence, _QUOTED)
+
+
+def _found_before(lines: Iterable[Line], live: Container[int]) -> Iterator[Unit]:
+    """What was found and decided in turns that are no longer in the context, as something to tell."""
+    for line in lines:
+        source = _TURN.search(line.text)
+        turn = line.turn or (int(source[1]) if source else 0)
+        if line.section == FINDINGS and line.status != "superseded" and turn not in live:
+            yield Unit(turn, "agent", _bare(line.text), _FOUND)
+
+
+def handoff_text(
+    messages: Sequence[dict[str, Any]], *, tokens: int = 500, phase: str = "", dialect: str = "auto"
+) -> str:
+    """What the agent of the next phase, or a sub-agent, is given to start with, in at most so many tokens.
+
+    What the user wants, in the user's words; the rules; what was done, found and decided, in the agent's own sentences;
+    what was changed, what failed, and what comes next.
+    """
+    if not is_enough(tokens, _FEWEST):
+        raise BadSetting(
+            f"handoff: tokens={tokens!r:.40} is no room for a text; {_FEWEST} are the least, 500 a good number"
+        )
+    phase = " ".join(phase.split())[:_LONGEST_PHASE]
+    spoken = find_dialect(dialect, messages)
+    legal, _ = repair(spoken.parse(messages), spoken)
+    counter = message_counter_for(None, spoken.name)
+    material = material_of(read_scene(legal, spoken))
+    return handover_text(material, tokens, counter, f"# Handoff: {phase}" if phase else "# Handoff")
+
+
+def is_enough(tokens: object, fewest: int) -> bool:
+    """Whether a number of tokens is one, and leaves room for a text."""
+    return isinstance(tokens, int) and tokens >= fewest
+
+
+def handover_text(material: Material, tokens: int, counter: MessageCounter, head: str = "") -> str:
+    """What is known as plain lines, in whole sentences and at most so many tokens."""
+    text = _Text(material, tokens, counter, head)
+    text.fill()
+    parts = text.parts()
+    while parts and counter.text("\n".join(parts)) > tokens:
+        parts.pop()
+    return "\n".join(parts)
+
+
+def happened_lines(material: Material, tokens: int, counter: MessageCounter) -> list[str]:
+    """What the user asked for, and what came of it, in at most so many tokens; one line for each exchange."""
+    told = handover_text(structs.replace(material, lines=()), tokens, counter)
+    return [line.removeprefix("- ") for line in told.split("\n") if line and line != _SO_FAR]
+
+
+class _Text:
+    """A handover in plain sentences: each ledger within its share, and what happened in what they leave."""
+
+    def __init__(self, material: Material, tokens: int, counter: MessageCounter, head: str) -> None:
+        self._tokens, self._counter, self._head, self._root = tokens, counter, head, material.root
+        self._lines = [structs.replace(line, text=_bare(line.text)) for line in material.lines]
+        units = material.units
+        users = [unit for unit in units if unit.voice == "user"]
+        self._starts = sorted({unit.turn for unit in users})
+        self._first = self._starts[0] if self._starts else 0
+        requests = [unit.turn for unit in users if is_request(unit.text)]
+        self._now = requests[-1] if requests else self._first
+        self._asked = self._choose_asked(units, material)
+        self._rules = self._fitting(self._other_rules(), _RULES_SHARE)
+        self._files = self._changed()
+        self._failed = self._fitting(self._failures(lambda status: status not in (RESOLVED, GIVEN_UP)), _FAILED_SHARE)
+        self._left = self._fitting(self._failures(lambda status: status == GIVEN_UP), _GIVEN_UP_SHARE)
+        self._next = self._fitting(self._coming(), _NEXT_SHARE)
+        self._done = self._story(units, material)
+
+    def fill(self) -> None:
+        """Tell as much of what happened as there is room for."""
+        done = self._done
+        done.fill(self._tokens - self._size())
+        for _ in range(4):
+            left, before = self._tokens - self._size(), done.tokens
+            if left > 0:
+                done.fill(before + left)
+            else:
+                done.drop_last(-left + 1)
+            if done.tokens == before:
+                break
+        while not done.is_empty and self._size() > self._tokens:
+            done.drop_last(1)
+
+    def parts(self) -> list[str]:
+        """The lines of the text, the dearest first where they can be chosen."""
+        first, now = (self._quote(turn) for turn in (self._first, self._now))
+        told = (
+            ("Task", first),
+            ("Now", now if self._now != self._first else ""),
+            ("Rules", " ".join(self._rules)),
+            (_SO_FAR[:-1], "".join(f"\n- {line}" for line in self._so_far())),
+            *self._files,
+            ("Failed, still open", "; ".join(self._failed)),
+            ("Failed and given up", "; ".join(self._left)),
+            ("Next", " ".join(self._next)),
+        )
+        lines = (f"{name}:{text}" if text.startswith("\n") else f"{name}: {text}" for name, text in told if text)
+        return [*filter(None, (self._head,)), *lines]
+
+    def _size(self) -> int:
+        return self._counter.text("\n".join(self.parts()))
+
+    # What the user said
+
+    def _choose_asked(self, units: Sequence[Unit], material: Material) -> list[Unit]:
+        """The user's sentences that matter most: the newest and the first request, and what the work took up."""
+        users = [unit for unit in units if unit.voice == "user"]
+        used = {word for unit in units if unit.voice != "user" for word in _WORD.findall(unit.text.lower())}
+        kept = [unit for unit in users if not _is_odd(unit.text)]
+        spoken = {unit.turn for unit in kept}
+        kept += [unit for unit in users if unit.turn in (self._first, self._now) and unit.turn not in spoken]
+        kept.sort(key=lambda unit: unit.place)
+        for unit in kept:
+            words = set(_WORD.findall(unit.text.lower()))
+            taken_up = len(words & used) / len(words) if words else 0.0
+            rank = _NOW if unit.turn == self._now else _FIRST if unit.turn == self._first else 1.0
+            unit.weight *= rank * (0.3 + taken_up) * (0.3 if unit.text.endswith(":") else 1.0)
+        opening = [next(unit for unit in kept if unit.turn == turn) for turn in {self._first, self._now} if kept]
+        for unit in opening:
+            unit.text = cut_words(unit.text, max(int(self._tokens * _OPENING), 40))
+        rest = [unit for unit in kept if unit not in opening]
+        story = Story(rest, self._counter.texts, material.after)
+        story.cover([unit.text for unit in opening])
+        story.start()
+        story.fill(self._tokens * _USER_SHARE - sum(self._counter.texts([unit.text for unit in opening])))
+        return sorted((*opening, *story.taken()), key=lambda unit: unit.place)
+
+    def _quote(self, turn: int) -> str:
+        units = [unit for unit in self._asked if unit.turn == turn]
+        text = ""
+        for before, unit in zip((None, *units), units, strict=False):
+            gap = "" if before is None else " " if unit.place == before.place + 1 else " … "
+            text += gap + " ".join(unit.text.split())
+        return f'"{text}"' if text else ""
+
+    # What happened
+
+    def _story(self, told: Sequence[Unit], material: Material) -> Story:
+        units = [unit for unit in told if _tells(unit)]
+        decided = {_bare(line.text) for line in self._of(FINDINGS)}
+        last = {self._exchange(unit.turn): unit.turn for unit in units if unit.voice == "agent"}
+        for unit in units:
+            if unit.voice == "agent" and last[self._exchange(unit.turn)] == unit.turn:
+                unit.weight *= _LAST_WORDS
+            if unit.text in decided:
+                unit.weight *= _DECIDED
+            unit.weight *= 1 + _LATE * _LEFT ** sum(start > unit.turn for start in self._starts)
+        story = Story(units, self._counter.texts, material.after)
+        ledgers = (self._rules, [text for _, text in self._files], self._failed, self._left, self._next)
+        story.cover([*(unit.text for unit in self._asked), *(text for texts in ledgers for text in texts)])
+        story.start()
+        return story
+
+    def _exchange(self, turn: int) -> int:
+        return max((start for start in self._starts if start <= turn), default=-1)
+
+    def _so_far(self) -> Iterator[str]:
+        """One line for each exchange: what the user said, and what was done and found then."""
+        told: dict[int, list[Unit]] = {}
+        for unit in self._done.taken():
+            told.setdefault(self._exchange(unit.turn), []).append(unit)
+        for turn in sorted({-1, *self._starts}):
+            words = "" if turn in (self._first, self._now) else self._quote(turn)
+            done = " ".join(_sentence(unit) for unit in told.get(turn, ()))
+            if words or done:
+                yield " → ".join(filter(None, (words, done)))
+
+    # How things stand
+
+    def _of(self, section: str) -> list[Line]:
+        return sorted((line for line in self._lines if line.section == section), key=lambda line: -line.turn)
+
+    def _other_rules(self) -> Iterator[str]:
+        """The user's rules that the quoted requests do not tell."""
+        asked = " ".join(" ".join(unit.text.split()) for unit in self._asked)
+        return (_ended(line.text) for line in self._of(RULES) if line.text.strip('" ') not in asked)
+
+    def _changed(self) -> list[tuple[str, str]]:
+        """Changed files by what became of them, those that were there before first; then what was done outside."""
+        standing = self._of(STANDING)
+        lines = sorted((line for line in standing if line.status in FILE_STATUSES and not _is_gone(line)), key=_is_new)
+        files = {self._path(line): line for line in lines}
+        files = {path: files[path] for path in self._fitting(files, _FILES_SHARE)}
+        told_of = self._fitting(filter(None, map(_changes, files.values())), _CHANGES_SHARE)
+        groups: dict[str, list[str]] = {}
+        for path, line in files.items():
+            what = _changes(line)
+            groups.setdefault(line.status, []).append(f"{path} ({what})" if what in told_of else path)
+        outside = (line.text for line in standing if line.status == "outside" and "git commit" not in line.text)
+        told = [(status.capitalize(), _by_folder(paths)) for status, paths in groups.items()]
+        return [*told, ("Done outside", "; ".join(self._fitting(outside, _OUTSIDE_SHARE)))]
+
+    def _path(self, line: Line) -> str:
+        return line.text.partition(" · ")[0].partition(" (×")[0].removeprefix(self._root)
+
+    def _failures(self, is_meant: Callable[[str], bool]) -> Iterator[str]:
+        lines = [line for line in self._of(FAILED) if is_meant(line.status)]
+        most = int(self._tokens * _FAILED_SHARE * 3)
+        for line in lines[:_MOST_FAILURES]:
+            found = _FAILURE.match(line.text)
+            command, error, times = found.groups(default="") if found else (line.text, "", "")
+            told = cut_words(command.replace(self._root or "\0", ""), most // 2)
+            yield f"`{told}` → {cut_words(error, most - len(told))}{times}" if error else told
+
+    def _coming(self) -> Iterator[str]:
+        """What is under way, asked or planned."""
+        for line in self._of(STANDING):
+            if line.status in _NEXT and len(line.text.split()) >= _FEWEST_WORDS:
+                text = _ended(line.text.rstrip(": "))
+                if line.status == "next" and _REMARK.match(text) and not _INTENT.search(text):
+                    continue
+                yield text if line.status in ("next", "doing") else f"{line.status}: {text}"
+
+    def _fitting(self, texts: Iterable[str], share: float) -> list[str]:
+        """The first of some texts, as many as have room in their share."""
+        room = share * self._tokens
+        chosen = []
+        for text in dict.fromkeys(texts):
+            cost = self._counter.text(text) + 1
+            if cost <= room:
+                room -= cost
+                chosen.append(text)
+        return chosen
+
+
+def _bare(text: str) -> str:
+    """A ledger's line without the id of its source."""
+    return _SOURCE.sub(lambda found: f" (×{found[1]})" if found[1] else "", text)
+
+
+def _is_odd(text: str) -> bool:
+    """Whether a line of a user's message is code, a heading or a log, or says too little by itself."""
+    return bool(_CODE.search(text)) or is_quoted(text)
+
+
+def _tells(unit: Unit) -> bool:
+    """Whether somebody who takes over is told this: conclusions, outcomes and commits, not the steps to them."""
+    if unit.voice == "run":
+        return unit.weight >= CHECK
+    if unit.voice not in _VOICES or unit.text.endswith(":") or " | " in unit.text or _UNDER_WAY.match(unit.text):
+        return False
+    words = unit.text.split()
+    if (
+        len(words) < _FEWEST_WORDS
+        or _NARRATES.match(unit.text)
+        or _REMARK.match(unit.text)
+        or unit.text.startswith(">")
+    ):
+        return False
+    if unit.text.endswith(("?", "\uff1f")) or _is_heading(unit.text, words):
+        return False
+    return rank_of(unit.text) is not Rank.OUT
+
+
+def _sentence(unit: Unit) -> str:
+    text = " ".join(unit.text.split())
+    return _ended(_STATISTICS.sub("", text) if unit.voice == "commit" else text)
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith(_ENDS) else f"{text}."
+
+
+def _changes(line: Line) -> str:
+    """What changed in a file that is not committed, by the names of what was added, changed or taken out."""
+    how = line.text.partition(" · ")[2] if line.status == "uncommitted" else ""
+    return ", ".join("".join(each) for each in _CHANGE.findall(how)[:_MOST_CHANGES])
+
+
+def _by_folder(paths: Iterable[str]) -> str:
+    """Files, those of one folder behind its name."""
+    folders: dict[str, list[str]] = {}
+    for path in dict.fromkeys(paths):
+        place, bracket, what = path.partition(" (")
+        folder, _, name = place.rpartition("/")
+        name += bracket + what
+        folders.setdefault(folder, []).append(name)
+    told = (
+        f"in {folder}: {', '.join(names)}" if folder and len(names) > 1 else ", ".join(_joined(folder, names))
+        for folder, names in folders.items()
+    )
+    return "; ".join(told)
+
+
+def _joined(folder: str, names: Sequence[str]) -> Iterator[str]:
+    return (f"{folder}/{name}" if folder else name for name in names)
+
+
+def _is_heading(text: str, words: Sequence[str]) -> bool:
+    return not text.endswith(_ENDS) and len(words) < 8 and sum(word[:1].isupper() for word in words) > len(words) * 0.6
+
+
+def _is_gone(line: Line) -> bool:
+    return line.status in ("read", "deleted") or " · deleted" in line.text
+
+
+def _is_new(line: Line) -> bool:
+    """A file that the agent made itself is oftener a scratch file than one that it changed."""
+    return " · created" in line.text or line.text.startswith("/tmp/")
+
+
+# As a record
+
+
+def resume_brief(checkpoint: Checkpoint, facts: Sequence[Fact], tokens: int, material: Material | None = None) -> str:
+    """What a fresh window is given to start with, in at most so many tokens, the most important first.
+
+    The task and every failure that is not resolved are always there: failures are cut short before they take too much,
+    and only they may lift the brief above `tokens`. `material` is what can be told of the conversation; of the rest,
+    what does not fit is counted and can be looked up.
+    """
+    if not is_enough(tokens, _FEWEST_BRIEF):
+        raise BadSetting(
+            f"resume: tokens={tokens!r:.40} is no room for a brief; {_FEWEST_BRIEF} are the least, 4000 are good"
+        )
+    counter = message_counter_for(None, "openai-chat")
+    known = material or Material(tuple(ledger_lines(facts)))
+    units = [unit for unit in known.units if unit.voice != "look"]
+    for unit in units:
+        unit.weight *= _USER_IN_BRIEF if unit.voice == "user" else 1.0
+    story = Story(units, counter.texts, known.after)
+    fixed, rest = _always(_told_once(known.lines, tokens), tokens, counter)
+    rest = [*rest, *_own_lines(checkpoint)]
+    counts = _counts(checkpoint, facts)
+    bare = counter.text(render(_record([*fixed, _way_back(len(rest))], counts, ()))) + _HEADINGS
+    room = tokens - bare
+    ledger = [line for line in rest if not story.units or _is_needed(line)]
+    chosen = _fitting(ledger, room * (_LEDGER_SHARE if story.units else 1.0), counter)
+    story.cover([line.written for line in (*fixed, *chosen)])
+    story.start()
+    story.fill(room - sum(counter.texts([f"\n- {line.written}" for line in chosen])))
+    while True:
+        left = _way_back(len(rest) - len(chosen))
+        text = render(_record([*fixed, *chosen, left], counts, story.lines()))
+        beyond = counter.text(text) - tokens
+        if beyond <= 0 or (story.is_empty and not chosen):
+            return text
+        if not story.is_empty:
+            story.drop_last(beyond)
+        else:
+            chosen.pop()
+
+
+def _told_once(lines: Sequence[Line], tokens: int) -> Iterator[Line]:
+    """The lines, with long requests cut; a command that failed is told by its failure."""
+    most = int(tokens * _TASK_SHARE)
+    for line in lines:
+        if line.section == TASK and len(line.text) > most:
+            source = _SOURCE.search(line.text)
+            yield structs.replace(line, text=clip(_bare(line.text), most) + (source[0] if source else ""))
+        elif (line.section, line.status) != (STANDING, "failed"):
+            yield line
+
+
+def _own_lines(checkpoint: Checkpoint) -> Iterator[Line]:
+    """What only the checkpoint knows."""
+    told = {"phase": checkpoint.phase, "note": checkpoint.note, "git": checkpoint.git.line() if checkpoint.git else ""}
+    yield from (Line(STANDING, clip(text, 400), 0, True, name) for name, text in told.items() if text)
+    for at, line in enumerate(checkpoint.archive):
+        yield Line(STANDING, f"archived: {clip(line.summary)}, {line.tokens:,} tokens ({line.id})", at)
+
+
+def _way_back(left_out: int) -> Line:
+    more = f", {left_out:,} of which did not fit in here" if left_out else ""
+    text = f'originals: `compactor recall ID`, `compactor recall --search "words"`; facts: `compactor facts`{more}'
+    return Line(STANDING, text, 0, True)
+
+
+def _always(lines: Iterable[Line], tokens: int, counter: MessageCounter) -> tuple[list[Line], list[Line]]:
+    """The lines that stay whatever the room, and the others: the task as it was first given and as it is now."""
+    lines = list(lines)
+    failures = [line for line in lines if line.section == FAILED and line.status != RESOLVED]
+    tasks = [line for line in lines if line.section == TASK]
+    kept = [line for line in tasks if line.must] or tasks[-1:]
+    kept = [*(line for line in tasks[:1] if line not in kept), *kept[-1:]]
+    rest = [line for line in lines if line not in kept and line not in failures]
+    return [*kept, *_short_failures(failures, tokens, counter)], rest
+
+
+def _short_failures(failures: Sequence[Line], tokens: int, counter: MessageCounter) -> list[Line]:
+    short = list(failures)
+    for most in _FAILURE_LENGTHS:
+        short = [structs.replace(line, text=cut_failure(line.text, most)) for line in failures]
+        if sum(counter.texts([line.text for line in short])) <= _FAILURE_SHARE * tokens:
+            break
+    return short
+
+
+def _is_needed(line: Line) -> bool:
+    """Whether a line says more than that something was looked at, passed or installed, which the story tells."""
+    return line.status not in ("read", "passed", "installed", "sub-agent done") and not line.text.startswith(
+        "archived: "
+    )
+
+
+def _rank(line: Line) -> int:
+    if line.section == STANDING:
+        return next((rank for rank, statuses in _STANDING_RANKS.items() if line.status in statuses), 7)
+    return {RULES: 0, FINDINGS: 3, TASK: 6, FAILED: 6}.get(line.section, 7)
+
+
+def _fitting(lines: Sequence[Line], room: float, counter: MessageCounter) -> list[Line]:
+    """As many lines as there is room for: what must be known first, then section by section, the newest first."""
+    ordered = sorted(lines, key=lambda line: (not line.must, _rank(line), -line.turn))
+    chosen: list[Line] = []
+    for line, cost in zip(ordered, counter.texts([f"\n- {line.written}" for line in ordered]), strict=True):
+        if cost <= room:
+            chosen.append(line)
+            room -= cost
+    return chosen
+
+
+def _counts(checkpoint: Checkpoint, facts: Sequence[Fact]) -> Record:
+    """A record of nothing but its size. No id that is known may be given again, even if the history was not counted."""
+    known = " ".join((*(fact.ref for fact in facts), *(line.id for line in checkpoint.archive)))
+    numbers = [(prefix, int(number)) for prefix, _, number in (ref.partition("_") for ref in ID.findall(known))]
+    span = checkpoint.span
+    turns = [span.turns, *(max(fact.turn, fact.last_turn) for fact in facts)]
+    return Record(
+        messages=span.messages,
+        tokens=span.tokens,
+        turns=max(*turns, *(number for prefix, number in numbers if prefix == "turn"), 0),
+        calls=max(span.calls, *(number for prefix, number in numbers if prefix != "turn"), 0),
+    )
+
+
+def _record(lines: Sequence[Line], counts: Record, happened: tuple[StoryLine, ...]) -> Record:
+    sections = {
+        title: tuple(merge_entries(line.entry for line in _in_order(lines, title)))
+        for title in SECTIONS
+        if any(line.section == title for line in lines)
+    }
+    return structs.replace(counts, sections=sections, happened=happened)
+
+
+def _in_order(lines: Sequence[Line], title: str) -> list[Line]:
+    return sorted((line for line in lines if line.section == title), key=lambda line: line.turn)
