@@ -117,7 +117,7 @@ def _fact(sentence: str, turn: int, role: Role, status: str) -> Fact:
 
 
 def _status(sentence: str, role: Role, signs: tuple[str, ...]) -> str | None:
-    if len(sentence) > _LONGEST or sentence.endswith(("?", ":", "\uff1f")):
+    if len(sentence) > _LONGEST or sentence.rstrip("*_ ").endswith(("?", ":", "\uff1f")):
         return None
     if not sentence.isascii() and cues.has_any(sentence, cues.UNSPACED_DECISIONS):
         return ""

@@ -35,7 +35,7 @@ _TAKES_VALUE = frozenset(
 _MOST_CHANGED = 4
 # What a task runner prints before it runs a command: mise, task, just, npm, yarn, make with `set -x`.
 _ECHO = re.compile(r"^(?:\[[\w:.-]{1,40}\] )?(?:\$|>|\+|task: \[[\w:.-]+\]) ((?!\S+@\d)\S[^\n]{2,200})$", re.MULTILINE)
-_ECHO_SIGHT, _LONGEST_ECHO, _MOST_ECHOES = 3_000, 120, 3
+_ECHO_SIGHT, _LONGEST_ECHO, _MOST_ECHOES = 3_000, 70, 2
 _MOST_COMMANDS = 6
 _MOST_RANGES = 4
 
