@@ -116,20 +116,27 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     kept = [number for number, zone in decided.items() if zone is Zone.VERBATIM]
     room = Room(scene.turns, sizes, room_for_turns(scene.turns, sizes, goal.target, kept), goal.shares, decided)
     room = structs.replace(room, shares=goal.shares.scaled(thrift_for(room.share)))
+    stays = _share_of_history(scene, room)
     layouts = (layout.zones(room) for layout in kit.ladder)
     for steered in (follow(zones, scene.turns, sizes, kit.steers) for zones in layouts if zones is not None):
         composer = plan(scene, steered, spoken, room, goal.bytes, kit)
-        written = fill_target(composer.draft, composer.story, goal.target, room.share, composer.write)
+        written = fill_target(composer.draft, composer.story, goal.target, stays, composer.write)
         if written.tokens <= goal.target:
             break
     else:  # nothing fits: of the ledgers only the failures stay, and the task in a few words
         composer = plan(scene, steered, spoken, room, goal.bytes, kit, thrift=0.0)
-        written = fill_target(composer.draft, composer.story, goal.target, room.share, composer.write)
+        written = fill_target(composer.draft, composer.story, goal.target, stays, composer.write)
     damage = find_damage(scene.messages, written.messages, kit.dialect)
     edits, tokens = written.texts.edits, composer.turn_tokens
     originals = gather_originals(scene.turns, steered.zones, edits, scene.verdicts, tokens, written.cited())
     archive = Archive((*fitted.originals, *originals, *asked.originals))  # of two with one id the last one counts
     return Outcome(written, composer, archive, damage, fitted.cut | asked.cut)
+
+
+def _share_of_history(scene: Scene, room: Room) -> float:
+    """How much may stay of everything there was, with what an earlier record stands for."""
+    told = scene.past.tokens if scene.past else 0
+    return room.tokens / max(told + room.tokens / max(room.share, 1e-6), 1.0)
 
 
 def _steered(kit: Kit, turns: Sequence[Turn]) -> Kit:
