@@ -51,6 +51,8 @@ from context_compactor.tracing import traced
 _RAISED = 4.0
 # Where the context is one message, the share of the target that the newest turns may take in it.
 _NEWEST_SHARE = 0.2
+# How much more a sentence counts that is about all of what the user wants to have in view.
+_FOCUS_FACTOR = 8.0
 
 
 class Kit(Struct, frozen=True):
@@ -224,13 +226,17 @@ def _words(excerpts: Sequence[Excerpt]) -> list[str]:
 
 def _story(scene: Scene, view: View, standing: Sequence[str], tokens: dict[int, int], kit: Kit) -> Story:
     """What can be told of the folded turns, weighed against what stands in the context anyway."""
-    folded = [turn.number for turn in scene.turns if view.zones[turn.number] is Zone.FOLDED]
+    lowered = {number for number, tier in view.steers.items() if tier in (Tier.REFERENCE, Tier.DROP)}
+    folded = [number for number, zone in view.zones.items() if zone is Zone.FOLDED and number not in lowered]
     units = story_units(scene.turns, scene.verdicts, scene.past, folded)
     after: dict[int, int] = {}
     rest = sum(tokens.values())
     for number, size in tokens.items():
         rest -= size
         after[number] = rest
+    if view.focus:
+        for unit, share in zip(units, view.focus.shares([unit.text for unit in units]), strict=True):
+            unit.weight *= 1.0 + _FOCUS_FACTOR * share + (share > 0)
     story = Story(units, kit.counter.texts, after)
     story.cover(standing)
     story.start()

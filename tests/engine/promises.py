@@ -127,11 +127,25 @@ def _ends_with(new: Sequence[Message], asked: Sequence[Message]) -> bool:
     return last[0].raw == asked[0].raw or (last[0].role == "user" and last[0].parts[-len(parts) :] == parts)
 
 
-def forgotten(failures: Sequence[tuple[str, str]], result: Compaction, dialect: str) -> list[str]:
-    """Failed attempts whose command or error can no longer be read in the context."""
+def resolved(result: Compaction) -> list[tuple[str, str]]:
+    """Failed attempts of which the messages that went in showed what resolved them, or that the user refused them."""
+    over = [fact for fact in result.facts if fact.kind == "failure" and fact.status in ("resolved", "denied")]
+    return [(_start(fact.content, 60), " ".join(fact.detail.split())) for fact in over]
+
+
+def forgotten(
+    failures: Sequence[tuple[str, str]],
+    result: Compaction,
+    dialect: str,
+    over: Sequence[tuple[str, str]] = (),
+) -> list[str]:
+    """Failed attempts whose command or error can no longer be read in the context, but for those that are over."""
     text = words(parsed(result.messages, dialect))
+    gone = [*over, *resolved(result)]
     found = []
     for command, error in failures:
+        if any(_start(command, 60) == known and _start(error, 30) in told for known, told in gone):
+            continue
         if _start(command, 60) not in text:
             found.append(f"command: {command}")
         if _start(error, 60) not in text:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from context_compactor import compact
-from context_compactor.classify.failures import find_failures
+from context_compactor.classify.failures import find_failures, merge_failures
 from context_compactor.messages.transcript import Transcript
 from context_compactor.messages.transcripts import read_transcripts
 from context_compactor.messages.turn import split_turns
@@ -43,11 +43,14 @@ def chosen(path: Path, share: float) -> list[Transcript]:
 
 
 def failures_of(messages: list[dict], dialect: str) -> list[tuple[str, str]]:
-    """What was tried in vain, and the first words of the answer; a bare exit code is told in many words."""
-    failures = find_failures(split_turns(promises.legal(messages, dialect)))
-    errors = [failure.error.partition(" … ")[0] for failure in failures]
+    """What was tried in vain, equal attempts once, and the first words of the answer.
+
+    A bare exit code is told in many words.
+    """
+    failures = merge_failures(find_failures(split_turns(promises.legal(messages, dialect))))
+    errors = [failure.detail.partition(" … ")[0] for failure in failures]
     told = ["" if error.startswith("exit code") else error for error in errors]
-    return [(failure.command.rstrip("…"), error) for failure, error in zip(failures, told, strict=True)]
+    return [(failure.content.rstrip("…"), error) for failure, error in zip(failures, told, strict=True)]
 
 
 def broken(transcript: Transcript, share: float) -> list[str]:

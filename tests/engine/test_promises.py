@@ -150,11 +150,13 @@ def test_while_work_goes_on_failures_stay_with_their_errors_nothing_is_missing_a
 ):
     """Every archived id gives its original back, byte for byte, and never another one later."""
     earlier: set[str] = set()
+    over: list[tuple[str, str]] = []
     results: list[Compaction] = []
     for (before, result, _), failures in working(data, dialect, 4):
         results.append(result)
+        over += promises.resolved(result)
         wrong = promises.broken(
-            failures=promises.forgotten(failures, result, dialect),
+            failures=promises.forgotten(failures, result, dialect, over),
             recall=promises.not_recalled(before, result, dialect, earlier),
             missing=result.report.fidelity.missing,
         )

@@ -9,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import compact
+from context_compactor.classify.rules import classify
 from context_compactor.engine.fit import story_share
 from context_compactor.engine.prose import prose_lines, sentences_of
+from context_compactor.engine.story import story_units
 from context_compactor.messages.record import HAPPENED, Record, StoryLine
 from tests.engine import promises
 from tests.engine.sessions import sessions
 from tests.engine.talks import DIALECT_NAMES, Talk, bash, edit, read, talk_in
+from tests.facts.conversations import agent, turns_of, user
 
 FILLER = "\n".join(f"    value_{number} = compute(step={number}, table='t{number}')" for number in range(400))
 
@@ -62,14 +65,17 @@ def long_talk(*, reply: str = "yes, do it", proposal: str = "Shall I rotate the 
 
 def test_the_users_words_stand_in_their_order():
     said = " ".join(texts(told(long_talk()), "user"))
-    places = [said.index(words) for words in ("Add refresh tokens", "yes, do it", "commit it please")]
+    places = [said.index(words) for words in ("(quoted above)", "yes, do it", "commit it please")]
     assert places == sorted(places)
 
 
-def test_what_the_agent_concluded_is_told_before_what_it_was_about_to_do():
-    said = " ".join(texts(told(long_talk(), 0.02), "agent"))
-    assert "The store has no place for a second token." in said
-    assert "Let me look at the token code." not in said
+def test_what_the_agent_concluded_is_worth_more_than_what_it_was_about_to_do():
+    turns = turns_of(
+        user("Go on."), agent("Let me look at the token code. The cause was clock skew. It has two tables.")
+    )
+    units = story_units(turns, classify(turns), None, [turn.number for turn in turns])
+    intention, conclusion, other = [unit.weight for unit in units if unit.voice == "agent"]
+    assert conclusion > other > 3 * intention
 
 
 def test_a_short_reply_comes_with_the_question_it_answers():

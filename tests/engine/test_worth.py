@@ -92,7 +92,7 @@ def test_a_line_that_is_looked_at_again_and_again_is_kept_once(dialect):
     for number in range(4):
         talk.step(read("src/store.py", f"{line}\n    return self.ttl(key) > seconds + {number}\n" + code("store", 30)))
     fill(talk.step(edit("src/store.py", "a = 1", "a = 2")), 8)
-    result = compact(talk.messages, target_tokens=1_200, dialect=dialect)
+    result = compact(talk.messages, target_tokens=1_700, dialect=dialect)
     assert record_text(result.messages, dialect).count(line) == 1
 
 

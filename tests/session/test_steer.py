@@ -84,9 +84,7 @@ def kept_messages(session: Session) -> list[Raw]:
 def lost(session: Session) -> list[int]:
     """Turns that cannot be recalled as they were appended."""
     return [
-        number
-        for number, turn in wanted_turns(session).items()
-        if json.loads(session.recall(f"turn_{number:03d}")) != turn
+        number for number, turn in wanted_turns(session).items() if session.original(f"turn_{number:03d}").value != turn
     ]
 
 

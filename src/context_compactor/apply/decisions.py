@@ -43,7 +43,7 @@ def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
             folded = view.zone_of(source) is Zone.FOLDED
             options, replaced = taken.get(source.number, []), draft.replaced.get(source.number)
             decision = _decide(source, options, replaced, folded, view.why.get(source.turn, ""))
-            if folded and not view.steers.get(source.turn):
+            if folded and not view.why.get(source.turn):
                 decision = _with_story(decision, source, told.get((source.turn, _TOLD_AS.get(source.voice, ""))))
             decisions.append(structs.replace(decision, relevance=worth.get(source.number, 0.0)))
     return tuple(sorted(decisions, key=lambda decision: decision.turn))

@@ -48,6 +48,7 @@ _SHORT_REPLY = 8
 _BARE_REPLY = 4
 _FEW_WORDS = 3
 _STUB = 60
+_ABOVE = "(quoted above)"
 # Instructions that a client adds in the user's name, by how they begin, and what they are called.
 _INSTRUCTIONS = {
     "# AGENTS.md instructions": "AGENTS.md",
@@ -413,7 +414,8 @@ class Story:
                 asked = unit if asked is None or asked.turn != unit.turn else asked
             elif is_told:
                 if asked is not None and asked.turn != unit.turn:
-                    stub = Unit(asked.turn, "user", cut_words(asked.text, _STUB), 0.0)
+                    is_above = asked.place in self._repeated
+                    stub = Unit(asked.turn, "user", _ABOVE if is_above else cut_words(asked.text, _STUB), 0.0)
                     stub.place = asked.place
                     yield stub
                 asked = None

@@ -43,6 +43,7 @@ _ALWAYS = {"constraint", "mode", "blocker", "side_effect", "approval", "denial"}
 _REFUSED = ("denied", RESOLVED)
 _LONGEST_REST = 80
 _ACT_LENGTH = 70
+_TEST_PATH = re.compile(r"^FAILED \S*::(?=\S+ - )")
 _FAILURE = re.compile(r"^`(.*)` → (.*) (\([^()]*\))$", re.DOTALL)
 _SEEN = re.compile(r"^(.*) \((?:×(\d+), )?(?:turns (\d+)-(\d+), )?((?:turn|tool|file|agent)_\d+)\)$", re.DOTALL)
 # What came of a failure, at the end of its line, in the words that `classify.resolutions` has for it.
@@ -181,8 +182,13 @@ def cut_failure(line: str, most: int) -> str:
         return line
     came = _CAME.search(match[2])
     told = match[2][: came.start()] if came else match[2]
-    error = BETWEEN.join(_cut(part, most) for part in told.split(BETWEEN))
+    error = BETWEEN.join(_cut(_without_path(part, most), most) for part in told.split(BETWEEN))
     return f"`{_cut(match[1], most)}` → {error}{f' → {_cut(came[1], most)}' if came else ''} {match[3]}"
+
+
+def _without_path(text: str, most: int) -> str:
+    """A failed test by its own name where its path would leave no room for what it says."""
+    return _TEST_PATH.sub("", text) if len(text) > most else text
 
 
 def _cut(text: str, most: int) -> str:

@@ -14,8 +14,8 @@ from context_compactor.plan.sources import REMOVED
 from context_compactor.plan.view import View
 
 # A line that the focus is about is worth more, in its wording and in its names, and each token a share of a name.
-_FOCUS_FACTOR = 3.0
-_FOCUS_WORTH = 0.07
+_FOCUS_FACTOR = 6.0
+_FOCUS_WORTH = 0.3
 # Half of a heading is put on the line that opens its source; the other half on those that will follow.
 _HEADING_SHARE = 0.5
 # Shorter lines, such as a closing bracket, stand everywhere; more repeats say no more.
