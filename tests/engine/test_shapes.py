@@ -123,7 +123,10 @@ def _words(message: Message) -> str:
     record = parse(message.parts[0].text) if message.parts and hasattr(message.parts[0], "text") else None
     if record:
         told = [f"{title}: {len(lines)}" for title, lines in record.sections.items()]
-        return "; ".join((f"RECORD with quotes: {len(record.quotes)}", *told, f"excerpts: {len(record.excerpts)}"))
+        happened = f"what happened: {len(record.happened)}"
+        return "; ".join(
+            (f"RECORD with quotes: {len(record.quotes)}", *told, happened, f"excerpts: {len(record.excerpts)}")
+        )
     text = " ".join(part.text or "·" for part in message.parts if hasattr(part, "text"))
     calls = " ".join(f"{call.name} {call.arguments}" for call in message.calls)
     words = " ".join(f"{text} {calls}".split())

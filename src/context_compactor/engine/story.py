@@ -64,7 +64,7 @@ _GAP = " … "
 _WEIGHT_BEFORE = {"user": _USER, "agent": _LAST_WORDS, "commit": 4.0, "report": 2.0, "edit": 1.6, "look": 0.2}
 _HEAD = re.compile(r"[^\s:]{1,200}: |Task [^:]{1,100}: ")
 # Characters from which on a sentence that stands in the context already is not told again.
-_REPEATED = 20
+_REPEATED = 8
 
 _WORD = re.compile(r"[A-Za-z0-9_]+(?:[./:-][A-Za-z0-9_]+)*|[^\W\d_A-Za-z]+")
 _NAME_SIGN = re.compile(r"[._/:\d-]|[a-z][A-Z]")

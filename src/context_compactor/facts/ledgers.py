@@ -54,8 +54,11 @@ _CAME = re.compile(
 
 
 def ledger_lines(facts: Iterable[Fact]) -> list[Line]:
-    """Every fact as the line that will stand for it; what the user denied is told once."""
-    facts = list(facts)
+    """Every fact as the line that will stand for it; what the user denied is told once.
+
+    How a command failed last is told with the failures, and with what came of it.
+    """
+    facts = [fact for fact in facts if (fact.kind, fact.status) != ("command", "failed")]
     denied = {fact.ref for fact in facts if fact.kind == "denial"}
     twice = [fact for fact in facts if fact.kind == "failure" and fact.ref in denied and fact.status in _REFUSED]
     told = [fact for fact in facts if fact not in twice]
@@ -80,7 +83,6 @@ def _must(fact: Fact) -> bool:
         ("task", "active"),
         ("file_state", "uncommitted"),
         ("command", "passed"),
-        ("command", "failed"),
     }
 
 
