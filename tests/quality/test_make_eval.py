@@ -36,8 +36,8 @@ def test_the_page_has_date_command_goals_sources_and_three_contexts(tmp_path, ca
     assert "`make eval EVERY=1`" in text
     assert "$" not in text.split("## Three contexts")[0]
     for budget in ("25 %", "10 %", "5 %", "the real summary's size"):
-        assert f"| FRR | {budget} |" in text
-    assert "| FRR | 5 % | 72 | not measured |" in text
+        assert f"| 1Q | {budget} |" in text
+    assert "| 1Q | 5 % | 93 | not measured |" in text
     assert "### compactor at 25 %" in text
     assert text.count("```text\n") == 3
     assert "roundPriceUp" not in text

@@ -43,6 +43,7 @@ _IMPORT = re.compile(
     r"\s*(?:import\b|from \S+ import\b|#include\b|using \S+;|use \S+;|package \w+|require\(|const \(|var \(|import \()"
     r"|\s*\"[\w./-]+\",?\s*$|(?:--- |\+\+\+ |@@ |index [0-9a-f]|diff --git )|\s*Co-Authored-By:"
 )
+_IMPORT_BEGINS = frozenset('if#uprcv"-+@dC')
 _TELLS = re.compile(r"[A-Za-z]{3}")
 _CHANGES_FOLDER = re.compile(r"^cd [^;&|\n]{1,200}(?:&&|;)\s*")
 _HIDDEN_END = re.compile(r"\s*(?:2>&1|2>/dev/null|\| ?(?:tail|head)(?: -n?\s?\d+| -\d+)?|\|\| true)\s*(?=$|\|)")
@@ -207,7 +208,7 @@ def _telling(added: Sequence[str]) -> list[str]:
 
 def is_import(line: str) -> bool:
     """Whether a line only brings in a name from elsewhere, or is a diff's own."""
-    return _IMPORT.match(line) is not None
+    return line.lstrip()[:1] in _IMPORT_BEGINS and _IMPORT.match(line) is not None
 
 
 def _changes(reading: Reading) -> Iterator[tuple[str, list[str], list[str]]]:

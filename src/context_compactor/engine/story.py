@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import groupby, pairwise
 from math import exp, log2
@@ -466,10 +467,14 @@ class Story:
 
 
 def _words(text: str) -> Iterator[str]:
-    for word in _WORD.findall(text):
-        plain = word if _NAME_SIGN.search(word) else word.lower()
-        if len(plain) > 1 and plain not in _STOP:
-            yield plain
+    return filter(None, map(_plain_word, _WORD.findall(text)))
+
+
+@lru_cache(maxsize=65_536)
+def _plain_word(word: str) -> str:
+    """A word as it is compared: a name as it is, others in small letters; empty for one that says nothing."""
+    plain = word if _NAME_SIGN.search(word) else word.lower()
+    return plain if len(plain) > 1 and plain not in _STOP else ""
 
 
 def _joined(units: Sequence[Unit]) -> str:
