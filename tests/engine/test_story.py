@@ -166,3 +166,12 @@ def test_the_less_may_stay_the_more_of_it_is_story():
 def test_the_heading_says_what_its_marks_mean():
     assert "…" in HAPPENED
     assert "/" in HAPPENED
+
+
+def test_the_report_says_how_much_of_a_text_is_told():
+    talk = long_talk()
+    target = promises.tokens_of(talk.messages, talk.dialect) // 10
+    told = {item.id: item.reason for item in compact(talk.messages, target_tokens=target).report.summarized}
+    assert told["turn_003"] == "told in the record (2 of 2 sentences)"
+    assert told["turn_004"] == "told in the record (1 of 1 sentence)"
+    assert told["tool_005"] == "told as a step"

@@ -35,7 +35,7 @@ def server(shared):
         ("GET", "{session}/history?limit=1&limit=2", 422, "bad-input"),
         ("GET", "{session}/archive?after=x", 422, "bad-setting"),
         ("GET", "{session}/search", 422, "bad-input"),
-        ("GET", "{session}/facts?kind=gossip", 422, "bad-input"),
+        ("GET", "{session}/facts?kind=gossip", 422, "bad-setting"),
         ("GET", "/v1/sessions/a%2Fb", 404, "not-found"),
         ("GET", "/v1/sessions/%00", 404, "unknown-session"),
         ("GET", "/v1/sessions/" + "x" * 400, 404, "unknown-session"),

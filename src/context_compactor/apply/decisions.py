@@ -14,6 +14,7 @@ from context_compactor.classify.kinds import Kind
 from context_compactor.classify.pins import pinned_turns
 from context_compactor.classify.tier import Tier
 from context_compactor.engine.story import Told
+from context_compactor.figures import plural
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
 from context_compactor.plan.options import Option, Source, Voice, token_rate
@@ -69,7 +70,7 @@ def _with_story(decision: Decision, source: Source, told: Told | None) -> Decisi
     if told is None or not told.told:
         return decision
     how = (
-        f"told in the record ({told.told} of {told.units} sentences)"
+        f"told in the record ({told.told:,} of {plural(told.units, 'sentence')})"
         if source.voice is not Voice.CALL
         else "told as a step"
     )

@@ -12,9 +12,9 @@ _BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,3}[.)]|#{1,6})\s+")
 _RULE_LINE = re.compile(r"[\s|:=*_+-]*")
 _EMPHASIS = re.compile(r"\*\*")
 _LONGEST = 400
-# A line as long as this with so many signs of data is no sentence.
-_LONG_DATA = 60
-_DATA_SIGN = re.compile(r'["{}\[\]=;<>|\\]')
+# A line as long as this with so many signs of a notation is no sentence.
+_LONG_NOTATION = 60
+_NOTATION_SIGN = re.compile(r'["{}\[\]=;<>|\\]')
 _MOST_TEXT = 60_000
 
 
@@ -34,7 +34,7 @@ def _is_pasted(line: str) -> bool:
     """Whether a line is a log, code or data rather than somebody's words."""
     if is_quoted(line) and not line.startswith(">"):
         return True
-    return len(line) > _LONG_DATA and len(_DATA_SIGN.findall(line)) * 12 > len(line)
+    return len(line) > _LONG_NOTATION and len(_NOTATION_SIGN.findall(line)) * 12 > len(line)
 
 
 def split_sentences(line: str) -> list[str]:

@@ -30,7 +30,7 @@ _HEADING = re.compile(r"^()#{1,4} +([^\n]{2,60}?)[ \t]*#*$|^()([^\n]{2,60})\n[=~
 _TABLE = re.compile(r"^()\[+([^\[\]\n]{1,60})\]+[ \t]*$", re.MULTILINE)
 _NUMBERED = re.compile(r"^[ \t]*\d{1,6}(?:→|\t|[:|-][ \t]?)")
 _PROSE = (".md", ".mdx", ".rst", ".txt", ".adoc")
-_DATA = (".toml", ".ini", ".cfg", ".conf", ".json", ".yaml", ".yml", ".lock", ".html", ".css", ".svg", ".xml", ".csv")
+_KEYED = (".toml", ".ini", ".cfg", ".conf", ".json", ".yaml", ".yml", ".lock", ".html", ".css", ".svg", ".xml", ".csv")
 _MOST_LINES = 100
 _MOST_ANCHORS = 20
 _SHORTEST_ANCHOR = 6
@@ -115,7 +115,7 @@ def definition_in(line: str, path: str) -> str:
 
 def _pattern(path: str) -> re.Pattern[str]:
     end = posixpath.splitext(path)[1].lower()
-    return _HEADING if end in _PROSE else _TABLE if end in _DATA else _CODE
+    return _HEADING if end in _PROSE else _TABLE if end in _KEYED else _CODE
 
 
 def _named(match: re.Match[str]) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from context_compactor.facts.decisions import decision_facts
 from context_compactor.facts.exchanges import calls_of
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.files import command_facts, dependency_facts, file_facts
-from context_compactor.facts.processes import process_facts
+from context_compactor.facts.processes import running_facts
 from context_compactor.facts.requests import task_facts
 from context_compactor.facts.side_effects import side_effect_facts
 from context_compactor.facts.speech import agent_sayings, user_sayings
@@ -49,6 +49,6 @@ def extract_facts(
         *consent_facts(called),
         *subagent_facts(called, turns, failed),
         *dependency_facts(called, failed),
-        *process_facts(called, turns),
+        *running_facts(called, turns),
         *command_facts(called, {failure.exchange: failure.error for failure in failures}),
     ]

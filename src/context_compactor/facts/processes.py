@@ -34,7 +34,7 @@ _MOST = 6
 _MOST_OPEN = 12
 
 
-class _Process(Struct):
+class _Running(Struct):
     fact: Fact
     id: str
     port: str
@@ -43,9 +43,9 @@ class _Process(Struct):
     """The client came back early from a command that was not meant to stay: it is forgotten after some turns."""
 
 
-def process_facts(called: Sequence[Called], turns: Sequence[Turn]) -> list[Fact]:
+def running_facts(called: Sequence[Called], turns: Sequence[Turn]) -> list[Fact]:
     """Background commands that were neither stopped nor seen to end, with the id and the port to reach them by."""
-    running: list[_Process] = []
+    running: list[_Running] = []
     for turn, exchange, reading in called:
         running = [each for each in running[-_MOST_OPEN:] if not _ends(each, exchange, reading)]
         started = _started(exchange, turn, reading)
@@ -75,7 +75,7 @@ def is_behind(exchange: ToolUse, reading: Reading) -> bool:
     return not any(step.program in _STOPS or step.program == "wait" for step in reading.steps)
 
 
-def _started(exchange: ToolUse, turn: int, reading: Reading) -> _Process | None:
+def _started(exchange: ToolUse, turn: int, reading: Reading) -> _Running | None:
     if not is_behind(exchange, reading):
         return None
     command, answer = reading.command or "", exchange.result.text[:_HEAD] if exchange.result else ""
@@ -85,36 +85,36 @@ def _started(exchange: ToolUse, turn: int, reading: Reading) -> _Process | None:
     place = ", ".join(filter(None, (f"port {port[1]}" if port else "", f"id {number}" if number else "")))
     fact = Fact("command", wording_of(exchange.call), turn, "tool", place, "running", 1, turn, reference_of(exchange))
     yielded = "running with session ID" in answer and not port and not _STAYS.search(command)
-    return _Process(fact, number, port[1] if port else "", command, yielded)
+    return _Running(fact, number, port[1] if port else "", command, yielded)
 
 
-def _ends(process: _Process, exchange: ToolUse, reading: Reading) -> bool:
+def _ends(running: _Running, exchange: ToolUse, reading: Reading) -> bool:
     if exchange.call is None or exchange.result is None:
         return False
-    if process.id and process.id in exchange.call.arguments[:_HEAD]:
+    if running.id and running.id in exchange.call.arguments[:_HEAD]:
         if reading.tool.startswith(("kill", "stop")) or reading.tool.endswith(("stop", "kill")):
             return not exchange.result.is_error
         if reading.command is None:
             return _ENDED.search(exchange.result.text[:_HEAD]) is not None
     if reading.command is None or "kill" not in reading.command:
         return False
-    return any(step.program in _STOPS and _names(step.words[1:], process) for step in reading.steps)
+    return any(step.program in _STOPS and _names(step.words[1:], running) for step in reading.steps)
 
 
-def _names(words: Sequence[str], process: _Process) -> bool:
+def _names(words: Sequence[str], running: _Running) -> bool:
     """Whether a command that stops processes means this one: by its id, its port, a part of its name, or a variable."""
     targets = [word for word in words if not word.startswith("-")]
     if not targets:
         return True
     if any(word.startswith(("$", "%")) for word in targets):
-        return not process.port or not any(word.isdigit() for word in targets)
-    return any(word == process.id or word in process.command or _is_port(word, process.port) for word in targets)
+        return not running.port or not any(word.isdigit() for word in targets)
+    return any(word == running.id or word in running.command or _is_port(word, running.port) for word in targets)
 
 
 def _is_port(word: str, port: str) -> bool:
     return bool(port) and port in word
 
 
-def _reports_end(process: _Process, turn: Turn) -> bool:
+def _reports_end(running: _Running, turn: Turn) -> bool:
     text = turn.messages[0].text[:4_000]
-    return bool(process.id) and turn.number > process.fact.turn and process.id in text and bool(_ENDED.search(text))
+    return bool(running.id) and turn.number > running.fact.turn and running.id in text and bool(_ENDED.search(text))

@@ -15,10 +15,10 @@ _COMPLAINTS = (
 )
 # Progress and rulers.
 NOISE = re.compile(
-    r"\s*(?:Downloading|Collecting|Using cached|Requirement already|Preparing (?:to unpack|metadata|wheel)|Building wheel"
-    r"|Unpacking|Selecting previously|Get:\d|Hit:\d|Reading (?:package|state|database)|Fetched|Compiling \S+ v|npm http"
-    r"|remote: (?:Count|Compress|Enumerat)|Receiving objects|Resolving deltas|Updating files: +\d|\d+%"
-    r"|[-=_*#.~+ ]{4,}$|[|/\\-]$|[\u2501\u2500\u2588\u2591\u2592]{8,})"
+    r"\s*(?:Downloading|Collecting|Using cached|Requirement already|Preparing (?:to unpack|metadata|wheel)"
+    r"|Building wheel|Unpacking|Selecting previously|Get:\d|Hit:\d|Reading (?:package|state|database)"
+    r"|Fetched|Compiling \S+ v|npm http|remote: (?:Count|Compress|Enumerat)|Receiving objects|Resolving deltas"
+    r"|Updating files: +\d|\d+%|[-=_*#.~+ ]{4,}$|[|/\\-]$|[\u2501\u2500\u2588\u2591\u2592]{8,})"
 )
 _DIGITS = re.compile(r"\d+")
 _MOST_COMPLAINTS = 8
