@@ -27,6 +27,8 @@ _TOLD_AS = {Voice.USER: "user", Voice.AGENT: "agent", Voice.CALL: "step"}
 _LESS = "worth less here than what was kept"
 # The least that was chosen, without the few that were taken since something better did not fit any more.
 _BORDER = 0.05
+# A text of which so much is told, and no sentence left out, is kept: the rest is line breaks and emphasis.
+_NEARLY_ALL = 0.7
 
 
 def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
@@ -69,6 +71,14 @@ def _with_story(decision: Decision, source: Source, told: Told | None) -> Decisi
     """A decision on a text of which the record tells something, in sentences or as a step with its outcome."""
     if told is None or not told.told:
         return decision
+    if told.told == told.units and source.voice is not Voice.CALL and told.tokens >= _NEARLY_ALL * source.tokens:
+        return structs.replace(
+            decision,
+            tier=Tier.KEEP,
+            reason="told in the record, word for word",
+            tokens_after=source.tokens,
+            strategy="tell what happened",
+        )
     how = (
         f"told in the record ({told.told:,} of {plural(told.units, 'sentence')})"
         if source.voice is not Voice.CALL
