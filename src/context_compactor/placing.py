@@ -58,14 +58,14 @@ _LEAST_TARGET = 1_500
 _ROUNDS = 6
 # So long a name in an error is told with nothing else.
 _LONG = 15
-_SOURCE = re.compile(r" \((?:×\d+, )?(?:turn|tool|file|agent)_\d+\)$")
+_SOURCE = re.compile(r" \((?:×\d+, )?(?:turns \d+-\d+, )?(?:turn|tool|file|agent)_\d+\)$")
 # In which order lines of the ledgers are added: by their section, and by the statuses that matter most in it.
 _ADDED: tuple[tuple[str, tuple[str, ...]], ...] = (
     (RULES, ()),
     (FAILED, ("open", "")),
     (
         STANDING,
-        ("changed, not committed", "outside", "allowed by the user", "denied by the user", "running", "blocked"),
+        ("uncommitted", "outside", "allowed by the user", "denied by the user", "running", "blocked"),
     ),
     (STANDING, ("asked", "next", "committed", "created", "deleted")),
     (FINDINGS, ()),

@@ -36,8 +36,8 @@ OWN = Record(
         RULES: (Entry('"Never touch legacy/." (turn_001)'), Entry('"Keep Node 18." (turn_002)')),
         STANDING: (
             Entry("paths are below /home/me/ or absolute"),
-            Entry("src/auth/jwt.ts · edited (turn_003)", "changed, not committed"),
-            Entry("src/auth/keys.ts · edited (turn_004)", "changed, not committed"),
+            Entry("src/auth/jwt.ts · edited (turn_003)", "uncommitted"),
+            Entry("src/auth/keys.ts · edited (turn_004)", "uncommitted"),
         ),
         FAILED: (Entry("`make lint` → two errors (turn_004)", "open"),),
     },
@@ -58,7 +58,7 @@ def test_the_ledgers_add_what_the_summary_does_not_tell_and_nothing_twice():
     assert [entry.text for entry in record.sections[RULES]] == [
         '"Never touch legacy/." (turn_001)', '"Keep Node 18." (turn_002)',
     ]  # fmt: skip
-    files = [entry.text for entry in record.sections[STANDING] if entry.status == "changed, not committed"]
+    files = [entry.text for entry in record.sections[STANDING] if entry.status == "uncommitted"]
     assert [text.partition(".ts")[0] for text in files] == ["src/auth/jwt", "src/auth/keys"]
     assert OWN.sections[FAILED][0] in record.sections[FAILED]
     assert [line.turn for line in record.happened if line.voice == "user"] == [1, 2]
