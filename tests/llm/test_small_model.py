@@ -107,16 +107,16 @@ def test_the_gate_refuses_what_it_takes_for_a_summary(model):
     assert check_answer(answer, evidence_of(turns)).wrong
 
 
-TARGET = 1_620
-RULES = " ".join(f"Rule {number}: say what you do in step {number}." for number in range(90))
+TARGET = 1_000
+RULES = " ".join(f"Rule {number}: say what you do in step {number}." for number in range(20))
 
 
 def short_work() -> list:
-    """Long rules, which are kept, and little work: a model of this size takes its time to read."""
+    """Some rules, which are kept, and little work: a model of this size takes its time to read."""
     talk = talk_in("openai-chat").system(RULES).user("Add refresh tokens to the login flow. Never touch legacy/.")
     talk.step(read("src/auth/jwt.ts", "export function verifyToken(token: string) { return check(token) }"))
     talk.step(bash("npm test -- refresh", "TypeError: Cannot read properties of undefined (reading 'exp')", True))
-    for step in range(5):
+    for step in range(8):
         talk.step(read(f"src/part_{step}.py", "\n".join(f"value_{step}_{n} = compute_{n}()" for n in range(8))))
     return talk.user("Go on with the handler.").messages
 
