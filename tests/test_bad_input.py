@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from copy import deepcopy
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -152,13 +153,27 @@ def test_one_result_of_five_windows_is_archived_and_shortened(dialect):
 
 
 @every_dialect
-def test_one_question_of_five_windows_is_kept_and_the_report_says_that_it_does_not_fit(dialect):
+def test_one_question_of_five_windows_is_shortened_and_the_report_says_so_and_where_it_is_whole(dialect):
     question = "".join(f"Rule {number}: see part {number}.\n" for number in range(8_000))
     talk = conversation(dialect, 3).answer("Go on.").user(question)
     result = compact(talk.messages, window=16_000, dialect=dialect)
+    assert result.report.status == "success"
+    assert promises.illegal(result, dialect) == []
+    assert promises.misfit(talk.messages, result, result.report.target_tokens, dialect) == []
+    told = re.search(r'pasted into the open question.*recall\("(turn_\d+)"\) has it whole', result.report.reason)
+    assert json.dumps(question)[1:-1] in result.archive.find(told[1]).text
+
+
+@every_dialect
+def test_questions_of_five_windows_that_were_typed_are_kept_and_the_report_says_that_they_do_not_fit(dialect):
+    typed = "Please look at the billing module with me and tell me what you would change about it first.\n\n" * 75
+    talk = conversation(dialect, 3).answer("Go on.")
+    for _ in range(6):
+        talk.user(typed)
+    result = compact(talk.messages, window=2_000, dialect=dialect)
     assert result.report.status == "partial"
     assert promises.lost_pins(talk.messages, result, dialect) == []
-    assert max(result.report.floor, key=lambda part: part.tokens).tokens > 16_000
+    assert sum(part.tokens for part in result.report.floor if part.reason == "not answered yet") > 8_000
 
 
 @every_dialect

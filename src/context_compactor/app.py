@@ -248,7 +248,8 @@ def run(
     refuse_depth(dicts_of(messages))
     given = spoken.parse(messages)
     steps, repairs = repair_steps(given, spoken) if ask.settings.enabled else (list(enumerate(given)), [])
-    scene = flow.read_scene([message for _, message in steps], spoken)
+    read = [message for _, message in steps]
+    scene = flow.read_scene(read, spoken, tells_secrets=not ask.settings.redact_secrets)
     counter = counter_of(ask, spoken.name, count_tokens)
     usage = measure_scene(scene, ask, counter)
     request = Request(

@@ -80,6 +80,13 @@ class Scene(Struct, frozen=True):
     past: Record | None
     verdicts: Verdicts
     facts: list[Fact]
+    without_secrets: list[Turn] | None = None
+    """The turns with their secrets replaced, where the record may tell none; turns that stay are as they were."""
+
+    @property
+    def told(self) -> list[Turn]:
+        """The turns as the record may tell them."""
+        return self.turns if self.without_secrets is None else self.without_secrets
 
 
 class Outcome(Struct, frozen=True):
@@ -96,13 +103,23 @@ class Outcome(Struct, frozen=True):
 
 
 @traced("classify")
-def read_scene(messages: Sequence[Message], dialect: Dialect) -> Scene:
-    """Take a context apart and classify what is in it."""
+def read_scene(messages: Sequence[Message], dialect: Dialect, *, tells_secrets: bool = True) -> Scene:
+    """Take a context apart and classify what is in it.
+
+    Where no secrets may be told they are replaced first: what is cut in two would not be known for one any more.
+    """
     turns, past = open_turns(messages, dialect)
-    verdicts = classify(turns, root_of(past))
-    return Scene(
-        list(messages), turns, past, verdicts, extract_facts(settled(turns), verdicts.failures, verdicts.files)
-    )
+    hidden = None if tells_secrets else open_turns(_without_secrets(messages, dialect), dialect)[0]
+    told = turns if hidden is None else hidden
+    verdicts = classify(told, root_of(past))
+    facts = extract_facts(settled(told), verdicts.failures, verdicts.files)
+    return Scene(list(messages), turns, past, verdicts, facts, hidden)
+
+
+def _without_secrets(messages: Sequence[Message], dialect: Dialect) -> list[Message]:
+    from context_compactor.archive.redact import redact  # its patterns take time to build
+
+    return dialect.parse(redact([message.raw for message in messages]).value)
 
 
 def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
@@ -113,7 +130,7 @@ def compact(scene: Scene, goal: Goal, kit: Kit) -> Outcome:
     scene = structs.replace(scene, turns=asked.turns)
     kit = _steered(kit, scene.turns)
     sizes = turn_sizes(scene.turns, kit.counter)
-    spoken = tuple(spoken_in(scene.turns, kit.counter))
+    spoken = tuple(spoken_in(scene.told, kit.counter))
     decided = decided_zones(scene.turns, kit.steers)
     kept = [number for number, zone in decided.items() if zone is Zone.VERBATIM]
     room = Room(scene.turns, sizes, room_for_turns(scene.turns, sizes, goal.target, kept), goal.shares, decided)
@@ -180,7 +197,7 @@ def plan(
 ) -> Composer:
     """Gather what must stay and what may, and put the options of all strategies on the scales."""
     zones, share = steered.zones, room.share
-    folded = [turn for turn in scene.turns if zones[turn.number] is Zone.FOLDED]
+    folded = [turn for turn in scene.told if zones[turn.number] is Zone.FOLDED]
     known = remember(
         scene.facts,
         folded,
@@ -228,7 +245,7 @@ def _story(scene: Scene, view: View, standing: Sequence[str], tokens: dict[int, 
     """What can be told of the folded turns, weighed against what stands in the context anyway."""
     lowered = {number for number, tier in view.steers.items() if tier in (Tier.REFERENCE, Tier.DROP)}
     folded = [number for number, zone in view.zones.items() if zone is Zone.FOLDED and number not in lowered]
-    units = story_units(scene.turns, scene.verdicts, scene.past, folded)
+    units = story_units(scene.told, scene.verdicts, scene.past, folded)
     after: dict[int, int] = {}
     rest = sum(tokens.values())
     for number, size in tokens.items():

@@ -2,7 +2,8 @@
 
 The engine has run without a model already, so there is always a context that can be used. The summary takes the place
 of its record's sections; the user's task stays as it is quoted there, and in the room that is left come first the
-lines of the ledgers that the summary does not tell, in the order of their worth, and then the newest exact lines.
+lines of the ledgers that the summary does not tell, in the order of their worth, then the newest exact lines, and then
+what the engine's own story tells beyond it.
 """
 
 from __future__ import annotations
@@ -56,16 +57,16 @@ _LEAST_SHARE = 0.08
 _SHORT_RECORD = 500
 _LEAST_TARGET = 1_500
 _ROUNDS = 6
-# So long a name in an error is told with nothing else.
+# So long a name in an error is told with nothing else, unless it is a file's.
 _LONG = 15
-_SOURCE = re.compile(r" \((?:×\d+, )?(?:turn|tool|file|agent)_\d+\)$")
+_SOURCE = re.compile(r" \((?:×\d+, )?(?:turns \d+-\d+, )?(?:turn|tool|file|agent)_\d+\)$")
 # In which order lines of the ledgers are added: by their section, and by the statuses that matter most in it.
 _ADDED: tuple[tuple[str, tuple[str, ...]], ...] = (
     (RULES, ()),
     (FAILED, ("open", "")),
     (
         STANDING,
-        ("changed, not committed", "outside", "allowed by the user", "denied by the user", "running", "blocked"),
+        ("uncommitted", "outside", "allowed by the user", "denied by the user", "running", "blocked"),
     ),
     (STANDING, ("asked", "next", "committed", "created", "deleted")),
     (FINDINGS, ()),
@@ -180,18 +181,18 @@ def merge(summary: Summary, own: Record, room: int, count: Callable[[str], int])
     left -= count(_body(fitted))
     sections = {title: list(entries) for title, entries in fitted.sections.items()}
     happened = list(fitted.happened)
-    told = Told([*fitted.lines(), *(quote.text for quote in own.quotes)])
+    lines = [*fitted.lines(), *(quote.text for quote in own.quotes)]
+    told = Told(lines)
     for title, entry in _known(own):
         cost = count(f"- {entry_line(title, entry)}") + 1
         if cost <= left and entry.text != root and not _is_told(entry, told):
             sections.setdefault(title, []).append(entry)
             left -= cost
-    for line in _unheard(own, happened, told):
-        cost = count(story_text(line)) + 1
-        if cost <= left:
-            happened.append(line)
-            left -= cost
-    excerpts = _more_lines(fitted.excerpts, own.excerpts, left, count)
+    spoken = [line for line in own.happened if line.voice == "user" and line.turn not in _heard(happened)]
+    left = _add_lines(happened, spoken, told, left, count)
+    excerpts, left = _more_lines(fitted.excerpts, own.excerpts, left, count)
+    known = Told([*lines, *(entry.text for entries in sections.values() for entry in entries)])
+    _add_lines(happened, [line for line in own.happened if line.voice != "user"], known, left, count)
     if root:
         sections[STANDING] = [Entry(root), *sections.get(STANDING, [])]
     return structs.replace(
@@ -238,24 +239,36 @@ def _known(own: Record, places: Sequence[tuple[str, tuple[str, ...]]] = _ADDED) 
 def _is_told(entry: Entry, told: Told) -> bool:
     """Whether the summary tells what a line of the ledgers says; of a file its name is enough."""
     body = _SOURCE.sub("", entry.text)
-    tried, is_failure, error = body.partition(" → ")
+    tried, is_failure, rest = body.partition(" → ")
     if is_failure and entry.status not in FILE_STATUSES:
-        return told.both(tried, error) or any(name in told.text for name in names_in(error) if len(name) > _LONG)
+        error = rest.partition(" → ")[0]  # without what came of it
+        places = " ".join(paths_in(error))
+        names = [name for name in names_in(error) if len(name) > _LONG and name not in places]
+        return told.both(tried, error) or any(name in told.text for name in names)
     names = [path.rstrip("/").rpartition("/")[2] for path in paths_in(body)] if entry.status in FILE_STATUSES else []
     return all(name in told.text for name in names) if names else told.says(body)
 
 
-def _unheard(own: Record, happened: Sequence[StoryLine], told: Told) -> list[StoryLine]:
-    """The user's words in the engine's own story that the summary does not tell, the newest first."""
-    known = {line.turn for line in happened if line.voice == "user"}
-    lines = [line for line in own.happened if line.voice == "user" and line.turn not in known]
-    return [line for line in reversed(lines) if not told.says(line.text)]
+def _heard(happened: Sequence[StoryLine]) -> set[int]:
+    return {line.turn for line in happened if line.voice == "user"}
+
+
+def _add_lines(
+    happened: list[StoryLine], lines: Sequence[StoryLine], told: Told, room: int, count: Callable[[str], int]
+) -> int:
+    """Add lines of the engine's own story that are not told yet, the newest first; the room that is left."""
+    for line in reversed(lines):
+        cost = count(story_text(line)) + 1
+        if cost <= room and not told.says(line.text):
+            happened.append(line)
+            room -= cost
+    return room
 
 
 def _more_lines(
     first: Sequence[Excerpt], own: Sequence[Excerpt], room: int, count: Callable[[str], int]
-) -> tuple[Excerpt, ...]:
-    """The summary's exact lines, and those of the engine in what room is left: the newest of them."""
+) -> tuple[tuple[Excerpt, ...], int]:
+    """The summary's exact lines, and those of the engine in what room is left: the newest of them; and what is left."""
     shown = {line for excerpt in first for line in excerpt.lines}
     kept: list[Excerpt] = []
     for excerpt in reversed(own):
@@ -263,7 +276,7 @@ def _more_lines(
         if cost <= room and not shown.issuperset(excerpt.lines):
             kept.append(excerpt)
             room -= cost
-    return (*reversed(kept), *first)
+    return (*reversed(kept), *first), room
 
 
 def _written(job: Job, record: Record) -> Written:

@@ -102,6 +102,13 @@ def test_a_question_that_the_user_typed_is_never_shortened():
     assert result.messages[-1] == talk.messages[-1]
 
 
+def test_a_question_on_one_long_line_keeps_its_first_words_however_small_the_target():
+    result = compact(talk_in("openai-chat").user("Read this. " + "Rule. " * 3_000).messages, target_tokens=100)
+    assert result.messages[-1]["content"].startswith("Read this. Rule.")
+    assert 'recall("turn_001")' in result.messages[-1]["content"]
+    assert result.report.tokens_after <= 100
+
+
 def test_the_report_says_what_was_shortened_and_where_it_is_whole():
     result = compact(asked("openai-chat", f"{WORDS}\n\n{LOG}").messages, target_tokens=TARGET)
     (shortened,) = [one for one in result.report.summarized if "would leave no room" in one.reason]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from context_compactor import Settings, compact
+from context_compactor.messages.record import is_record, record_span
 from context_compactor.store.connect import connect
 from context_compactor.testing import ScriptedModel
 from tests.engine.test_model import working_day
@@ -53,6 +54,21 @@ def test_a_model_is_told_no_secret(chunk):
     assert not is_leaking(sent(model))
     assert "[redacted:github_token]" in sent(model)
     assert all(not request.prefix and not request.beside for request in model.requests)
+
+
+@pytest.mark.parametrize("target", [900, 2_000, 6_000])
+def test_the_record_tells_no_part_of_a_secret_which_a_later_compaction_could_not_know_for_one(target):
+    made = compact(secret_day(), target_tokens=target, settings=Settings(redact_secrets=True))
+    record = next(str(raw["content"]) for raw in made.messages if raw["role"] == "user")
+    assert is_record(record[slice(*record_span(record))])
+    assert not any(part in record for part in (TOKEN[4:10], PASSWORD[:7], "MIIEvQ"))
+
+
+def test_turns_that_stay_are_as_they_were():
+    day = [*secret_day(), {"role": "user", "content": f"push with {TOKEN}"}]
+    made = compact(day, target_tokens=2_000, settings=Settings(redact_secrets=True))
+    assert made.report.changed
+    assert made.messages[-1]["content"].endswith(f"push with {TOKEN}")
 
 
 def test_without_the_setting_everything_is_sent():

@@ -6,7 +6,6 @@ In a compaction the gate is what counts: whatever is said, the context is no wor
 from __future__ import annotations
 
 import pytest
-from context_compactor.summarize.shape import template
 from msgspec import structs
 
 from context_compactor import Compaction, Session, compact
@@ -16,13 +15,14 @@ from context_compactor.llm.names import open_model
 from context_compactor.llm.retry import with_retries
 from context_compactor.report import Report
 from context_compactor.settings import Settings
-from context_compactor.summarize.gate import judge
+from context_compactor.summarize.ask import headings
+from context_compactor.summarize.gate import check_answer
 from context_compactor.summarize.quoting import tell_turns
 from tests.engine.talks import bash, read, talk_in
 from tests.llm.asking import SCHEMA, control
 from tests.llm.small_model import WINDOW
 from tests.session.talk import CALM
-from tests.summarize.scenes import count, evidence_of, refresh_talk
+from tests.summarize.scenes import evidence_of, refresh_talk
 
 STORY = ModelRequest(messages=(ModelMessage("user", "Tell a very long story about a lighthouse."),), max_tokens=400)
 
@@ -101,22 +101,22 @@ def test_a_restart_in_mid_call_is_worth_a_retry_and_the_retry_is_answered(model,
 
 def test_the_gate_refuses_what_it_takes_for_a_summary(model):
     turns = refresh_talk(2)
-    asked = f"Summarize under these headings:\n{template()}\n\n{tell_turns(turns)[-1].body}"
+    asked = f"Summarize under these headings:\n{headings()}\n\n{tell_turns(turns)[-1].body}"
     answer = model.write(ModelRequest(messages=(ModelMessage("user", asked),), max_tokens=100), control(120))
     assert answer.text.strip()
-    assert judge(answer, evidence_of(turns), count)
+    assert check_answer(answer, evidence_of(turns)).wrong
 
 
-TARGET = 1_620
-RULES = " ".join(f"Rule {number}: say what you do in step {number}." for number in range(90))
+TARGET = 1_000
+RULES = " ".join(f"Rule {number}: say what you do in step {number}." for number in range(20))
 
 
 def short_work() -> list:
-    """Long rules, which are kept, and little work: a model of this size takes its time to read."""
+    """Some rules, which are kept, and little work: a model of this size takes its time to read."""
     talk = talk_in("openai-chat").system(RULES).user("Add refresh tokens to the login flow. Never touch legacy/.")
     talk.step(read("src/auth/jwt.ts", "export function verifyToken(token: string) { return check(token) }"))
     talk.step(bash("npm test -- refresh", "TypeError: Cannot read properties of undefined (reading 'exp')", True))
-    for step in range(5):
+    for step in range(8):
         talk.step(read(f"src/part_{step}.py", "\n".join(f"value_{step}_{n} = compute_{n}()" for n in range(8))))
     return talk.user("Go on with the handler.").messages
 

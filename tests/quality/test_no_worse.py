@@ -99,7 +99,7 @@ def test_a_model_that_is_endless_empty_hostile_lying_or_an_echo_changes_no_measu
 def test_whether_it_lies_or_not_a_shipped_session_stays_sound(name, monkeypatch):
     for before, after in compared("shipped", name, monkeypatch):
         assert not set(worse(before, after)) & set(UNTOUCHED)
-        assert after.shares["FAIL"] >= before.shares["FAIL"] - MOST_FAILURES
+        assert round(before.shares["FAIL"] - after.shares["FAIL"], 3) <= MOST_FAILURES
         assert after.fits
 
 

@@ -24,7 +24,7 @@ Now: the POST /refresh handler in src/auth/routes.ts is being wired (turn_005)
 ## Rules and corrections by the user
 > Never touch legacy/. (turn_001)
 ## Where things stand
-- changed, not committed: src/auth/jwt.ts: jwt.sign now has a jti (turn_003)
+- uncommitted: src/auth/jwt.ts: jwt.sign now has a jti (turn_003)
 - done: token rotation in src/auth/jwt.ts (turn_005)
 - doing: the POST /refresh handler in src/auth/routes.ts (turn_005)
 - blocked: the staging secret is missing (turn_005)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from context_compactor import Settings, compact
 from context_compactor.messages.record import (
@@ -36,8 +37,8 @@ OWN = Record(
         RULES: (Entry('"Never touch legacy/." (turn_001)'), Entry('"Keep Node 18." (turn_002)')),
         STANDING: (
             Entry("paths are below /home/me/ or absolute"),
-            Entry("src/auth/jwt.ts · edited (turn_003)", "changed, not committed"),
-            Entry("src/auth/keys.ts · edited (turn_004)", "changed, not committed"),
+            Entry("src/auth/jwt.ts · edited (turn_003)", "uncommitted"),
+            Entry("src/auth/keys.ts · edited (turn_004)", "uncommitted"),
         ),
         FAILED: (Entry("`make lint` → two errors (turn_004)", "open"),),
     },
@@ -58,11 +59,30 @@ def test_the_ledgers_add_what_the_summary_does_not_tell_and_nothing_twice():
     assert [entry.text for entry in record.sections[RULES]] == [
         '"Never touch legacy/." (turn_001)', '"Keep Node 18." (turn_002)',
     ]  # fmt: skip
-    files = [entry.text for entry in record.sections[STANDING] if entry.status == "changed, not committed"]
+    files = [entry.text for entry in record.sections[STANDING] if entry.status == "uncommitted"]
     assert [text.partition(".ts")[0] for text in files] == ["src/auth/jwt", "src/auth/keys"]
     assert OWN.sections[FAILED][0] in record.sections[FAILED]
     assert [line.turn for line in record.happened if line.voice == "user"] == [1, 2]
     assert [excerpt.ref for excerpt in record.excerpts] == ["file_001", "file_002", "turn_003"]
+
+
+def test_a_failure_is_not_told_by_the_name_of_a_file_that_stands_anywhere():
+    failed = Entry(
+        "`make lint` → src/auth/jwt_with_refresh_tokens.ts:7:2: unused import → passed in turn 5 (tool_002)", "resolved"
+    )
+    summary = parse_summary(f"{GOOD}\n## Findings\n- src/auth/jwt_with_refresh_tokens.ts is new (turn_003)\n")
+    record = merge(summary, structs.replace(OWN, sections=OWN.sections | {FAILED: (failed,)}), 2_000, count)
+    assert failed in record.sections[FAILED]
+
+
+def test_what_only_the_engine_tells_of_what_happened_comes_last():
+    line = StoryLine(5, "run", f"`make docs` → built {', '.join(f'page_{n}.md' for n in range(20))}")
+    own = structs.replace(OWN, happened=(*OWN.happened, line))
+    ample = merge(SUMMARY, own, 2_000, count)
+    assert line in ample.happened
+    for room in range(200, 700, 10):
+        record = merge(SUMMARY, own, room, count)
+        assert record is None or line not in record.happened or record.excerpts == ample.excerpts
 
 
 def test_the_task_stays_as_it_is_quoted_and_is_not_quoted_twice():

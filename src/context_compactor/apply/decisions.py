@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from math import inf
 
 from msgspec import structs
 
@@ -39,16 +40,19 @@ def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
     view, draft, turn_tokens = composer.view, composer.draft, composer.turn_tokens
     taken = {number: list(options) for number, options in groupby(draft.chosen(), key=lambda option: option.source)}
     decisions = [*_kept_turns(view, turn_tokens, cut)]
-    told = composer.story.told()
+    told, told_border = composer.story.told(), _border(composer.story.gains())
     worth = relevances(draft)
     for source in view.open_sources():
         if not source.is_loose:
             folded = view.zone_of(source) is Zone.FOLDED
             options, replaced = taken.get(source.number, []), draft.replaced.get(source.number)
             decision = _decide(source, options, replaced, folded, view.why.get(source.turn, ""))
+            relevance = worth.get(source.number, 0.0)
             if folded and not view.why.get(source.turn):
-                decision = _with_story(decision, source, told.get((source.turn, _TOLD_AS.get(source.voice, ""))))
-            decisions.append(structs.replace(decision, relevance=worth.get(source.number, 0.0)))
+                of_it = told.get((source.turn, _TOLD_AS.get(source.voice, "")), Told())
+                decision = _with_story(decision, source, of_it)
+                relevance = max(relevance, _relevance(of_it.gain, told_border))
+            decisions.append(structs.replace(decision, relevance=relevance))
     return tuple(sorted(decisions, key=lambda decision: decision.turn))
 
 
@@ -62,14 +66,23 @@ def relevances(draft: Draft) -> dict[int, float]:
     best: dict[int, float] = {}
     for piece, gain in zip(chooser.pieces, gains, strict=True):
         best[piece.source] = max(best.get(piece.source, 0.0), gain)
-    taken = sorted(gains[at] for at in chooser.chosen)
-    border = taken[int(len(taken) * _BORDER)] if taken else max(best.values(), default=0.0)
-    return {source: round(gain / (gain + border), 2) if gain > 0 else 0.0 for source, gain in best.items()}
+    border = _border([gains[at] for at in chooser.chosen]) or max(best.values(), default=0.0)
+    return {source: _relevance(gain, border) for source, gain in best.items()}
 
 
-def _with_story(decision: Decision, source: Source, told: Told | None) -> Decision:
+def _border(taken: Sequence[float]) -> float:
+    return sorted(taken)[int(len(taken) * _BORDER)] if taken else 0.0
+
+
+def _relevance(gain: float, border: float) -> float:
+    if gain == inf:
+        return 1.0
+    return round(gain / (gain + border), 2) if gain > 0 and border > 0 else 0.0
+
+
+def _with_story(decision: Decision, source: Source, told: Told) -> Decision:
     """A decision on a text of which the record tells something, in sentences or as a step with its outcome."""
-    if told is None or not told.told:
+    if not told.told:
         return decision
     if told.told == told.units and source.voice is not Voice.CALL and told.tokens >= _NEARLY_ALL * source.tokens:
         return structs.replace(

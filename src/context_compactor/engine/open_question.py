@@ -40,6 +40,7 @@ _DIGEST = 1 / 3
 _NAMED = 1 / 4
 _HEAD = 0.4
 _LEAST_CHARACTERS = 200
+_OPENING_WORDS = 100
 _LONGEST_LINE = 400
 _FEW_LINES = 8
 _WORD = re.compile(r"\w[\w./-]{3,60}")
@@ -229,8 +230,8 @@ def _short_paste(text: str, tokens: int, most: int, ref: str, words: str) -> str
     lines = body.split("\n")
     bare = _mark(len(lines), tokens, ref)
     room = int(len(text) * most / tokens) - len(bare)
-    if room < _LEAST_CHARACTERS:
-        return bare + end
+    if room < _LEAST_CHARACTERS:  # where nothing was typed, at least how the question begins
+        return (bare if words.strip() else f"{beginning(body, _OPENING_WORDS)}\n{bare}") + end
     if len(lines) < _FEW_LINES or max(map(len, lines)) > len(text) // 2:
         return _cut_within(body, tokens, room, ref) + end
     told = digest(kind_of(None, body), None, body)

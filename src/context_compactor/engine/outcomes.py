@@ -19,7 +19,7 @@ from context_compactor.classify.calls import Reading, is_own, read_call
 from context_compactor.classify.envelope import Output, unwrap
 from context_compactor.classify.failures import Failure
 from context_compactor.classify.kinds import Kind
-from context_compactor.classify.telling import BETWEEN
+from context_compactor.classify.outcomes import is_refusal
 from context_compactor.engine.outcome_commands import command_outcome, last_line, placed_errors, sums
 from context_compactor.messages.message import ToolCall
 from context_compactor.messages.turn import ToolUse
@@ -112,8 +112,8 @@ def fit(text: str, most: int) -> str:
 
 
 def _refused(failure: Failure) -> str:
-    said = failure.error.rpartition(BETWEEN)[2] if BETWEEN in failure.error else ""
-    return f"refused by the user{': ' if said else ''}{said}"
+    """A refusal with the user's words, which are the failure's error where there are any."""
+    return "refused by the user" if is_refusal(failure.error) else f"refused by the user: {failure.error}"
 
 
 def _told(ended: _Ended, kind: Kind, output: Output) -> str:

@@ -17,7 +17,7 @@ from context_compactor.engine.prose import cut_words, sentences_of
 from context_compactor.messages.turn import ToolUse, Turn
 
 # What a step of each kind is worth beside the agent's own words, which are worth 1 to 3.
-EDIT, DEFINED, EDITED_LINE, COMMIT, REPORT, PLAN = 2.2, 1.2, 0.4, 5.0, 2.2, 1.2
+EDIT, DEFINED, EDITED_LINE, COMMIT, REPORT, FORM, PLAN = 2.2, 1.2, 0.4, 5.0, 2.2, 5.0, 1.2
 RUN, FAILED_RUN, CHECK, LOOK, ANSWER = 0.8, 1.5, 1.8, 0.12, 6.0
 
 _EDITED = ("old_string", "old_str", "old_text", "oldText", "search"), ("new_string", "new_str", "new_text", "newText")
@@ -50,10 +50,13 @@ _HIDDEN_END = re.compile(r"\s*(?:2>&1|2>/dev/null|\| ?(?:tail|head)(?: -n?\s?\d+
 _ASKING_TOOLS = frozenset("askuserquestion askuser requestuserinput askfollowupquestion".split())
 _CHOSEN = re.compile(r'"([^"\n]{1,400})"\s?=\s?"([^"\n]{1,600})"')
 _SAID = re.compile(r"the user said:\s*(\S.{0,600}?)(?=\n\n|\Z)", re.DOTALL)
+_NOTE = re.compile(r" \(\w+\)$")
+_STATUS_FIELD = re.compile(r"^\W{0,6}status\W{0,4}: ", re.MULTILINE | re.IGNORECASE)
 _PLANNING_TOOLS = frozenset("exitplanmode createplan".split())
 _LISTS = frozenset("todowrite updateplan writetodos updatetodolist taskcreate taskupdate tasklist todo".split())
 _LONGEST_COMMAND = 140
 _LONGEST_LINE = 110
+_LONGEST_REPORT = 320
 _MOST_LINES = 40
 _MOST_SENTENCES = 60
 _LONGEST_SIDE = 60_000
@@ -120,9 +123,20 @@ def _refusal(use: ToolUse, verdict: Verdict) -> Step:
 
 
 def _report(use: ToolUse, verdict: Verdict) -> Iterator[Step]:
-    """What a sub-agent was asked, and what it reported."""
+    """What a sub-agent was asked, and what it reported: in short where it filled in a form, and in its sentences."""
     answer = use.result.text if use.result else ""
-    yield from _said("report", f"{verdict.label}: ", answer[:_LONGEST_SIDE], REPORT)
+    told = _said("report", f"{verdict.label}: ", answer[:_LONGEST_SIDE], REPORT)
+    if _STATUS_FIELD.search(answer, 0, _LONGEST_SIDE):
+        short = outcome_of(use, verdict.kind, verdict.failure, _LONGEST_REPORT)
+        yield Step("report", f"{verdict.label}: ", f"{short}.", FORM)
+        told = (step for step in told if not _is_in_form(step.text, short))
+    yield from told
+
+
+def _is_in_form(sentence: str, short: str) -> bool:
+    """Whether a sentence is a label of a form, or a field whose words are told in short already."""
+    label, _, value = sentence.rpartition(": ")
+    return sentence.endswith(":") or _NOTE.sub("", value or label) in short
 
 
 def _said(voice: str, head: str, text: str, weight: float) -> Iterator[Step]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import groupby, pairwise
-from math import exp, log2
+from math import exp, inf, log2
 
 from msgspec import Struct, structs
 
@@ -122,11 +122,15 @@ class Unit:
 
 
 class Told(Struct, frozen=True):
-    """How many units there are, how many of them are told, and in how many tokens."""
+    """How many units there are, how many of them are told, and in how many tokens.
+
+    `gain` is what the best of them adds for a token; it is infinite where one stands in the record in any case.
+    """
 
     units: int = 0
     told: int = 0
     tokens: float = 0.0
+    gain: float = 0.0
 
 
 class Exchange(Struct, frozen=True):
@@ -302,6 +306,7 @@ class Story:
         self.tokens = 0.0
         self._chosen: list[tuple[int, float]] = []
         self._taken = bytearray(len(units))
+        self._gains = [0.0] * len(units)
         self._repeated: set[int] = set()
         self._open: dict[tuple[int, str, str], float] = {}
         self._long_line = _LEAST_LONG
@@ -403,8 +408,18 @@ class Story:
             key = unit.turn, unit.voice if unit.voice in ("user", "agent") else "step"
             before = found.get(key, Told())
             is_told = bool(self._taken[at])
-            found[key] = Told(before.units + 1, before.told + is_told, before.tokens + is_told * unit.tokens)
+            gain = inf if at in self._repeated else self._gains[at] if is_told else self._density(at)
+            found[key] = Told(
+                before.units + 1,
+                before.told + is_told,
+                before.tokens + is_told * unit.tokens,
+                max(before.gain, gain),
+            )
         return found
+
+    def gains(self) -> list[float]:
+        """What each unit that is told added for a token when it was chosen."""
+        return [self._gains[at] for at, _ in self._chosen]
 
     def _told(self) -> Iterator[Unit]:
         """The units that are told; before what an exchange led to, at least how the user's words begin."""
@@ -442,6 +457,7 @@ class Story:
     def _take(self, at: int) -> None:
         unit = self.units[at]
         cost = self._cost(at)
+        self._gains[at] = self._density(at)
         self.tokens += cost
         self._chosen.append((at, cost))
         self._taken[at] = 1

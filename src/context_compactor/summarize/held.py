@@ -23,7 +23,7 @@ _OVERTAKEN = (
     "asked",
     "running",
     "open",
-    "changed, not committed",
+    "uncommitted",
     "mode",
     "phase",
     "git",
