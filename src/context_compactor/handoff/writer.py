@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from copy import copy
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct, structs
@@ -58,8 +59,9 @@ _LAST_WORDS, _DECIDED = 1.2, 1.5
 _QUOTED, _FOUND = 6.0, 3.0
 # How much more the newest exchange counts, and what is left of that with each exchange before it.
 _LATE, _LEFT = 1.0, 0.6
-# Characters of the first sentence of a request for each token of the text.
+# Characters of the first sentence of a request for each token of the text, and how many sentences it may lead to.
 _OPENING = 0.5
+_MOST_LED = 3
 _MOST_FAILURES = 3
 _NEXT = ("doing", "next", "asked", "blocked", "open", "mode", "running")
 
@@ -293,6 +295,7 @@ class _Text:
             rank = _NOW if unit.turn == self._now else _FIRST if unit.turn == self._first else 1.0
             unit.weight *= rank * (0.3 + taken_up) * (0.3 if unit.text.endswith(":") else 1.0)
         opening = [next(unit for unit in kept if unit.turn == turn) for turn in {self._first, self._now} if kept]
+        opening += [each for unit in opening for each in _led_to(unit, kept) if each not in opening]
         for unit in opening:
             unit.text = cut_words(unit.text, max(int(self._tokens * _OPENING), 40))
         rest = [unit for unit in kept if unit not in opening]
@@ -398,6 +401,16 @@ class _Text:
                 room -= cost
                 chosen.append(text)
         return chosen
+
+
+def _led_to(unit: Unit, units: Sequence[Unit]) -> Iterator[Unit]:
+    """What follows a sentence that only leads to it, in the same message."""
+    after = (each for each in units if each.turn == unit.turn and each.place > unit.place)
+    for each in islice(after, _MOST_LED):
+        if not unit.text.rstrip("*_ ").endswith(":"):
+            return
+        yield each
+        unit = each
 
 
 def _bare(text: str) -> str:
