@@ -216,10 +216,17 @@ def _body(summary: Summary) -> str:
     return render(record).partition("\n")[2]
 
 
+def _stands_in(entry: Entry, said: str) -> bool:
+    """Whether the words of an entry stand in a text, piece by piece where some were left out."""
+    return all(piece.strip(' …/"') in said for piece in _words(entry).split("…"))
+
+
 def _without_quoted(sections: dict[str, tuple[Entry, ...]], quotes: Sequence[Quote]) -> dict[str, tuple[Entry, ...]]:
     """The sections without words of the task that the record quotes already."""
     said = flat("\n".join(quote.text for quote in quotes))
-    entries = [entry for entry in sections.get(TASK, ()) if not entry.text.startswith('"') or _words(entry) not in said]
+    entries = [
+        entry for entry in sections.get(TASK, ()) if not entry.text.startswith('"') or not _stands_in(entry, said)
+    ]
     kept = sections | {TASK: tuple(entries)}
     return {title: lines for title, lines in kept.items() if lines}
 
