@@ -218,7 +218,8 @@ def _body(summary: Summary) -> str:
 
 def _stands_in(entry: Entry, said: str) -> bool:
     """Whether the words of an entry stand in a text, piece by piece where some were left out."""
-    return all(piece.strip(' …/"') in said for piece in _words(entry).split("…"))
+    pieces = _SOURCE.sub("", entry.text).split("…")
+    return all(flat(piece) in said for piece in pieces)
 
 
 def _without_quoted(sections: dict[str, tuple[Entry, ...]], quotes: Sequence[Quote]) -> dict[str, tuple[Entry, ...]]:
@@ -229,10 +230,6 @@ def _without_quoted(sections: dict[str, tuple[Entry, ...]], quotes: Sequence[Quo
     ]
     kept = sections | {TASK: tuple(entries)}
     return {title: lines for title, lines in kept.items() if lines}
-
-
-def _words(entry: Entry) -> str:
-    return flat(_SOURCE.sub("", entry.text))
 
 
 def _known(own: Record, places: Sequence[tuple[str, tuple[str, ...]]] = _ADDED) -> Iterator[tuple[str, Entry]]:
