@@ -191,19 +191,18 @@ def _units(exchange: Exchange, said: dict[int, str], before: str, last: int, ver
     if exchange.asked is not None:
         yield from _user_units(exchange.asked, before)
     yield from (unit for turn in exchange.turns if turn.role == "user" for unit in _instruction_units(turn))
-    steps = [(turn.number, step) for turn in exchange.turns for step in steps_of(turn, verdicts)]
-    told = {id(step) for _, step in _attempts(steps)}
+    done = {turn.number: list(steps_of(turn, verdicts)) for turn in exchange.turns}
+    steps = [(number, step) for number, several in done.items() for step in several]
+    repeated = {id(step) for _, step in _attempts(steps)}
     merged = dict(_merged_attempts(steps))
     for turn in exchange.turns:
         if turn.number in said:
             yield from _agent_units(turn.number, said[turn.number], is_last=turn.number == last)
-        for number, step in steps:
-            if number != turn.number:
-                continue
+        for step in done[turn.number]:
             if id(step) in merged:
                 yield merged[id(step)]
-            elif id(step) not in told:
-                yield Unit(number, step.voice, step.text, step.weight, step.head)
+            elif id(step) not in repeated:
+                yield Unit(turn.number, step.voice, step.text, step.weight, step.head)
 
 
 def _attempts(steps: Sequence[tuple[int, Step]]) -> list[tuple[int, Step]]:
