@@ -49,7 +49,7 @@ from context_compactor.summarize.losses import Told
 from context_compactor.summarize.summary import Summary, fit_summary
 
 # How much of the record's room a model is asked to fill; the rest is for what the ledgers know and it does not tell.
-_ASKED = 0.85
+_ASKED = 0.95
 _MOST_TOKENS = 6_000
 _LEAST_TOKENS = 300
 # A record has this share of the target at least, and as many tokens, where the target is not very small.

@@ -168,10 +168,14 @@ def test_the_heading_says_what_its_marks_mean():
     assert "/" in HAPPENED
 
 
-def test_the_report_says_how_much_of_a_text_is_told():
-    talk = long_talk()
-    target = promises.tokens_of(talk.messages, talk.dialect) // 10
-    told = {item.id: item.reason for item in compact(talk.messages, target_tokens=target).report.summarized}
-    assert told["turn_003"] == "told in the record (2 of 2 sentences)"
+def test_decisions_say_how_much_of_a_text_is_told():
+    talk = long_talk(proposal=" ".join(f"Table_{year} holds the old rows of {year}." for year in range(2001, 2031)))
+    whole, part = promises.tokens_of(talk.messages, talk.dialect) // 10, 700
+    reasons = [
+        next(each.reason for each in compact(talk.messages, target_tokens=target).decisions if each.turn == 3)
+        for target in (whole, part)
+    ]
+    assert reasons[0] == "told in the record, word for word"
+    assert re.fullmatch(r"told in the record \(\d+ of 31 sentences\)", reasons[1])
     assert told["turn_004"] == "told in the record (1 of 1 sentence)"
     assert told["tool_005"] == "told as a step"
