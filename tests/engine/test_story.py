@@ -177,4 +177,3 @@ def test_decisions_say_how_much_of_a_text_is_told():
     ]
     assert reasons[0] == "told in the record, word for word"
     assert re.fullmatch(r"told in the record \(\d+ of 31 sentences\)", reasons[1])
-    assert told["tool_005"] == "told as a step"
