@@ -97,7 +97,7 @@ class Load:
         assert reports
         with Session.open(name, store=self.store) as session:
             for archived in (each for report in reports for each in report.archived):
-                assert session.recall(archived.id) == _original(archived.id, turns)
+                assert session.original(archived.id).text == _original(archived.id, turns)
 
     def _notes(self, name: str) -> list[CompactionNote]:
         """The compactions of a session, each made from what the one before has left."""
