@@ -79,8 +79,8 @@ def remember(
     quotes = find_quotes(facts, turns, past, target, count)
     lines = [line for line in lines if not _is_quoted(line, quotes, quotes[:-1] or quotes)]
     must, optional = _within(lines, target, count)
-    # Requests that are over are told with what came of them, as the user's words in what happened. Those that an earlier
-    # record lists stand nowhere else.
+    # Requests that are over are told with what came of them, as the user's words in what happened. Those that an
+    # earlier record lists stand nowhere else.
     optional = [line for line in optional if line.section != TASK or line.turn == 0]
     if root and turns and not any(_BELOW.fullmatch(line.text) for line in must):
         must.insert(0, Line(STANDING, f"paths are below {root} or absolute", -1, True))
