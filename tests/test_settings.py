@@ -215,3 +215,8 @@ def test_a_setting_that_is_gone_is_told_and_read_past(tmp_path, caplog):
     loaded = load_settings(env={}, config_path=path)
     assert loaded.settings.window == 1_000
     assert "plan_with_model: this setting is gone" in caplog.text
+
+
+def test_a_setting_with_a_few_words_says_which_they_are():
+    with pytest.raises(BadSetting, match="layout: 'both' is not one of auto, record, tail"):
+        load_settings({"layout": "both"})

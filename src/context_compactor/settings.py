@@ -401,6 +401,8 @@ def _inspect(name: str) -> tuple[msgspec.inspect.Type, bool]:
 def _in_words(kind: msgspec.inspect.Type) -> str:
     if isinstance(kind, msgspec.inspect.BoolType):
         return "on or off"
+    if isinstance(kind, msgspec.inspect.LiteralType):
+        return f"one of {', '.join(map(str, kind.values))}"
     if not isinstance(kind, msgspec.inspect.IntType | msgspec.inspect.FloatType):
         return "text"
     noun = "a whole number" if isinstance(kind, msgspec.inspect.IntType) else "a number"
