@@ -27,7 +27,7 @@ WIDTH = 110
 def tour(out: Out) -> None:
     """Measure, compact, look at what came out, and read one original back."""
     result, after = show_compaction(out)
-    _title(out, "How it begins for the model")
+    _title(out, "How the model reads it")
     _show_beginning(after, out)
     _title(out, "Nothing is lost: one reference, and the original behind it")
     _show_recall(after, result, out)
@@ -63,10 +63,15 @@ def _show_usage(conversation: Conversation, out: Out) -> None:
 
 
 def _show_beginning(conversation: Conversation, out: Out) -> None:
+    """How the record begins, and how it tells what happened."""
     lines = list(_lines(conversation))
-    for line in lines[:24]:
+    story = next(at for at, line in enumerate(lines) if line.startswith("## What happened"))
+    for line in lines[:14]:
         out.print(one_line(line, WIDTH), style="dim")
-    out.print(f"… and {len(lines) - 24:,} more lines")
+    out.print("…")
+    for line in lines[story : story + 16]:
+        out.print(one_line(line, WIDTH), style="dim")
+    out.print(f"… and {len(lines) - 30:,} more lines")
 
 
 def _show_recall(conversation: Conversation, result: Compaction, out: Out) -> None:

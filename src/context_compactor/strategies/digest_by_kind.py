@@ -73,7 +73,7 @@ class DigestByKind:
         told = outcome_of(use, source.kind, failure, length)
         # The error of a failed call stands in front of its result anyway.
         if told and not _PLAIN.match(told) and not (failure and told.startswith(failure.error[:40])):
-            reason = f"how a {source.kind} ended"
+            reason = f"how the {source.kind} ended"
             # The age of a result counts as it does for its lines, but not how many lines were shown.
             age = source.weight / KIND_WEIGHT[source.kind] * max(source.lines / NARROW, 1.0) ** view.weights.narrow
             weight = self.outcome_weight * _ENDS[source.kind] * age
