@@ -13,7 +13,7 @@ from context_compactor.classify.rules import classify
 from context_compactor.engine.fit import story_share
 from context_compactor.engine.prose import prose_lines, sentences_of
 from context_compactor.engine.story import story_units
-from context_compactor.messages.record import HAPPENED, Record, StoryLine
+from context_compactor.messages.record import Record, StoryLine
 from tests.engine import promises
 from tests.engine.sessions import sessions
 from tests.engine.talks import DIALECT_NAMES, Talk, bash, edit, read, talk_in
@@ -85,6 +85,13 @@ def test_a_short_reply_comes_with_the_question_it_answers():
 def test_the_number_of_an_option_comes_with_the_option():
     proposal = "There are two ways:\n\n1. Cookies that are httpOnly\n2. Server sessions in Redis\n\nWhich one?"
     assert '2 (to: "Server sessions in Redis")' in texts(told(long_talk(reply="2", proposal=proposal)), "user")
+
+
+def test_a_slash_command_is_told_with_what_was_typed_behind_it():
+    command = "<command-name>/review</command-name>\n<command-args>the header only</command-args>"
+    talk = talk_in("anthropic").user("Write the page.").step(read("a.py", FILLER)).answer("It is written.")
+    talk.user(command).step(read("b.py", FILLER)).answer("The header is fine.").user("ok").answer("Good.").user("bye")
+    assert any(text.startswith("/review the header only") for text in texts(told(talk), "user"))
 
 
 def test_a_command_that_was_run_again_is_one_line_with_all_its_ends():
@@ -161,11 +168,6 @@ def test_the_less_may_stay_the_more_of_it_is_story():
     shares = [story_share(kept) for kept in (0.01, 0.04, 0.08, 0.2, 0.4, 0.9)]
     assert shares == sorted(shares, reverse=True)
     assert all(0.0 < share <= 1.0 for share in shares)
-
-
-def test_the_heading_says_what_its_marks_mean():
-    assert "…" in HAPPENED
-    assert "/" in HAPPENED
 
 
 def test_decisions_say_how_much_of_a_text_is_told():

@@ -198,7 +198,7 @@ def test_the_newest_outcome_of_a_check_counts() -> None:
         ("npm test", "passed", 1),
         ("mise run lint", "failed", 1),
     ]
-    assert found[0].detail == "12 passing (after 2 failures)"
+    assert found[0].detail == "12 passed (after 2 failures)"
 
 
 # Side effects, consent, sub-agents

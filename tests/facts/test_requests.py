@@ -90,3 +90,11 @@ def test_a_request_behind_a_rule_is_still_one() -> None:
 
 def test_the_first_request_is_never_lost() -> None:
     assert tasks(user("hi"), agent("Hello!")) == [("active", "hi")]
+
+
+def test_a_problem_that_is_reported_behind_a_question_is_a_request_and_no_answer():
+    turns = turns_of(
+        user("Write the parser."), agent("It is written. Ready to commit?"), user("the nightly build is failing")
+    )
+    asked = [fact for fact in extract_facts(turns) if fact.kind == "task"]
+    assert [fact.content for fact in asked] == ["Write the parser.", "the nightly build is failing"]

@@ -14,7 +14,7 @@ from context_compactor.apply.layout import lines_kept, shortened
 from context_compactor.classify.kinds import Kind
 from context_compactor.classify.pins import pinned_turns
 from context_compactor.classify.tier import Tier
-from context_compactor.engine.story import Told
+from context_compactor.engine.story import ToldShare
 from context_compactor.figures import plural
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
@@ -40,7 +40,7 @@ def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
     view, draft, turn_tokens = composer.view, composer.draft, composer.turn_tokens
     taken = {number: list(options) for number, options in groupby(draft.chosen(), key=lambda option: option.source)}
     decisions = [*_kept_turns(view, turn_tokens, cut)]
-    told, told_border = composer.story.told(), _border(composer.story.gains())
+    told, told_border = composer.story.shares(), _border(composer.story.gains())
     worth = relevances(draft)
     for source in view.open_sources():
         if not source.is_loose:
@@ -49,7 +49,7 @@ def explain(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
             decision = _decide(source, options, replaced, folded, view.why.get(source.turn, ""))
             relevance = worth.get(source.number, 0.0)
             if folded and not view.why.get(source.turn):
-                of_it = told.get((source.turn, _TOLD_AS.get(source.voice, "")), Told())
+                of_it = told.get((source.turn, _TOLD_AS.get(source.voice, "")), ToldShare())
                 decision = _with_story(decision, source, of_it)
                 relevance = max(relevance, _relevance(of_it.gain, told_border))
             decisions.append(structs.replace(decision, relevance=relevance))
@@ -80,7 +80,7 @@ def _relevance(gain: float, border: float) -> float:
     return round(gain / (gain + border), 2) if gain > 0 and border > 0 else 0.0
 
 
-def _with_story(decision: Decision, source: Source, told: Told) -> Decision:
+def _with_story(decision: Decision, source: Source, told: ToldShare) -> Decision:
     """A decision on a text of which the record tells something, in sentences or as a step with its outcome."""
     if not told.told:
         return decision

@@ -38,7 +38,7 @@ _TARGET_KEYS = (
     "identifier id task_id agent_id name prompt message".split()
 )
 _NOT_TELLING = frozenset("timeout yield_time_ms max_output_tokens run_in_background explanation".split())
-_CHANGES_FOLDER = re.compile(r"cd [^;&|\n]{1,200}(?:&&|;)\s*")
+CHANGES_FOLDER = re.compile(r"cd [^;&|\n]{1,200}(?:&&|;)\s*")
 _LABEL_LENGTH = 90
 _TARGET_LENGTH = 400
 # As Claude Code names the tools of our server, and those of our plugin; Codex does as the first.
@@ -117,7 +117,7 @@ def describe(call: ToolCall | None, root: str = "") -> str:
     room = max(20, _LABEL_LENGTH - len(call.name) - 3)
     if reading.command is not None and not (reading.reads and len(reading.paths) == 1):
         command = reading.command.replace(root, "") if root else reading.command
-        return f"{_one_line(call.name, 60)} `{_short_command(command, room)}`"
+        return f"{_one_line(call.name, 60)} `{short_command(command, room)}`"
     if reading.paths:
         lines = _label_of_lines(reading.lines)
         target = _tail_of(_one_line(reading.paths[0].removeprefix(root), _TARGET_LENGTH), room - len(lines)) + lines
@@ -183,9 +183,9 @@ def _label_of_lines(lines: Lines | None) -> str:
     return f" ({first}-{'' if last is None else last})"
 
 
-def _short_command(command: str, room: int) -> str:
+def short_command(command: str, room: int) -> str:
     """The command without a leading `cd`, and without the text of a heredoc."""
-    plain = _CHANGES_FOLDER.sub("", command[:2000].strip(), count=1)
+    plain = CHANGES_FOLDER.sub("", command[:2000].strip(), count=1)
     first, _, rest = plain.partition("\n")
     return _one_line(f"{first}…" if rest and "<<" in first else plain, room)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct, structs
 
 from context_compactor.classify.background import asked_id, running_id
-from context_compactor.classify.calls import Reading, is_own, read_call
+from context_compactor.classify.calls import CHANGES_FOLDER, Reading, is_own, read_call
 from context_compactor.classify.checks import checks_in, is_check
 from context_compactor.classify.outcomes import has_failed, is_refusal
 from context_compactor.classify.references import reference_of
@@ -23,7 +23,6 @@ COMMAND_LENGTH = 160
 _MARK = "[failed: "
 _SOUGHT_LENGTH = 70
 _LINE_BREAK = re.compile(r"[ \t\r]*\n\s*")
-_CHANGES_FOLDER = re.compile(r"cd [^;&|\n]{1,200}(?:&&|;)\s*")
 _PLACE = re.compile(r"::\w|--- FAIL: |\(fail\) |\w:\d+")
 _DURATION = re.compile(r"\b\d+(?:\.\d+)?(?:ms|s)\b")
 _OLD_TEXT = ("old_string", "old_str", "old_text", "oldText", "search")
@@ -175,7 +174,7 @@ def wording_of(call: ToolCall | None) -> str:
 
 def _room_for(command: str) -> int:
     """A change of folder in front says little: what follows it gets its own room."""
-    moved = _CHANGES_FOLDER.match(command.lstrip()[:300])
+    moved = CHANGES_FOLDER.match(command.lstrip()[:300])
     return COMMAND_LENGTH + (moved.end() if moved else 0)
 
 

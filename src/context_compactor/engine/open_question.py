@@ -19,7 +19,7 @@ from context_compactor.archive.search.english import STOP_WORDS
 from context_compactor.classify.kinds import kind_of
 from context_compactor.classify.pins import interjection, last_words
 from context_compactor.classify.rules import Verdicts
-from context_compactor.engine.pasted import MOST_TYPED, Piece, split_pasted, without_ends
+from context_compactor.engine.pasted import MOST_TYPED, TextSpan, split_pasted, without_ends
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.ends import beginning, ending
@@ -55,7 +55,7 @@ class _Place(Struct, frozen=True):
     message: int
     part: int
     ref: str
-    pieces: list[Piece]
+    pieces: list[TextSpan]
 
     @property
     def text(self) -> str:
@@ -124,7 +124,7 @@ def _places(turn: Turn, verdicts: Verdicts, *, with_results: bool) -> Iterator[_
         if isinstance(part, Text) and message.role == "user":
             yield _Place(turn.number, at, index, reference_id("turn", turn.number), split_pasted(part.text))
         elif isinstance(part, ToolResult) and with_results and part.call_id in refs and not part.media:
-            yield _Place(turn.number, at, index, refs[part.call_id], [Piece(part.text, is_pasted=True)])
+            yield _Place(turn.number, at, index, refs[part.call_id], [TextSpan(part.text, is_pasted=True)])
 
 
 def _of(number: int, changed: Mapping[tuple[int, int, int], str]) -> dict[tuple[int, int], str]:
@@ -193,7 +193,7 @@ def _typed(places: Sequence[_Place], counter: MessageCounter) -> int:
     return sum(counter.texts([piece.text for place in places for piece in place.pieces if not piece.is_pasted]))
 
 
-def _pastes(places: Sequence[_Place]) -> list[tuple[_Place, Piece]]:
+def _pastes(places: Sequence[_Place]) -> list[tuple[_Place, TextSpan]]:
     return [(place, piece) for place in places for piece in place.pieces if piece.is_pasted]
 
 

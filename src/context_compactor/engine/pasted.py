@@ -33,20 +33,20 @@ _PLAIN = re.compile(r"[^\W\d_]|[ .,:;!?'\"()\u2010-\u2027\u3000-\u303f\uff00-\uf
 _SENTENCE_END = re.compile(r"[.?!:\u2026\u3002\uff01\uff1a\uff1f]$")
 
 
-class Piece(Struct, frozen=True):
+class TextSpan(Struct, frozen=True):
     """A stretch of a text: typed by its user, or pasted in. All pieces of a text together are the text."""
 
     text: str
     is_pasted: bool
 
 
-def split_pasted(text: str) -> list[Piece]:
+def split_pasted(text: str) -> list[TextSpan]:
     """A text as the pieces that were typed and those that were pasted."""
     marked = [mark for paragraph in _paragraphs(text) for mark in _marked(paragraph)]
     return _joined(marked)
 
 
-def without_ends(pieces: Sequence[Piece]) -> list[Piece]:
+def without_ends(pieces: Sequence[TextSpan]) -> list[TextSpan]:
     """The pieces with the middle of all that counts as typed counted as pasted: what is left is no more than is typed.
 
     The first and the last words are those with which somebody says what the rest is for.
@@ -54,7 +54,7 @@ def without_ends(pieces: Sequence[Piece]) -> list[Piece]:
     text = "".join(piece.text for piece in pieces)
     first = _end_of_opening(text, MOST_TYPED // 2)
     last = max(len(text) - _end_of_opening(text[:-MOST_TYPED:-1], MOST_TYPED // 2), first)
-    whole = (Piece(text[:first], False), Piece(text[first:last], True), Piece(text[last:], False))
+    whole = (TextSpan(text[:first], False), TextSpan(text[first:last], True), TextSpan(text[last:], False))
     return [piece for piece in whole if piece.text]
 
 
@@ -63,12 +63,12 @@ def _end_of_opening(text: str, most: int) -> int:
     return text.rfind("\n", 0, most) + 1 if len(text) > most else len(text)
 
 
-def _joined(marked: Sequence[tuple[str, bool]]) -> list[Piece]:
+def _joined(marked: Sequence[tuple[str, bool]]) -> list[TextSpan]:
     """Neighbours of one sort as one piece; what is too short to be worth it counts as typed."""
     runs = [("".join(line for line, _ in group), pasted) for pasted, group in groupby(marked, key=lambda mark: mark[1])]
     large = [(run, pasted and len(run) >= LEAST_PASTE) for run, pasted in runs]
     return [
-        Piece("".join(run for run, _ in group), pasted) for pasted, group in groupby(large, key=lambda mark: mark[1])
+        TextSpan("".join(run for run, _ in group), pasted) for pasted, group in groupby(large, key=lambda mark: mark[1])
     ]
 
 

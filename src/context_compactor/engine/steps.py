@@ -7,13 +7,16 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from context_compactor.classify.calls import Reading, read_call
+from context_compactor.classify.calls import Reading, read_call, short_command
 from context_compactor.classify.failures import Failure
 from context_compactor.classify.kinds import Kind
 from context_compactor.classify.outcomes import looks_only
 from context_compactor.classify.rules import Verdict, Verdicts
+from context_compactor.classify.shell import heredoc_in
 from context_compactor.engine.outcomes import outcome_of
 from context_compactor.engine.prose import cut_words, sentences_of
+from context_compactor.facts.consent import ASKING_TOOLS, answers_in, words_of_refusal
+from context_compactor.facts.definitions import definition_in
 from context_compactor.messages.turn import ToolUse, Turn
 
 # What a step of each kind is worth beside the agent's own words, which are worth 1 to 3.
@@ -32,12 +35,6 @@ _BODY = re.compile(
 )
 _BROKEN = re.compile(r"(?<=[^\s.:!?])\n[ \t]*(?=[^\s\-*\d#])")
 _SIGNED = re.compile(r"^(?:Co-Authored-By|Signed-off-by|Generated with|🤖).*$", re.MULTILINE | re.IGNORECASE)
-_DEFINES = re.compile(
-    r"^\s*(?:export |default |public |private |protected |static |async |abstract |pub(?:\(\w+\))? |final |override )*"
-    r"(?:def|class|func|function|fn|interface|type|struct|enum|trait|impl|module|namespace|macro_rules!"
-    r"|CREATE (?:TABLE|INDEX)|resource|message|service|describe|it|test)\b[ (]"
-    r"|^(?:export )?(?:const|var|let) \w|^#{1,4} \S|^\s*(?:@\w+|\w[\w-]*:)\s*$"
-)
 _REMARK = re.compile(r"\s*(?:#|//|--|/?\*|\"\"\"|<!--)\s*\w+ \w+")
 _IMPORT = re.compile(
     r"\s*(?:import\b|from \S+ import\b|#include\b|using \S+;|use \S+;|package \w+|require\(|const \(|var \(|import \()"
@@ -45,11 +42,7 @@ _IMPORT = re.compile(
 )
 _IMPORT_BEGINS = frozenset('if#uprcv"-+@dC')
 _TELLS = re.compile(r"[A-Za-z]{3}")
-_CHANGES_FOLDER = re.compile(r"^cd [^;&|\n]{1,200}(?:&&|;)\s*")
 _HIDDEN_END = re.compile(r"\s*(?:2>&1|2>/dev/null|\| ?(?:tail|head)(?: -n?\s?\d+| -\d+)?|\|\| true)\s*(?=$|\|)")
-_ASKING_TOOLS = frozenset("askuserquestion askuser requestuserinput askfollowupquestion".split())
-_CHOSEN = re.compile(r'"([^"\n]{1,400})"\s?=\s?"([^"\n]{1,600})"')
-_SAID = re.compile(r"the user said:\s*(\S.{0,600}?)(?=\n\n|\Z)", re.DOTALL)
 _NOTE = re.compile(r" \(\w+\)$")
 _STATUS_FIELD = re.compile(r"^\W{0,6}status\W{0,4}: ", re.MULTILINE | re.IGNORECASE)
 _PLANNING_TOOLS = frozenset("exitplanmode createplan".split())
@@ -86,7 +79,7 @@ def _steps(use: ToolUse, reading: Reading, verdict: Verdict, root: str) -> Itera
     if failure and failure.denied:
         yield _refusal(use, verdict)
         return
-    if reading.tool in _ASKING_TOOLS:
+    if reading.tool in ASKING_TOOLS:
         yield from _answers(use)
     elif reading.tool in _PLANNING_TOOLS:
         plan = reading.arguments.get("plan")
@@ -110,14 +103,13 @@ def _with_outcome(what: str, told: str) -> str:
 def _answers(use: ToolUse) -> Iterator[Step]:
     """What the user chose when the agent asked: the user's own words."""
     answer = use.result.text if use.result and not use.result.is_error else ""
-    for question, choice in _CHOSEN.findall(answer[:6_000]):
+    for question, choice in answers_in(answer):
         yield Step("user", "", f"{choice} (asked: {question})", ANSWER)
 
 
 def _refusal(use: ToolUse, verdict: Verdict) -> Step:
     """A call that the user refused, with what was said to it: the user's own words."""
-    said = _SAID.search(use.result.text) if use.result else None
-    words = " ".join(said[1].split()) if said else ""
+    words = words_of_refusal(use.result.text) if use.result else ""
     refused = f"refused: {verdict.label}"
     return Step("user", "", f"{words} ({refused})" if words else f"({refused})", ANSWER)
 
@@ -158,18 +150,13 @@ def _command(use: ToolUse, reading: Reading, verdict: Verdict, root: str) -> Ite
         weight = FAILED_RUN if verdict.failure else CHECK if is_check else LOOK if is_look else RUN
         told = outcome_of(use, verdict.kind, verdict.failure)
         yield Step(
-            "look" if weight == LOOK else "run", "", _with_outcome(f"`{short_command(command, root)}`", told), weight
+            "look" if weight == LOOK else "run", "", _with_outcome(f"`{_shown_command(command, root)}`", told), weight
         )
 
 
-def short_command(command: str, root: str = "") -> str:
-    """A command as one line without the folder it begins in and the ends that only shorten its output."""
-    plain = _CHANGES_FOLDER.sub("", command.strip())
-    first, _, rest = plain.partition("\n")
-    if "<<" in first and rest:
-        plain = f"{first} …"
-    plain = _HIDDEN_END.sub("", plain.replace(root, "") if root else plain)
-    return cut_words(" ".join(plain.split()), _LONGEST_COMMAND)
+def _shown_command(command: str, root: str) -> str:
+    """A command as one line without the ends that only shorten its output."""
+    return short_command(_HIDDEN_END.sub("", command.replace(root, "") if root else command), _LONGEST_COMMAND)
 
 
 def _commit(use: ToolUse, command: str) -> Iterator[Step]:
@@ -190,7 +177,7 @@ def _pull_request(use: ToolUse, command: str, verdict: Verdict) -> Iterator[Step
     title, body = _TITLE.search(command), _BODY.search(command)
     named = next(filter(None, title.groups()), "") if title else ""
     told = outcome_of(use, verdict.kind, None)
-    yield Step("commit", "", _with_outcome(f'opened "{named}"' if named else short_command(command), told), COMMIT)
+    yield Step("commit", "", _with_outcome(f'opened "{named}"' if named else _shown_command(command, ""), told), COMMIT)
     if body:
         yield from _said("commit", "", body[2] or body[3] or body[4] or "", COMMIT / 3)
 
@@ -202,19 +189,19 @@ def _edit(reading: Reading, failure: Failure | None, root: str) -> Iterator[Step
         return
     for path, gone, added in _changes(reading):
         head = f"{_shown(path, root)}: "
-        lines = _telling(added)
+        lines = _telling(added, path)
         if not lines:
             yield Step("edit", head, f"− {cut_words(gone[0].strip(), _LONGEST_LINE)}" if gone else "changed", EDIT)
             continue
         first, *rest = lines
         yield Step("edit", head, first, EDIT)
-        yield from (Step("edit", head, line, DEFINED if _DEFINES.match(line) else EDITED_LINE) for line in rest)
+        yield from (Step("edit", head, line, DEFINED if definition_in(line, path) else EDITED_LINE) for line in rest)
 
 
-def _telling(added: Sequence[str]) -> list[str]:
+def _telling(added: Sequence[str], path: str) -> list[str]:
     """The added lines that tell something: what is defined, then what comments say, then the rest, without imports."""
     telling = [line for line in added if _TELLS.search(line) and not is_import(line)]
-    defined = [line for line in telling if _DEFINES.match(line)]
+    defined = [line for line in telling if definition_in(line, path)]
     remarks = [line for line in telling if _REMARK.match(line)]
     ordered = dict.fromkeys(cut_words(line.strip(), _LONGEST_LINE) for line in (*defined, *remarks, *telling))
     return list(ordered)[:_MOST_LINES] or [cut_words(line.strip(), _LONGEST_LINE) for line in added[:1]]
@@ -235,7 +222,8 @@ def _changes(reading: Reading) -> Iterator[tuple[str, list[str], list[str]]]:
         return
     path = reading.paths[0] if reading.paths else ""
     if reading.command is not None:
-        yield path, [], _heredoc(reading.command)
+        text = heredoc_in(reading.command, path)
+        yield path, [], text.split("\n") if text else [_shown_command(reading.command, "")]
         return
     edits = values.get("edits")
     for edit in (each for each in edits if isinstance(each, dict)) if isinstance(edits, list) else (values,):
@@ -253,11 +241,6 @@ def _difference(old: str, new: str) -> tuple[list[str], list[str]]:
     known, now = {line.strip() for line in before}, {line.strip() for line in after}
     gone = [line for line in before if line.strip() and line.strip() not in now]
     return gone, [line for line in after if line.strip() and line.strip() not in known]
-
-
-def _heredoc(command: str) -> list[str]:
-    _, _, body = command.partition("\n")
-    return body.split("\n")[:-1] if body else [short_command(command)]
 
 
 def _patched(patch: str) -> Iterator[tuple[str, list[str], list[str]]]:

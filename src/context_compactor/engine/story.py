@@ -22,6 +22,7 @@ from context_compactor.classify.relevance import fade
 from context_compactor.classify.rules import Verdicts
 from context_compactor.engine.prose import cut_words, sentences_of, split_sentences
 from context_compactor.engine.steps import Step, steps_of
+from context_compactor.facts.choices import answered_by
 from context_compactor.facts.requests import is_request
 from context_compactor.facts.speech import Saying, agent_sayings, user_sayings
 from context_compactor.messages.message import Text
@@ -91,9 +92,6 @@ _INTENDS = re.compile(
     r"|for)\b",
     re.IGNORECASE,
 )
-_CHOICE = re.compile(
-    r"\W*(?:option |number |#)?(\d{1,2}|[a-e])\b\W*$|\W*(?:option|number) (\d{1,2}|[a-e])\b", re.IGNORECASE
-)
 
 
 class Unit:
@@ -121,8 +119,8 @@ class Unit:
         return self.turn, self.voice, self.head
 
 
-class Told(Struct, frozen=True):
-    """How many units there are, how many of them are told, and in how many tokens.
+class ToldShare(Struct, frozen=True):
+    """Of a text how many units there are, how many of them are told, and in how many tokens.
 
     `gain` is what the best of them adds for a token; it is infinite where one stands in the record in any case.
     """
@@ -189,7 +187,7 @@ def _head_of(line: StoryLine) -> tuple[str, str]:
 
 def _units(exchange: Exchange, said: dict[int, str], before: str, last: int, verdicts: Verdicts) -> Iterator[Unit]:
     if exchange.asked is not None:
-        yield from _user_units(exchange.asked, before)
+        yield from _user_units(_as_typed(exchange.asked, exchange.turns[0]), before)
     yield from (unit for turn in exchange.turns if turn.role == "user" for unit in _instruction_units(turn))
     done = {turn.number: list(steps_of(turn, verdicts)) for turn in exchange.turns}
     steps = [(number, step) for number, several in done.items() for step in several]
@@ -231,11 +229,20 @@ def _command(step: Step) -> str:
     return step.text.partition(" → ")[0]
 
 
+def _as_typed(saying: Saying, turn: Turn) -> Saying:
+    """What the user said, behind the slash command by which it was said."""
+    command = next((found[1] for message in turn.messages if (found := _COMMAND_NAME.search(message.text))), "")
+    if not command or command in saying.text:
+        return saying
+    return Saying(saying.turn, f"{command} {saying.text}")
+
+
 def _user_units(saying: Saying, before: str) -> Iterator[Unit]:
     text = saying.text.strip()
     words = len(text.split())
     if words <= _SHORT_REPLY:
-        answered = _answered(text, before)
+        is_clear = words > _BARE_REPLY and is_request(text)
+        answered = "" if is_clear else answered_by(text, before)
         yield Unit(saying.turn, "user", f'{text} (to: "{answered}")' if answered else text, _USER)
         return
     weight = _USER * min(1.0, (_LONG_MESSAGE / words) ** 0.5)
@@ -264,21 +271,6 @@ def _with_item(sentence: str, items: dict[str, str]) -> str:
     if numbered is None or numbered[1] not in items or sentence.count(" ") > _SHORT_REPLY:
         return sentence
     return f'{sentence} (to: "{cut_words(items[numbered[1]].strip("* "), _ITEM_LENGTH)}")'
-
-
-def _answered(reply: str, before: str) -> str:
-    """What a short reply answers: the option it names, else the agent's last question, else its last sentence."""
-    if is_request(reply) and len(reply.split()) > _BARE_REPLY and not _CHOICE.match(reply):
-        return ""
-    sentences = sentences_of(before[-6_000:])
-    chosen = _CHOICE.match(reply)
-    if chosen:
-        named = re.escape(chosen[1] or chosen[2])
-        option = re.findall(rf"^\W*(?:option )?{named}[.):]\W*(\S.*)$", before, re.MULTILINE | re.IGNORECASE)
-        if option:
-            return cut_words(option[-1].strip("* "), 200)
-    asked = [sentence for sentence in sentences if sentence.endswith(("?", "\uff1f"))]
-    return cut_words((asked or sentences)[-1], 200) if sentences else ""
 
 
 def _agent_units(turn: int, text: str, *, is_last: bool) -> Iterator[Unit]:
@@ -364,7 +356,7 @@ class Story:
             heappush(heap, entry)
 
     def drop_last(self, tokens: float) -> None:
-        """Give back the units taken last until about this many tokens are free."""
+        """Give back the units taken last until about this many tokens are free; they are not taken again."""
         free = 0.0
         while self._chosen and free < tokens:
             at, cost = self._chosen.pop()
@@ -388,7 +380,7 @@ class Story:
         known: set[str] = set()
         last = "", ""
         lines: list[StoryLine] = []
-        for (turn, voice, head), group in groupby(self._told(), key=lambda unit: unit.line):
+        for (turn, voice, head), group in groupby(self._told_units(), key=lambda unit: unit.line):
             # A path that was named before goes by its last part.
             shown = head.rpartition("/")[2] if head in known else head
             known.add(head)
@@ -400,15 +392,15 @@ class Story:
             last = voice, head
         return tuple(lines)
 
-    def told(self) -> dict[tuple[int, str], Told]:
+    def shares(self) -> dict[tuple[int, str], ToldShare]:
         """How much is told of each turn: of the user's words, of the agent's, and of what was done."""
-        found: dict[tuple[int, str], Told] = {}
+        found: dict[tuple[int, str], ToldShare] = {}
         for at, unit in enumerate(self.units):
             key = unit.turn, unit.voice if unit.voice in ("user", "agent") else "step"
-            before = found.get(key, Told())
+            before = found.get(key, ToldShare())
             is_told = bool(self._taken[at])
             gain = inf if at in self._repeated else self._gains[at] if is_told else self._density(at)
-            found[key] = Told(
+            found[key] = ToldShare(
                 before.units + 1,
                 before.told + is_told,
                 before.tokens + is_told * unit.tokens,
@@ -420,7 +412,7 @@ class Story:
         """What each unit that is told added for a token when it was chosen."""
         return [self._gains[at] for at, _ in self._chosen]
 
-    def _told(self) -> Iterator[Unit]:
+    def _told_units(self) -> Iterator[Unit]:
         """The units that are told; before what an exchange led to, at least how the user's words begin."""
         asked: Unit | None = None
         for at, unit in enumerate(self.units):

@@ -44,17 +44,15 @@ _AGREEMENT = (
     | cues.ACKNOWLEDGEMENTS
     | frozenset(
         "it that this to implement try give make the change changes fix i we should think so can works for me is fine "
-        "love "
-        "it's with them both too then also start looks like".split()
+        "love it's with them both too then also start looks like".split()
     )
 )
 _REFUSING = frozenset("no nope not don't dont nein non нет but instead wait stop".split())
 # A question that needs the sentence before it to be understood.
 _BARE = frozenset(
     "want me to should i shall would you like do make this that it these them change changes go ahead proceed "
-    "implement "
-    "fix the a an start there with and now here does feel right or look sound good we is update apply write up in "
-    "all".split()
+    "implement fix the a an start there with and now here does feel right or look sound good we is update apply write "
+    "up in all".split()
 )
 _OPEN_QUESTIONS = frozenset("which what how where who when why".split())
 _SMALL = re.compile(
@@ -84,6 +82,16 @@ def choice_facts(user: Sequence[Saying], agent: Sequence[Saying]) -> list[Fact]:
             for content in filter(None, (*chosen, agreed))
         ]
     return found
+
+
+def answered_by(reply: str, asked: str) -> str:
+    """What a short reply answers: the options that it names, else the last question before it, else the last words."""
+    said = list(sentences(without_code(asked)[-_LAST_SENTENCES:]))
+    chosen = _chosen(reply, asked[-_LAST_TEXT:])
+    if chosen or not said:
+        return "; ".join(chosen)
+    at = next((at for at in range(len(said) - 1, -1, -1) if said[at].rstrip("*_ ").endswith("?")), len(said) - 1)
+    return _plain(with_context(said, at), _LONGEST_OPTION)
 
 
 def _chosen(reply: str, asked: str) -> list[str]:

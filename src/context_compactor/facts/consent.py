@@ -19,10 +19,10 @@ from context_compactor.facts.speech import Saying
 from context_compactor.facts.state import listed
 from context_compactor.messages.turn import ToolUse, Turn
 
-_SAID = re.compile(r"the user said:\s*(\S.{0,600})", re.DOTALL)
+_SAID = re.compile(r"the user said:\s*(\S.{0,600}?)(?=\n\n|\Z)", re.DOTALL)
 _ANSWER = re.compile(r'"([^"\n]{1,400})"="([^"\n]{1,600})"')
 _APPROVED = re.compile(r"\W*(?:user has approved|the user (?:has )?approved|approved by (?:the )?user)", re.IGNORECASE)
-_ASKING_TOOLS = frozenset("askuserquestion askuser requestuserinput askfollowupquestion".split())
+ASKING_TOOLS = frozenset("askuserquestion askuser requestuserinput askfollowupquestion".split())
 _LONGEST_ANSWER = 3_000
 _LONGEST_OPTION = 160
 
@@ -36,9 +36,20 @@ def consent_facts(called: Sequence[Called]) -> list[Fact]:
             found.append(_denial(exchange, turn, answer))
         elif reading.tool == "exitplanmode" and _APPROVED.match(answer[:200]):
             found.append(_fact("approval", "plan approved", "", turn, exchange))
-        elif reading.tool in _ASKING_TOOLS and exchange.result and not exchange.result.is_error:
+        elif reading.tool in ASKING_TOOLS and exchange.result and not exchange.result.is_error:
             found += _answers(exchange, turn, answer, reading.arguments)
     return found
+
+
+def words_of_refusal(answer: str) -> str:
+    """What the user said to a call that was refused, in one line; empty where nothing was said."""
+    said = _SAID.search(answer[:_LONGEST_ANSWER])
+    return " ".join(said[1].split()) if said else ""
+
+
+def answers_in(answer: str) -> list[tuple[str, str]]:
+    """Each question of an asking tool with the user's answer."""
+    return [(question, reply.strip()) for question, reply in _ANSWER.findall(answer[:_LONGEST_ANSWER])]
 
 
 def replies(turns: Iterable[Turn]) -> list[Saying]:
@@ -47,23 +58,22 @@ def replies(turns: Iterable[Turn]) -> list[Saying]:
     for turn in turns:
         for exchange in turn.exchanges:
             answer = exchange.result.text[:_LONGEST_ANSWER] if exchange.result else ""
-            said = _SAID.search(answer) if is_refusal(answer) else None
-            asked = exchange.call is not None and read_call(exchange.call).tool in _ASKING_TOOLS
-            words = said[1] if said else answer if asked else ""
+            said = words_of_refusal(answer) if is_refusal(answer) else ""
+            asked = exchange.call is not None and read_call(exchange.call).tool in ASKING_TOOLS
+            words = said or (answer if asked else "")
             if words.strip():
                 found.append(Saying(turn.number, words.strip()))
     return found
 
 
 def _denial(exchange: ToolUse, turn: int, answer: str) -> Fact:
-    said = _SAID.search(answer)
-    words = " ".join(said[1].split())[:300] if said else ""
+    words = words_of_refusal(answer)[:300]
     return _fact("denial", wording_of(exchange.call), f"the user said: {words}" if words else "", turn, exchange)
 
 
 def _answers(exchange: ToolUse, turn: int, answer: str, arguments: dict[str, Any]) -> list[Fact]:
     """Each question with its answer; an option that the agent had described is told with its description."""
-    pairs = _ANSWER.findall(answer[:_LONGEST_ANSWER])
+    pairs = answers_in(answer)
     if not pairs and answer.strip():
         return [_fact("approval", " ".join(answer[:300].split()), wording_of(exchange.call), turn, exchange)]
     options = {
@@ -71,7 +81,7 @@ def _answers(exchange: ToolUse, turn: int, answer: str, arguments: dict[str, Any
         for question in listed(arguments, "questions")
         for option in listed(question, "options")
     }
-    told = ((question, reply.strip(), options.get(reply.strip())) for question, reply in pairs)
+    told = ((question, reply, options.get(reply)) for question, reply in pairs)
     return [
         _fact("decision", f"{question} \u2192 {reply}", _described(description), turn, exchange)
         for question, reply, description in told

@@ -193,6 +193,11 @@ BLOCKERS = _phrases(
     "your, cannot proceed, can't proceed, unable to proceed, cannot continue, need you to, need your, needs your, "
     "i need access, i need credentials, i need permission, please provide, please confirm"
 )
+# What a user says of something that does not work: a request to mend it, whatever was asked before.
+PROBLEMS = _phrases(
+    "fails, failing, failed, fail, broken, breaks, broke, crashes, crashed, error, errors, doesn't work, not working, "
+    "isn't working, stopped working, is wrong, hangs, stuck, regression"
+)
 ACKNOWLEDGEMENTS = frozenset(
     "yes yeah yep yup y ok okay k sure no nope n lgtm thanks thank you great good nice cool perfect done please "
     "continue go ahead for it on proceed do sounds right correct exactly both all next hi hello hey got option "

@@ -36,7 +36,7 @@ _MOST_ANCHORS = 20
 _SHORTEST_ANCHOR = 6
 
 
-class Piece:
+class DefinedParts:
     """A text cut at its definitions: `head` is what stands before the first of them."""
 
     def __init__(self, text: str, path: str, is_whole: bool = False) -> None:
@@ -61,7 +61,7 @@ def compare(old: str, new: str, path: str, around: str = "", shown: Sequence[str
     `around` is the definition in which the text stands that begins with none; if it is not known, it is looked for in
     what was `shown` of the file.
     """
-    before, after = Piece(old, path), Piece(new, path, not old)
+    before, after = DefinedParts(old, path), DefinedParts(new, path, not old)
     found: dict[str, str] = {}
     for name, part in after.parts.items():
         if name not in before.parts:

@@ -10,11 +10,12 @@ from posixpath import basename
 from msgspec import Struct, structs
 
 from context_compactor.classify.checks import check_of
-from context_compactor.classify.envelope import unwrap
 from context_compactor.classify.failures import wording_of
+from context_compactor.classify.kinds import kind_of
 from context_compactor.classify.lifecycle import FileLife, FileRead, FileRecord
 from context_compactor.classify.references import reference_of
 from context_compactor.classify.shell import Step
+from context_compactor.engine.outcomes import outcome_of
 from context_compactor.facts.changes import changes_in
 from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact
@@ -130,7 +131,7 @@ def _command_fact(runs: Sequence[_Run]) -> Fact:
     last = runs[-1]
     streak = list(takewhile(lambda run: (run.error is None) == (last.error is None), reversed(runs)))
     others = sum((run.error is None) != (last.error is None) for run in runs)
-    detail = _last_line(last.exchange.result.text if last.exchange.result else "") if last.error is None else last.error
+    detail = _ended(last.exchange) if last.error is None else last.error
     if others:
         told = f"after {others} {'failure' if last.error is None else 'pass'}{_plural(others, last.error is None)}"
         detail = f"{detail} ({told})" if detail else told
@@ -154,6 +155,5 @@ def _plural(count: int, is_failure: bool) -> str:
     return "s" if is_failure else "es"
 
 
-def _last_line(text: str) -> str:
-    lines = unwrap(text[-4_000:]).body.rstrip().rpartition("\n")
-    return lines[2].strip()[:120]
+def _ended(use: ToolUse) -> str:
+    return outcome_of(use, kind_of(use.call, use.result.text if use.result else ""), None)

@@ -94,7 +94,8 @@ def _only_answers(saying: Saying, asked: set[int]) -> bool:
         return False
     words = cues.spaced(saying.text)
     first = next(iter(words.split()), "")
-    return first not in cues.ORDERS and not cues.has_any(words, cues.ASKINGS)
+    asks = first in cues.ORDERS or cues.has_any(words, cues.ASKINGS) or cues.has_any(words, cues.PROBLEMS)
+    return not asks
 
 
 def is_closing(text: str) -> bool:

@@ -18,7 +18,6 @@ from context_compactor.strategies.drop_duplicates import DropDuplicates
 from context_compactor.strategies.drop_superseded import DropSuperseded
 from context_compactor.strategies.fold_oldest import FoldOldest
 from context_compactor.strategies.keep_lines import KeepLines
-from context_compactor.strategies.record_only import RecordOnly
 from context_compactor.strategies.reference_refetchable import ReferenceRefetchable
 from context_compactor.strategies.shorten_in_place import ShortenInPlace
 from context_compactor.strategies.start_fresh import StartFresh
@@ -35,4 +34,4 @@ DEFAULT_STRATEGIES: tuple[Strategy, ...] = (
 )
 
 LAYOUT_LADDER: tuple[Layout, ...] = (ShortenInPlace(), FoldOldest(), FoldOldest(tail_factor=0.3), StartFresh())
-ONE_MESSAGE: tuple[Layout, ...] = (RecordOnly(),)
+ONE_MESSAGE: tuple[Layout, ...] = (StartFresh(),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -27,11 +28,16 @@ _REASONS = {
 # Kinds in which programs print what they are at, and results of which fewer such lines are left as they are.
 _RUNS = {Kind.TEST_RUN, Kind.COMMAND, Kind.ERROR_TRACE}
 _FEW = 3
+_DIFF_HEADER = re.compile(r"--- |\+\+\+ |index [0-9a-f]{7}|(?:new|deleted) file mode |similarity index ")
 
 
 def idle_blocks(source: Source) -> frozenset[int]:
-    """The blocks that say only that one test passed, or how far a download is."""
-    if source.voice is not Voice.RESULT or source.kind not in _RUNS or source.is_loose:
+    """The blocks that say only that one test passed, how far a download is, or where in a diff a file begins."""
+    if source.voice is not Voice.RESULT or source.is_loose:
+        return frozenset()
+    if source.kind is Kind.DIFF:
+        return frozenset(at for at, block in enumerate(source.blocks) if _DIFF_HEADER.match(block.text))
+    if source.kind not in _RUNS:
         return frozenset()
     patterns = (NOISE, PASSING) if source.kind is Kind.TEST_RUN else (NOISE,)
     idle = [at for at, block in enumerate(source.blocks) if any(pattern.match(block.text) for pattern in patterns)]

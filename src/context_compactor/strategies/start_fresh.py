@@ -1,4 +1,4 @@
-"""Start afresh: the last resort when nothing else fits."""
+"""Start afresh: a record of everything, when nothing else fits or when the context is to be one message."""
 
 from __future__ import annotations
 
