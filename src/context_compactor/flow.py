@@ -28,6 +28,7 @@ from context_compactor.classify.tier import Tier
 from context_compactor.engine.fit import fill_target
 from context_compactor.engine.newest import newest_excerpts
 from context_compactor.engine.open_question import fit_open_question
+from context_compactor.engine.outcomes import outcome_of
 from context_compactor.engine.story import Story, story_units
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
@@ -112,7 +113,7 @@ def read_scene(messages: Sequence[Message], dialect: Dialect, *, tells_secrets: 
     hidden = None if tells_secrets else open_turns(_without_secrets(messages, dialect), dialect)[0]
     told = turns if hidden is None else hidden
     verdicts = classify(told, root_of(past))
-    facts = extract_facts(settled(told), verdicts.failures, verdicts.files)
+    facts = extract_facts(settled(told), verdicts.failures, verdicts.files, outcome_of)
     return Scene(list(messages), turns, past, verdicts, facts, hidden)
 
 

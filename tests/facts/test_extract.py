@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
+from context_compactor.engine.outcomes import outcome_of
 from context_compactor.facts import cues
 from context_compactor.facts.decisions import SIGNS
 from context_compactor.facts.extract import extract_facts
@@ -15,7 +16,8 @@ DENIED = "The user doesn't want to proceed with this tool use. To tell you how t
 
 
 def facts(kind: str, *steps: list[Message]) -> list[Fact]:
-    return [fact for fact in extract_facts(turns_of(*steps)) if fact.kind == kind]
+    found = extract_facts(turns_of(*steps), describe_outcome=outcome_of)
+    return [fact for fact in found if fact.kind == kind]
 
 
 def told(found: list[Fact]) -> list[tuple[str, str]]:

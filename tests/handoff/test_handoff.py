@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import BadSetting, compact, handoff_text
+from context_compactor.facts.ledgers import LedgerLine
 from context_compactor.handoff.writer import Material, handover_text
 from context_compactor.measure.count import message_counter_for
 from context_compactor.measure.tokens import counter_for
 from context_compactor.messages.record import FAILED, FINDINGS, STANDING, Entry, Record, StoryLine, render
-from context_compactor.plan.options import Line
 from tests.engine.sessions import sessions
 from tests.messages.strategies import DIALECT_NAMES, histories
 
@@ -115,8 +115,8 @@ def test_a_sentence_is_told_whole_or_not_at_all():
 
 def test_a_resolved_failure_is_not_handed_on():
     lines = (
-        Line(FAILED, "`make` → error: no rule (tool_002)", 2, True, "resolved"),
-        Line(FAILED, "`make check` → 3 failed (tool_004)", 4, True, "open"),
+        LedgerLine(FAILED, "`make` → error: no rule (tool_002)", 2, True, "resolved"),
+        LedgerLine(FAILED, "`make check` → 3 failed (tool_004)", 4, True, "open"),
     )
     text = handover_text(Material(lines), 500, message_counter_for(None, "openai-chat"))
     assert text == "Failed, still open: `make check` → 3 failed"
@@ -124,10 +124,10 @@ def test_a_resolved_failure_is_not_handed_on():
 
 def test_changed_files_stand_by_folder_with_what_changed_in_them():
     lines = (
-        Line(STANDING, "/app/src/a.py · ~ parse, + def render(page) (×3, file_002)", 5, True, "uncommitted"),
-        Line(STANDING, "/app/src/b.py · edited (file_004)", 4, True, "uncommitted"),
-        Line(STANDING, "/app/c.py · read lines 1-9 (file_005)", 6, False, "read"),
-        Line(STANDING, "/app/d.py · ~ main (file_006)", 3, False, "committed"),
+        LedgerLine(STANDING, "/app/src/a.py · ~ parse, + def render(page) (×3, file_002)", 5, True, "uncommitted"),
+        LedgerLine(STANDING, "/app/src/b.py · edited (file_004)", 4, True, "uncommitted"),
+        LedgerLine(STANDING, "/app/c.py · read lines 1-9 (file_005)", 6, False, "read"),
+        LedgerLine(STANDING, "/app/d.py · ~ main (file_006)", 3, False, "committed"),
     )
     text = handover_text(Material(lines, root="/app/"), 500, message_counter_for(None, "openai-chat"))
     assert text.split("\n") == ["Uncommitted: in src: a.py (~ parse, + render), b.py", "Committed: d.py"]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from context_compactor.classify.kinds import Voice
 from context_compactor.classify.tier import Tier
 from context_compactor.flow import Kit, Outcome, compact, read_scene
 from context_compactor.levels import Level
@@ -18,7 +19,7 @@ from context_compactor.messages.boundaries import repair
 from context_compactor.messages.detect import DIALECTS
 from context_compactor.messages.message import Message
 from context_compactor.plan.goal import Goal, shares_for
-from context_compactor.plan.options import OUTCOME, Option, Voice
+from context_compactor.plan.options import OUTCOME, Option
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Room, Shares, Zone, room_for_turns, turn_sizes
 from context_compactor.protocols import Layout, Strategy

@@ -11,6 +11,7 @@ from context_compactor.apply.compose import Composer, Written
 from context_compactor.apply.fidelity import add_facts, context_text, weigh_fidelity
 from context_compactor.archive.archive import Archive
 from context_compactor.classify.failures import Failure, group_failures, wording_of
+from context_compactor.classify.kinds import Voice
 from context_compactor.classify.pins import RECENT, last_words, pinned_turns
 from context_compactor.classify.resolutions import RESOLVED
 from context_compactor.classify.steer import PINNED
@@ -22,7 +23,7 @@ from context_compactor.messages.message import Message, ToolCall, ToolResult
 from context_compactor.messages.record import Record, render
 from context_compactor.messages.references import ID, reference_id
 from context_compactor.messages.turn import ToolUse, Turn
-from context_compactor.plan.options import Source, Voice
+from context_compactor.plan.options import Source
 from context_compactor.plan.plan import Decision
 from context_compactor.plan.zones import REFERENCE_TOKENS, Zone
 from context_compactor.report import Archived, Cache, Discarded, Fidelity, FloorPart, Metrics, Preserved, Summarized

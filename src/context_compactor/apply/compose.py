@@ -9,7 +9,7 @@ from msgspec import Struct
 from context_compactor.apply.apply import apply
 from context_compactor.apply.layout import Texts, write_texts
 from context_compactor.engine.story import Story
-from context_compactor.facts.ledgers import merge_entries
+from context_compactor.facts.ledgers import LedgerLine, merge_entries
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.dialect import Dialect
 from context_compactor.messages.message import Message
@@ -17,7 +17,6 @@ from context_compactor.messages.openai_responses import OpenAIResponses, unbind
 from context_compactor.messages.record import Entry, Excerpt, Quote, Record, render
 from context_compactor.messages.references import ID, reference_id
 from context_compactor.messages.turn import Turn
-from context_compactor.plan.options import Line
 from context_compactor.plan.planner import Draft
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone
@@ -27,7 +26,7 @@ class Ledger(Struct, frozen=True):
     """What the record must say whatever is chosen: the user's task, and the lines that may not be left out."""
 
     quotes: tuple[Quote, ...]
-    must: tuple[Line, ...]
+    must: tuple[LedgerLine, ...]
     past: Record | None
     newest: tuple[Excerpt, ...] = ()
 

@@ -11,14 +11,14 @@ from msgspec import structs
 from context_compactor.apply.compose import Composer
 from context_compactor.apply.instructions import INSTRUCTIONS
 from context_compactor.apply.layout import lines_kept, shortened
-from context_compactor.classify.kinds import Kind
+from context_compactor.classify.kinds import Kind, Voice
 from context_compactor.classify.pins import pinned_turns
 from context_compactor.classify.tier import Tier
 from context_compactor.engine.story import ToldShare
 from context_compactor.figures import plural
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
-from context_compactor.plan.options import Option, Source, Voice, token_rate
+from context_compactor.plan.options import Option, Source, token_rate
 from context_compactor.plan.plan import Decision
 from context_compactor.plan.planner import Draft
 from context_compactor.plan.view import View

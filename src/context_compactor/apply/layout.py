@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from context_compactor.apply.media import media_edits
 from context_compactor.classify.failures import failed_mark
-from context_compactor.classify.kinds import Kind
+from context_compactor.classify.kinds import Kind, Voice
 from context_compactor.classify.tier import Tier
 from context_compactor.messages.record import ANSWER, DIGEST, GAP, Entry, Excerpt
 from context_compactor.messages.references import reference_id
-from context_compactor.plan.options import OUTCOME, Option, Source, Voice, token_rate
+from context_compactor.plan.options import OUTCOME, Option, Source, token_rate
 from context_compactor.plan.planner import Draft
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone

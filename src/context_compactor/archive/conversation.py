@@ -12,10 +12,10 @@ from context_compactor.archive.archive import Original
 from context_compactor.archive.gather import voice_told
 from context_compactor.archive.search.passages import INSTRUCTIONS, voiced
 from context_compactor.classify.calls import describe
+from context_compactor.classify.kinds import Voice
 from context_compactor.errors import BadInput
 from context_compactor.messages.detect import detect
 from context_compactor.messages.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from context_compactor.plan.options import Voice
 from context_compactor.plan.sources import call_body
 
 TURN = "turn"

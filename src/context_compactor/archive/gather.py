@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from context_compactor.archive.archive import Original
-from context_compactor.classify.kinds import restore_hint, target_of
+from context_compactor.classify.calls import target_of
+from context_compactor.classify.kinds import Voice, restore_hint
 from context_compactor.classify.references import reference_of
 from context_compactor.classify.rules import Verdict, Verdicts
 from context_compactor.messages.client_text import is_client_text, without_client_blocks
@@ -13,7 +14,6 @@ from context_compactor.messages.copying import copy_containers
 from context_compactor.messages.message import Message, ToolCall, ToolResult
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import ToolUse, Turn
-from context_compactor.plan.options import Voice
 from context_compactor.plan.zones import Zone
 from context_compactor.tracing import traced
 

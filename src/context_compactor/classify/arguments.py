@@ -13,6 +13,8 @@ SHELL_TOOLS = frozenset(
     "bash shell exec execcommand shellcommand localshell executecommand runcommand runshellcommand runterminalcmd "
     "runterminalcommand runinterminal terminal executebash run cmd powershell runbash executeshell runshell".split()
 )
+# These put questions to the user.
+ASKING_TOOLS = frozenset("askuserquestion askuser requestuserinput askfollowupquestion".split())
 # Here `command` names an action, not a program.
 EDITOR_TOOLS = frozenset("strreplaceeditor strreplacebasededittool texteditor editor".split())
 
@@ -93,3 +95,9 @@ def lines_in(values: dict[str, Any]) -> Lines | None:
 
 def _first_of(values: dict[str, Any], *keys: str) -> Any:
     return next((values[key] for key in keys if values.get(key) is not None), None)
+
+
+def objects_in(arguments: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """The objects in a list among the arguments."""
+    values = arguments.get(key)
+    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []

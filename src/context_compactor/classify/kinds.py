@@ -6,35 +6,21 @@ import re
 from collections.abc import Callable
 from enum import StrEnum
 
-from context_compactor.classify import shapes
-from context_compactor.classify.calls import (
-    Reading,
-    command_of,
-    describe,
-    file_path_of,
-    file_paths_of,
-    is_read,
-    is_write,
-    line_range_of,
-    read_call,
-    target_of,
-)
+from context_compactor.classify.calls import Reading, read_call
 from context_compactor.classify.envelope import body_start
+from context_compactor.classify.shapes import (
+    is_diff,
+    is_go_events,
+    is_html,
+    is_json,
+    is_log,
+    is_matches,
+    is_numbered,
+    is_test_run,
+    is_trace,
+)
 from context_compactor.classify.shell import Step
 from context_compactor.messages.message import ToolCall
-
-__all__ = [
-    "Kind",
-    "command_of",
-    "describe",
-    "file_path_of",
-    "file_paths_of",
-    "is_read",
-    "is_write",
-    "kind_of",
-    "line_range_of",
-    "target_of",
-]
 
 
 class Kind(StrEnum):
@@ -52,6 +38,34 @@ class Kind(StrEnum):
     COMMAND = "command output"
     WEB_PAGE = "web page"
     TALK = "talk"
+
+
+class Voice(StrEnum):
+    """Who speaks in a source."""
+
+    USER = "user"
+    AGENT = "agent"
+    THINKING = "thinking"
+    CALL = "call"
+    RESULT = "result"
+    FACT = "fact"
+
+
+# What a token of a result is worth by its kind; see docs/why/lines.md.
+KIND_WEIGHT = {
+    Kind.CODE: 6.0,
+    Kind.TEST_RUN: 0.5,
+    Kind.API_RESPONSE: 1.0,
+    Kind.SEARCH_RESULT: 2.0,
+    Kind.ERROR_TRACE: 0.8,
+    Kind.SUBAGENT: 6.0,
+    Kind.LOG: 0.4,
+    Kind.DIFF: 5.0,
+    Kind.LISTING: 0.3,
+    Kind.COMMAND: 2.0,
+    Kind.WEB_PAGE: 2.0,
+    Kind.TALK: 3.0,
+}
 
 
 def _table(**names: str) -> dict[str, Kind]:
@@ -95,13 +109,13 @@ _API_NAME = re.compile(
 _SOURCE_FILE = re.compile(r"\.(?:py|go|[jt]sx?|rs|java|[ch](?:pp)?|cc|md|rb|php|cs|sh|ya?ml|toml|json)$")
 _LOG_FILE = re.compile(r"\.(?:log|out|err)(?:\.\d+)?$", re.IGNORECASE)
 _SHAPES: tuple[tuple[Kind, Callable[[str, str], bool]], ...] = (
-    (Kind.DIFF, shapes.is_diff),
-    (Kind.TEST_RUN, shapes.is_test_run),
-    (Kind.ERROR_TRACE, shapes.is_trace),
-    (Kind.WEB_PAGE, shapes.is_html),
-    (Kind.CODE, shapes.is_numbered),
-    (Kind.LOG, shapes.is_log),
-    (Kind.SEARCH_RESULT, shapes.is_matches),
+    (Kind.DIFF, is_diff),
+    (Kind.TEST_RUN, is_test_run),
+    (Kind.ERROR_TRACE, is_trace),
+    (Kind.WEB_PAGE, is_html),
+    (Kind.CODE, is_numbered),
+    (Kind.LOG, is_log),
+    (Kind.SEARCH_RESULT, is_matches),
 )
 _HEAD = 2000
 
@@ -132,22 +146,22 @@ def _kind_told(reading: Reading, name: str) -> Kind:
 def _corrected(told: Kind, reading: Reading, head: str, text: str) -> Kind:
     """Trust the call, unless the text plainly says something else."""
     if told is Kind.CODE:
-        if shapes.is_diff(head, text):
+        if is_diff(head, text):
             return Kind.DIFF
         return Kind.LOG if any(map(_LOG_FILE.search, reading.paths)) else Kind.CODE
     if told is Kind.TEST_RUN:
-        tests = shapes.is_test_run(head, text) or not shapes.is_trace(head, text)
+        tests = is_test_run(head, text) or not is_trace(head, text)
         return Kind.TEST_RUN if tests else Kind.ERROR_TRACE
     if told is Kind.LOG:
-        return Kind.ERROR_TRACE if shapes.is_trace(head, head) else Kind.LOG
-    if told in (Kind.SEARCH_RESULT, Kind.DIFF) and shapes.is_json(head, text):
+        return Kind.ERROR_TRACE if is_trace(head, head) else Kind.LOG
+    if told in (Kind.SEARCH_RESULT, Kind.DIFF) and is_json(head, text):
         return Kind.API_RESPONSE
     return told
 
 
 def _kind_by_shape(head: str, text: str) -> Kind | None:
-    if shapes.is_json(head, text):
-        return Kind.TEST_RUN if shapes.is_go_events(head) else Kind.API_RESPONSE
+    if is_json(head, text):
+        return Kind.TEST_RUN if is_go_events(head) else Kind.API_RESPONSE
     return next((kind for kind, fits in _SHAPES if fits(head, text)), None)
 
 

@@ -10,24 +10,9 @@ from math import log2, sqrt
 
 from msgspec import Struct, structs
 
-from context_compactor.classify.kinds import Kind
+from context_compactor.classify.kinds import KIND_WEIGHT, Kind
 
 VOICE_WEIGHT = {"user": 8.0, "agent": 3.0, "thinking": 0.0, "call": 80.0, "result": 1.0, "fact": 2.0}
-
-KIND_WEIGHT = {
-    Kind.CODE: 6.0,
-    Kind.TEST_RUN: 0.5,
-    Kind.API_RESPONSE: 1.0,
-    Kind.SEARCH_RESULT: 2.0,
-    Kind.ERROR_TRACE: 0.8,
-    Kind.SUBAGENT: 6.0,
-    Kind.LOG: 0.4,
-    Kind.DIFF: 5.0,
-    Kind.LISTING: 0.3,
-    Kind.COMMAND: 2.0,
-    Kind.WEB_PAGE: 2.0,
-    Kind.TALK: 3.0,
-}
 
 
 class Weights(Struct, frozen=True):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from context_compactor.classify.arguments import ASKING_TOOLS
 from context_compactor.classify.calls import Reading, read_call, short_command
 from context_compactor.classify.failures import Failure
 from context_compactor.classify.kinds import Kind
@@ -15,7 +16,7 @@ from context_compactor.classify.rules import Verdict, Verdicts
 from context_compactor.classify.shell import heredoc_in
 from context_compactor.engine.outcomes import outcome_of
 from context_compactor.engine.prose import cut_words, sentences_of
-from context_compactor.facts.consent import ASKING_TOOLS, answers_in, words_of_refusal
+from context_compactor.facts.consent import answers_in, words_of_refusal
 from context_compactor.facts.definitions import definition_in
 from context_compactor.messages.turn import ToolUse, Turn
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from context_compactor.classify.arguments import ASKING_TOOLS, objects_in
 from context_compactor.classify.calls import read_call
 from context_compactor.classify.failures import wording_of
 from context_compactor.classify.outcomes import is_refusal
@@ -16,13 +17,11 @@ from context_compactor.classify.references import reference_of
 from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact, FactKind
 from context_compactor.facts.speech import Saying
-from context_compactor.facts.state import listed
 from context_compactor.messages.turn import ToolUse, Turn
 
 _SAID = re.compile(r"the user said:\s*(\S.{0,600}?)(?=\n\n|\Z)", re.DOTALL)
 _ANSWER = re.compile(r'"([^"\n]{1,400})"="([^"\n]{1,600})"')
 _APPROVED = re.compile(r"\W*(?:user has approved|the user (?:has )?approved|approved by (?:the )?user)", re.IGNORECASE)
-ASKING_TOOLS = frozenset("askuserquestion askuser requestuserinput askfollowupquestion".split())
 _LONGEST_ANSWER = 3_000
 _LONGEST_OPTION = 160
 
@@ -78,8 +77,8 @@ def _answers(exchange: ToolUse, turn: int, answer: str, arguments: dict[str, Any
         return [_fact("approval", " ".join(answer[:300].split()), wording_of(exchange.call), turn, exchange)]
     options = {
         str(option.get("label")): option.get("description")
-        for question in listed(arguments, "questions")
-        for option in listed(question, "options")
+        for question in objects_in(arguments, "questions")
+        for option in objects_in(question, "options")
     }
     told = ((question, reply, options.get(reply)) for question, reply in pairs)
     return [

@@ -15,7 +15,7 @@ from context_compactor.facts.constraints import constraint_facts
 from context_compactor.facts.decisions import decision_facts
 from context_compactor.facts.exchanges import calls_of
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.files import command_facts, dependency_facts, file_facts
+from context_compactor.facts.files import DescribeOutcome, command_facts, dependency_facts, file_facts
 from context_compactor.facts.processes import running_facts
 from context_compactor.facts.requests import task_facts
 from context_compactor.facts.side_effects import side_effect_facts
@@ -26,9 +26,15 @@ from context_compactor.messages.turn import Turn
 
 
 def extract_facts(
-    turns: Sequence[Turn], failures: Sequence[Failure] | None = None, life: FileLife | None = None
+    turns: Sequence[Turn],
+    failures: Sequence[Failure] | None = None,
+    life: FileLife | None = None,
+    describe_outcome: DescribeOutcome = lambda _use, _kind, _failure: "",
 ) -> list[Fact]:
-    """All that must outlive the text, in the order of the ledgers. Give `failures` and `life` when they are known."""
+    """All that must outlive the text, in the order of the ledgers. Give `failures` and `life` when they are known.
+
+    `describe_outcome` says in one line how a run ended that passed.
+    """
     if failures is None:
         failures = find_failures(turns)
     failed = {failure.exchange for failure in failures}
@@ -50,5 +56,5 @@ def extract_facts(
         *subagent_facts(called, turns, failed),
         *dependency_facts(called, failed),
         *running_facts(called, turns),
-        *command_facts(called, {failure.exchange: failure.error for failure in failures}),
+        *command_facts(called, {failure.exchange: failure.error for failure in failures}, describe_outcome),
     ]

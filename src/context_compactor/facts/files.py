@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise, takewhile
 from posixpath import basename
 
@@ -11,11 +11,10 @@ from msgspec import Struct, structs
 
 from context_compactor.classify.checks import check_of
 from context_compactor.classify.failures import wording_of
-from context_compactor.classify.kinds import kind_of
+from context_compactor.classify.kinds import Kind, kind_of
 from context_compactor.classify.lifecycle import FileLife, FileRead, FileRecord
 from context_compactor.classify.references import reference_of
 from context_compactor.classify.shell import Step
-from context_compactor.engine.outcomes import outcome_of
 from context_compactor.facts.changes import changes_in
 from context_compactor.facts.exchanges import Called
 from context_compactor.facts.fact import Fact
@@ -97,7 +96,11 @@ def _packages(step: Step) -> list[str]:
     return [word for word in named if not word.startswith(("-", ".", "/", "$", "~")) and len(word) < 100]
 
 
-def command_facts(called: Sequence[Called], errors: Mapping[int, str]) -> list[Fact]:
+DescribeOutcome = Callable[[ToolUse, Kind, None], str]
+"""How a call that did not fail ended, in one line."""
+
+
+def command_facts(called: Sequence[Called], errors: Mapping[int, str], describe_outcome: DescribeOutcome) -> list[Fact]:
     """How the newest test, build and lint runs ended, each command once. `errors` are those of failed exchanges.
 
     The count is of runs that ended as the last one did; runs that ended otherwise before are told beside it.
@@ -109,7 +112,9 @@ def command_facts(called: Sequence[Called], errors: Mapping[int, str]) -> list[F
             key = " ".join(checked.words[:4])
             found[key] = [*found.pop(key, []), _Run(turn, exchange, errors.get(exchange.number))]
     edits = [(turn, path) for turn, exchange, reading in called if reading.writes for path in reading.paths]
-    return [_with_edits(_command_fact(runs), edits) for runs in list(found.values())[-_MOST_COMMANDS:]]
+    return [
+        _with_edits(_command_fact(runs, describe_outcome), edits) for runs in list(found.values())[-_MOST_COMMANDS:]
+    ]
 
 
 def _with_edits(fact: Fact, edits: Sequence[tuple[int, str]]) -> Fact:
@@ -127,11 +132,11 @@ class _Run(Struct, frozen=True):
     error: str | None
 
 
-def _command_fact(runs: Sequence[_Run]) -> Fact:
+def _command_fact(runs: Sequence[_Run], describe_outcome: DescribeOutcome) -> Fact:
     last = runs[-1]
     streak = list(takewhile(lambda run: (run.error is None) == (last.error is None), reversed(runs)))
     others = sum((run.error is None) != (last.error is None) for run in runs)
-    detail = _ended(last.exchange) if last.error is None else last.error
+    detail = _ended(last.exchange, describe_outcome) if last.error is None else last.error
     if others:
         told = f"after {others} {'failure' if last.error is None else 'pass'}{_plural(others, last.error is None)}"
         detail = f"{detail} ({told})" if detail else told
@@ -155,5 +160,5 @@ def _plural(count: int, is_failure: bool) -> str:
     return "s" if is_failure else "es"
 
 
-def _ended(use: ToolUse) -> str:
-    return outcome_of(use, kind_of(use.call, use.result.text if use.result else ""), None)
+def _ended(use: ToolUse, describe_outcome: DescribeOutcome) -> str:
+    return describe_outcome(use, kind_of(use.call, use.result.text if use.result else ""), None)

@@ -12,7 +12,27 @@ from context_compactor.classify.telling import BETWEEN
 from context_compactor.facts.cues import is_labelled
 from context_compactor.facts.fact import Fact
 from context_compactor.messages.record import FAILED, FINDINGS, RULES, STANDING, TASK, Entry, entry_line
-from context_compactor.plan.options import Line
+
+
+class LedgerLine(Struct, frozen=True):
+    """One line of a ledger. `must` lines stay whatever the budget; `turn` orders them."""
+
+    section: str
+    text: str
+    turn: int
+    must: bool = False
+    status: str = ""
+
+    @property
+    def entry(self) -> Entry:
+        """The line as an entry of the record's section."""
+        return Entry(self.text, self.status)
+
+    @property
+    def written(self) -> str:
+        """The line as the model reads it."""
+        return entry_line(self.section, self.entry)
+
 
 # Under which heading a fact stands, and by which word, for each status it can have.
 _PLACES: dict[str, tuple[str, dict[str, str]]] = {
@@ -53,7 +73,7 @@ _CAME = re.compile(
 )
 
 
-def ledger_lines(facts: Iterable[Fact]) -> list[Line]:
+def ledger_lines(facts: Iterable[Fact]) -> list[LedgerLine]:
     """Every fact as the line that will stand for it; what the user denied is told once.
 
     How a command failed last is told with the failures, and with what came of it.
@@ -63,7 +83,7 @@ def ledger_lines(facts: Iterable[Fact]) -> list[Line]:
     twice = [fact for fact in facts if fact.kind == "failure" and fact.ref in denied and fact.status in _REFUSED]
     told = [fact for fact in facts if fact not in twice]
     return [
-        Line(section_of(fact.kind), entry.text, fact.last_turn or fact.turn, _must(fact), entry.status)
+        LedgerLine(section_of(fact.kind), entry.text, fact.last_turn or fact.turn, _must(fact), entry.status)
         for fact, entry in ((fact, fact_entry(fact)) for fact in told)
     ]
 

@@ -13,6 +13,7 @@ from context_compactor.facts.cues import is_labelled
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import (
     FILE_STATUSES,
+    LedgerLine,
     cut_failure,
     identity,
     ledger_lines,
@@ -33,7 +34,6 @@ from context_compactor.messages.record import (
 )
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import Turn
-from context_compactor.plan.options import Line
 
 _BELOW = re.compile(r"paths are below (\S+) or absolute")
 # Shares of the target: how the work stands, the user's rules, decisions and findings, and the failures.
@@ -54,8 +54,8 @@ class Remembered(Struct, frozen=True):
     """Quotes and lines that stay, and lines that compete with everything else."""
 
     quotes: tuple[Quote, ...]
-    must: tuple[Line, ...]
-    optional: tuple[Line, ...]
+    must: tuple[LedgerLine, ...]
+    optional: tuple[LedgerLine, ...]
 
     def texts(self) -> list[str]:
         """Everything that stands in the context whatever is chosen."""
@@ -83,7 +83,7 @@ def remember(
     # earlier record lists stand nowhere else.
     optional = [line for line in optional if line.section != TASK or line.turn == 0]
     if root and turns and not any(_BELOW.fullmatch(line.text) for line in must):
-        must.insert(0, Line(STANDING, f"paths are below {root} or absolute", -1, True))
+        must.insert(0, LedgerLine(STANDING, f"paths are below {root} or absolute", -1, True))
     return Remembered(quotes, _merged(must), tuple(sorted(optional, key=lambda line: line.turn)))
 
 
@@ -100,7 +100,7 @@ def root_line(record: Record) -> str:
     return next((entry.text for entry in record.sections.get(STANDING, ()) if _BELOW.fullmatch(entry.text)), "")
 
 
-def _short_failures(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> list[Line]:
+def _short_failures(lines: Sequence[LedgerLine], target: int, count: Callable[[str], int]) -> list[LedgerLine]:
     """The lines; where the failures alone would take too much, each of them says less, the resolved ones first."""
     room = int(_FAILURE_SHARE * target)
     failures = [line for line in lines if line.section == FAILED]
@@ -110,7 +110,7 @@ def _short_failures(lines: Sequence[Line], target: int, count: Callable[[str], i
     return [*(line for line in lines if line.section != FAILED), *others, *resolved]
 
 
-def _shortened(failures: Sequence[Line], room: int, count: Callable[[str], int]) -> list[Line]:
+def _shortened(failures: Sequence[LedgerLine], room: int, count: Callable[[str], int]) -> list[LedgerLine]:
     short = list(failures)
     for most in _FAILURE_LENGTHS:
         short = [structs.replace(line, text=cut_failure(line.text, most)) for line in failures]
@@ -119,28 +119,28 @@ def _shortened(failures: Sequence[Line], room: int, count: Callable[[str], int])
     return short
 
 
-def _below(line: Line, root: str) -> Line:
+def _below(line: LedgerLine, root: str) -> LedgerLine:
     return structs.replace(line, text=line.text.removeprefix(root)) if root else line
 
 
-def _pictures(turns: Sequence[Turn]) -> list[Line]:
+def _pictures(turns: Sequence[Turn]) -> list[LedgerLine]:
     """A line for each turn whose pictures or documents leave the context with it."""
-    found: list[Line] = []
+    found: list[LedgerLine] = []
     for turn in turns:
         shown = [part for _, _, _, part in turn.parts() if isinstance(part, Media)]
         if shown:
             kinds = ", ".join(dict.fromkeys(media.kind for media in shown))
-            found.append(Line(STANDING, f"shown: {kinds} ({reference_id('turn', turn.number)})", turn.number))
+            found.append(LedgerLine(STANDING, f"shown: {kinds} ({reference_id('turn', turn.number)})", turn.number))
     return found
 
 
-def _with_first_task(lines: Sequence[Line], past: Record | None) -> list[Line]:
+def _with_first_task(lines: Sequence[LedgerLine], past: Record | None) -> list[LedgerLine]:
     """The task as first given must stay, like the one that is active."""
     first = None if past else next((line for line in lines if line.section == TASK), None)
     return [structs.replace(line, must=True) if line is first else line for line in lines]
 
 
-def _is_quoted(line: Line, quotes: Sequence[Quote], lasting: Sequence[Quote]) -> bool:
+def _is_quoted(line: LedgerLine, quotes: Sequence[Quote], lasting: Sequence[Quote]) -> bool:
     """Whether a line says again what a quote says. The newest quote makes way for a newer one: its rules may not."""
     if line.section == TASK:
         return any(line.text.endswith(f"({quote.ref})") for quote in quotes)
@@ -149,7 +149,7 @@ def _is_quoted(line: Line, quotes: Sequence[Quote], lasting: Sequence[Quote]) ->
     return False
 
 
-def _past_lines(past: Record | None, fresh: Sequence[Line], turns: Sequence[Turn]) -> list[Line]:
+def _past_lines(past: Record | None, fresh: Sequence[LedgerLine], turns: Sequence[Turn]) -> list[LedgerLine]:
     """The lines of an earlier record, but for those that newer ones have overtaken.
 
     A failure that turns since then made good is resolved.
@@ -167,7 +167,7 @@ def _past_lines(past: Record | None, fresh: Sequence[Line], turns: Sequence[Turn
                 status = _status_now(title, now.status, is_newer_task)
                 is_lasting = title in _LASTING or title not in SECTIONS
                 must = is_lasting or status in _STAYING or bool(_BELOW.fullmatch(now.text))
-                lines.append(Line(title, now.text, 0, must and status != RESOLVED, status))
+                lines.append(LedgerLine(title, now.text, 0, must and status != RESOLVED, status))
     return lines
 
 
@@ -178,15 +178,17 @@ def _status_now(title: str, status: str, is_newer_task: bool) -> str:
     return status or OPEN if title == FAILED else status
 
 
-def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> tuple[list[Line], list[Line]]:
+def _within(
+    lines: Sequence[LedgerLine], target: int, count: Callable[[str], int]
+) -> tuple[list[LedgerLine], list[LedgerLine]]:
     """All failures that are not resolved and the task stay; other lines that must stay do so within their share, and
     so do the failures that were resolved.
 
     The user's rules have a share of their own, and so has what was decided and found; of both, what was labelled comes
     first, however old it is. Else the newest count, and how the work stands before what is known of files.
     """
-    must: list[Line] = []
-    optional: list[Line] = []
+    must: list[LedgerLine] = []
+    optional: list[LedgerLine] = []
     room = {
         RULES: max(int(_RULES_SHARE * target), min(_LEAST_RULES, target // 8)),
         FINDINGS: int(_FINDINGS_SHARE * target),
@@ -207,23 +209,23 @@ def _within(lines: Sequence[Line], target: int, count: Callable[[str], int]) -> 
     return must, optional
 
 
-def _order(line: Line) -> tuple[bool, bool, bool, int]:
+def _order(line: LedgerLine) -> tuple[bool, bool, bool, int]:
     return not is_labelled(line.text), _is_later(line), _is_new_file(line), -line.turn
 
 
-def _is_later(line: Line) -> bool:
+def _is_later(line: LedgerLine) -> bool:
     """What is known of files comes after how the work stands, what was found out after what was decided."""
     return line.status in FILE_STATUSES or line.status == "finding"
 
 
-def _is_new_file(line: Line) -> bool:
+def _is_new_file(line: LedgerLine) -> bool:
     """A file that the agent made itself is oftener a scratch file than one that it changed."""
     return line.status in FILE_STATUSES and " · created" in line.text
 
 
-def _merged(lines: Sequence[Line]) -> tuple[Line, ...]:
-    merged: list[Line] = []
+def _merged(lines: Sequence[LedgerLine]) -> tuple[LedgerLine, ...]:
+    merged: list[LedgerLine] = []
     for title in dict.fromkeys((*SECTIONS, *(line.section for line in lines))):
         entries = [line.entry for line in sorted(lines, key=lambda line: line.turn) if line.section == title]
-        merged.extend(Line(title, entry.text, 0, True, entry.status) for entry in merge_entries(entries))
+        merged.extend(LedgerLine(title, entry.text, 0, True, entry.status) for entry in merge_entries(entries))
     return tuple(merged)

@@ -114,15 +114,15 @@ def _label(step: Step) -> str:
 def _evidence(text: str) -> str:
     """The id or address by which what was done can be found again."""
     body = unwrap(text).body
-    sight = body if len(body) < 6_000 else f"{body[:3_000]}\n{body[-3_000:]}"
-    commit = _COMMIT.search(sight)
+    excerpt = body if len(body) < 6_000 else f"{body[:3_000]}\n{body[-3_000:]}"
+    commit = _COMMIT.search(excerpt)
     if commit:
         return f"[{commit[1]}] {commit[2]}".strip()
-    pushed = _PUSHED.search(sight)
+    pushed = _PUSHED.search(excerpt)
     if pushed:
         return " ".join(pushed[0].split())
-    url = _URL.search(sight)
-    named = _ID.search(sight)
+    url = _URL.search(excerpt)
+    named = _ID.search(excerpt)
     if named and (not url or body.lstrip()[:1] in "{["):
         return named[0].replace('"', "")[:_LONGEST]
     if url:

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
+from context_compactor.classify.arguments import ASKING_TOOLS, objects_in
 from context_compactor.classify.calls import Reading, read_call
 from context_compactor.classify.references import reference_of
 from context_compactor.facts import cues
@@ -33,7 +34,6 @@ _INTENTS = (
     " i need to ",
 )  # fmt: skip
 _NO_INTENTS = (" let me know ", " i'll wait ", " i'll be ")
-_ASKING_TOOLS = frozenset("askuserquestion askuser requestuserinput askfollowupquestion".split())
 _MODE_TOOLS = frozenset(("enterplanmode", "exitplanmode"))
 _PLANNING = "plan mode: plan only, change nothing until the plan is approved"
 _CARRYING_OUT = "plan mode ended: the user approved the plan"
@@ -184,17 +184,11 @@ def _waiting(turns: Sequence[Turn]) -> list[Fact]:
     for exchange in last.exchanges if last else ():
         if exchange.call and exchange.result is None and last:
             reading = read_call(exchange.call)
-            if reading.tool in _ASKING_TOOLS:
-                asked = [_question(each) for each in listed(reading.arguments, "questions")]
+            if reading.tool in ASKING_TOOLS:
+                asked = [_question(each) for each in objects_in(reading.arguments, "questions")]
                 asked = asked or [_question(reading.arguments)]
                 found += [_fact("blocker", question, last.number, "open") for question in asked if question]
     return found
-
-
-def listed(arguments: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """The objects in a list among the arguments."""
-    values = arguments.get(key)
-    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
 
 
 def _question(values: dict[str, Any]) -> str:

@@ -12,8 +12,8 @@ from enum import IntEnum
 from functools import lru_cache
 
 from context_compactor.apply.digests.grammars import grammar_for
-from context_compactor.classify import shapes
 from context_compactor.classify.names import CHUNK, names_in
+from context_compactor.classify.shapes import is_test_run, is_trace
 from context_compactor.classify.telling import telling_lines
 from context_compactor.facts import cues
 from context_compactor.facts.constraints import is_rule
@@ -126,7 +126,7 @@ def shown_of_block(block: str) -> list[str]:
     if len(lines) <= _SHORT_BLOCK:
         return lines
     head = f"\n{block[:4_000]}"
-    if shapes.is_trace(head, block) or shapes.is_test_run(head, block):
+    if is_trace(head, block) or is_test_run(head, block):
         return [f"Output: {telling_lines(block)}"]
     return []
 

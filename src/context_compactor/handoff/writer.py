@@ -22,7 +22,14 @@ from context_compactor.engine.steps import CHECK
 from context_compactor.engine.story import Story, Unit, story_units
 from context_compactor.errors import BadSetting
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.ledgers import FILE_STATUSES, cut_failure, identity, ledger_lines, merge_entries
+from context_compactor.facts.ledgers import (
+    FILE_STATUSES,
+    LedgerLine,
+    cut_failure,
+    identity,
+    ledger_lines,
+    merge_entries,
+)
 from context_compactor.facts.quotes import LEFT_OUT, PROJECT_RULES
 from context_compactor.facts.requests import is_request
 from context_compactor.facts.speech import is_quoted
@@ -44,7 +51,6 @@ from context_compactor.messages.record import (
     render,
 )
 from context_compactor.messages.references import ID
-from context_compactor.plan.options import Line
 
 _FEWEST = 100
 _SO_FAR = "So far:"
@@ -123,7 +129,7 @@ _ENDS = (".", "!", "?", "…", "\u3002", "\uff01", "\uff1f", '."', '!"', '?"')
 class Material(Struct, frozen=True):
     """What is known of some work: lines of the ledgers, and what can be told of what happened."""
 
-    lines: tuple[Line, ...] = ()
+    lines: tuple[LedgerLine, ...] = ()
     told: tuple[Unit, ...] = ()
     after: dict[int, int] = {}
     """About how many tokens there are behind each turn."""
@@ -156,13 +162,13 @@ def material_of(scene: Scene, facts: Sequence[Fact] | None = None) -> Material:
     return Material(lines, tuple(units), after, scene.verdicts.root)
 
 
-def _past_lines(past: Record | None, fresh: Sequence[Line], *, all_known: bool) -> Iterator[Line]:
+def _past_lines(past: Record | None, fresh: Sequence[LedgerLine], *, all_known: bool) -> Iterator[LedgerLine]:
     """The lines of an earlier record that nothing newer has overtaken; where all facts are known, its findings."""
     overtaken = {identity(line.section, line.entry) for line in fresh}
     for title in (FINDINGS,) if all_known else SECTIONS:
         for entry in past.sections.get(title, ()) if past else ():
             if identity(title, entry) not in overtaken:
-                yield Line(title, entry.text, 0, True, entry.status)
+                yield LedgerLine(title, entry.text, 0, True, entry.status)
 
 
 def _past_units(past: Record) -> Iterator[Unit]:
@@ -175,7 +181,7 @@ def _past_units(past: Record) -> Iterator[Unit]:
                 yield Unit(int(ref.partition("_")[2]), "user", sentence, _QUOTED)
 
 
-def _found_before(lines: Iterable[Line], live: Container[int]) -> Iterator[Unit]:
+def _found_before(lines: Iterable[LedgerLine], live: Container[int]) -> Iterator[Unit]:
     """What was found and decided in turns that are no longer in the context, as something to tell."""
     for line in lines:
         source = _TURN.search(line.text)
@@ -347,7 +353,7 @@ class _Text:
 
     # How things stand
 
-    def _of(self, section: str) -> list[Line]:
+    def _of(self, section: str) -> list[LedgerLine]:
         return sorted((line for line in self._lines if line.section == section), key=lambda line: -line.turn)
 
     def _other_rules(self) -> Iterator[str]:
@@ -370,7 +376,7 @@ class _Text:
         told = [(status.capitalize(), _by_folder(paths)) for status, paths in groups.items()]
         return [*told, ("Done outside", "; ".join(self._fitting(outside, _OUTSIDE_SHARE)))]
 
-    def _path(self, line: Line) -> str:
+    def _path(self, line: LedgerLine) -> str:
         return line.text.partition(" · ")[0].partition(" (×")[0].removeprefix(self._root)
 
     def _failures(self, is_meant: Callable[[str], bool]) -> Iterator[str]:
@@ -451,7 +457,7 @@ def _ended(text: str) -> str:
     return text if text.endswith(_ENDS) else f"{text}."
 
 
-def _changes(line: Line) -> str:
+def _changes(line: LedgerLine) -> str:
     """What changed in a file that is not committed, by the names of what was added, changed or taken out."""
     how = line.text.partition(" · ")[2] if line.status == "uncommitted" else ""
     return ", ".join("".join(each) for each in _CHANGE.findall(how)[:_MOST_CHANGES])
@@ -480,11 +486,11 @@ def _is_heading(text: str, words: Sequence[str]) -> bool:
     return not text.endswith(_ENDS) and len(words) < 8 and sum(word[:1].isupper() for word in words) > len(words) * 0.6
 
 
-def _is_gone(line: Line) -> bool:
+def _is_gone(line: LedgerLine) -> bool:
     return line.status in ("read", "deleted") or " · deleted" in line.text
 
 
-def _is_new(line: Line) -> bool:
+def _is_new(line: LedgerLine) -> bool:
     """A file that the agent made itself is oftener a scratch file than one that it changed."""
     return " · created" in line.text or line.text.startswith("/tmp/")
 
@@ -531,7 +537,7 @@ def resume_brief(checkpoint: Checkpoint, facts: Sequence[Fact], tokens: int, mat
             chosen.pop()
 
 
-def _told_once(lines: Sequence[Line], tokens: int) -> Iterator[Line]:
+def _told_once(lines: Sequence[LedgerLine], tokens: int) -> Iterator[LedgerLine]:
     """The lines, with long requests cut; a command that failed is told by its failure."""
     most = int(tokens * _TASK_SHARE)
     for line in lines:
@@ -542,21 +548,23 @@ def _told_once(lines: Sequence[Line], tokens: int) -> Iterator[Line]:
             yield line
 
 
-def _own_lines(checkpoint: Checkpoint) -> Iterator[Line]:
+def _own_lines(checkpoint: Checkpoint) -> Iterator[LedgerLine]:
     """What only the checkpoint knows."""
     told = {"phase": checkpoint.phase, "note": checkpoint.note, "git": checkpoint.git.line() if checkpoint.git else ""}
-    yield from (Line(STANDING, clip(text, 400), 0, True, name) for name, text in told.items() if text)
+    yield from (LedgerLine(STANDING, clip(text, 400), 0, True, name) for name, text in told.items() if text)
     for at, line in enumerate(checkpoint.archive):
-        yield Line(STANDING, f"archived: {clip(line.summary)}, {line.tokens:,} tokens ({line.id})", at)
+        yield LedgerLine(STANDING, f"archived: {clip(line.summary)}, {line.tokens:,} tokens ({line.id})", at)
 
 
-def _way_back(left_out: int) -> Line:
+def _way_back(left_out: int) -> LedgerLine:
     more = f", {left_out:,} of which did not fit in here" if left_out else ""
     text = f'originals: `compactor recall ID`, `compactor recall --search "words"`; facts: `compactor facts`{more}'
-    return Line(STANDING, text, 0, True)
+    return LedgerLine(STANDING, text, 0, True)
 
 
-def _always(lines: Iterable[Line], tokens: int, counter: MessageCounter) -> tuple[list[Line], list[Line]]:
+def _always(
+    lines: Iterable[LedgerLine], tokens: int, counter: MessageCounter
+) -> tuple[list[LedgerLine], list[LedgerLine]]:
     """The lines that stay whatever the room, and the others: the task as it was first given and as it is now."""
     lines = list(lines)
     failures = [line for line in lines if line.section == FAILED and line.status != RESOLVED]
@@ -567,7 +575,7 @@ def _always(lines: Iterable[Line], tokens: int, counter: MessageCounter) -> tupl
     return [*kept, *_short_failures(failures, tokens, counter)], rest
 
 
-def _short_failures(failures: Sequence[Line], tokens: int, counter: MessageCounter) -> list[Line]:
+def _short_failures(failures: Sequence[LedgerLine], tokens: int, counter: MessageCounter) -> list[LedgerLine]:
     short = list(failures)
     for most in _FAILURE_LENGTHS:
         short = [structs.replace(line, text=cut_failure(line.text, most)) for line in failures]
@@ -576,23 +584,23 @@ def _short_failures(failures: Sequence[Line], tokens: int, counter: MessageCount
     return short
 
 
-def _is_needed(line: Line) -> bool:
+def _is_needed(line: LedgerLine) -> bool:
     """Whether a line says more than that something was looked at, passed or installed, which the story tells."""
     return line.status not in ("read", "passed", "installed", "sub-agent done") and not line.text.startswith(
         "archived: "
     )
 
 
-def _rank(line: Line) -> int:
+def _rank(line: LedgerLine) -> int:
     if line.section == STANDING:
         return next((rank for rank, statuses in _STANDING_RANKS.items() if line.status in statuses), 7)
     return {RULES: 0, FINDINGS: 3, TASK: 6, FAILED: 6}.get(line.section, 7)
 
 
-def _fitting(lines: Sequence[Line], room: float, counter: MessageCounter) -> list[Line]:
+def _fitting(lines: Sequence[LedgerLine], room: float, counter: MessageCounter) -> list[LedgerLine]:
     """As many lines as there is room for: what must be known first, then section by section, the newest first."""
     ordered = sorted(lines, key=lambda line: (not line.must, _rank(line), -line.turn))
-    chosen: list[Line] = []
+    chosen: list[LedgerLine] = []
     for line, cost in zip(ordered, counter.texts([f"\n- {line.written}" for line in ordered]), strict=True):
         if cost <= room:
             chosen.append(line)
@@ -614,7 +622,7 @@ def _counts(checkpoint: Checkpoint, facts: Sequence[Fact]) -> Record:
     )
 
 
-def _record(lines: Sequence[Line], counts: Record, happened: tuple[StoryLine, ...]) -> Record:
+def _record(lines: Sequence[LedgerLine], counts: Record, happened: tuple[StoryLine, ...]) -> Record:
     sections = {
         title: tuple(merge_entries(line.entry for line in _in_order(lines, title)))
         for title in SECTIONS
@@ -623,5 +631,5 @@ def _record(lines: Sequence[Line], counts: Record, happened: tuple[StoryLine, ..
     return structs.replace(counts, sections=sections, happened=happened)
 
 
-def _in_order(lines: Sequence[Line], title: str) -> list[Line]:
+def _in_order(lines: Sequence[LedgerLine], title: str) -> list[LedgerLine]:
     return sorted((line for line in lines if line.section == title), key=lambda line: line.turn)

@@ -7,24 +7,11 @@ its blocks, or a run of turns; one planner chooses among all of them.
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from msgspec import Struct
 
-from context_compactor.classify.kinds import Kind
+from context_compactor.classify.kinds import Kind, Voice
 from context_compactor.classify.tier import Tier
-from context_compactor.messages.record import Entry, entry_line
-
-
-class Voice(StrEnum):
-    """Who speaks in a source."""
-
-    USER = "user"
-    AGENT = "agent"
-    THINKING = "thinking"
-    CALL = "call"
-    RESULT = "result"
-    FACT = "fact"
+from context_compactor.messages.record import Entry
 
 
 class Block(Struct, frozen=True):
@@ -68,26 +55,6 @@ class Source(Struct, frozen=True):
 def token_rate(source: Source) -> float:
     """Tokens for each character of a source."""
     return source.tokens / max(len(source.text), 1)
-
-
-class Line(Struct, frozen=True):
-    """One line of a ledger. `must` lines stay whatever the budget; `turn` orders them."""
-
-    section: str
-    text: str
-    turn: int
-    must: bool = False
-    status: str = ""
-
-    @property
-    def entry(self) -> Entry:
-        """The line as an entry of the record's section."""
-        return Entry(self.text, self.status)
-
-    @property
-    def written(self) -> str:
-        """The line as the model reads it."""
-        return entry_line(self.section, self.entry)
 
 
 # In the place of a block's number: a line of ours on how a call ended.

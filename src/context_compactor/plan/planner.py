@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from context_compactor.classify.kinds import Voice
 from context_compactor.classify.names import NameTable
 from context_compactor.classify.tier import Tier
 from context_compactor.plan.choose import Chooser
-from context_compactor.plan.options import Option, Voice
+from context_compactor.plan.options import Option
 from context_compactor.plan.view import View
 from context_compactor.plan.weigh import names_worth, telling_lines, weigh
 from context_compactor.plan.zones import Zone

@@ -7,19 +7,20 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from context_compactor.classify.kinds import Kind
+from context_compactor.classify.kinds import KIND_WEIGHT, Kind, Voice
 from context_compactor.classify.names import NameTable
-from context_compactor.classify.relevance import KIND_WEIGHT, VOICE_WEIGHT, Weights, fade, text_weight
+from context_compactor.classify.relevance import VOICE_WEIGHT, Weights, fade, text_weight
 from context_compactor.classify.rules import Verdict, Verdicts
 from context_compactor.classify.steer import Steers
 from context_compactor.classify.tier import Tier
+from context_compactor.facts.ledgers import LedgerLine
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.message import Part, Text, Thinking, ToolCall, ToolResult
 from context_compactor.messages.record import ANSWER, GAP, Excerpt
 from context_compactor.messages.references import reference_id
 from context_compactor.messages.turn import ToolUse, Turn
 from context_compactor.plan.focus import Focus
-from context_compactor.plan.options import Block, Line, Source, Voice
+from context_compactor.plan.options import Block, Source
 from context_compactor.plan.sources import call_body, cut_blocks, strip_numbers
 from context_compactor.plan.zones import Zone, may_clear_thinking, newest_step
 
@@ -131,7 +132,7 @@ def _words(part: Part) -> str:
 def build_sources(
     spoken: Sequence[Spoken],
     excerpts: Sequence[Excerpt],
-    ledger: Sequence[Line],
+    ledger: Sequence[LedgerLine],
     verdicts: Verdicts,
     weights: Weights,
 ) -> tuple[Source, ...]:
@@ -253,7 +254,7 @@ def _excerpt_blocks(lines: Sequence[str]) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _ledger_source(number: int, section: str, lines: Sequence[Line]) -> Source:
+def _ledger_source(number: int, section: str, lines: Sequence[LedgerLine]) -> Source:
     blocks = tuple(Block(line.written, at, 1) for at, line in enumerate(lines))
     text = "\n".join(block.text for block in blocks)
     return Source(

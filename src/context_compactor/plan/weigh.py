@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from context_compactor.classify.kinds import Kind
+from context_compactor.classify.kinds import Kind, Voice
 from context_compactor.classify.names import shape_worth
 from context_compactor.classify.relevance import NameUse, name_worth
 from context_compactor.plan.choose import Piece
-from context_compactor.plan.options import Option, Source, Voice, token_rate
+from context_compactor.plan.options import Option, Source, token_rate
 from context_compactor.plan.sources import REMOVED
 from context_compactor.plan.view import View
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from context_compactor.classify.kinds import file_paths_of, is_read
+from context_compactor.classify.calls import file_paths_of, is_read
 from context_compactor.measure.calibrate import Calibration, anchored
 from context_compactor.measure.count import MessageCounter, is_question, message_bytes
 from context_compactor.messages.message import Message, Thinking

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from context_compactor.classify.kinds import Voice
 from context_compactor.classify.tier import Tier
-from context_compactor.plan.options import Option, Voice
+from context_compactor.plan.options import Option
 from context_compactor.plan.view import View
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from context_compactor.apply.digests import digest
-from context_compactor.classify.kinds import Kind
-from context_compactor.classify.relevance import KIND_WEIGHT, NARROW
+from context_compactor.classify.kinds import KIND_WEIGHT, Kind, Voice
+from context_compactor.classify.relevance import NARROW
 from context_compactor.classify.tier import Tier
 from context_compactor.engine.outcomes import outcome_mark, outcome_of
 from context_compactor.messages.turn import ToolUse
-from context_compactor.plan.options import OUTCOME, Option, Source, Voice
+from context_compactor.plan.options import OUTCOME, Option, Source
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone
 

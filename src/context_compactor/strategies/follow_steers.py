@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from context_compactor.classify.kinds import Voice
 from context_compactor.classify.steer import REASONS, Steers
 from context_compactor.classify.tier import Tier
-from context_compactor.plan.options import Option, Source, Voice
+from context_compactor.plan.options import Option, Source
 from context_compactor.plan.view import View
 
 # More than any line is worth by itself: the first line of what is to be told in a few lines comes before all others.

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from context_compactor.apply.digests.command import NOISE
 from context_compactor.apply.digests.runners import PASSING
-from context_compactor.classify.kinds import Kind
+from context_compactor.classify.kinds import Kind, Voice
 from context_compactor.classify.tier import Tier
 from context_compactor.engine.prose import prose_lines
 from context_compactor.engine.steps import is_import
-from context_compactor.plan.options import Option, Source, Voice
+from context_compactor.plan.options import Option, Source
 from context_compactor.plan.view import View
 from context_compactor.plan.zones import Zone
 

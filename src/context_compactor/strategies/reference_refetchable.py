@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from context_compactor.classify.kinds import restore_hint
+from context_compactor.classify.kinds import Voice, restore_hint
 from context_compactor.classify.tier import Tier
-from context_compactor.plan.options import Option, Source, Voice
+from context_compactor.plan.options import Option, Source
 from context_compactor.plan.view import View
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from context_compactor.classify.kinds import Kind
+from context_compactor.classify.kinds import Kind, Voice
 from context_compactor.classify.tier import Tier
-from context_compactor.plan.options import Option, Source, Voice
+from context_compactor.plan.options import Option, Source
 from context_compactor.plan.view import View
 from context_compactor.strategies.keep_lines import idle_blocks
 

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from context_compactor.archive.gather import ids_of
-from context_compactor.classify.kinds import Kind, describe, file_path_of, kind_of
+from context_compactor.classify.calls import describe, file_path_of
+from context_compactor.classify.kinds import Kind, kind_of
 from context_compactor.classify.tier import Tier
 from context_compactor.measure.count import MessageCounter
 from context_compactor.messages.message import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult

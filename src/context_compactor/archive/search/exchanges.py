@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from context_compactor.archive.search.passages import SAID, Passage
-from context_compactor.plan.options import Voice
+from context_compactor.classify.kinds import Voice
 
 
 class Exchanges:

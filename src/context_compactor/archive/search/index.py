@@ -12,10 +12,8 @@ from math import log
 from context_compactor.archive.search.passages import INSTRUCTIONS, SAID, TALK, Passage
 from context_compactor.archive.search.query import Query
 from context_compactor.archive.search.words import terms
-from context_compactor.classify.kinds import Kind
+from context_compactor.classify.kinds import KIND_WEIGHT, Kind, Voice
 from context_compactor.classify.names import CHUNK, names_in
-from context_compactor.classify.relevance import KIND_WEIGHT
-from context_compactor.plan.options import Voice
 
 # BM25's two numbers: how soon a repeated term says no more, and how much a long passage has to say for itself.
 _SOON, _LENGTH = 1.2, 0.5

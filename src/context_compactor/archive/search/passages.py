@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from context_compactor.archive.archive import Original
-from context_compactor.classify.kinds import Kind
+from context_compactor.classify.kinds import Kind, Voice
 from context_compactor.errors import BadInput
 from context_compactor.messages.client_text import is_client_text, without_client_blocks
 from context_compactor.messages.detect import detect
 from context_compactor.messages.message import Message, Part, Text, Thinking, ToolCall, ToolResult
-from context_compactor.plan.options import Voice
 from context_compactor.plan.sources import call_body
 
 TALK = frozenset({Voice.USER.value, Voice.AGENT.value, Voice.THINKING.value})

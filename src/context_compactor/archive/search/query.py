@@ -12,7 +12,7 @@ from msgspec import Struct
 from context_compactor.archive.search.english import MEANINGS
 from context_compactor.archive.search.exact import exact_tokens
 from context_compactor.archive.search.words import stem, terms
-from context_compactor.plan.options import Voice
+from context_compactor.classify.kinds import Voice
 
 _MEANT = 0.4
 _LONGEST = 20_000

@@ -20,10 +20,9 @@ from context_compactor.archive.search.passages import SAID, Passage, texts_of
 from context_compactor.archive.search.query import read_query
 from context_compactor.archive.search.words import signs, terms
 from context_compactor.archive.shelve import cut_unindexed, index_archived, read_passages
-from context_compactor.classify.kinds import Kind
+from context_compactor.classify.kinds import Kind, Voice
 from context_compactor.errors import BadSetting, StoreError
 from context_compactor.messages.message import Message
-from context_compactor.plan.options import Voice
 from context_compactor.protocols import Store, TokenCounter
 from context_compactor.store.rows import Found, Shelved
 
