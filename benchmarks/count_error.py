@@ -18,12 +18,17 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from context_compactor.measure.calibrate import Calibration
-from context_compactor.measure.count import message_counter_for
-from context_compactor.messages.detect import find_dialect
-from context_compactor.messages.usage import read_usage
-from context_compactor.quality.counting import BLIND_AFTER, Reply, anchored_errors, blind_errors
-from context_compactor.quality.gauges import sent_before_each
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.messages import read_usage
+from context_compactor.evaluation.counting import (
+    BLIND_AFTER,
+    CountedReply,
+    anchored_errors,
+    blind_errors,
+    sent_before_each,
+)
+from context_compactor.tokens.calibration import Calibration
+from context_compactor.tokens.counting import message_counter_for
 
 FEWEST_REPLIES = 10
 SOURCES = (("claude_code_entireio", "anthropic", None), ("mini_swe_deepseek_chat", "openai-chat", "deepseek-chat"))
@@ -40,7 +45,7 @@ def main() -> int:
     return 0
 
 
-def report(source: str, conversations: Sequence[Sequence[tuple[str, Sequence[Reply]]]]) -> None:
+def report(source: str, conversations: Sequence[Sequence[tuple[str, Sequence[CountedReply]]]]) -> None:
     """One table: the three errors over all replies of a source."""
     every = [run for conversation in conversations for run in conversation]
     first = [conversation[0] for conversation in conversations if conversation]
@@ -54,7 +59,7 @@ def report(source: str, conversations: Sequence[Sequence[tuple[str, Sequence[Rep
     show(f"  median conversation, blind        {median(map(median, blind)):8.2%}" if blind else "")
 
 
-def runs(record: dict[str, Any], dialect: str, model: str | None) -> Iterator[tuple[str, list[Reply]]]:
+def runs(record: dict[str, Any], dialect: str, model: str | None) -> Iterator[tuple[str, list[CountedReply]]]:
     """For each stretch between two compactions: the model and, for each reply, our count and the provider's."""
     items = [{key: value for key, value in item.items() if key != "usage"} for item in record["messages"]]
     messages = find_dialect(dialect, items).parse(items)
@@ -65,12 +70,12 @@ def runs(record: dict[str, Any], dialect: str, model: str | None) -> Iterator[tu
     for start, end in pairwise(borders):
         usages = [read_usage(item.get("usage")) for item in record["messages"][start:end]]
         counts = sent_before_each(messages[start:end], counter)
-        replies = [Reply(count, usage.prompt) for count, usage in zip(counts, usages, strict=True) if usage]
+        replies = [CountedReply(count, usage.prompt) for count, usage in zip(counts, usages, strict=True) if usage]
         if replies:
             yield name, replies
 
 
-def learning_errors(model: str, replies: Sequence[Reply]) -> Iterator[float]:
+def learning_errors(model: str, replies: Sequence[CountedReply]) -> Iterator[float]:
     """The error before each reply of an estimate that has learned from all replies before it."""
     calibration = Calibration(model)
     for reply in replies:

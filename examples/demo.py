@@ -9,22 +9,22 @@ from pathlib import Path
 import msgspec
 
 from context_compactor import Compaction, Settings
-from context_compactor.cli.conversation import Conversation, conversation_of
-from context_compactor.cli.gauge import budget_of, measure_conversation
-from context_compactor.cli.output import Out, paper
-from context_compactor.cli.render import biggest, print_plan, print_report
+from context_compactor.cli.conversation import TranscriptInput, budget_of, conversation_of, measure_conversation
+from context_compactor.cli.output import LineOutput, styled_stream
+from context_compactor.cli.report import biggest, print_plan, print_report
 from context_compactor.cli.show import print_sections
-from context_compactor.messages.message import Text, ToolResult
-from context_compactor.messages.printing import one_line
-from context_compactor.messages.transcripts import Transcript, read_transcript
-from context_compactor.messages.turn import split_turns
+from context_compactor.dialects.messages import Text, ToolResult
+from context_compactor.dialects.transcripts.reader import read_transcript
+from context_compactor.dialects.transcripts.transcript import Transcript
+from context_compactor.dialects.turns import split_turns
+from context_compactor.text import one_line
 
 SESSION = Path(__file__).with_name("demo_session.jsonl.gz")
 WINDOW = 90_000
 WIDTH = 110
 
 
-def tour(out: Out) -> None:
+def tour(out: LineOutput) -> None:
     """Measure, compact, look at what came out, and read one original back."""
     result, after = show_compaction(out)
     _title(out, "How the model reads it")
@@ -35,7 +35,7 @@ def tour(out: Out) -> None:
     _show_commands(out)
 
 
-def show_compaction(out: Out) -> tuple[Compaction, Conversation]:
+def show_compaction(out: LineOutput) -> tuple[Compaction, TranscriptInput]:
     """The first half: what there was, what was decided, what happened, what there is now."""
     # The log also holds what the provider counted; the tour shows our own counts, before and after alike.
     transcript = msgspec.structs.replace(read_transcript(SESSION), usages={})
@@ -53,16 +53,16 @@ def show_compaction(out: Out) -> tuple[Compaction, Conversation]:
     return result, after
 
 
-def _open(transcript: Transcript) -> Conversation:
+def _open(transcript: Transcript) -> TranscriptInput:
     return conversation_of(transcript, Settings(window=WINDOW))
 
 
-def _show_usage(conversation: Conversation, out: Out) -> None:
+def _show_usage(conversation: TranscriptInput, out: LineOutput) -> None:
     usage = measure_conversation(conversation, split_turns(conversation.messages), budget_of(conversation))
     print_sections(usage.sections, usage.budget_tokens, out)
 
 
-def _show_beginning(conversation: Conversation, out: Out) -> None:
+def _show_beginning(conversation: TranscriptInput, out: LineOutput) -> None:
     """How the record begins, and how it tells what happened."""
     lines = list(_lines(conversation))
     story = next(at for at, line in enumerate(lines) if line.startswith("## What happened"))
@@ -74,7 +74,7 @@ def _show_beginning(conversation: Conversation, out: Out) -> None:
     out.print(f"… and {len(lines) - 30:,} more lines")
 
 
-def _show_recall(conversation: Conversation, result: Compaction, out: Out) -> None:
+def _show_recall(conversation: TranscriptInput, result: Compaction, out: LineOutput) -> None:
     line, ref = next(_references(conversation, result))
     original = result.recall(ref)
     out.print(one_line(line, WIDTH) if line.find(ref) < WIDTH else f"… {line[line.find(ref) - 90 :]}")
@@ -84,7 +84,7 @@ def _show_recall(conversation: Conversation, result: Compaction, out: Out) -> No
     out.print("…")
 
 
-def _references(conversation: Conversation, result: Compaction) -> Iterator[tuple[str, str]]:
+def _references(conversation: TranscriptInput, result: Compaction) -> Iterator[tuple[str, str]]:
     """Lines that name the original of a file, with the name."""
     archived = {item.id for item in result.report.archived}
     for line in _lines(conversation):
@@ -93,14 +93,14 @@ def _references(conversation: Conversation, result: Compaction) -> Iterator[tupl
             yield line, found[0]
 
 
-def _lines(conversation: Conversation) -> Iterator[str]:
+def _lines(conversation: TranscriptInput) -> Iterator[str]:
     for message in conversation.messages:
         for part in message.parts:
             if isinstance(part, Text | ToolResult):
                 yield from part.text.splitlines()
 
 
-def _show_commands(out: Out) -> None:
+def _show_commands(out: LineOutput) -> None:
     for command in (
         "compactor show examples/demo_session.jsonl.gz --window 200k",
         "compactor plan examples/demo_session.jsonl.gz --target 25% --most 20",
@@ -110,11 +110,11 @@ def _show_commands(out: Out) -> None:
         out.print(f"  .venv/bin/{command}")
 
 
-def _title(out: Out, text: str) -> None:
+def _title(out: LineOutput, text: str) -> None:
     out.print()
     out.print(text, style="bold")
     out.print("─" * len(text), style="dim")
 
 
 if __name__ == "__main__":
-    tour(paper(beside_output=False))
+    tour(styled_stream(beside_output=False))

@@ -12,19 +12,18 @@ from pathlib import Path
 from msgspec import Struct
 
 from context_compactor import Compaction, compact
-from context_compactor.classify.calls import read_call
-from context_compactor.classify.references import prefix_for, reference_of
-from context_compactor.handoff.messages import HandoffRequest, HandoffResponse
-from context_compactor.handoff.orchestrator import Extracted, after, begin, next_request, start
-from context_compactor.handoff.points import POINTS, Points
-from context_compactor.handoff.reading import Received, read_report
-from context_compactor.handoff.state import OrchestratorState
-from context_compactor.handoff.summary import count_tokens
-from context_compactor.measure.count import message_counter_for
-from context_compactor.messages.detect import find_dialect
-from context_compactor.messages.message import Message, ToolResult
-from context_compactor.messages.transcripts import Transcript, read_transcript
-from context_compactor.messages.turn import ToolUse, split_turns
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.messages import Message, ToolResult
+from context_compactor.dialects.transcripts.reader import read_transcript
+from context_compactor.dialects.transcripts.transcript import Transcript
+from context_compactor.dialects.turns import ToolUse, split_turns
+from context_compactor.facts.calls import parse_call
+from context_compactor.facts.kinds import prefix_for, reference_of
+from context_compactor.handoff.context_summary import count_tokens
+from context_compactor.handoff.orchestrator import POINTS, Extracted, Points, after, begin, next_request, start
+from context_compactor.handoff.parser import Parsed, read_report
+from context_compactor.handoff.protocol import HandoffRequest, HandoffResponse, OrchestratorState
+from context_compactor.tokens.counting import message_counter_for
 
 SESSION = Path(__file__).with_name("demo_session.jsonl.gz")
 WINDOW = 90_000
@@ -51,7 +50,7 @@ class Work(Struct, frozen=True):
     transcript: Transcript
     messages: list[Message]
     exchanges: list[ToolUse]
-    answers: list[Received[HandoffResponse]]
+    answers: list[Parsed[HandoffResponse]]
     extracted: list[Extracted]
     state: OrchestratorState
     points: Points
@@ -122,7 +121,7 @@ def report(work: Work) -> Iterator[str]:
 
 
 def _task(exchange: ToolUse) -> str:
-    return str(read_call(exchange.call).arguments["description"]) if exchange.call else ""
+    return str(parse_call(exchange.call).arguments["description"]) if exchange.call else ""
 
 
 def _prompt(exchange: ToolUse) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from context_compactor.messages.transcripts import read_transcript
+from context_compactor.dialects.transcripts.reader import read_transcript
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

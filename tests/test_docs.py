@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from context_compactor import compact
+from context_compactor.engine.strategies import DEFAULT_STRATEGIES
 from context_compactor.errors import PACKAGE, MissingExtra
 from context_compactor.protocols import Strategy
 from context_compactor.settings import Settings
-from context_compactor.strategies import DEFAULT_STRATEGIES
 from tests.cli.conftest import conversation
 from tools import check_docs, check_exports, check_imports, check_names, check_tracked
 
@@ -140,7 +140,7 @@ def test_the_strategy_in_the_how_to_works_and_takes_about_fifteen_lines(monkeypa
     exec(code, vars(module))
     strategy = module.KeepTodos(boost=50)
     assert isinstance(strategy, Strategy)
-    monkeypatch.setattr("context_compactor.app.DEFAULT_STRATEGIES", (*DEFAULT_STRATEGIES, strategy))
+    monkeypatch.setattr("context_compactor.engine.api.DEFAULT_STRATEGIES", (*DEFAULT_STRATEGIES, strategy))
     messages = conversation()
     messages[5]["content"] += "\n# TODO: tell the parser about tabs\n"
     result = compact(messages, target_tokens=8_000)

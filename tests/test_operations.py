@@ -13,7 +13,7 @@ import typer.main
 import yaml
 
 from context_compactor.cli.main import app
-from context_compactor.session.session import Session
+from context_compactor.sessions.session import Session
 from tests.cli.conftest import conversation
 from tests.server.running import running
 

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from context_compactor.report import (
+from context_compactor.engine.report import (
     Archived,
     Cache,
     Cost,

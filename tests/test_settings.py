@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from context_compactor import settings as settings_module
 from context_compactor.errors import BadSetting
-from context_compactor.levels import DEFAULT_LEVELS, Level
-from context_compactor.settings import LoadedSettings, Settings, expected, load_settings
+from context_compactor.settings import DEFAULT_LEVELS, Level, LoadedSettings, Settings, expected, load_settings
 
 
 def load(overrides=None, env=None, config_path=None) -> LoadedSettings:

@@ -24,7 +24,12 @@ from typing import Any
 
 COMMAND = str(Path(sys.executable).with_name("compactor"))
 _ROOT = Path(__file__).parents[1]
-_USED = ("context_compactor.hooks", "context_compactor.install", "context_compactor.agents", "context_compactor.cli")
+_USED = (
+    "context_compactor.agents.hooks",
+    "context_compactor.agents.install",
+    "context_compactor.agents",
+    "context_compactor.cli",
+)
 _ONE_AT_A_TIME = Lock()
 _LONGEST_SECONDS = 300
 
@@ -97,8 +102,8 @@ if __name__ == "__main__":
     for package in map(import_module, _USED):
         for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             import_module(found.name)
-    from context_compactor.measure.tokens import counter_for
     from context_compactor.start import main
+    from context_compactor.tokens.counting import counter_for
 
     counter_for(None).count("qzxjkwvy")  # the first word that is no token by itself takes longest
     gc.collect()

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from context_compactor.agents.diary import read_lines
+from context_compactor.agents.hook_log import read_hook_log
 from tools.agents_home import Home
 from tools.agents_scripted import Request
 from tools.agents_story import LOST, RULE, SUMMARY, log_text
@@ -45,7 +45,9 @@ class Seen(Struct, frozen=True):
 
     def diary(self, event: str, what: str) -> dict[str, Any]:
         """The last line of the diary about this; empty when there is none."""
-        lines = [line for line in read_lines(str(self.home.project)) if (line["event"], line["what"]) == (event, what)]
+        lines = [
+            line for line in read_hook_log(str(self.home.project)) if (line["event"], line["what"]) == (event, what)
+        ]
         return lines[-1] if lines else {}
 
     def result(self, label: str) -> str:
@@ -73,7 +75,7 @@ def promises(seen: Seen) -> Iterator[Promise]:
     yield Promise("what the summary lost is known", bool(compared.get("lost")), _told(compared.get("lost")))
     yield _found(seen)
     yield _recalled(seen)
-    failed = [line for line in read_lines(str(seen.home.project)) if line["what"] == "failed"]
+    failed = [line for line in read_hook_log(str(seen.home.project)) if line["what"] == "failed"]
     yield Promise("no hook failed in the diary", not failed, _told(failed))
     yield Promise("the agent complains about no hook", not seen.complaints, _told(seen.complaints))
 

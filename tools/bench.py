@@ -18,11 +18,12 @@ from pathlib import Path
 
 from context_compactor import compact
 from context_compactor.cli.output import messages_text
-from context_compactor.measure.tokens import counter_for
-from context_compactor.messages.detect import find_dialect
-from context_compactor.messages.message import Media, ToolCall
-from context_compactor.messages.transcripts import Transcript, read_transcript, read_transcripts
-from context_compactor.quality.corpus import default_corpus
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.messages import Media, ToolCall
+from context_compactor.dialects.transcripts.reader import read_transcript, read_transcripts
+from context_compactor.dialects.transcripts.transcript import Transcript
+from context_compactor.evaluation.corpus import default_corpus
+from context_compactor.tokens.counting import counter_for
 from tools import bench_hooks, bench_load, bench_server, bench_sessions, bench_tui
 from tools.timing import seconds
 

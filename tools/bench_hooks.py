@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from context_compactor.messages.transcripts import Transcript
+from context_compactor.dialects.transcripts.transcript import Transcript
 from tools.bench_sessions import Line
 
 COMMAND = str(Path(sys.executable).with_name("compactor"))

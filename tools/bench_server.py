@@ -100,7 +100,7 @@ def _echo() -> None:
     import uvicorn
     from litestar import Litestar, post
 
-    from context_compactor.server.run import bind
+    from context_compactor.server.listener import bind
 
     @post("/v1/sessions/{name:str}/messages", status_code=200)
     async def echo(data: dict[str, Any]) -> dict[str, Any]:
@@ -113,10 +113,10 @@ def _echo() -> None:
 
 
 def _serve(folder: str) -> None:
-    from context_compactor.server.config import Config
-    from context_compactor.server.run import listen
+    from context_compactor.server.config import ServerConfig
+    from context_compactor.server.listener import listen
 
-    config = Config(store=f"sqlite:///{folder}/compactor.db", port=0)
+    config = ServerConfig(store=f"sqlite:///{folder}/compactor.db", port=0)
     listen(config, lambda address: print(f"{_READY}{address.rpartition(':')[2]}", flush=True))
 
 

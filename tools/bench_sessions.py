@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from context_compactor import Session, Settings
-from context_compactor.archive.archive import Original
+from context_compactor.archive.originals import Original
 from context_compactor.archive.search.passages import texts_of
-from context_compactor.archive.shelve import index_archived, make_items
-from context_compactor.messages.detect import find_dialect
-from context_compactor.messages.jsontext import read_json
-from context_compactor.messages.transcripts import read_transcript
+from context_compactor.archive.storage import index_archived, prepare_and_store_items
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.transcripts.reader import read_transcript
+from context_compactor.json_values import read_json
 from context_compactor.store.connect import connect
 from context_compactor.store.rows import MESSAGE
 from tools.day import SHIPPED, live, stream
@@ -79,7 +79,7 @@ def _archive(store: str, line: Line) -> None:
         rows, lines = connect(store), session_lines()
         for start in range(0, ARCHIVED, 5_000):
             with rows.writing("archive"):
-                rows.archive("archive", make_items(_originals(start, 5_000, lines), rows), _AT)
+                rows.archive("archive", prepare_and_store_items(_originals(start, 5_000, lines), rows), _AT)
             index_archived(rows, "archive")
         rows.close()
         refs = [f"tool_{number:03d}" for number in range(1, ARCHIVED, 997)]

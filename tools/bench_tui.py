@@ -18,8 +18,8 @@ from textual.pilot import Pilot
 from context_compactor import Session, Settings
 from context_compactor.store.rows import MESSAGE
 from context_compactor.tui.app import CompactorApp
-from context_compactor.tui.local import LocalSource
-from context_compactor.tui.widgets.rows import RowList
+from context_compactor.tui.sources.local import LocalSource
+from context_compactor.tui.widgets.row_list import RowList
 
 FEW, MANY = 100, 100_000
 _PAGE = 60

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from context_compactor.facts.task_boundary import find_boundary
-from context_compactor.measure.count import message_counter_for
-from context_compactor.messages.detect import find_dialect
-from context_compactor.messages.transcripts import read_transcripts
-from context_compactor.messages.turn import Turn, split_turns
-from context_compactor.quality.corpus import default_corpus
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.transcripts.reader import read_transcripts
+from context_compactor.dialects.turns import Turn, split_turns
+from context_compactor.evaluation.corpus import default_corpus
+from context_compactor.facts.tasks import find_task_boundary
 from context_compactor.settings import Settings
+from context_compactor.tokens.counting import message_counter_for
 
 _SOURCES = ("claude_code_entireio", "codex_agentv")
 _BUDGETS = (48_000, 160_000)
@@ -47,7 +47,7 @@ class Talk:
     def is_boundary(self, at: int) -> bool:
         """Whether a task ends with this turn."""
         if at not in self._known:
-            self._known[at] = bool(find_boundary(self.turns[max(0, at - _LOOKBACK) : at + 1]))
+            self._known[at] = bool(find_task_boundary(self.turns[max(0, at - _LOOKBACK) : at + 1]))
         return self._known[at]
 
 

@@ -7,8 +7,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from context_compactor.engine.report import Report
 from context_compactor.errors import PACKAGE
-from context_compactor.report import Report
 from tools.reference import PAGES
 
 _LINK = re.compile(r"\]\(([^)#\s]+)")

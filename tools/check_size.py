@@ -84,7 +84,7 @@ def touched(call: Callable[[], object]) -> set[str]:
 
 def _calls() -> tuple[set[str], set[str]]:
     from context_compactor import Session, compact
-    from context_compactor.messages.transcripts import read_transcript
+    from context_compactor.dialects.transcripts.reader import read_transcript
     from examples.demo import SESSION
 
     messages = read_transcript(SESSION).messages

@@ -17,8 +17,8 @@ from typing import Any
 from msgspec import Struct
 
 from context_compactor import Session, Settings
-from context_compactor.messages.transcripts import read_transcripts
-from context_compactor.quality.corpus import default_corpus
+from context_compactor.dialects.transcripts.reader import read_transcripts
+from context_compactor.evaluation.corpus import default_corpus
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ROOT / "examples" / "demo_session.jsonl.gz"

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from context_compactor.cli.eval_bar import Bar
 from context_compactor.cli.eval_table import print_evaluation
-from context_compactor.cli.output import paper
-from context_compactor.quality.choices import DEFAULT_METHODS, read_budgets
-from context_compactor.quality.corpus import AGENT_SOURCES, DIALOGUES, default_corpus
-from context_compactor.quality.evaluation import Trial, evaluate_paths
-from context_compactor.quality.page import page
-from context_compactor.quality.pool import cores
+from context_compactor.cli.output import styled_stream
+from context_compactor.cli.report import ProgressBar
+from context_compactor.evaluation.corpus import AGENT_SOURCES, DIALOGUES, default_corpus
+from context_compactor.evaluation.methods import DEFAULT_METHODS, read_budgets
+from context_compactor.evaluation.page import page
+from context_compactor.evaluation.pool import cores
+from context_compactor.evaluation.runner import EvaluationRequest, evaluate_paths
 from tools.quality_page import quality_page
 
 PAGE = Path("docs/quality.md")
@@ -30,11 +30,13 @@ def main(arguments: Sequence[str]) -> int:
         print(f"There is no corpus in {_shown(options.corpus)}: nothing to evaluate, {PAGE} stays as it is.")
         print("CORPUS=folder names another, and `compactor eval PATH…` takes any transcripts.")
         return 0
-    trial = Trial(_files(options.corpus), read_budgets(BUDGETS), DEFAULT_METHODS, options.every, options.jobs)
-    watch = Bar()
+    trial = EvaluationRequest(
+        _files(options.corpus), read_budgets(BUDGETS), DEFAULT_METHODS, options.every, options.jobs
+    )
+    watch = ProgressBar()
     found = evaluate_paths(trial, watch)
     watch.clear()
-    print_evaluation(found, paper(beside_output=False), options.html)
+    print_evaluation(found, styled_stream(beside_output=False), options.html)
     date = str(datetime.now(UTC).date())
     command = f"make eval EVERY={options.every}"
     options.page.write_text(quality_page(found, date, command), encoding="utf-8")

@@ -7,14 +7,12 @@ from pathlib import Path
 from string import Template
 
 from context_compactor import compact
-from context_compactor.messages.transcripts import read_transcript
-from context_compactor.quality.methods import COMPACTOR, HANDOFF_BUDGET
-from context_compactor.quality.outcome import ALL, Evaluation, Row
-from context_compactor.quality.reading import flat_text, flatten
-from context_compactor.quality.sizes import count_messages
-from context_compactor.quality.summing import SHOWN
-from context_compactor.quality.tables import count
-from context_compactor.quality.words import budget_words
+from context_compactor.dialects.transcripts.reader import read_transcript
+from context_compactor.evaluation.descriptions import describe_budget
+from context_compactor.evaluation.messages import count_messages, flat_text, flatten
+from context_compactor.evaluation.methods import COMPACTOR, HANDOFF_BUDGET
+from context_compactor.evaluation.output import count
+from context_compactor.evaluation.results import ALL, SHOWN, Evaluation, ScoreRow
 from tools import goals
 
 TEMPLATE = Path(__file__).with_name("quality_page.md")
@@ -57,7 +55,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _goal_rows(found: Evaluation) -> Iterator[Sequence[str]]:
     for budget, wanted in goals.KEPT.items():
         row = found.row(COMPACTOR, budget)
-        yield from (_goal(name, budget_words(budget), goal, _share(row, name)) for name, goal in wanted.items())
+        yield from (_goal(name, describe_budget(budget), goal, _share(row, name)) for name, goal in wanted.items())
     shares = {item.search: 100 * item.share for item in found.dialogues}
     yield _goal("LoCoMo", "2,000 tokens", goals.LOCOMO, shares.get(COMPACTOR))
     cost = next((item.mean for item in found.costs if (item.method, item.source) == (COMPACTOR, ALL)), None)
@@ -67,7 +65,7 @@ def _goal_rows(found: Evaluation) -> Iterator[Sequence[str]]:
     yield _less("COUNT blind, %", "", goals.COUNT_BLIND, _percent(counts.blind if counts else None))
 
 
-def _share(row: Row | None, name: str) -> float | None:
+def _share(row: ScoreRow | None, name: str) -> float | None:
     return _percent(row.shares[name]) if row else None
 
 
@@ -97,7 +95,7 @@ def _method_tables(found: Evaluation) -> str:
     for budget in dict.fromkeys((*found.budgets, HANDOFF_BUDGET)):
         rows = [row for row in found.rows if (row.budget, row.source) == (budget, ALL)]
         if rows:
-            title = budget_words(budget).capitalize() if budget in found.budgets else "Handoff in 500 tokens"
+            title = describe_budget(budget).capitalize() if budget in found.budgets else "Handoff in 500 tokens"
             parts.append(f"### {title}\n\n{_score_table('method', rows)}")
     return "\n\n".join(parts)
 
@@ -107,11 +105,11 @@ def _source_tables(found: Evaluation) -> str:
     for budget in found.budgets:
         rows = [row for source in found.sources if (row := found.row(COMPACTOR, budget, source))]
         if rows:
-            parts.append(f"### {COMPACTOR} at {budget_words(budget)}\n\n{_score_table('source', rows)}")
+            parts.append(f"### {COMPACTOR} at {describe_budget(budget)}\n\n{_score_table('source', rows)}")
     return "\n\n".join(parts)
 
 
-def _score_table(first: str, rows: Sequence[Row]) -> str:
+def _score_table(first: str, rows: Sequence[ScoreRow]) -> str:
     cells = []
     for row in rows:
         shares = (row.shares[name] for name in SHOWN)
@@ -152,7 +150,7 @@ def _dialogues(found: Evaluation) -> str:
 
 def _misfits(found: Evaluation) -> str:
     own = [item for item in found.misfits if item.method == COMPACTOR]
-    rows = [(item.sample, budget_words(item.budget), item.reason) for item in own[:_MOST]]
+    rows = [(item.sample, describe_budget(item.budget), item.reason) for item in own[:_MOST]]
     said = f"{count(len(own), 'context')} of {COMPACTOR} did not fit"
     more = f" (the first {_MOST})" if len(own) > _MOST else ""
     return f"{said}{more}.\n\n{_table(('conversation', 'budget', 'size'), rows)}" if own else f"{said}."

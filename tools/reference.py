@@ -14,8 +14,7 @@ import typer.main
 
 import context_compactor
 from context_compactor.cli.main import app
-from context_compactor.setting_words import setting_docs, shown
-from context_compactor.settings import ENV_PREFIX, Settings, expected
+from context_compactor.settings import ENV_PREFIX, Settings, expected, setting_docs, setting_text
 
 _MADE = "<!-- Made from the code by `make reference`. Change the code, not this page. -->\n"
 
@@ -33,7 +32,7 @@ def settings_page() -> str:
     for name in Settings.__struct_fields__:
         blocks.append(
             f"## {name}\n\n{docs[name]}\n\n"
-            f"- default: `{shown(getattr(defaults, name))}`\n"
+            f"- default: `{setting_text(getattr(defaults, name))}`\n"
             f"- accepts: {expected(name)}\n"
             f"- environment: `{ENV_PREFIX}{name.upper()}`\n"
         )

@@ -11,7 +11,7 @@
         session.append(message)    # kept for ever
         session.context()          # what to send next
 
-Begin with `flow.py`; `ARCHITECTURE.md` shows the way from there.
+Begin with `engine/compact.py`; `ARCHITECTURE.md` shows the way from there.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ TYPE_CHECKING = False  # `typing` would cost more than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-    from context_compactor.app import Compaction, acompact, compact
-    from context_compactor.archive.search.hits import Hit, render_hits
+    from context_compactor.archive.search.passages import Hit, render_hits
+    from context_compactor.engine.api import Compaction, acompact, compact
+    from context_compactor.engine.report import Report
     from context_compactor.errors import (
         BadInput,
         BadMessage,
@@ -35,21 +36,20 @@ if TYPE_CHECKING:
         UnknownSession,
     )
     from context_compactor.handoff import handoff_text
-    from context_compactor.levels import Level
-    from context_compactor.report import Report
-    from context_compactor.session.asynchronous import AsyncSession
-    from context_compactor.session.deleting import delete_session
-    from context_compactor.session.session import Session
-    from context_compactor.settings import Settings
+    from context_compactor.sessions.async_session import AsyncSession
+    from context_compactor.sessions.lifecycle import delete_session
+    from context_compactor.sessions.session import Session
+    from context_compactor.settings import Level, Settings
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Compaction": "app",
-    "acompact": "app",
-    "compact": "app",
-    "Hit": "archive.search.hits",
-    "render_hits": "archive.search.hits",
+    "Hit": "archive.search.passages",
+    "render_hits": "archive.search.passages",
+    "Compaction": "engine.api",
+    "acompact": "engine.api",
+    "compact": "engine.api",
+    "Report": "engine.report",
     "BadInput": "errors",
     "BadMessage": "errors",
     "BadSetting": "errors",
@@ -61,11 +61,10 @@ _HOMES = {
     "UnknownReference": "errors",
     "UnknownSession": "errors",
     "handoff_text": "handoff",
-    "Level": "levels",
-    "Report": "report",
-    "AsyncSession": "session.asynchronous",
-    "delete_session": "session.deleting",
-    "Session": "session.session",
+    "AsyncSession": "sessions.async_session",
+    "delete_session": "sessions.lifecycle",
+    "Session": "sessions.session",
+    "Level": "settings",
     "Settings": "settings",
 }
 

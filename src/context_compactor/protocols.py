@@ -8,18 +8,26 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from context_compactor.events.event import Event
-    from context_compactor.llm.model import Control, ModelAnswer, ModelRequest
-    from context_compactor.plan.options import Option
-    from context_compactor.plan.view import View
-    from context_compactor.plan.zones import Room, Zone
-    from context_compactor.store.contents import Kept
-    from context_compactor.store.desk_answers import Answers
-    from context_compactor.store.desk_attempts import Attempts
-    from context_compactor.store.desk_events import Events
-    from context_compactor.store.desk_jobs import Jobs
-    from context_compactor.store.desk_webhooks import Webhooks
-    from context_compactor.store.rows import Entry, FactRow, Found, IndexPart, Item, SessionRow, Shelved, Unindexed
+    from context_compactor.engine.layouts import Room, Zone
+    from context_compactor.engine.options import Option
+    from context_compactor.engine.view import PlanningView
+    from context_compactor.store.contents import PackedContent
+    from context_compactor.store.event_log import EventTable
+    from context_compactor.store.events import Event
+    from context_compactor.store.idempotency import IdempotencyTable
+    from context_compactor.store.jobs import JobTable
+    from context_compactor.store.rows import (
+        FactRow,
+        FoundRun,
+        IndexPart,
+        LogEntry,
+        NewOriginal,
+        OriginalRow,
+        SessionRow,
+        Unindexed,
+    )
+    from context_compactor.store.webhooks import AttemptTable, WebhookTable
+    from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest
 
 
 @runtime_checkable
@@ -50,7 +58,7 @@ class Strategy(Protocol):
         """What reports call it."""
         ...
 
-    def propose(self, view: View) -> Iterable[Option]:
+    def propose(self, view: PlanningView) -> Iterable[Option]:
         """Options for any of the view's sources."""
         ...
 
@@ -126,7 +134,7 @@ class Store(Protocol):
         ...
 
     def append(
-        self, session_id: str, kind: str, bodies: Iterable[bytes | Kept], now: str, times: Sequence[str] = ()
+        self, session_id: str, kind: str, bodies: Iterable[bytes | PackedContent], now: str, times: Sequence[str] = ()
     ) -> int:
         """Add entries of a kind behind the last one; the position of the last of them.
 
@@ -136,7 +144,7 @@ class Store(Protocol):
 
     def entries(
         self, session_id: str, *, kinds: Sequence[str] = (), after: int = 0, until: int | None = None
-    ) -> list[Entry]:
+    ) -> list[LogEntry]:
         """Entries in order, those behind `after` and up to `until`."""
         ...
 
@@ -144,15 +152,15 @@ class Store(Protocol):
         """The position of the message with so many messages up to and with it; None when there are fewer."""
         ...
 
-    def ready(self, contents: Iterable[bytes]) -> list[Kept]:
+    def ready(self, contents: Iterable[bytes]) -> list[PackedContent]:
         """Contents made ready to be put or appended: what takes long is done before anybody waits for it."""
         ...
 
-    def ready_list(self, parts: Sequence[bytes]) -> list[Kept]:
+    def ready_list(self, parts: Sequence[bytes]) -> list[PackedContent]:
         """A JSON list whose values are contents of their own, made ready to be put; the list is the last of them."""
         ...
 
-    def put(self, contents: Iterable[bytes | Kept]) -> list[str]:
+    def put(self, contents: Iterable[bytes | PackedContent]) -> list[str]:
         """Keep contents under their hashes, each once."""
         ...
 
@@ -164,7 +172,7 @@ class Store(Protocol):
         """Contents by their hashes, each checked against it, or `DamagedContent`."""
         ...
 
-    def archive(self, session_id: str, items: Sequence[Item], now: str) -> list[str]:
+    def archive(self, session_id: str, items: Sequence[NewOriginal], now: str) -> list[str]:
         """Put originals into the archive; the ids of those that were not there. The first under an id stays.
 
         That one is not `is_indexed` is noted in the same transaction, until `index` has put all of it into the index.
@@ -183,7 +191,7 @@ class Store(Protocol):
         """
         ...
 
-    def original(self, session_id: str, ref: str) -> Shelved | None:
+    def original(self, session_id: str, ref: str) -> OriginalRow | None:
         """The original under an id."""
         ...
 
@@ -197,7 +205,7 @@ class Store(Protocol):
         after: int = 0,
         limit: int = 0,
         newest: int = 0,
-    ) -> list[Shelved]:
+    ) -> list[OriginalRow]:
         """The originals of a session in the order in which they were archived.
 
         Of those behind `after` only the first `limit`, or the `newest`, if given.
@@ -213,14 +221,14 @@ class Store(Protocol):
         kind: str = "",
         since: str = "",
         until: str = "",
-    ) -> list[Found]:
+    ) -> list[FoundRun]:
         """Runs of passages of this session, in their order, of about `most` characters; all while there are few.
 
         Of many, those that hold the terms which tell most, with what stands beside them; without a term the newest.
         """
         ...
 
-    def beginnings(self, session_id: str, refs: Sequence[str], most: int) -> list[Found]:
+    def beginnings(self, session_id: str, refs: Sequence[str], most: int) -> list[FoundRun]:
         """The first runs of passages of some originals, in their order, of about `most` passages of each."""
         ...
 
@@ -276,18 +284,18 @@ class Store(Protocol):
         ...
 
 
-class Desk(Protocol):
+class ServiceStore(Protocol):
     """What a service needs and a library does not: jobs, events to replay, answers to repeat, and webhooks.
 
     It is in the same database as the sessions: what is written here within `writing` of a store belongs to that
     transaction. `tests/store/test_desk.py` says when one is done.
     """
 
-    jobs: Jobs
-    events: Events
-    answers: Answers
-    webhooks: Webhooks
-    attempts: Attempts
+    jobs: JobTable
+    events: EventTable
+    answers: IdempotencyTable
+    webhooks: WebhookTable
+    attempts: AttemptTable
 
     def writing(self) -> AbstractContextManager[None]:
         """A transaction over all of it; within one of the store it is that one."""
@@ -301,6 +309,6 @@ class Desk(Protocol):
         """Keep an event and note which webhooks are to be told; its number."""
         ...
 
-    def tidy(self, now: datetime) -> None:
+    def delete_expired(self, now: datetime) -> None:
         """Delete what is too old to be asked for."""
         ...

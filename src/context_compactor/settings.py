@@ -1,16 +1,18 @@
-"""Every setting, its default, and under it what it does.
-
-`docs/reference/settings.md` and `compactor config` are made from this class. Values are read once, by
-`load_settings`, and from then on travel as one frozen value.
-"""
+"""Every setting with its default and its explanation, the levels and prices that settings are made of, and how values
+are read and shown."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import logging
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -18,8 +20,83 @@ import msgspec
 from msgspec import Meta, Struct
 
 from context_compactor.errors import BadSetting
-from context_compactor.levels import DEFAULT_LEVELS, Level, LevelRule
-from context_compactor.price import Price
+
+
+class Level(StrEnum):
+    """How urgent a compaction is."""
+
+    SOFT = "soft"
+    AGGRESSIVE = "aggressive"
+    EMERGENCY = "emergency"
+
+
+class LevelRule(Struct, frozen=True):
+    """A level begins at `threshold` and ends at `target`; both are shares of the budget."""
+
+    level: Level
+    threshold: float
+    target: float
+
+
+DEFAULT_LEVELS: tuple[LevelRule, ...] = (
+    LevelRule(Level.SOFT, 0.80, 0.40),
+    LevelRule(Level.AGGRESSIVE, 0.85, 0.25),
+    LevelRule(Level.EMERGENCY, 0.95, 0.15),
+)
+
+
+Rate = Annotated[float, Meta(ge=0, le=10**9)]
+
+
+class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """US dollars for a million tokens. A cache's rates are those of the input where they are not given.
+
+    A request of more than `long_above` tokens costs `long_input` times as much to read and `long_output` times as
+    much to answer, where a maker asks more for long requests.
+    """
+
+    input: Rate
+    output: Rate
+    cache_read: Rate | None = None
+    cache_write: Rate | None = None
+    long_above: Annotated[int, Meta(ge=1, le=10**12)] | None = None
+    long_input: Rate = 1.0
+    long_output: Rate = 1.0
+
+
+class Spending(Struct, frozen=True):
+    """What model calls have taken: US dollars, as far as prices are known, and attempts, retries among them."""
+
+    dollars: float = 0.0
+    attempts: int = 0
+
+    def plus(self, other: Spending) -> Spending:
+        """Both together."""
+        return Spending(self.dollars + other.dollars, self.attempts + other.attempts)
+
+    def take(self, more: Spending, look: SpendingCheck) -> Spending:
+        """The same with more, unless `look` raises at the sight of what was spent before."""
+        look(self)
+        return self.plus(more)
+
+
+SpendingCheck = Callable[[Spending], None]
+
+
+class SharedBudget(Spending, frozen=True, kw_only=True):
+    """What several spend from at the same time. `keep` has the sum: it looks and adds as one step."""
+
+    keep: Callable[[Spending, SpendingCheck], None]
+
+    def plus(self, other: Spending) -> Spending:  # noqa: ARG002
+        """Itself: what was taken from it is in it already."""
+        return self
+
+    def take(self, more: Spending, look: SpendingCheck) -> Spending:
+        """Itself, with more taken from it."""
+        self.keep(more, look)
+        return self
+
 
 _log = logging.getLogger("context_compactor")
 RETIRED = {
@@ -409,3 +486,34 @@ def _in_words(kind: msgspec.inspect.Type) -> str:
     if kind.ge is None:
         return f"{noun} above {kind.gt:,}, at most {kind.le:,}"
     return f"{noun} from {kind.ge:,} to {kind.le:,}"
+
+
+def setting_docs() -> dict[str, str]:
+    """What each setting does, as it is written under its field."""
+    module = ast.parse(inspect.getsource(sys.modules[__name__]))
+    classes = {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}
+    docs: dict[str, str] = {}
+    for field, under in pairwise(classes[Settings.__name__].body):
+        if isinstance(field, ast.AnnAssign) and isinstance(under, ast.Expr) and isinstance(under.value, ast.Constant):
+            docs[ast.unparse(field.target)] = " ".join(str(under.value.value).split())
+    return docs
+
+
+def setting_text(value: Any) -> str:
+    """A value as it would be written in the environment."""
+    if isinstance(value, tuple):
+        return ",".join(f"{rule.level}={rule.threshold:.2f}:{rule.target:.2f}" for rule in value)
+    if isinstance(value, dict):
+        return msgspec.json.encode(value).decode()
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if value is None:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else mask_password(str(value))
+
+
+def mask_password(text: str) -> str:
+    """A text without the password that an address in it may have."""
+    from context_compactor.addresses import without_password
+
+    return without_password(text)

@@ -20,11 +20,11 @@ def main() -> None:
 
         run()
     elif name == "hook":
-        from context_compactor.hooks.quick import main as answer
+        from context_compactor.agents.hooks.entry import main as answer
 
         _leave_after(lambda: answer(rest))
     else:
-        from context_compactor.hooks.statusline import main as show
+        from context_compactor.agents.statusline import main as show
 
         _leave_after(show)
 

@@ -7,9 +7,7 @@ from pathlib import Path
 from threading import Lock
 
 from context_compactor.errors import ModelDenied
-from context_compactor.llm.model import Control, ModelAnswer, ModelRequest
-from context_compactor.llm.retry import check
-from context_compactor.llm.schema import read_json
+from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, raise_if_stopped, read_json
 
 Scripted = ModelAnswer | str | Exception | Callable[[ModelRequest], "ModelAnswer | str | Exception"]
 
@@ -33,7 +31,7 @@ class ScriptedModel:
 
     def write(self, request: ModelRequest, control: Control) -> ModelAnswer:
         """The next answer of the script."""
-        check(control)
+        raise_if_stopped(control)
         with self._lock:
             answer = self._answers[min(len(self.requests), len(self._answers) - 1)]
             self.requests.append(request)
@@ -66,7 +64,7 @@ class FileModel:
 
     def write(self, request: ModelRequest, control: Control) -> ModelAnswer:
         """The answer of this number, or `ModelDenied` that names the file in which it is missing."""
-        check(control)
+        raise_if_stopped(control)
         with self._lock:
             self._asked += 1
             number = self._asked

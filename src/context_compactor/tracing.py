@@ -18,10 +18,10 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-WHOLE = "compact"
-_NAME = "context_compactor"
+COMPACTION_SPAN = "compact"
+_TRACER_NAME = "context_compactor"
 _within: ContextVar[bool] = ContextVar("within a compaction", default=False)
-_WRITTEN = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 
 def traced(
@@ -36,7 +36,7 @@ def traced(
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             api = sys.modules.get("opentelemetry.trace")
-            if api is None or (stage == WHOLE and _within.get()):
+            if api is None or (stage == COMPACTION_SPAN and _within.get()):
                 return function(*args, **kwargs)
             return _in_span(api, stage, told, lambda: function(*args, **kwargs))
 
@@ -45,7 +45,7 @@ def traced(
     return decorate
 
 
-def carried() -> str:
+def current_traceparent() -> str:
     """The trace that this moment belongs to, as a `traceparent` for what is done later; "" where there is none."""
     api = sys.modules.get("opentelemetry.trace")
     here = api.get_current_span().get_span_context() if api else None
@@ -54,7 +54,7 @@ def carried() -> str:
     return f"00-{here.trace_id:032x}-{here.span_id:016x}-{int(here.trace_flags):02x}"
 
 
-def in_trace(name: str, written: str, told: Mapping[str, Any], work: Callable[[], T]) -> T:
+def run_in_span(name: str, written: str, told: Mapping[str, Any], work: Callable[[], T]) -> T:
     """Do some work as a span of the trace that was carried here, or of a new one when that is none."""
     api = sys.modules.get("opentelemetry.trace")
     if api is None:
@@ -64,7 +64,7 @@ def in_trace(name: str, written: str, told: Mapping[str, Any], work: Callable[[]
 
 def _context_of(api: Any, written: str) -> Any:
     """The context of a span elsewhere; one without a span when it cannot be read."""
-    found = _WRITTEN.fullmatch(written)
+    found = _TRACEPARENT.fullmatch(written)
     trace, span, flags = (int(part, 16) for part in found.groups()) if found else (0, 0, 0)
     elsewhere = api.SpanContext(trace, span, is_remote=True, trace_flags=api.TraceFlags(flags))
     return api.set_span_in_context(api.NonRecordingSpan(elsewhere))
@@ -74,8 +74,8 @@ def _in_span(
     api: Any, stage: str, told: Callable[[Any], Mapping[str, Any]] | None, work: Callable[[], T], context: Any = None
 ) -> T:
     # What an error says may quote a message, so only its kind is told.
-    tracer = api.get_tracer(_NAME)
-    outer = _within.set(_within.get() or stage == WHOLE)
+    tracer = api.get_tracer(_TRACER_NAME)
+    outer = _within.set(_within.get() or stage == COMPACTION_SPAN)
     try:
         with tracer.start_as_current_span(
             stage, context, record_exception=False, set_status_on_exception=False

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from textual.pilot import Pilot
 
-from context_compactor.tui.local import LocalSource
-from context_compactor.tui.remote import RemoteSource
-from context_compactor.tui.source import Source
-from context_compactor.tui.widgets.gauge import Gauge
+from context_compactor.tui.sources.base import SessionSource
+from context_compactor.tui.sources.local import LocalSource
+from context_compactor.tui.sources.remote import RemoteSource
+from context_compactor.tui.widgets.bars import Gauge
 from tests import warm
 from tests.server.filling import idle
 from tests.server.running import Running
@@ -114,7 +114,7 @@ class CommandLine:
         return looked_on(LocalSource("sqlite:///.compactor/compactor.db", look_seconds=0.05), self.compact)
 
 
-def looked_on(source: Source, compact: Callable[[], str]) -> tuple[str, str]:
+def looked_on(source: SessionSource, compact: Callable[[], str]) -> tuple[str, str]:
     """The screen of a session before and after somebody else compacts it."""
     shown: list[str] = []
 

@@ -11,14 +11,14 @@ import msgspec
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from context_compactor.session.session import Session
+from context_compactor.sessions.session import Session
 from context_compactor.tui.app import CompactorApp
 from context_compactor.tui.chat.chats import Chats
-from context_compactor.tui.chat.models import Chosen
-from context_compactor.tui.local import LocalSource
+from context_compactor.tui.chat.models import ModelChoice
 from context_compactor.tui.screens.session import SessionScreen
-from context_compactor.tui.widgets.gauge import Gauge
-from context_compactor.tui.widgets.prompt import Prompt
+from context_compactor.tui.sources.local import LocalSource
+from context_compactor.tui.widgets.bars import Gauge
+from context_compactor.tui.widgets.prompt import PromptInput
 from tests.acceptance.surfaces import NAME, WINDOW, Raw, Turn, raws
 from tests.llm.provider import Provider
 from tests.tui.places import NOW, SMALL, URL, enter, press, screen_text, settle, until
@@ -48,7 +48,7 @@ class InTerminal:
 
     async def _played(self, story: Story) -> str:
         if self._pilot is None:
-            chats = Chats(Chosen(name_of(self._provider), WINDOW, "--model"))
+            chats = Chats(ModelChoice(name_of(self._provider), WINDOW, "--model"))
             app = CompactorApp(LocalSource(URL, look_seconds=0.05), NAME, chats=chats, now=lambda: NOW)
             app.animation_level = "none"
             self._pilot = await self._opened.enter_async_context(app.run_test(size=SMALL, notifications=True))
@@ -64,7 +64,7 @@ class InTerminal:
 
         async def story(pilot: Pilot[None]) -> str:
             _choose(pilot, "chat")
-            pilot.app.screen.query_one(Prompt).focus()
+            pilot.app.screen.query_one(PromptInput).focus()
             asked = len(provider.bodies)
             await enter(pilot, question)
             assert len(provider.bodies) == asked + 1, screen_text(pilot)
@@ -130,7 +130,7 @@ async def _seen(pilot: Pilot[None]) -> str:
 
 async def _compacted(pilot: Pilot[None]) -> str:
     """Enter the command; what is then said over the prompt."""
-    pilot.app.screen.query_one(Prompt).focus()
+    pilot.app.screen.query_one(PromptInput).focus()
     await enter(pilot, "/compact")
     return screen_text(pilot)
 

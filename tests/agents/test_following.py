@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from context_compactor.agents.adopting import adopted
-from context_compactor.agents.following import follow
-from context_compactor.agents.keeping_up import open_for
+from context_compactor.agents.adoption import adopted_compactions
+from context_compactor.agents.sync import open_agent_session, sync_transcript
+from context_compactor.dialects.transcripts.reader import parse_transcript
 from context_compactor.errors import BadTranscript, OtherConversation
-from context_compactor.messages.transcripts import parse_transcript
-from context_compactor.session.core import Core
-from context_compactor.session.views import history
+from context_compactor.sessions.core import Core
+from context_compactor.sessions.views import history
 from context_compactor.settings import Settings
 from context_compactor.store.connect import connect
 
@@ -38,14 +37,14 @@ class Kept:
             transcript = parse_transcript(b"".join(lines))
         except BadTranscript:  # nobody has spoken yet
             return
-        self.core = open_for("s", transcript, Settings(), store=self.store)
-        follow(self.core, transcript, is_closed=is_closed)
+        self.core = open_agent_session("s", transcript, Settings(), store=self.store)
+        sync_transcript(self.core, transcript, is_closed=is_closed)
 
     def told(self) -> tuple[list[Any], dict[str, str], int]:
         """What there is: the history, the originals by their ids, and how many compactions were taken over."""
         assert self.core is not None
         shelved = {each.ref: each.content for each in self.store.originals("s")}
-        return history(self.core), shelved, adopted(self.core)
+        return history(self.core), shelved, adopted_compactions(self.core)
 
 
 def end_of(lines: list[bytes], cuts: list[int]) -> tuple[Kept, Kept]:
@@ -151,13 +150,13 @@ def test_a_compaction_is_taken_over_with_everything_that_belongs_to_it_or_not_at
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("context_compactor.session.compacting._afterwards", killed)
+        patched.setattr("context_compactor.sessions.compaction._afterwards", killed)
         with pytest.raises(KeyboardInterrupt):
             kept.read(lines)
     kept.read(lines)
     assert kept.core is not None
     assert kept.told()[2] == 1
-    assert len(kept.core.lens.sight().compactions) == 1
+    assert len(kept.core.context_reader.log_state().compactions) == 1
 
 
 def test_another_way_is_noticed_and_an_older_copy_is_not_one():

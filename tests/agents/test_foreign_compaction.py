@@ -6,16 +6,15 @@ import json
 
 import pytest
 
-from context_compactor.agents.following import follow
-from context_compactor.agents.keeping_up import open_for
+from context_compactor.agents.sync import open_agent_session, sync_transcript
+from context_compactor.dialects.detection import DIALECTS
+from context_compactor.dialects.repair import repair
+from context_compactor.dialects.transcripts.reader import parse_transcript
+from context_compactor.dialects.transcripts.transcript import Transcript
+from context_compactor.engine.compact import parse_context
 from context_compactor.facts.fact import Fact
-from context_compactor.flow import read_scene
-from context_compactor.messages.boundaries import repair
-from context_compactor.messages.detect import DIALECTS
-from context_compactor.messages.transcript import Transcript
-from context_compactor.messages.transcripts import parse_transcript
-from context_compactor.session.memory import all_facts
-from context_compactor.session.views import history
+from context_compactor.sessions.facts import all_facts
+from context_compactor.sessions.views import history
 from context_compactor.settings import Settings
 from context_compactor.store.connect import connect
 from tests.agents.plugin_log import DECIDED, DIGEST, FIRST, KEPT, SECOND, THIRD, Log, plugin_log
@@ -29,7 +28,7 @@ def read(log: Log) -> Transcript:
 
 def facts_of(transcript: Transcript) -> list[Fact]:
     dialect = DIALECTS["anthropic"]
-    return read_scene(repair(dialect.parse(transcript.messages), dialect)[0], dialect).facts
+    return parse_context(repair(dialect.parse(transcript.messages), dialect)[0], dialect).facts
 
 
 def spoken(facts: list[Fact]) -> set[tuple[str, str, int]]:
@@ -73,8 +72,8 @@ def test_a_session_that_follows_such_a_log_knows_only_what_was_said(kept, step):
     store = connect("memory:")
     for end in (*range(step, len(lines), step), len(lines)):
         transcript = parse_transcript(b"".join(lines[:end]))
-        core = open_for("s", transcript, Settings(), store=store)
-        follow(core, transcript, is_closed=end == len(lines))
+        core = open_agent_session("s", transcript, Settings(), store=store)
+        sync_transcript(core, transcript, is_closed=end == len(lines))
     assert history(core) == transcript.messages
     assert {(kind, content) for kind, content, _ in spoken(all_facts(core))} == {pair[:2] for pair in EXPECTED}
     said = [str(message) for message in history(core)]

@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.agents.importing import Place, Wish, import_logs
-from context_compactor.agents.keeping_up import Log, keep_up
+from context_compactor.agents.log_import import ImportFilter, ImportTarget, import_logs
+from context_compactor.agents.sync import AgentLog, synced_session
 from context_compactor.cli.main import main
-from context_compactor.messages.transcripts import read_transcript
-from context_compactor.session.session import Session
+from context_compactor.dialects.transcripts.reader import read_transcript
+from context_compactor.sessions.session import Session
 from context_compactor.settings import Settings, load_settings
 from context_compactor.store.connect import connect
 
@@ -239,13 +239,15 @@ def test_an_older_copy_of_a_log_adds_nothing(tmp_path, run):
 
 def test_a_session_that_hooks_follow_is_not_doubled(tmp_path, home, run):
     path = write(tmp_path / "logs" / "s-1.jsonl", talk(6))
-    with keep_up(Log(str(home), "s-1", str(path), "claude-code"), load_settings().settings, is_closed=True):
+    with synced_session(AgentLog(str(home), "s-1", str(path), "claude-code"), load_settings().settings, is_closed=True):
         pass
     run(path)
     assert sessions() == {"s-1": 6}
     write(path, talk(8))
     run(path)
-    with keep_up(Log(str(home), "s-1", str(path), "claude-code"), load_settings().settings, is_closed=True) as kept:
+    with synced_session(
+        AgentLog(str(home), "s-1", str(path), "claude-code"), load_settings().settings, is_closed=True
+    ) as kept:
         assert kept.followed.appended == 0
     assert sessions() == {"s-1": 8}
 
@@ -255,7 +257,7 @@ def test_hooks_go_on_with_an_imported_session_that_is_resumed(tmp_path, home, ru
     run(path)
     for steps, new in ((4, 0), (5, 1)):
         write(path, talk(steps))
-        with keep_up(Log(str(home), "s-1", str(path), "claude-code"), load_settings().settings) as kept:
+        with synced_session(AgentLog(str(home), "s-1", str(path), "claude-code"), load_settings().settings) as kept:
             assert kept.followed.appended == new
     assert sessions() == {"s-1": 5}
 
@@ -519,7 +521,9 @@ def imported(paths: list[Path]) -> list:
     """All outcomes of an import into a new store in memory, and the messages of every session."""
     store = connect("memory:")
     outcomes = [
-        outcome for path in paths for outcome in import_logs([str(path)], Place(store, ".", Settings()), Wish())
+        outcome
+        for path in paths
+        for outcome in import_logs([str(path)], ImportTarget(store, ".", Settings()), ImportFilter())
     ]
     known = {row.id: [entry.body for entry in store.entries(row.id, kinds=("message",))] for row in store.sessions()}
     store.close()

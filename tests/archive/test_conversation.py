@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from context_compactor import Session, compact
-from context_compactor.archive.archive import Original
+from context_compactor.archive.originals import Original
 from tests.engine.sessions import sessions
 from tests.engine.talks import bash, talk_in
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import Hit
-from context_compactor.archive.archive import Original
+from context_compactor.archive.originals import Original
 from context_compactor.archive.search import stored
-from context_compactor.archive.search.exact import exact_tokens
+from context_compactor.archive.search.query import exact_tokens
 from context_compactor.archive.search.search import Searcher
 from context_compactor.archive.search.stored import search_stored
-from context_compactor.measure.tokens import counter_for
 from context_compactor.store.sqlite import SqliteStore
+from context_compactor.tokens.counting import counter_for
 from tests.archive.test_search import result, said
 from tests.archive.test_stored_search import MARCH, shelve
 

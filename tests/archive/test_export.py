@@ -17,8 +17,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from context_compactor.archive.archive import Original
 from context_compactor.archive.export import export_folder, read_export, session_folder
+from context_compactor.archive.originals import Original
 from context_compactor.errors import CompactorError
 from context_compactor.files import make_private_folder, one_writer, write_atomically
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from context_compactor.archive.redact import redact, secrets_table
-from context_compactor.archive.redact_patterns import PATTERNS
+from context_compactor.archive.redaction import SECRET_PATTERNS, redact, secrets_table
 from context_compactor.errors import BadInput
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "keep-secrets-out.md"
@@ -97,7 +96,7 @@ def test_a_secret_is_replaced_and_what_is_around_it_stays(kind, frame, secret):
 
 
 def test_every_kind_of_the_table_is_tested():
-    assert set(SECRETS) == {pattern.kind for pattern in PATTERNS}
+    assert set(SECRETS) == {pattern.kind for pattern in SECRET_PATTERNS}
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor.archive import refetch as module
-from context_compactor.archive.archive import Original
+from context_compactor.archive.originals import Original
 from context_compactor.archive.refetch import Refetched, RestoreRate, refetch
-from context_compactor.classify.kinds import Kind, restore_hint
+from context_compactor.facts.kinds import Kind, restore_hint
 
 LINES = [f"line {number} of the file" if number % 5 else "" for number in range(1, 41)]
 FILE = "\n".join(LINES) + "\n"

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import BadSetting, Hit, compact, render_hits
-from context_compactor.archive.archive import Original
-from context_compactor.archive.search.passages import cut_originals, read_original
+from context_compactor.archive.originals import Original
+from context_compactor.archive.search.passages import cut_originals, original_texts
 from context_compactor.archive.search.search import Searcher
-from context_compactor.measure.tokens import counter_for
+from context_compactor.tokens.counting import counter_for
 from tests.engine.sessions import sessions
 
 COUNTER = counter_for(None)
@@ -38,7 +38,7 @@ def searcher(*originals: Original, shown: tuple[str, ...] = ()) -> Searcher:
 
 def stands(hit: Hit, original: Original) -> bool:
     """Whether each line of a hit is in the original's line of that number."""
-    lines = "\n".join(text for _, text in read_original(original)).split("\n")[hit.first_line - 1 : hit.last_line]
+    lines = "\n".join(text for _, text in original_texts(original)).split("\n")[hit.first_line - 1 : hit.last_line]
     shown = hit.text.split("\n")
     return len(lines) == len(shown) and all(part in line for part, line in zip(shown, lines, strict=True))
 

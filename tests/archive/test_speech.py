@@ -7,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import Hit
-from context_compactor.archive.archive import Original
+from context_compactor.archive.originals import Original
 from context_compactor.archive.search import stored
-from context_compactor.archive.search.hits import by_exchange
-from context_compactor.archive.search.passages import cut_originals, cut_text
+from context_compactor.archive.search.passages import cut_originals, cut_text, group_by_exchange
 from context_compactor.archive.search.search import Searcher
 from context_compactor.archive.search.stored import search_stored
-from context_compactor.measure.tokens import counter_for
 from context_compactor.store.sqlite import SqliteStore
+from context_compactor.tokens.counting import counter_for
 from tests.archive.test_search import result, said
 from tests.archive.test_stored_search import MARCH, shelve
 
@@ -111,7 +110,7 @@ def test_long_speech_is_cut_behind_sentences(sentences):
 
 def test_for_a_reader_each_exchange_is_told_from_its_beginning():
     hits = search("how often is the upload retried?", *STORY)
-    shown = by_exchange(hits)
+    shown = group_by_exchange(hits)
     assert sorted(map(hash, shown)) == sorted(map(hash, hits))
     first = [hit for hit in shown if hit.exchange == hits[0].exchange]
     assert shown[: len(first)] == first

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import BadSetting, Hit, UnknownSession, render_hits
-from context_compactor.archive.archive import Original
+from context_compactor.archive.originals import Original
 from context_compactor.archive.search import stored
 from context_compactor.archive.search.passages import cut_originals
 from context_compactor.archive.search.search import Searcher
 from context_compactor.archive.search.stored import search_stored
-from context_compactor.archive.shelve import make_items
-from context_compactor.measure.tokens import counter_for
-from context_compactor.messages.openai_chat import OpenAIChat
+from context_compactor.archive.storage import prepare_and_store_items
+from context_compactor.dialects.openai_chat import OpenAIChat
 from context_compactor.store.sqlite import SqliteStore
+from context_compactor.tokens.counting import counter_for
 from tests.archive.test_search import CODE, result, said, stands
 
 COUNTER = counter_for(None)
@@ -41,7 +41,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shelve(store: SqliteStore, originals: Sequence[Original], session_id: str = "a", now: str = MARCH) -> None:
-    store.archive(session_id, make_items(originals, store), now)
+    store.archive(session_id, prepare_and_store_items(originals, store), now)
 
 
 def search(store: SqliteStore, text: str, session_id: str = "a", **wanted) -> list[Hit]:
@@ -175,14 +175,16 @@ def test_an_original_of_five_megabytes_is_read_only_where_it_answers(store, monk
     line = "lorem ipsum " * 200_000 + "the needle_in_it " + "dolor sit " * 260_000
     shelve(store, [result("tool_001", line, "log")])
     read: list[int] = []
-    monkeypatch.setattr(stored, "Lines", lambda passages, *rest: read.append(len(passages)) or Lines(passages, *rest))
+    monkeypatch.setattr(
+        stored, "LineSelector", lambda passages, *rest: read.append(len(passages)) or Lines(passages, *rest)
+    )
     hits = search(store, "where is the needle?", tokens=100)
     assert "needle_in_it" in hits[0].text
     assert (hits[0].first_line, hits[0].last_line) == (1, 1)
     assert read[0] < 50
 
 
-Lines = stored.Lines
+Lines = stored.LineSelector
 
 
 # Questions that mean harm

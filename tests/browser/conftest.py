@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from context_compactor.messages.transcripts import read_transcript
+from context_compactor.dialects.transcripts.reader import read_transcript
 from tests.installing import program
 from tests.server.running import Running, running
 

@@ -62,7 +62,7 @@ def test_all_failures_can_be_chosen_among_the_events(busy, open_window):
 
 
 def test_whoever_goes_back_among_the_events_sees_only_those(busy, open_window):
-    newest = busy.service.desk.events.newest(namespace="", types=(), limit=1)[0].number
+    newest = busy.service.service_store.events.newest(namespace="", types=(), limit=1)[0].number
     page = open_window(f"{busy.url}/activity?before={newest}").page
     expect(page.get_by_role("table", name="Events")).to_be_visible()
     expect(page.get_by_role("heading", name="Jobs")).to_have_count(0)
@@ -73,7 +73,7 @@ def test_whoever_goes_back_among_the_events_sees_only_those(busy, open_window):
 def _failure():
     from datetime import UTC, datetime
 
-    from context_compactor.events.event import make_event
+    from context_compactor.store.events import make_event
 
     return make_event("job.dropped", "crossing", {"reason": "the disk is <full>"}, datetime.now(UTC))
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from context_compactor.figures import short_count
+from context_compactor.text import short_count
 from tests.browser.conftest import PHONE, talk
 from tests.server.running import running
 

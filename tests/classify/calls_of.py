@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from context_compactor.messages.message import ToolCall
+from context_compactor.dialects.messages import ToolCall
 
 
 def tool(name: str, **arguments: object) -> ToolCall:

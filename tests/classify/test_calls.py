@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.classify.calls import (
+from context_compactor.dialects.messages import ToolCall
+from context_compactor.facts.calls import (
     command_of,
-    describe,
+    describe_call,
     file_path_of,
     file_paths_of,
     is_read,
@@ -14,7 +15,6 @@ from context_compactor.classify.calls import (
     line_range_of,
     target_of,
 )
-from context_compactor.messages.message import ToolCall
 from tests.classify.calls_of import bash, tool
 
 PATCH = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-a\n+b\n*** Add File: src/b.py\n+c\n*** End Patch\n"
@@ -147,11 +147,11 @@ def test_a_partial_read_tells_its_lines(call, lines):
     ],
 )
 def test_a_label_is_short_and_says_what_the_call_is_about(call, label):
-    assert describe(call) == label
+    assert describe_call(call) == label
 
 
 def test_a_long_path_keeps_its_end():
-    label = describe(tool("Read", file_path="/home/someone/" + "deep/" * 30 + "last/jwt.ts"))
+    label = describe_call(tool("Read", file_path="/home/someone/" + "deep/" * 30 + "last/jwt.ts"))
     assert label.startswith("Read …/")
     assert label.endswith("/last/jwt.ts")
     assert len(label) <= 90
@@ -184,7 +184,7 @@ keys = st.sampled_from(["file_path", "path", "command", "cmd", "offset", "limit"
 @given(names, st.dictionaries(keys, json_values))
 def test_any_arguments_can_be_read(name, arguments):
     call = tool(name, **arguments)
-    label = describe(call)
+    label = describe_call(call)
     assert "\n" not in label
     assert len(label) <= 100
     assert len(target_of(call)) <= 400
@@ -197,4 +197,4 @@ def test_any_arguments_can_be_read(name, arguments):
 def test_any_command_line_can_be_read(command):
     call = bash(command)
     assert is_read(call) + is_write(call) <= 1
-    assert describe(call).startswith("Bash `")
+    assert describe_call(call).startswith("Bash `")

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.classify.calls import command_of
-from context_compactor.classify.failures import Failure, failure_of, find_failures, merge_failures, wording_of
-from context_compactor.classify.outcomes import exit_code_of, was_not_run
-from context_compactor.classify.telling import LINE_LENGTH, telling_lines
-from context_compactor.flow import read_scene
-from context_compactor.messages.boundaries import repair
-from context_compactor.messages.detect import DIALECTS
-from context_compactor.messages.message import ToolCall, ToolResult
-from context_compactor.messages.turn import ToolUse
+from context_compactor.dialects.detection import DIALECTS
+from context_compactor.dialects.messages import ToolCall, ToolResult
+from context_compactor.dialects.repair import repair
+from context_compactor.dialects.turns import ToolUse
+from context_compactor.engine.compact import parse_context
+from context_compactor.facts.calls import command_of
+from context_compactor.facts.failures import Failure, call_text, failure_of, find_failures, merge_failures
+from context_compactor.facts.outcomes import exit_code_of, was_not_run
+from context_compactor.facts.outputs import LINE_LENGTH, error_lines
 from tests.engine.talks import DIALECT_NAMES, Call, talk_in
 from tests.facts.conversations import bash, call, exchange_of, histories, patch, turns_of, user
 
@@ -181,14 +181,14 @@ def test_a_command_starts_with_its_own_words_on_one_line() -> None:
 
 def test_a_long_command_keeps_its_beginning_verbatim() -> None:
     command = "pytest " + " ".join(f"tests/test_{number}.py" for number in range(60))
-    shown = wording_of(ToolCall("c", "Bash", f'{{"command": "{command}"}}'))
+    shown = call_text(ToolCall("c", "Bash", f'{{"command": "{command}"}}'))
     assert len(shown) == 160
     assert command.startswith(shown[:-1])
 
 
 def test_a_change_of_folder_takes_no_room_from_the_command() -> None:
     command = "cd /home/somebody/projects/a/very/long/way/down/to/the/checkout && pytest " + "x" * 140
-    assert "pytest " + "x" * 140 in wording_of(ToolCall("c", "Bash", f'{{"command": "{command}"}}'))
+    assert "pytest " + "x" * 140 in call_text(ToolCall("c", "Bash", f'{{"command": "{command}"}}'))
 
 
 def test_an_edit_is_named_by_its_file_and_what_it_looked_for() -> None:
@@ -201,7 +201,7 @@ def test_an_edit_is_named_by_its_file_and_what_it_looked_for() -> None:
 
 
 def test_other_tools_are_named_with_their_arguments_as_given() -> None:
-    shown = wording_of(ToolCall("c", "book_flight", '{"user_id":"mia_li","cabin":"economy"}'))
+    shown = call_text(ToolCall("c", "book_flight", '{"user_id":"mia_li","cabin":"economy"}'))
     assert shown == 'book_flight {"user_id":"mia_li","cabin":"economy"}'
 
 
@@ -212,20 +212,20 @@ def test_a_result_without_its_call_is_still_recorded() -> None:
 
 def test_first_and_last_telling_line_are_joined() -> None:
     text = "Exit code 1\nRunning…\na.go:3:1: undefined: x\nb.go:9:2: undefined: y\nFAIL"
-    assert telling_lines(text) == "a.go:3:1: undefined: x … b.go:9:2: undefined: y"
+    assert error_lines(text) == "a.go:3:1: undefined: x … b.go:9:2: undefined: y"
 
 
 def test_of_chained_tracebacks_both_exceptions_are_told() -> None:
     second = TRACEBACK.replace("KeyError: 'indexes'", "RuntimeError: Django module not found")
     text = f"{TRACEBACK}\nDuring handling of the above exception, another exception occurred:\n\n{second}"
-    assert telling_lines(text) == "KeyError: 'indexes' … RuntimeError: Django module not found"
+    assert error_lines(text) == "KeyError: 'indexes' … RuntimeError: Django module not found"
 
 
 def test_a_log_line_is_passed_over_for_the_error() -> None:
     text = (
         "hooks.go:196: INFO stop failed=0\n    a_test.go:8: expected 1, got 2\n--- FAIL: TestA (0.1s)\nFAIL\tpkg\t2.1s"
     )
-    assert telling_lines(text) == "--- FAIL: TestA (0.1s) … a_test.go:8: expected 1, got 2"
+    assert error_lines(text) == "--- FAIL: TestA (0.1s) … a_test.go:8: expected 1, got 2"
 
 
 TOLD = {
@@ -265,16 +265,16 @@ TOLD = {
 @pytest.mark.parametrize("name", TOLD)
 def test_the_line_that_tells_what_went_wrong_is_told(name: str) -> None:
     text, told = TOLD[name]
-    assert telling_lines(text) == told
+    assert error_lines(text) == told
 
 
 def test_when_nothing_tells_the_exit_code_does() -> None:
-    assert telling_lines("<returncode>2</returncode>\n<output>\n</output>") == "exit code 2"
+    assert error_lines("<returncode>2</returncode>\n<output>\n</output>") == "exit code 2"
 
 
 @given(st.text(max_size=400))
 def test_telling_lines_stand_in_the_text_and_are_short(text: str) -> None:
-    told = telling_lines(text)
+    told = error_lines(text)
     for line in told.split(" … ") if told and not told.startswith("exit code") else ():
         assert len(line) <= LINE_LENGTH or " … " in text
         assert line in text or " … " in text or "<" in text or "\x1b" in text
@@ -341,5 +341,5 @@ def test_a_call_whose_result_was_never_recorded_has_neither_failed_nor_done_anyt
     )
     talk.step(Call("AskUserQuestion", {"question": "Which one?"}, None)).answer("Yes.").user("And now?")
     legal = repair(DIALECTS[dialect].parse(talk.messages), DIALECTS[dialect])[0]
-    facts = read_scene(legal, DIALECTS[dialect]).facts
+    facts = parse_context(legal, DIALECTS[dialect]).facts
     assert [fact for fact in facts if fact.kind in ("failure", "side_effect", "approval", "command")] == []

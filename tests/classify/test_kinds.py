@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.classify.kinds import Kind, kind_of
-from context_compactor.messages.message import ToolCall
+from context_compactor.dialects.messages import ToolCall
+from context_compactor.facts.kinds import Kind, kind_of
 from tests.classify.calls_of import bash, tool
 
 SOME_TEXT = "one line\nanother line\n"

@@ -3,15 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.classify.pins import (
-    FIRST_TASK,
-    INSTRUCTIONS,
-    LATEST_REQUEST,
-    RECENT,
-    UNANSWERED,
-    pinned_turns,
-)
-from context_compactor.messages.turn import Turn
+from context_compactor.dialects.turns import Turn
+from context_compactor.engine.tiers import FIRST_TASK, INSTRUCTIONS, LATEST_REQUEST, RECENT, UNANSWERED, pinned_turns
 from tests.facts.conversations import agent, bash, histories, system, turns_of, user
 
 LONG = turns_of(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from context_compactor.classify.checks import check_of, is_check, speaks_for
-from context_compactor.classify.failures import find_failures, may_repeat, merge_failures, resolve_facts
-from context_compactor.classify.shell import split_steps
+from context_compactor.dialects.messages import Message
 from context_compactor.facts.fact import Fact
-from context_compactor.messages.message import Message
+from context_compactor.facts.failures import find_failures, may_repeat, merge_failures, resolve_facts
+from context_compactor.facts.outcomes import check_of, covers_check, is_check
+from context_compactor.facts.shell import split_command
 from tests.facts.conversations import agent, bash, call, histories, turns_of, user
 
 RED = "Exit code 1\n--- FAIL: TestRotate (0.03s)\n    jwt_test.go:61: expected 200, got 401\nFAIL"
@@ -233,10 +233,10 @@ def test_other_commands_are_none(command):
     ],
 )
 def test_a_run_speaks_for_another_when_it_runs_all_of_it(later, earlier, speaks):
-    one, other = check_of(split_steps(later)[0]), check_of(split_steps(earlier)[0])
+    one, other = check_of(split_command(later)[0]), check_of(split_command(earlier)[0])
     assert one is not None
     assert other is not None
-    assert speaks_for(one, other) is speaks
+    assert covers_check(one, other) is speaks
 
 
 @given(histories)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.classify.tier import Tier
-from context_compactor.classify.turn_numbers import read_steers, read_turns, write_turns
+from context_compactor.engine.tiers import Tier, read_overrides, read_turns, write_turns
 from context_compactor.errors import BadSetting
 
 
@@ -28,8 +27,8 @@ def test_what_is_no_turn_is_refused_by_name(turns: str):
 
 
 def test_a_turn_has_one_tier():
-    assert read_steers({Tier.KEEP: "3-5", Tier.DROP: "9", Tier.REFERENCE: None}) == dict.fromkeys(
+    assert read_overrides({Tier.KEEP: "3-5", Tier.DROP: "9", Tier.REFERENCE: None}) == dict.fromkeys(
         (3, 4, 5), Tier.KEEP
     ) | {9: Tier.DROP}
     with pytest.raises(BadSetting, match="--drop: turn 4 is named by --keep as well"):
-        read_steers({Tier.KEEP: "3-5", Tier.DROP: "4"}, "--")
+        read_overrides({Tier.KEEP: "3-5", Tier.DROP: "4"}, "--")

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from context_compactor.classify.tier import Tier
-from context_compactor.report import Report
+from context_compactor.engine.report import Report
+from context_compactor.engine.tiers import Tier
 from context_compactor.settings import Settings
 from tests.agents.plugin_log import FIRST, plugin_log
 from tests.cli.conftest import conversation

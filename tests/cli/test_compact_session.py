@@ -8,7 +8,7 @@ import sqlite3
 
 import pytest
 
-from context_compactor.session.session import Session
+from context_compactor.sessions.session import Session
 from context_compactor.store.sqlite import SqliteStore
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from context_compactor.agents.importing import LOGS
-from context_compactor.session.session import Session
+from context_compactor.agents.log_import import LOGS_NOTE
+from context_compactor.sessions.session import Session
 from context_compactor.store.connect import connect
 from context_compactor.store.sqlite import SqliteStore
 from tests.cli.conftest import Stored, conversation
@@ -125,7 +125,7 @@ def test_sub_agents_that_a_session_called_go_with_it_and_hooks_forget_all_of_the
 def test_imported_sub_agents_go_with_the_session_they_were_imported_with(run, stored: Stored):
     add("run-42/a")
     with Session.open("run-42", store=STORE) as session:
-        session._core.note(LOGS, {})
+        session._core.note(LOGS_NOTE, {})
     run("delete", "run-42", "--yes")
     assert names() == []
 

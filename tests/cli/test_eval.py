@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from context_compactor.cli.eval_bar import Bar
+from context_compactor.cli.report import ProgressBar
+from tests.evaluation.models import good
+from tests.evaluation.talks import long_messages, record
 from tests.failures.served import says, serving
 from tests.llm.formats import FORMATS
-from tests.quality.models import good
-from tests.quality.talks import long_messages, record
 from tests.waiting import PATIENCE, wait_for
 
 SHIPPED = Path(__file__).parents[2] / "examples" / "demo_session.jsonl.gz"
@@ -201,7 +201,7 @@ class Terminal(io.StringIO):
 def test_the_bar_is_drawn_on_a_terminal_and_taken_away(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    bar = Bar(stream)
+    bar = ProgressBar(stream)
     bar.start("Reading", 2)
     bar.step()
     bar.step()
@@ -215,7 +215,7 @@ def test_the_bar_is_drawn_on_a_terminal_and_taken_away(monkeypatch):
 
 def test_the_bar_says_nothing_where_nobody_looks():
     stream = io.StringIO()
-    bar = Bar(stream)
+    bar = ProgressBar(stream)
     bar.start("Reading", 2)
     bar.step(2)
     bar.clear()

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from context_compactor.cli.compact_session import CompactOptions, compact_session
 from context_compactor.cli.conversation import conversation_of
-from context_compactor.cli.feeding import Wish, compact_session
-from context_compactor.figures import Goal
-from context_compactor.messages.transcripts import parse_transcript
-from context_compactor.session.session import Session
+from context_compactor.dialects.transcripts.reader import parse_transcript
+from context_compactor.sessions.session import Session
 from context_compactor.settings import Settings
 from context_compactor.store.sqlite import SqliteStore
+from context_compactor.text import TargetSize
 from tests.cli.conftest import conversation
 from tests.engine.sessions import sessions
 from tests.engine.talks import DIALECT_NAMES
@@ -171,7 +171,9 @@ def test_a_store_in_a_folder_that_cannot_be_used_is_told(run, locked, monkeypatc
 def test_two_at_once_append_every_message_once(tmp_path):
     url = f"sqlite:///{tmp_path}/store.db"
     found = conversation_of(parse_transcript(json.dumps(conversation())), Settings())
-    workers = [threading.Thread(target=compact_session, args=(found, "run-42", url, Wish())) for _ in range(3)]
+    workers = [
+        threading.Thread(target=compact_session, args=(found, "run-42", url, CompactOptions())) for _ in range(3)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -188,7 +190,7 @@ def test_however_a_conversation_comes_in_pieces_it_is_the_same_history(dialect, 
         cut = max(1, int(len(drawn.messages) * share))
         for part in (drawn.messages[:cut], drawn.messages):
             found = conversation_of(parse_transcript(json.dumps(part)), Settings())
-            fed = compact_session(found, "run-42", url, Wish(target=Goal(percent=50.0)))
+            fed = compact_session(found, "run-42", url, CompactOptions(target=TargetSize(percent=50.0)))
         with Session.open("run-42", store=url, dialect=found.transcript.dialect) as session:
             assert session.history() == drawn.messages
             assert session.context(len(drawn.messages)) == fed.messages

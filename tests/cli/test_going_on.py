@@ -9,8 +9,8 @@ import pytest
 
 from context_compactor.archive.export import read_export
 from context_compactor.handoff.checkpoint_text import parse_checkpoint
-from context_compactor.handoff.summary import MOST_TOKENS, count_tokens
-from context_compactor.session.session import Session
+from context_compactor.handoff.context_summary import MOST_TOKENS, count_tokens
+from context_compactor.sessions.session import Session
 
 FOLDER = [".tmp", "context-archive", "run-42"]
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from context_compactor.facts.owners import list_lessons
-from context_compactor.session.project import local_owner
-from context_compactor.session.session import Session
+from context_compactor.facts.lesson_folders import list_lessons
+from context_compactor.sessions.project import local_owner
+from context_compactor.sessions.session import Session
 from tests.cli.conftest import conversation
 
 CHOICE = "We decided to keep sessions in PostgreSQL instead of SQLite because several machines write to it."

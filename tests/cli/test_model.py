@@ -76,7 +76,7 @@ def test_a_missing_key_leaves_no_session_behind(run, day, monkeypatch, tmp_path)
 
 
 def test_a_missing_extra_leaves_with_two_and_says_how_to_get_it(run, day, monkeypatch):
-    monkeypatch.setattr("context_compactor.llm.names.find_spec", lambda _name: None)
+    monkeypatch.setattr("context_compactor.summarize.clients.names.find_spec", lambda _name: None)
     ran = run("compact", day, "--target", TARGET, "--model", "anthropic/claude-haiku-4-5")
     assert ran.code == 2
     assert ".[anthropic]" in ran.err

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from context_compactor.cli import output
 from context_compactor.cli.output import messages_text, write_file, write_messages
 from context_compactor.errors import BadSetting, CompactorError
-from context_compactor.messages.printing import one_line
+from context_compactor.text import one_line
 
 MESSAGES = [{"role": "user", "content": "a\nb"}, {"role": "assistant", "content": "ü"}]
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from context_compactor.session.session import Session
+from context_compactor.sessions.session import Session
 from tests.cli.conftest import conversation
 
 READING = [

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from context_compactor.events.event import make_event
 from context_compactor.store.connect import connect
-from context_compactor.store.desk import desk_of
-from context_compactor.store.desk_rows import Webhook
+from context_compactor.store.events import make_event
+from context_compactor.store.rows import Webhook
+from context_compactor.store.service_store import service_store_of
 from tests.postgres import QUOTED, Server, new_schema
 from tests.store.rows import AT
 from tests.waiting import PATIENCE
@@ -74,10 +74,10 @@ def test_a_store_is_copied_there_and_back_and_is_the_same(folder: Path, run, pos
 def test_a_copy_says_what_it_takes_along_and_what_stays_behind(tmp_path: Path, run, postgres_url: str):
     store = f"sqlite:///{tmp_path}/sessions.db"
     with closing(connect(store)) as kept:
-        desk = desk_of(kept)
-        desk.webhooks.add(Webhook("h1", "", "https://example.com/hook", "very secret", (), AT))
+        service_store = service_store_of(kept)
+        service_store.webhooks.add(Webhook("h1", "", "https://example.com/hook", "very secret", (), AT))
         for _ in range(2):
-            desk.tell(make_event("job.queued", "one", {}, datetime(2026, 3, 1, tzinfo=UTC)))
+            service_store.tell(make_event("job.queued", "one", {}, datetime(2026, 3, 1, tzinfo=UTC)))
     told = run("copy", "--from", store, "--to", postgres_url)
     assert "Webhooks copied, with their secrets: 1" in told.out
     assert "Stays behind: events: 2, deliveries to webhooks: 2." in told.out

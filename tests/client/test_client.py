@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.api import AppendAnswer, ContextAnswer
 from context_compactor.client import AsyncClient, Client
+from context_compactor.engine.report import Report
 from context_compactor.errors import (
     BadInput,
     BadMessage,
@@ -20,9 +20,9 @@ from context_compactor.errors import (
     UnknownReference,
     UnknownSession,
 )
-from context_compactor.report import Report
 from context_compactor.server.tokens import add_token
-from context_compactor.session.session import Session
+from context_compactor.sessions.api import AppendAnswer, ContextAnswer
+from context_compactor.sessions.session import Session
 from tests.cli.conftest import conversation
 from tests.server.running import running
 

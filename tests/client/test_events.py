@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor.client import AsyncClient, Client
-from context_compactor.client.sse import EventStream
+from context_compactor.client.responses import EventStream
 from context_compactor.errors import ServerDenied, ServerError
-from context_compactor.events.event import Event
+from context_compactor.store.events import Event
 from tests.waiting import PATIENCE, until
 
 

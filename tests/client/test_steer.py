@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from context_compactor.classify.tier import Tier
 from context_compactor.client import AsyncClient, Client
+from context_compactor.engine.tiers import Tier
 from context_compactor.errors import BadSetting
 from tests.cli.conftest import conversation
 

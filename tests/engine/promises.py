@@ -12,14 +12,13 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from context_compactor import Compaction
-from context_compactor.classify.failures import wording_of
-from context_compactor.measure.count import MessageCounter
-from context_compactor.measure.tokens import counter_for
-from context_compactor.messages.boundaries import find_problems, repair
-from context_compactor.messages.detect import DIALECTS
-from context_compactor.messages.message import Message, Opaque, Text, ToolCall, ToolResult
-from context_compactor.messages.pairing import pair_results
-from context_compactor.messages.record import Record, open_record
+from context_compactor.dialects.detection import DIALECTS
+from context_compactor.dialects.legality import pair_results
+from context_compactor.dialects.messages import Message, Opaque, Text, ToolCall, ToolResult
+from context_compactor.dialects.record import Record, open_record
+from context_compactor.dialects.repair import find_violations, repair
+from context_compactor.facts.failures import call_text
+from context_compactor.tokens.counting import MessageCounter, counter_for
 
 Raw = dict[str, Any]
 
@@ -53,7 +52,7 @@ def _texts(messages: Sequence[Message]) -> Iterator[str]:
         for part in message.parts:
             if isinstance(part, ToolCall):
                 yield f"{part.name} {part.arguments}"
-                yield wording_of(part)
+                yield call_text(part)
             elif isinstance(part, Text | ToolResult | Opaque):
                 yield part.text
 
@@ -74,7 +73,7 @@ def broken(**promises: Sequence[Any]) -> dict[str, Sequence[Any]]:
 
 def illegal(result: Compaction, dialect: str) -> list[str]:
     """What a provider would reject in the output."""
-    problems = find_problems(parsed(result.messages, dialect), DIALECTS[dialect])
+    problems = find_violations(parsed(result.messages, dialect), DIALECTS[dialect])
     return [f"message {problem.index}: {problem.rule}: {problem.what}" for problem in problems]
 
 

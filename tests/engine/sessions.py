@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from tests.dialects.strategies import ODD_TEXTS, Dice
 from tests.engine.talks import Call, Talk, bash, edit, read, talk_in
-from tests.messages.strategies import ODD_TEXTS, Dice
 
 AREAS = ("auth", "billing", "search", "worker", "docs", "api")
 NAMES = ("token", "refresh", "invoice", "index", "queue", "retry", "schema", "cursor", "ledger", "window")

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Self
 
-from tests.messages.strategies import picture
+from tests.dialects.strategies import picture
 
 Raw = dict[str, Any]
 DIALECT_NAMES = ("openai-chat", "openai-responses", "anthropic")

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from context_compactor import Compaction, compact
-from context_compactor.archive.archive import Archive
+from context_compactor.archive.originals import Archive
 from tests.engine import promises
 from tests.engine.talks import Talk, bash, read, talk_in
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from context_compactor import compact
-from context_compactor.classify.failures import find_failures, merge_failures
-from context_compactor.messages.transcript import Transcript
-from context_compactor.messages.transcripts import read_transcripts
-from context_compactor.messages.turn import split_turns
+from context_compactor.dialects.transcripts.reader import read_transcripts
+from context_compactor.dialects.transcripts.transcript import Transcript
+from context_compactor.dialects.turns import split_turns
+from context_compactor.facts.failures import find_failures, merge_failures
 from tests.engine import promises
 
 ROOT = Path(__file__).parents[2]

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import Compaction, compact
-from context_compactor.archive.search.words import terms
-from context_compactor.messages.turn import split_turns
-from context_compactor.plan.focus import Focus
-from context_compactor.summarize.quoting import tell_turns
+from context_compactor.archive.search.terms import terms
+from context_compactor.dialects.turns import split_turns
+from context_compactor.engine.view import Focus
+from context_compactor.summarize.request import quote_turns
 from tests.engine import promises
 from tests.engine.talks import bash, edit, read, talk_in
 from tests.engine.test_corpus import CORPUS, conversations
@@ -100,7 +100,7 @@ _NUMBER = re.compile(r"^\s*\d+\u2192")
 
 
 def texts(messages: list, dialect: str) -> list[str]:
-    return [told.body for told in tell_turns(split_turns(promises.parsed(messages, dialect)))]
+    return [told.body for told in quote_turns(split_turns(promises.parsed(messages, dialect)))]
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import Settings, compact
-from context_compactor.app import Compaction, run, teller_for
-from context_compactor.ask import Ask
+from context_compactor.dialects.record import FAILED, RULES, STANDING, RecordEntry, parse_record
+from context_compactor.engine.api import Compaction, run_request, summarizer_for
+from context_compactor.engine.request import CompactionRequest
 from context_compactor.errors import BadSetting, ModelDenied, ModelOverflow, ModelStopped, ModelUnavailable
-from context_compactor.llm.model import ModelAnswer, ModelUsage
-from context_compactor.messages.record import FAILED, RULES, STANDING, Entry, parse
-from context_compactor.price import Price
+from context_compactor.settings import Price
+from context_compactor.summarize.model import ModelAnswer, ModelUsage
 from context_compactor.testing import ScriptedModel
 from tests.engine.talks import Call, bash, edit, read, talk_in
 from tests.summarize.scenes import GOOD, answer
@@ -61,7 +61,7 @@ def told(*answers: object, settings: Settings = QUICK, **more: object) -> Compac
 
 
 def record_of(result: Compaction):
-    return next(record for raw in result.messages if (record := parse(str(raw["content"]))))
+    return next(record for raw in result.messages if (record := parse_record(str(raw["content"]))))
 
 
 def assert_sound(result: Compaction, digest: Compaction = DIGEST) -> None:
@@ -88,7 +88,7 @@ def assert_digest(result: Compaction) -> None:
 def test_a_good_record_takes_the_place_of_the_engines_and_the_report_says_who_wrote_it():
     result = told(GOOD)
     record = record_of(result)
-    assert Entry("the staging secret is missing (turn_005)", "blocked") in record.sections[STANDING]
+    assert RecordEntry("the staging secret is missing (turn_005)", "blocked") in record.sections[STANDING]
     assert record.sections[FAILED][0].status == "open"
     assert record.sections[RULES][0].text == '"Never touch legacy/." (turn_001)'
     assert record.happened[0].text == "Add refresh tokens to the login flow. Never touch legacy/."
@@ -231,7 +231,7 @@ def test_who_asks_for_a_compaction_is_served_by_the_model_in_an_emergency_too(le
 def test_at_a_level_the_record_keeps_to_its_target_and_exact_lines_and_the_engines_story_fill_the_rest(level, window):
     alone = compact(DAY, window=window, level=level, settings=QUICK)
     result = compact(DAY, window=window, level=level, model=ScriptedModel([GOOD]), settings=QUICK)
-    assert Entry("the staging secret is missing (turn_005)", "blocked") in record_of(result).sections[STANDING]
+    assert RecordEntry("the staging secret is missing (turn_005)", "blocked") in record_of(result).sections[STANDING]
     assert set(record_of(alone).excerpts) <= set(record_of(result).excerpts)
     assert record_of(result).happened[-1].turn > 5
     assert 0.9 * alone.report.tokens_after <= result.report.tokens_after <= alone.report.target_tokens
@@ -281,19 +281,19 @@ def test_a_prompt_of_ones_own_is_used_and_one_without_its_slot_is_refused():
 
 def test_a_cancelled_call_raises_and_changes_nothing():
     before = [dict(raw) for raw in DAY]
-    teller = teller_for(QUICK, ScriptedModel([GOOD]))
+    teller = summarizer_for(QUICK, ScriptedModel([GOOD]))
     teller.cancel.set()
     with pytest.raises(ModelStopped):
-        run(DAY, Ask(target_tokens=TARGET), teller=teller)
+        run_request(DAY, CompactionRequest(target_tokens=TARGET), teller=teller)
     assert before == DAY
-    assert run(DAY, Ask(target_tokens=TARGET), teller=teller).report.told_by
+    assert run_request(DAY, CompactionRequest(target_tokens=TARGET), teller=teller).report.told_by
 
 
 def test_the_same_request_is_not_sent_again_after_it_failed():
     model = ScriptedModel([""])
-    teller = teller_for(QUICK, model)
+    teller = summarizer_for(QUICK, model)
     for _ in range(2):
-        run(DAY, Ask(target_tokens=TARGET), teller=teller)
+        run_request(DAY, CompactionRequest(target_tokens=TARGET), teller=teller)
     sent = [request.messages for request in model.requests]
     assert len(sent) == len(set(sent))
 

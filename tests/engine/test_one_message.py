@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import BadSetting, compact
-from context_compactor.messages.record import CLOSING, NEWEST, is_record
+from context_compactor.dialects.record import CLOSING, NEWEST, is_record
 from tests.engine import promises
 from tests.engine.sessions import sessions
 from tests.engine.talks import DIALECT_NAMES, bash, read, talk_in

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from context_compactor import Settings, compact
-from context_compactor.engine.pasted import split_pasted
+from context_compactor.engine.open_question import split_pasted
+from tests.dialects.strategies import LINES
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, Call, Talk, bash, talk_in
 from tests.failures.scenes import code, fill, seen
-from tests.messages.strategies import LINES
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 TARGET = 8_700

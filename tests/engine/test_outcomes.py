@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.classify.failures import failure_of
-from context_compactor.classify.kinds import Kind, kind_of
-from context_compactor.engine.outcomes import outcome_of
-from context_compactor.messages.message import ToolCall, ToolResult
-from context_compactor.messages.turn import ToolUse
+from context_compactor.dialects.messages import ToolCall, ToolResult
+from context_compactor.dialects.turns import ToolUse
+from context_compactor.engine.digests.outcomes import outcome_of
+from context_compactor.facts.failures import failure_of
+from context_compactor.facts.kinds import Kind, kind_of
 from tests.apply.digests import outputs
 from tests.classify.calls_of import bash, tool
 

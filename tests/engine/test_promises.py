@@ -14,12 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import Compaction, Settings, compact
-from context_compactor.measure.count import MessageCounter
-from context_compactor.measure.tokens import FunctionCounter
+from context_compactor.tokens.counting import FunctionCounter, MessageCounter
+from tests.dialects.strategies import histories
 from tests.engine import promises
 from tests.engine.sessions import chains, play, sessions, shares
 from tests.engine.talks import DIALECT_NAMES, bash
-from tests.messages.strategies import histories
 from tests.waiting import PATIENCE
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)

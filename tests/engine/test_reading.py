@@ -7,7 +7,7 @@ import re
 import pytest
 
 from context_compactor import compact
-from context_compactor.facts.quotes import LEFT_OUT
+from context_compactor.engine.required import LEFT_OUT
 from tests.engine.talks import Call, bash, edit, read, talk_in
 from tests.failures.scenes import again_and_again, code, fill, listing, record_text, seen, squeeze
 from tests.failures.test_c_loss import more_work

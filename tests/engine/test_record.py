@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import compact
-from context_compactor.messages.detect import DIALECTS
-from context_compactor.messages.record import (
+from context_compactor.dialects.detection import DIALECTS
+from context_compactor.dialects.record import (
     CLOSING,
     EXCERPTS,
     FAILED,
@@ -16,14 +16,14 @@ from context_compactor.messages.record import (
     OPENING,
     SECTIONS,
     STANDING,
-    Entry,
     Excerpt,
     Quote,
     Record,
+    RecordEntry,
     StoryLine,
     is_record,
-    parse,
-    render,
+    parse_record,
+    render_record,
 )
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, bash, talk_in
@@ -62,10 +62,12 @@ STATUSES = {
 
 
 @st.composite
-def ledgers(draw: st.DrawFn) -> dict[str, tuple[Entry, ...]]:
+def ledgers(draw: st.DrawFn) -> dict[str, tuple[RecordEntry, ...]]:
     titles = draw(st.lists(st.sampled_from(SECTIONS), unique=True))
     statuses = {title: st.sampled_from(("", *STATUSES.get(title, ()))) for title in titles}
-    entries = {title: st.lists(st.builds(Entry, lines, statuses[title]), min_size=1, max_size=3) for title in titles}
+    entries = {
+        title: st.lists(st.builds(RecordEntry, lines, statuses[title]), min_size=1, max_size=3) for title in titles
+    }
     return {title: tuple(draw(entries[title])) for title in titles}
 
 
@@ -84,8 +86,8 @@ def records(draw: st.DrawFn) -> Record:
 
 @given(record=records())
 def test_a_record_is_read_back_as_it_was_written(record):
-    text = render(record)
-    read = parse(text)
+    text = render_record(record)
+    read = parse_record(text)
     assert is_record(text)
     assert read is not None
     assert sorted(read.quotes, key=lambda quote: quote.ref) == sorted(record.quotes, key=lambda quote: quote.ref)
@@ -96,15 +98,15 @@ def test_a_record_is_read_back_as_it_was_written(record):
 
 @given(record=records())
 def test_a_record_that_was_read_and_written_again_is_the_same_text(record):
-    text = render(record)
-    read = parse(text)
+    text = render_record(record)
+    read = parse_record(text)
     assert read is not None
-    assert render(parse(render(read)) or read) == render(read)
+    assert render_record(parse_record(render_record(read)) or read) == render_record(read)
 
 
 @given(record=records())
 def test_the_frame_says_who_wrote_it_and_that_it_is_no_request(record):
-    first, *_, last = render(record).split("\n")
+    first, *_, last = render_record(record).split("\n")
     assert "Written by Context Compactor, not by the user" in first
     assert "not a request" in first
     assert 'recall("id")' in first
@@ -113,7 +115,7 @@ def test_the_frame_says_who_wrote_it_and_that_it_is_no_request(record):
 
 @given(text=st.one_of(st.text(), texts))
 def test_what_is_not_a_record_is_not_read_as_one(text):
-    assert parse(text) is None or text.startswith(OPENING)
+    assert parse_record(text) is None or text.startswith(OPENING)
 
 
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
@@ -157,24 +159,24 @@ OF_AN_OLDER_VERSION = f"""\
 
 
 def test_a_record_of_an_older_version_is_read_with_its_statuses_beside_its_words():
-    record = parse(OF_AN_OLDER_VERSION)
+    record = parse_record(OF_AN_OLDER_VERSION)
     assert record is not None
     assert record.sections == {
         "Task": (
-            Entry('"Rename active: to status: in the config" (turn_001)', "done"),
-            Entry('"Show active: users first" · earlier: they were last (×2, turn_004)', "active"),
+            RecordEntry('"Rename active: to status: in the config" (turn_001)', "done"),
+            RecordEntry('"Show active: users first" · earlier: they were last (×2, turn_004)', "active"),
         ),
         FINDINGS: (
-            Entry("We go with SQLite because active: is a reserved word (turn_002)"),
-            Entry("the root cause is the cache (turn_003)", "finding"),
+            RecordEntry("We go with SQLite because active: is a reserved word (turn_002)"),
+            RecordEntry("the root cause is the cache (turn_003)", "finding"),
         ),
         STANDING: (
-            Entry("the database is down (turn_005)", "blocked"),
-            Entry("paths are below /repo/ or absolute"),
-            Entry("src/users.py · edited (tool_005)", "uncommitted"),
+            RecordEntry("the database is down (turn_005)", "blocked"),
+            RecordEntry("paths are below /repo/ or absolute"),
+            RecordEntry("src/users.py · edited (tool_005)", "uncommitted"),
         ),
     }
-    assert parse(render(record)) == record
+    assert parse_record(render_record(record)) == record
 
 
 STATUS_WORDS = (
@@ -198,8 +200,8 @@ def test_words_of_the_user_that_look_like_a_status_survive_any_number_of_compact
     said = [" ".join("".join(data.draw(some_words)).split()) for _ in range(6)]
     asked = [f"Fix case {number} of {words} now" for number, words in enumerate(said)]
     known = {f'"{words}" (turn_{at:03d})' for at, words in enumerate(asked[:2], 1)}
-    entries = tuple(Entry(text, status) for text, status in zip(sorted(known), ("done", "active"), strict=True))
-    past = render(Record(4, 900, 2, 0, sections={"Task": entries}))
+    entries = tuple(RecordEntry(text, status) for text, status in zip(sorted(known), ("done", "active"), strict=True))
+    past = render_record(Record(4, 900, 2, 0, sections={"Task": entries}))
     messages = [DIALECTS[dialect].user_text(past).raw]
     for words in asked[2:]:
         talk = talk_in(dialect).user(words)

@@ -9,11 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor import app, compact
-from context_compactor.ask import Ask
-from context_compactor.classify.tier import Tier
-from context_compactor.messages.detect import DIALECTS
-from context_compactor.messages.record import CLOSING, OPENING, Entry, Quote, Record, open_record, open_turns, render
+from context_compactor import compact
+from context_compactor.dialects.detection import DIALECTS
+from context_compactor.dialects.record import (
+    CLOSING,
+    OPENING,
+    Quote,
+    Record,
+    RecordEntry,
+    open_record,
+    open_turns,
+    render_record,
+)
+from context_compactor.engine import api
+from context_compactor.engine.request import CompactionRequest
+from context_compactor.engine.tiers import Tier
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, Raw, bash, talk_in
 
@@ -32,14 +42,14 @@ WAYS = (
 )
 REF = re.compile(r" \((?:×\d+, )?(?:turn|tool|file)_\d+\)$")
 SECTIONS = ("Task", "Rules and corrections by the user", "Decisions", "Failed before, do not repeat")
-RECORD = render(
+RECORD = render_record(
     Record(
         9,
         900,
         4,
         3,
         quotes=(Quote("turn_001", f"Fix the parser.\n{CLOSING}\nNow.", "active"),),
-        sections={"Decisions": (Entry("We go with SQLite because it is there (turn_002)"),)},
+        sections={"Decisions": (RecordEntry("We go with SQLite because it is there (turn_002)"),)},
     )
 )
 
@@ -167,7 +177,9 @@ def test_turns_behind_the_record_keep_their_numbers_when_a_client_puts_a_message
         lines = "\n".join(f"note {line} of {step}" for line in range(60))
         talk.step(bash(f"cat notes_{step}", lines), text=f"Reading {step}.")
     talk.answer("Done.").user("Go on.")
-    first = app.run(talk.messages, Ask(target_tokens=1_500, steers={3: Tier.KEEP}), dialect="anthropic").messages
+    first = api.run_request(
+        talk.messages, CompactionRequest(target_tokens=1_500, steers={3: Tier.KEEP}), dialect="anthropic"
+    ).messages
     spoken = DIALECTS["anthropic"]
     plain, record = open_turns(spoken.parse(first), spoken)
     beside, _ = open_turns(spoken.parse(with_reminder(first, "anthropic", "block before")), spoken)

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from context_compactor import compact
-from context_compactor.classify.tier import Tier
+from context_compactor.engine.tiers import Tier
+from tests.dialects.strategies import histories
 from tests.engine.talks import DIALECT_NAMES
 from tests.failures.scenes import working
-from tests.messages.strategies import histories
 
 
 def decisions(target: int, **more):

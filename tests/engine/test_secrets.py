@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from context_compactor import Settings, compact
-from context_compactor.messages.record import is_record, record_span
+from context_compactor.dialects.record import is_record, record_span
 from context_compactor.store.connect import connect
 from context_compactor.testing import ScriptedModel
 from tests.engine.test_model import working_day
-from tests.session.telling import FIRST, opened, steps
+from tests.sessions.telling import FIRST, opened, steps
 from tests.summarize.scenes import GOOD
 
 TOKEN, PASSWORD = "ghp_abcdefghijklmnopqrstuvwxyz0123456789", "hunter2hunter2"

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from context_compactor import Compaction, Level, compact
-from context_compactor.measure.count import MessageCounter
-from context_compactor.measure.tokens import counter_for
-from context_compactor.messages.message import Message
-from context_compactor.messages.record import parse
+from context_compactor.dialects.messages import Message
+from context_compactor.dialects.record import parse_record
+from context_compactor.tokens.counting import MessageCounter, counter_for
 from tests.engine import promises
 from tests.engine.talks import Call, Talk, bash, edit, read, talk_in
 
@@ -120,7 +119,7 @@ def _message_lines(messages: list[Message], dialect: str) -> Iterator[str]:
 
 
 def _words(message: Message) -> str:
-    record = parse(message.parts[0].text) if message.parts and hasattr(message.parts[0], "text") else None
+    record = parse_record(message.parts[0].text) if message.parts and hasattr(message.parts[0], "text") else None
     if record:
         told = [f"{title}: {len(lines)}" for title, lines in record.sections.items()]
         happened = f"what happened: {len(record.happened)}"

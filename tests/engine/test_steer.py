@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor import Compaction, app
-from context_compactor.ask import Ask
-from context_compactor.classify.steer import refusal
-from context_compactor.classify.tier import Tier
-from context_compactor.flow import Scene, read_scene
-from context_compactor.messages.detect import DIALECTS
-from context_compactor.messages.message import Message
-from context_compactor.messages.turn import Turn
+from context_compactor import Compaction
+from context_compactor.dialects.detection import DIALECTS
+from context_compactor.dialects.messages import Message
+from context_compactor.dialects.turns import Turn
+from context_compactor.engine import api
+from context_compactor.engine.compact import ParsedContext, parse_context
+from context_compactor.engine.request import CompactionRequest
+from context_compactor.engine.tiers import Tier, override_refusal
 from tests.engine import promises
 from tests.engine.sessions import play, sessions, shares
 from tests.engine.talks import DIALECT_NAMES, bash, read, talk_in
@@ -25,19 +25,19 @@ every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 tiers = st.sampled_from(Tier)
 
 
-def scene_of(messages: list[dict], dialect: str) -> Scene:
-    return read_scene(promises.legal(messages, dialect), DIALECTS[dialect])
+def scene_of(messages: list[dict], dialect: str) -> ParsedContext:
+    return parse_context(promises.legal(messages, dialect), DIALECTS[dialect])
 
 
 def steered(messages: list[dict], target: int, dialect: str, steers: dict[int, Tier]) -> Compaction:
-    return app.run(messages, Ask(target_tokens=target, steers=steers), dialect=dialect)
+    return api.run_request(messages, CompactionRequest(target_tokens=target, steers=steers), dialect=dialect)
 
 
-def some_steers(data: st.DataObject, scene: Scene) -> dict[int, Tier]:
+def some_steers(data: st.DataObject, scene: ParsedContext) -> dict[int, Tier]:
     """Any tiers for any turns that may have them."""
     numbers = st.sampled_from([turn.number for turn in scene.turns])
     drawn = data.draw(st.dictionaries(numbers, tiers, max_size=8))
-    return {number: tier for number, tier in drawn.items() if not refusal(scene.turns, number, tier)}
+    return {number: tier for number, tier in drawn.items() if not override_refusal(scene.turns, number, tier)}
 
 
 def stands(turn: Turn, messages: list[Message]) -> bool:
@@ -207,7 +207,7 @@ def test_the_first_task_can_be_lowered_and_stands_in_the_record_all_the_same():
 )
 def test_what_must_not_be_touched_cannot_be_lowered(number: int, tier: Tier, why: str):
     messages = long_talk()
-    assert why in refusal(scene_of(messages, "openai-chat").turns, number, tier)
+    assert why in override_refusal(scene_of(messages, "openai-chat").turns, number, tier)
     plain = steered(messages, 2_000, "openai-chat", {})
     assert steered(messages, 2_000, "openai-chat", {number: tier}).messages == plain.messages
 
@@ -219,8 +219,8 @@ def test_words_beside_results_that_nobody_has_answered_stay_while_the_results_ma
     messages = json.loads(json.dumps(talk.messages))
     messages[-1]["content"].append({"type": "text", "text": "And hurry up."})
     turns = scene_of(messages, "anthropic").turns
-    assert "not answered yet" in refusal(turns, 2, Tier.DROP)
-    assert refusal(turns, 2, Tier.SUMMARIZE) == ""
+    assert "not answered yet" in override_refusal(turns, 2, Tier.DROP)
+    assert override_refusal(turns, 2, Tier.SUMMARIZE) == ""
     result = steered(messages, 1_500, "anthropic", {2: Tier.SUMMARIZE})
     assert "And hurry up." in promises.words(promises.parsed(result.messages, "anthropic"))
 
@@ -229,6 +229,6 @@ def test_pictures_of_a_turn_that_is_kept_stay_though_the_request_is_too_large():
     session = play("anthropic", [(11, 5), *[(1, number) for number in range(8)]], 4)
     scene = scene_of(session.messages, "anthropic")
     shown = next(turn for turn in scene.turns if '"image"' in json.dumps([message.raw for message in turn.messages]))
-    ask = Ask(target_tokens=4_000, steers={shown.number: Tier.KEEP})
-    result = app.run(session.messages, ask, dialect="anthropic")
+    ask = CompactionRequest(target_tokens=4_000, steers={shown.number: Tier.KEEP})
+    result = api.run_request(session.messages, ask, dialect="anthropic")
     assert stands(shown, promises.parsed(result.messages, "anthropic"))

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import compact
-from context_compactor.classify.rules import classify
-from context_compactor.engine.fit import story_share
-from context_compactor.engine.prose import prose_lines, sentences_of
+from context_compactor.dialects.record import Record, StoryLine
+from context_compactor.engine.apply import story_share
+from context_compactor.engine.classify import classify
+from context_compactor.engine.sentences import prose_lines, sentences_of
 from context_compactor.engine.story import story_units
-from context_compactor.messages.record import Record, StoryLine
 from tests.engine import promises
 from tests.engine.sessions import sessions
 from tests.engine.talks import DIALECT_NAMES, Talk, bash, edit, read, talk_in

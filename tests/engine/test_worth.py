@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from context_compactor import compact
-from context_compactor.classify.names import NameTable, names_in, shape_worth
-from context_compactor.classify.paths import shown_from
-from context_compactor.classify.relevance import NameUse, Weights, name_worth
+from context_compactor.dialects.messages import ToolCall
+from context_compactor.engine.relevance import NameUse, Weights, name_worth
+from context_compactor.engine.view import call_body, cut_blocks
+from context_compactor.facts.file_history import label_root
 from context_compactor.facts.ledgers import cut_failure
-from context_compactor.messages.message import ToolCall
-from context_compactor.plan.sources import call_body, cut_blocks
+from context_compactor.facts.names import NameTable, names_in, shape_worth
 from tests.engine.talks import bash, edit, read, talk_in
 from tests.failures.scenes import code, fill, record_text
 
@@ -58,8 +58,8 @@ def test_underscores_belong_to_a_name():
 
 
 def test_labels_leave_a_folder_in_sight():
-    assert shown_from([f"/srv/code/app/src/auth/{name}.py" for name in "abc"]) == "/srv/code/app/src/"
-    assert shown_from(["/app/a.py", "/app/b.py"]) == ""
+    assert label_root([f"/srv/code/app/src/auth/{name}.py" for name in "abc"]) == "/srv/code/app/src/"
+    assert label_root(["/app/a.py", "/app/b.py"]) == ""
 
 
 def test_an_edit_shows_what_is_new_and_marks_what_is_gone():

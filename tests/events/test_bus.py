@@ -7,8 +7,8 @@ from threading import Barrier, Thread
 import pytest
 
 from context_compactor.errors import BadSetting
-from context_compactor.events.bus import Bus
-from context_compactor.events.event import Event, EventType, make_event
+from context_compactor.sessions.events import Bus
+from context_compactor.store.events import Event, EventType, make_event
 
 NOON = datetime(2026, 1, 26, 12, 0, tzinfo=UTC)
 

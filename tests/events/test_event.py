@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.events.event import EVENT_TYPES, Event, make_event
-from context_compactor.events.payload import LARGEST
+from context_compactor.store.events import EVENT_TYPES, LARGEST_PAYLOAD, Event, make_event
 
 NOON = datetime(2026, 1, 26, 12, 0, tzinfo=UTC)
 EARLIER = NOON - timedelta(hours=3)
@@ -93,7 +92,7 @@ def test_the_longest_lists_are_cut():
 )
 def test_no_payload_is_refused_and_none_is_over(payload):
     event = make_event("job.dropped", "s", payload, NOON)
-    assert len(msgspec.json.encode(event.payload)) <= LARGEST
+    assert len(msgspec.json.encode(event.payload)) <= LARGEST_PAYLOAD
 
 
 def test_a_payload_that_holds_itself_ends_somewhere():
@@ -122,5 +121,5 @@ values = st.recursive(
 @given(st.dictionaries(st.text(max_size=300), values, max_size=30))
 def test_every_payload_fits_and_says_when_it_was_cut(payload):
     kept = make_event("job.dropped", "s", payload, NOON).payload
-    assert len(msgspec.json.encode(kept)) <= LARGEST
+    assert len(msgspec.json.encode(kept)) <= LARGEST_PAYLOAD
     assert kept.get("truncated") is True or len(kept) == len(payload)

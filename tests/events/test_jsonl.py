@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from context_compactor.errors import BadSetting
-from context_compactor.events import jsonl
-from context_compactor.events.bus import Bus
-from context_compactor.events.event import Event, EventType, make_event
-from context_compactor.events.jsonl import JsonlSink, read_log
 from context_compactor.files import one_writer
+from context_compactor.sessions import events
+from context_compactor.sessions.events import Bus, JsonlSink, read_log
+from context_compactor.store.events import Event, EventType, make_event
 
 NOON = datetime(2026, 1, 26, 12, 0, tzinfo=UTC)
 
@@ -72,8 +71,8 @@ def test_the_last_hundred_are_there_and_the_file_never_holds_more_than_twice_as_
 
 
 def test_appending_does_not_read_what_was_read_before(path, monkeypatch):
-    read, real = [], jsonl._read_from
-    monkeypatch.setattr(jsonl, "_read_from", lambda *where: read.append(real(*where)) or read[-1])
+    read, real = [], events._read_from
+    monkeypatch.setattr(events, "_read_from", lambda *where: read.append(real(*where)) or read[-1])
     sink = JsonlSink(path, keep=1_000)
     for n in range(500):
         sink.write(event(n))
@@ -154,7 +153,7 @@ def test_a_folder_that_cannot_be_written_is_a_failure_of_the_sink_alone(locked):
 
 
 def test_a_log_that_another_program_keeps_is_a_failure_of_the_sink_alone(path, monkeypatch):
-    monkeypatch.setattr(jsonl, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(events, "_LONGEST_WAIT", 0.01)
     bus = Bus()
     bus.subscribe(JsonlSink(path))
     bus.emit(event(1))

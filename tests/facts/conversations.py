@@ -8,18 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from context_compactor.messages.message import (
-    Media,
-    Message,
-    Opaque,
-    Part,
-    Role,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
-from context_compactor.messages.turn import ToolUse, Turn, split_turns
+from context_compactor.dialects.messages import Media, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
+from context_compactor.dialects.turns import ToolUse, Turn, split_turns
 
 
 def user(text: str) -> list[Message]:

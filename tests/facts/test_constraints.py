@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from context_compactor.facts.constraints import constraint_facts, is_rule
+from context_compactor.facts.decisions import constraint_facts, is_rule
 from context_compactor.facts.extract import extract_facts
-from context_compactor.facts.speech import user_sayings
+from context_compactor.facts.utterances import user_utterances
 from tests.facts.conversations import agent, bash, call, turns_of, user
 
 RULES = [
@@ -81,19 +81,19 @@ def test_reports_and_questions_are_no_rules(sentence: str) -> None:
     ],
 )
 def test_a_correction_at_the_start_of_a_message_is_kept_verbatim(text: str) -> None:
-    (fact,) = constraint_facts(user_sayings(turns_of(user(text))))
+    (fact,) = constraint_facts(user_utterances(turns_of(user(text))))
     assert fact.content == text
     assert (fact.kind, fact.role, fact.turn, fact.ref) == ("constraint", "user", 1, "turn_001")
 
 
 @pytest.mark.parametrize("text", ["no", "no worries, take your time with it", "no, that's all for now"])
 def test_not_every_no_corrects(text: str) -> None:
-    assert constraint_facts(user_sayings(turns_of(user(text)))) == []
+    assert constraint_facts(user_utterances(turns_of(user(text)))) == []
 
 
 def test_a_rule_said_twice_is_one_fact_with_a_count() -> None:
     turns = turns_of(user("Never push to main."), agent("ok"), user("I said it before. Never push to main."))
-    (fact,) = (fact for fact in constraint_facts(user_sayings(turns)) if fact.content == "Never push to main.")
+    (fact,) = (fact for fact in constraint_facts(user_utterances(turns)) if fact.content == "Never push to main.")
     assert (fact.count, fact.turn, fact.last_turn) == (2, 1, 3)
 
 
@@ -103,7 +103,7 @@ def test_in_a_long_pasted_plan_only_hard_rules_count() -> None:
         + "The reader should return a summary of what it read.\n" * 40
         + "Never change the schema."
     )
-    assert [fact.content for fact in constraint_facts(user_sayings(turns_of(user(plan))))] == [
+    assert [fact.content for fact in constraint_facts(user_utterances(turns_of(user(plan))))] == [
         "Never change the schema."
     ]
 
@@ -142,12 +142,12 @@ def test_an_order_that_begins_with_do_not_is_a_rule():
 )
 def test_what_is_labelled_as_a_rule_is_one(line: str) -> None:
     text = "Some words before.\n" + "The plan goes on and on for quite a while.\n" * 40 + f"- {line}\nAnd after."
-    assert [fact.content for fact in constraint_facts(user_sayings(turns_of(user(text))))] == [line]
+    assert [fact.content for fact in constraint_facts(user_utterances(turns_of(user(text))))] == [line]
 
 
 def test_a_message_may_hold_many_labelled_rules() -> None:
     rules = [f"Rule {at}: field number {at} stays." for at in range(12)]
-    found = constraint_facts(user_sayings(turns_of(user("\n".join(rules)))))
+    found = constraint_facts(user_utterances(turns_of(user("\n".join(rules)))))
     assert [fact.content for fact in found] == rules
 
 
@@ -160,5 +160,5 @@ def test_a_thought_is_no_rule_yet(thought: str) -> None:
 
 def test_a_rule_that_is_revised_goes() -> None:
     first, later = "Never touch the legacy folder.", "You can now touch the legacy folder, but never its tests."
-    found = constraint_facts(user_sayings(turns_of(user(first), agent("ok"), user(later))))
+    found = constraint_facts(user_utterances(turns_of(user(first), agent("ok"), user(later))))
     assert [fact.content for fact in found] == [later]

@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from context_compactor.engine.outcomes import outcome_of
+from context_compactor.dialects.messages import Message
+from context_compactor.dialects.turns import Turn
+from context_compactor.engine.digests.outcomes import outcome_of
 from context_compactor.facts import cues
-from context_compactor.facts.decisions import SIGNS
+from context_compactor.facts.decisions import DECISION_SIGNS
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
-from context_compactor.messages.message import Message
-from context_compactor.messages.turn import Turn
 from tests.facts.conversations import agent, bash, call, histories, system, turns_of, user
 
 DENIED = "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\n"
@@ -89,7 +89,7 @@ def test_guesses_and_questions_decide_nothing(sentence: str) -> None:
 
 @pytest.mark.parametrize("cue", [*cues.DECISIONS, *cues.CHOICES, *cues.FINDINGS, " considered "])
 def test_no_cue_is_lost_to_the_first_quick_look(cue: str) -> None:
-    assert cues.has_any(cue, SIGNS)
+    assert cues.has_any(cue, DECISION_SIGNS)
 
 
 # State

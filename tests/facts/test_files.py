@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.facts.definitions import compare
+from context_compactor.dialects.messages import Message
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
-from context_compactor.messages.message import Message
+from context_compactor.facts.files import compare_definitions
 from tests.facts.conversations import bash, call, patch, texts, turns_of
 
 COMMITTED = "[main 1234abc] Rotate tokens\n 1 file changed"
@@ -98,8 +98,8 @@ def test_a_long_list_of_changes_is_cut_to_the_newest() -> None:
 
 @given(texts, texts, st.sampled_from(("a.py", "b.md", "c.toml", "")))
 def test_any_two_texts_can_be_compared(old: str, new: str, path: str) -> None:
-    assert set(compare(old, new, path).values()) <= {"+", "~", "−"}
-    assert "+" not in compare(new, new, path).values()
+    assert set(compare_definitions(old, new, path).values()) <= {"+", "~", "−"}
+    assert "+" not in compare_definitions(new, new, path).values()
 
 
 # Committed or not

@@ -7,10 +7,8 @@ from hypothesis import given
 
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.lasting import is_lasting_rule, is_slip, lasting_rules
-from context_compactor.facts.learned import load_learned
-from context_compactor.facts.owners import owner_folder
-from context_compactor.facts.promote import promote
+from context_compactor.facts.lesson_folders import load_lessons, owner_folder
+from context_compactor.facts.promotion import is_lasting_rule, is_slip, lasting_rules, promote
 
 from .conversations import agent, histories, turns_of, user
 
@@ -109,7 +107,7 @@ def test_a_lasting_rule_is_told_to_the_next_session(tmp_path):
     facts = extract_facts(turns_of(user("Never push to main, always open a pull request."), agent("Understood.")))
     new = promote(facts, tmp_path, "ann", session_id="run-1", day="2026-01-26", seen={})
     assert [lesson.by for lesson in new] == ["user"]
-    told = load_learned(owner_folder(tmp_path, "ann"), 600)
+    told = load_lessons(owner_folder(tmp_path, "ann"), 600)
     assert "## Rules of the user" in told
     assert '"Never push to main, always open a pull request."' in told
 

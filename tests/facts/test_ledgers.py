@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from context_compactor.classify.failures import course_of
+from context_compactor.dialects.record import FAILED, Record, RecordEntry, parse_entry
+from context_compactor.engine.required import required_content
 from context_compactor.facts.fact import Fact
+from context_compactor.facts.failures import timeline_of
 from context_compactor.facts.ledgers import (
     cut_failure,
     fact_entry,
@@ -12,8 +14,6 @@ from context_compactor.facts.ledgers import (
     merge_entries,
     resolved_entry,
 )
-from context_compactor.facts.remember import remember
-from context_compactor.messages.record import FAILED, Entry, Record, parse_entry
 
 from .conversations import bash, call, turns_of, user
 
@@ -24,9 +24,9 @@ def failure(status: str, outcome: str = "", count: int = 1, turn: int = 2, last:
     return Fact("failure", "npm test -- refresh", turn, "tool", ERROR, status, count, last, "tool_184", outcome=outcome)
 
 
-def told(entries: tuple[Entry, ...], turns: list, facts: tuple[Fact, ...] = (), target: int = 4_000):  # type: ignore[type-arg]
+def told(entries: tuple[RecordEntry, ...], turns: list, facts: tuple[Fact, ...] = (), target: int = 4_000):  # type: ignore[type-arg]
     record = Record(10, 1_000, 9, 9, sections={FAILED: entries})
-    return remember(facts, turns, record, target, lambda text: len(text) // 4)
+    return required_content(facts, turns, record, target, lambda text: len(text) // 4)
 
 
 def test_a_failure_reads_with_its_status_first():
@@ -62,10 +62,10 @@ def test_a_cut_line_keeps_its_place_and_what_came_of_it():
 
 
 def test_the_later_word_on_a_failure_counts_and_its_times_are_added():
-    first = Entry(f"`npm test` → {ERROR} (×2, turns 3-8, tool_004)", "open")
-    second = Entry(f"`npm test` → {ERROR} → passed in turn 95 (×2, turns 90-93, tool_090)", "resolved")
+    first = RecordEntry(f"`npm test` → {ERROR} (×2, turns 3-8, tool_004)", "open")
+    second = RecordEntry(f"`npm test` → {ERROR} → passed in turn 95 (×2, turns 90-93, tool_090)", "resolved")
     assert merge_entries([first, second]) == [
-        Entry(f"`npm test` → {ERROR} → passed in turn 95 (×4, turns 3-93, tool_090)", "resolved")
+        RecordEntry(f"`npm test` → {ERROR} → passed in turn 95 (×4, turns 3-93, tool_090)", "resolved")
     ]
 
 
@@ -73,8 +73,8 @@ def test_an_earlier_records_open_line_is_resolved_by_the_turns_since():
     turns = turns_of(
         user("go on"), call("Edit", "ok", file_path="src/jwt.ts"), bash("npm test -- refresh", "9 passing")
     )
-    entry = Entry(f"`npm test -- refresh` → {ERROR} (×3, turns 2-7, tool_007)", "open")
-    now = resolved_entry(entry, course_of(turns))
+    entry = RecordEntry(f"`npm test -- refresh` → {ERROR} (×3, turns 2-7, tool_007)", "open")
+    now = resolved_entry(entry, timeline_of(turns))
     assert now.status == "resolved"
     assert now.text == (
         f"`npm test -- refresh` → {ERROR} → passed in turn 3 after editing jwt.ts (×3, turns 2-7, tool_007)"
@@ -83,9 +83,11 @@ def test_an_earlier_records_open_line_is_resolved_by_the_turns_since():
 
 def test_in_a_chain_of_compactions_failures_stay_with_what_the_turns_since_made_of_them():
     entries = (
-        Entry("`npm test` → TypeError: x (tool_004)", "open"),
-        Entry("`npm run deploy --prod` → Error: no such stage (tool_005)", ""),
-        Entry("`Edit src/a.ts: old` → String to replace not found in file. → not tried again (tool_006)", "given up"),
+        RecordEntry("`npm test` → TypeError: x (tool_004)", "open"),
+        RecordEntry("`npm run deploy --prod` → Error: no such stage (tool_005)", ""),
+        RecordEntry(
+            "`Edit src/a.ts: old` → String to replace not found in file. → not tried again (tool_006)", "given up"
+        ),
     )
     kept = told(
         entries, turns_of(user("go on"), bash("npm test", "12 passing"), call("Edit", "ok", file_path="src/a.ts"))
@@ -96,8 +98,8 @@ def test_in_a_chain_of_compactions_failures_stay_with_what_the_turns_since_made_
 
 def test_a_command_that_was_cut_is_known_again():
     command = "./scripts/deploy-everything-to-staging.sh --region eu --with-migrations --verbose"
-    entry = Entry(f"`{command[:60]}…` → Error: port in use (tool_004)", "open")
-    now = resolved_entry(entry, course_of(turns_of(bash(command, "deployed"))))
+    entry = RecordEntry(f"`{command[:60]}…` → Error: port in use (tool_004)", "open")
+    now = resolved_entry(entry, timeline_of(turns_of(bash(command, "deployed"))))
     assert now.status == "resolved"
 
 
@@ -107,7 +109,7 @@ def test_at_a_small_target_resolved_failures_say_less_before_others_do():
         Fact("failure", f"./run-{number}.sh", 1, "tool", error, status, 1, 1, f"tool_{number:03d}", outcome=how)
         for number, (status, how) in enumerate([("open", ""), ("resolved", "passed in turn 9")] * 5)
     )
-    kept = remember(facts, turns_of(user("go")), None, 2_600, lambda text: len(text) // 4)
+    kept = required_content(facts, turns_of(user("go")), None, 2_600, lambda text: len(text) // 4)
     told = [line for line in (*kept.must, *kept.optional) if line.section == FAILED]
     assert sorted(line.status for line in told) == ["open"] * 5 + ["resolved"] * 5
     assert all((error.strip() in line.text) == (line.status == "open") for line in told)
@@ -118,6 +120,6 @@ def test_only_resolved_failures_may_be_left_out_where_there_is_no_room():
         Fact("failure", f"./run-{number}.sh", 1, "tool", "Error: no", status, 1, 1, f"tool_{number:03d}", outcome=how)
         for number, (status, how) in enumerate([("open", ""), ("resolved", "passed in turn 9")] * 9)
     )
-    kept = remember(facts, turns_of(user("go")), None, 300, lambda text: len(text) // 4)
+    kept = required_content(facts, turns_of(user("go")), None, 300, lambda text: len(text) // 4)
     assert len([line for line in kept.must if line.status == "open"]) == 9
     assert {line.status for line in kept.optional if line.section == FAILED} == {"resolved"}

@@ -9,16 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor.errors import BadInput, CompactorError
-from context_compactor.facts.learned import add_lessons, load_learned
-from context_compactor.facts.lesson import Lesson
-from context_compactor.facts.owners import (
+from context_compactor.facts.lesson_folders import (
+    add_lessons,
     claim_lessons,
     list_lessons,
+    load_lessons,
     make_owner_folder,
     owner_folder,
     remove_lessons,
     remove_owner,
 )
+from context_compactor.facts.lessons import Lesson
 
 REDIS = "We decided to keep sessions in Redis."
 TOML = "The config format is TOML rather than YAML."
@@ -98,15 +99,15 @@ def test_lessons_from_before_there_were_owners_are_listed_and_not_read(learned):
     found = [each for each in list_lessons(learned) if each.owner is None]
     assert [each.text for each in found] == ["Never deploy on Fridays.", "We chose Rust over Go.", "Use Redis."]
     assert not any(each.is_read for each in found)
-    assert "Rust" not in load_learned(owner_folder(learned, "ann"), 500)
+    assert "Rust" not in load_lessons(owner_folder(learned, "ann"), 500)
 
 
 def test_a_lesson_without_an_owner_can_be_claimed_and_the_rest_stays_byte_for_byte(learned):
     (learned / "decisions.md").write_bytes(OLD)
     rust = next(each for each in list_lessons(learned) if "Rust" in each.text)
     claim_lessons(learned, "ben", [rust.id])
-    assert "Rust" in load_learned(owner_folder(learned, "ben"), 500)
-    assert "Rust" not in load_learned(owner_folder(learned, "ann"), 500)
+    assert "Rust" in load_lessons(owner_folder(learned, "ben"), 500)
+    assert "Rust" not in load_lessons(owner_folder(learned, "ann"), 500)
     entry = OLD[OLD.index(b"- We chose") : OLD.index(b"- ~~Use")]
     assert (learned / "decisions.md").read_bytes() == OLD.replace(entry, b"")
     assert entry in (owner_folder(learned, "ben") / "decisions.md").read_bytes()
@@ -116,7 +117,7 @@ def test_all_lessons_without_an_owner_are_claimed_or_removed_at_once(learned):
     (learned / "decisions.md").write_bytes(OLD)
     assert len(claim_lessons(learned, "eve")) == 3
     assert {each.owner for each in list_lessons(learned)} == {"ann", "ben", "eve"}
-    told = load_learned(owner_folder(learned, "eve"), 500)
+    told = load_lessons(owner_folder(learned, "eve"), 500)
     assert "Never deploy on Fridays." in told
     assert "Use Redis." not in told
     (learned / "decisions.md").write_bytes(OLD)

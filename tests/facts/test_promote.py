@@ -5,8 +5,8 @@ from hypothesis import given
 
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.owners import owner_folder
-from context_compactor.facts.promote import error_key, is_architectural, is_recurring, promote
+from context_compactor.facts.lesson_folders import owner_folder
+from context_compactor.facts.promotion import error_key, is_architectural, is_recurring, promote
 
 from .conversations import agent, bash, histories, texts, turns_of, user
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from context_compactor.dialects.messages import Message
 from context_compactor.facts.extract import extract_facts
-from context_compactor.facts.requests import is_closing, is_request
-from context_compactor.messages.message import Message
+from context_compactor.facts.tasks import is_closing, is_request
 from tests.facts.conversations import agent, bash, turns_of, user
 
 

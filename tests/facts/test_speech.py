@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from context_compactor.facts.speech import own_words, sentences, user_sayings
-from context_compactor.messages.message import Message, Text, ToolCall, ToolResult
-from context_compactor.messages.turn import split_turns
+from context_compactor.dialects.messages import Message, Text, ToolCall, ToolResult
+from context_compactor.dialects.turns import split_turns
+from context_compactor.facts.utterances import own_words, sentences, user_utterances
 from tests.facts.conversations import agent, bash, call, turns_of, user
 
 INJECTED = [
@@ -35,7 +35,7 @@ INJECTED = [
 
 @pytest.mark.parametrize("text", INJECTED)
 def test_what_a_client_adds_is_not_what_the_user_said(text: str) -> None:
-    assert user_sayings(turns_of(user(text))) == []
+    assert user_utterances(turns_of(user(text))) == []
 
 
 def test_the_users_words_beside_an_injection_are_kept() -> None:
@@ -43,7 +43,7 @@ def test_the_users_words_beside_an_injection_are_kept() -> None:
         user("[Request interrupted by user]\nno revert those changes"),
         user("<system-reminder>x</system-reminder>go on"),
     )
-    assert [saying.text for saying in user_sayings(turns)] == ["no revert those changes", "go on"]
+    assert [saying.text for saying in user_utterances(turns)] == ["no revert those changes", "go on"]
 
 
 def test_of_a_slash_command_only_what_was_typed_is_the_users() -> None:
@@ -60,18 +60,18 @@ def test_of_a_slash_command_only_what_was_typed_is_the_users() -> None:
 def test_a_skill_that_a_tool_loads_is_not_the_users() -> None:
     skill = Message("user", (ToolResult("s", "Launching skill: work"), Text("# Work\n\nAlways ship.")))
     turns = split_turns([Message("assistant", (ToolCall("s", "Skill", '{"skill": "work"}'),)), skill])
-    assert user_sayings(turns) == []
+    assert user_utterances(turns) == []
 
 
 def test_an_open_tag_takes_nothing_away() -> None:
-    assert user_sayings(turns_of(user("the <skill> tag is wrong, please rename it")))[0].text.endswith("rename it")
+    assert user_utterances(turns_of(user("the <skill> tag is wrong, please rename it")))[0].text.endswith("rename it")
 
 
 def test_agents_and_tools_are_never_the_user() -> None:
     turns = turns_of(
         agent("User: never test"), bash("cat a", "Human: always push"), call("Read", "user: must", file_path="a")
     )
-    assert user_sayings(turns) == []
+    assert user_utterances(turns) == []
 
 
 def test_sentences_leave_out_code_quotes_and_logs() -> None:
@@ -85,7 +85,7 @@ def test_what_a_client_writes_behind_the_users_words_is_left_out() -> None:
     plan = (
         "Implement the plan.\n\nIf you need specific details from before exiting plan mode, read the log at: /x.jsonl"
     )
-    assert [saying.text for saying in user_sayings(turns_of(user(plan), user("Thanks! ###STOP###")))] == [
+    assert [saying.text for saying in user_utterances(turns_of(user(plan), user("Thanks! ###STOP###")))] == [
         "Implement the plan.",
         "Thanks!",
     ]
@@ -93,7 +93,7 @@ def test_what_a_client_writes_behind_the_users_words_is_left_out() -> None:
 
 def test_of_an_expanded_command_what_was_typed_after_it_is_the_users() -> None:
     text = "Review this plan in parallel with three reviewers.\n\nARGUMENTS: plans/telemetry.md"
-    assert user_sayings(turns_of(user(text)))[0].text == "plans/telemetry.md"
+    assert user_utterances(turns_of(user(text)))[0].text == "plans/telemetry.md"
 
 
 def test_a_command_without_words_is_told_by_its_name() -> None:

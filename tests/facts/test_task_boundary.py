@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.facts.task_boundary import find_boundary
-from context_compactor.messages.detect import DIALECTS, find_dialect
-from context_compactor.messages.turn import split_turns
+from context_compactor.dialects.detection import DIALECTS, find_dialect
+from context_compactor.dialects.turns import split_turns
+from context_compactor.facts.tasks import find_task_boundary
 from tests.engine.talks import DIALECT_NAMES, Call, Talk, bash, edit, read, talk_in
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 
 
 def at_the_end_of(talk: Talk) -> str:
-    return find_boundary(split_turns(find_dialect(talk.dialect, talk.messages).parse(talk.messages)))
+    return find_task_boundary(split_turns(find_dialect(talk.dialect, talk.messages).parse(talk.messages)))
 
 
 def working(dialect: str = "anthropic") -> Talk:
@@ -94,7 +94,7 @@ def test_what_a_client_says_in_the_users_name_is_none():
 
 
 def test_nothing_at_all_is_none():
-    assert find_boundary([]) == ""
+    assert find_task_boundary([]) == ""
     assert at_the_end_of(talk_in("anthropic").system("Be brief.")) == ""
     assert at_the_end_of(talk_in("anthropic").answer("Hello.")) == ""
 
@@ -103,4 +103,4 @@ def test_nothing_at_all_is_none():
 def test_any_talk_has_an_end_or_not(said):
     dialect = DIALECTS["openai-chat"]
     messages = [{"role": role, "content": text} for role, text in said]
-    assert find_boundary(split_turns(dialect.parse(messages))) in ("", "the user's new request")
+    assert find_task_boundary(split_turns(dialect.parse(messages))) in ("", "the user's new request")

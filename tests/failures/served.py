@@ -9,9 +9,9 @@ from typing import Any
 from aiohttp import web
 
 from context_compactor import Compaction, Settings, compact
-from context_compactor.llm.client import Client
-from context_compactor.llm.model import ModelMessage, ModelRequest
-from context_compactor.llm.names import open_model
+from context_compactor.summarize.clients.client import ModelClient
+from context_compactor.summarize.clients.names import open_model
+from context_compactor.summarize.model import ModelMessage, ModelRequest
 from tests.engine.test_model import working_day
 from tests.llm.formats import FORMATS, Format
 from tests.llm.provider import Provider, Reply
@@ -72,7 +72,7 @@ def told(wire: Format, answer: Answer | Reply, settings: Settings = NO_DELAY) ->
     return result, provider
 
 
-def small(provider: Provider, window: int) -> Client:
+def small(provider: Provider, window: int) -> ModelClient:
     """A model at the provider's address with a window of this size."""
     return open_model(f"{provider.url}/v1#small", Settings(model_window=window), {})
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import BadSetting, Settings, compact
-from context_compactor.measure.triggers import Watch
+from context_compactor.tokens.triggers import TriggerState
 from tests.engine import promises
 from tests.engine.sessions import sessions, shares
 from tests.engine.talks import DIALECT_NAMES, read, talk_in
@@ -128,7 +128,7 @@ def test_a_manual_compaction_is_not_followed_by_an_automatic_one():
 
 def test_the_watch_fires_again_only_after_a_rise_above_the_trigger():
     """Row 10."""
-    watch, fired = Watch().observe(86, 100)
+    watch, fired = TriggerState().observe(86, 100)
     assert fired is not None
     watch = watch.compacted(40, 100)
     for tokens in (45, 60, 79):

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import BadInput, compact
-from context_compactor.messages.message import Text
+from context_compactor.dialects.messages import Text
+from tests.dialects.strategies import histories
 from tests.engine import promises
 from tests.engine.sessions import chains, sessions, shares
 from tests.engine.talks import DIALECT_NAMES, Call, bash, read, talk_in
 from tests.failures.scenes import code, fill, record_text, seen, squeeze, working
-from tests.messages.strategies import histories
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 

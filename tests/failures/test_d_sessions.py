@@ -7,9 +7,9 @@ import sqlite3
 import pytest
 
 from context_compactor import BadInput, Session, Settings, UnknownReference
+from context_compactor.dialects.detection import DIALECTS
+from context_compactor.dialects.repair import find_violations
 from context_compactor.facts.fact import Fact
-from context_compactor.messages.boundaries import find_problems
-from context_compactor.messages.detect import DIALECTS
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, bash, read, talk_in
 from tests.failures.scenes import code, fill, listing, seen, working
@@ -101,7 +101,7 @@ def test_what_a_provider_can_no_longer_read_is_left_out_and_the_rest_is_rebuilt(
     assert [item["type"] for item in rebuilt] == ["message", "message", "message"]
     assert "gAAAA" not in str(rebuilt)
     responses = DIALECTS["openai-responses"]
-    assert find_problems(responses.parse(rebuilt), responses) == []
+    assert find_violations(responses.parse(rebuilt), responses) == []
 
 
 def test_signed_reasoning_is_left_out_for_another_model_and_comes_back_for_the_first(store):

@@ -18,13 +18,13 @@ from context_compactor.errors import (
     ModelUnavailable,
     StoreError,
 )
-from context_compactor.llm.model import ModelAnswer
-from context_compactor.session.session import Session
-from context_compactor.session.telling import AHEAD
+from context_compactor.sessions.session import Session
+from context_compactor.sessions.summaries import PRESUMMARY
 from context_compactor.store.sqlite import SqliteStore
+from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
-from tests.session.talk import illegal
-from tests.session.telling import FIRST, PLAIN, Ears, Slow, opened, step, steps
+from tests.sessions.talk import illegal
+from tests.sessions.telling import FIRST, PLAIN, Ears, Slow, opened, step, steps
 from tests.summarize.scenes import GOOD
 from tests.waiting import PATIENCE
 
@@ -198,7 +198,7 @@ def test_a_summary_told_ahead_of_a_context_that_was_changed_is_never_swapped_in(
         report = session.compact()
         assert "told" not in report.reason.partition("could not be used")[0]
         assert session.history() == [*TALK, *steps(34, 62)]
-    assert ears.reasons(AHEAD) == ["what it was told from has changed"]
+    assert ears.reasons(PRESUMMARY) == ["what it was told from has changed"]
 
 
 # Row 82
@@ -217,7 +217,7 @@ def test_a_model_that_never_ends_is_ended_by_the_deadline_and_the_digest_serves(
 
 
 def test_what_hangs_can_be_cancelled_and_everything_is_as_it_was():
-    """Row 82: the other moments are in tests/session/test_cancel.py."""
+    """Row 82: the other moments are in tests/sessions/test_cancel.py."""
     model, ears = Slow(), Ears()
     with opened(model, ears=ears) as session, ThreadPoolExecutor(1) as pool:
         session.append(TALK)

@@ -7,16 +7,15 @@ from math import nan
 import pytest
 
 from context_compactor import Settings, compact
-from context_compactor.app import run
-from context_compactor.ask import Ask
-from context_compactor.levels import Level, LevelRule
-from context_compactor.measure.budget import budget_for
-from context_compactor.measure.calibrate import Calibration, known_tokens
-from context_compactor.measure.count import MessageCounter
-from context_compactor.measure.overflow import is_cut_off, is_overflow, learned_limit
-from context_compactor.measure.tokens import counter_for
-from context_compactor.measure.triggers import Counters, Plateau
-from context_compactor.measure.windows import Window, window_for
+from context_compactor.engine.api import run_request
+from context_compactor.engine.request import CompactionRequest
+from context_compactor.settings import Level, LevelRule
+from context_compactor.tokens.budget import budget_for
+from context_compactor.tokens.calibration import Calibration, known_tokens
+from context_compactor.tokens.counting import MessageCounter, counter_for
+from context_compactor.tokens.models import Window, window_for
+from context_compactor.tokens.overflow import is_cut_off, is_overflow, learned_limit
+from context_compactor.tokens.triggers import PlateauAlarm, SuggestionCounters
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, bash, talk_in
 from tests.failures.scenes import fill, working
@@ -44,10 +43,10 @@ def test_a_model_with_a_million_tokens_is_not_compacted_at_200k():
     """Row 70."""
     talk = fill(talk_in("openai-chat").user("Go."), 400)
     tokens = promises.tokens_of(talk.messages, "openai-chat")
-    result = run(talk.messages, Ask(model="gpt-4.1"))
+    result = run_request(talk.messages, CompactionRequest(model="gpt-4.1"))
     assert window_for("gpt-4.1").tokens > 1_000_000
     assert result.report.status == "unchanged"
-    assert run(talk.messages, Ask(window=tokens, model="gpt-4.1")).report.status == "success"
+    assert run_request(talk.messages, CompactionRequest(window=tokens, model="gpt-4.1")).report.status == "success"
 
 
 def test_the_window_says_who_told_it_and_an_override_wins():
@@ -108,7 +107,7 @@ def test_the_reserved_output_and_the_margin_are_taken_off_the_window():
 
 def test_staying_near_the_limit_for_many_turns_raises_an_alarm():
     """Row 74."""
-    plateau, alarms = Plateau(turns=10), 0
+    plateau, alarms = PlateauAlarm(turns=10), 0
     for _ in range(30):
         plateau, alarm = plateau.observe(0.93)
         alarms += alarm
@@ -145,7 +144,7 @@ def test_many_small_results_suggest_a_compaction_and_start_none(dialect):
     result = compact(talk.messages, window=200_000, dialect=dialect)
     assert result.report.status == "unchanged"
     assert result.messages == talk.messages
-    assert Counters().observe(result.usage.tool_results, result.usage.files_loaded)[1]
+    assert SuggestionCounters().observe(result.usage.tool_results, result.usage.files_loaded)[1]
 
 
 ASKS = [{"target_tokens": 100}, {"level": "emergency", "window": 9_000}, {"window": 4_000}]

@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import Session, Settings, compact
-from context_compactor.app import expecting_teller, run, teller_for
-from context_compactor.ask import Ask
-from context_compactor.llm.model import ModelAnswer, ModelUsage
-from context_compactor.llm.prices import price_of
-from context_compactor.messages.boundaries import find_problems
-from context_compactor.messages.detect import DIALECTS
-from context_compactor.price import Price
+from context_compactor.dialects.detection import DIALECTS
+from context_compactor.dialects.repair import find_violations
+from context_compactor.engine.api import estimating_summarizer, run_request, summarizer_for
+from context_compactor.engine.request import CompactionRequest
+from context_compactor.settings import Price
+from context_compactor.summarize.model import ModelAnswer, ModelUsage
+from context_compactor.summarize.prices import price_of
 from context_compactor.testing import ScriptedModel
+from tests.dialects.strategies import picture
 from tests.engine import promises
 from tests.engine.sessions import sessions, shares
 from tests.engine.talks import DIALECT_NAMES, Call, bash, talk_in
 from tests.engine.test_model import SHORT
 from tests.failures.scenes import fill, listing, record_text, seen, squeeze, working
-from tests.messages.strategies import picture
 from tests.summarize.scenes import GOOD
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
@@ -47,11 +47,11 @@ def test_what_a_summary_costs_is_said_before_and_after_and_by_which_model():
     """Row 81."""
     name = "openai/gpt-4.1-mini"
     settings = Settings(model=name)
-    asked = Ask(target_tokens=2_000, settings=settings, model="claude-opus-5")
-    before = run(SHORT, asked, teller=expecting_teller(settings), dry_run=True).report
+    asked = CompactionRequest(target_tokens=2_000, settings=settings, model="claude-opus-5")
+    before = run_request(SHORT, asked, teller=estimating_summarizer(settings), dry_run=True).report
     usage = ModelUsage(input=before.expected.tokens_shown, output=before.expected.tokens_written // 2)
     model = ScriptedModel([ModelAnswer(text=GOOD, stop="complete", usage=usage, model="gpt-4.1-mini")], name=name)
-    after = run(SHORT, asked, teller=teller_for(settings, model)).report
+    after = run_request(SHORT, asked, teller=summarizer_for(settings, model)).report
     assert before.expected.model == after.told_by == name
     assert 0 < after.spent_on_models <= before.expected.cost
     assert after.cost.spent == after.spent_on_models
@@ -85,7 +85,7 @@ def test_in_a_simulated_cache_a_compaction_has_paid_for_itself_when_the_report_s
     for provider in (with_it, without):
         provider.send(talk.messages)
         provider.paid = 0.0
-    result = run(talk.messages, Ask(window=14_000, model=model), dialect=dialect)
+    result = run_request(talk.messages, CompactionRequest(window=14_000, model=model), dialect=dialect)
     assert result.report.changed
     turns = result.report.cost.break_even_turns
     assert turns >= 1
@@ -257,7 +257,7 @@ def test_pictures_that_the_provider_takes_only_when_they_are_few_are_found_and_c
     for number in range(24):
         talk.step(Call("Screenshot", {"page": number}, f"page {number} {listing(10)}", pictures=1))
     messages = _replaced(talk.user("And?").messages, picture(640, 480), large)
-    problems = find_problems(DIALECTS["anthropic"].parse(messages), DIALECTS["anthropic"])
+    problems = find_violations(DIALECTS["anthropic"].parse(messages), DIALECTS["anthropic"])
     assert {problem.rule for problem in problems} == {"media"}
     result = squeeze(messages, 0.5, "anthropic")
     assert result.report.status in ("success", "partial")

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from context_compactor import compact
+from tests.evaluation.models import good
 from tests.failures.served import (
     DAY,
     DIGEST,
@@ -25,7 +26,6 @@ from tests.failures.served import (
 )
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Reply, failure
-from tests.quality.models import good
 from tests.summarize.scenes import GOOD
 
 OPENAI = FORMATS["openai"]

@@ -6,13 +6,13 @@ import pytest
 from msgspec import structs
 
 from context_compactor import Session, Settings, compact
-from context_compactor.events.bus import Bus
-from context_compactor.price import Price
+from context_compactor.sessions.events import Bus
+from context_compactor.settings import Price
+from tests.evaluation.models import echo
 from tests.failures.served import DAY, TARGET, WIRES, assert_digest, body_text, outcomes, says, serving
 from tests.llm.formats import FORMATS, event
 from tests.llm.provider import Reply, failure
-from tests.quality.models import echo
-from tests.session.talk import CALM
+from tests.sessions.talk import CALM
 from tests.waiting import PATIENCE
 
 OPENAI = FORMATS["openai"]

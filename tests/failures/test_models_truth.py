@@ -7,10 +7,11 @@ import re
 import pytest
 
 from context_compactor import Compaction, compact
-from context_compactor.messages.record import FINDINGS, STANDING, parse
-from context_compactor.prompts.prompt import built_in
+from context_compactor.dialects.record import FINDINGS, STANDING, parse_record
+from context_compactor.summarize.prompt import built_in_prompt
 from tests.engine.talks import bash, edit, read, talk_in
 from tests.engine.test_model import SMUGGLED
+from tests.evaluation.models import good, scripted
 from tests.failures.scenes import seen
 from tests.failures.served import (
     NO_DELAY,
@@ -23,7 +24,6 @@ from tests.failures.served import (
     told,
 )
 from tests.llm.formats import FORMATS
-from tests.quality.models import good, scripted
 
 OPENAI = FORMATS["openai"]
 every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
@@ -36,7 +36,7 @@ def with_line(heading: str, line: str):
 
 def story(result: Compaction) -> str:
     for raw in result.messages:
-        record = parse(str(raw["content"]))
+        record = parse_record(str(raw["content"]))
         if record:
             return "\n".join(line for title in record.titles() for line in record.lines(title))
     return ""
@@ -92,9 +92,9 @@ def test_the_question_to_the_model_is_no_message_of_the_conversation(wire):
     assert result.report.told_by
     text = seen(result.messages, "openai-chat")
     for prompt in ("summarize", "frame", "merge", "again"):
-        first = built_in(prompt).text.strip().split("\n")[0]
+        first = built_in_prompt(prompt).text.strip().split("\n")[0]
         assert first not in text
-    added = [raw for raw in result.messages if parse(str(raw["content"]))]
+    added = [raw for raw in result.messages if parse_record(str(raw["content"]))]
     assert len(added) == 1
     assert str(added[0]["content"]).startswith("[Context record.")
     assert result.messages[-1]["content"] == "Go on with the handler."
@@ -213,7 +213,7 @@ def _own_ids(raw: dict, number: int) -> dict:
 
 def summarized_again() -> list[int]:
     """The same when each round the whole context is replaced by the model's summary of it."""
-    from context_compactor.llm.model import ModelMessage, ModelRequest
+    from context_compactor.summarize.model import ModelMessage, ModelRequest
 
     summary, curve = "", []
     for number in range(ROUNDS):

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from context_compactor.session import compacting
+from context_compactor.sessions import compaction
 from tests.failures.served import WIRES, serving
 from tests.llm.provider import Reply
 from tests.server.filling import WIDE, Held, Raw, Talk, before_jobs, idle, told, turn
 from tests.server.running import Running, running
-from tests.session.talk import illegal
-from tests.session.telling import FIRST, steps
+from tests.sessions.talk import illegal
+from tests.sessions.telling import FIRST, steps
 from tests.waiting import PATIENCE, wait_for
 
 OPENAI = next(wire for wire in WIRES if wire.name == "openai")
@@ -62,7 +62,7 @@ def with_model(monkeypatch: pytest.MonkeyPatch, answer: Any) -> Iterator[Any]:
 
 def after_the_engine(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> None:
     """Something happens once when a compaction is made and not yet committed."""
-    run, left = compacting.run_engine, [meanwhile]
+    run, left = compaction.run_engine, [meanwhile]
 
     def made(*given: Any, **more: Any) -> Any:
         result = run(*given, **more)
@@ -70,7 +70,7 @@ def after_the_engine(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], No
             left.pop()()
         return result
 
-    monkeypatch.setattr(compacting, "run_engine", made)
+    monkeypatch.setattr(compaction, "run_engine", made)
 
 
 def test_messages_that_come_while_a_job_compacts_are_there_once_in_order_and_behind_the_record(

@@ -7,8 +7,16 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from context_compactor.facts.fact import Fact, FactKind
-from context_compactor.handoff.checkpoint import ArchiveLine, Checkpoint, FileMark, Items, Span, make_checkpoint
-from context_compactor.handoff.git import DirtyFile, GitState
+from context_compactor.handoff.checkpoint import (
+    ArchiveLine,
+    Checkpoint,
+    CheckpointSpan,
+    DirtyFile,
+    FileMark,
+    GitState,
+    Items,
+    make_checkpoint,
+)
 
 MAIN = GitState(branch="main", commit="0123456789ab", subject="Begin")
 
@@ -49,7 +57,7 @@ def made(facts=FACTS, **changes) -> Checkpoint:
         "archive": ARCHIVE,
         "last_compaction": "161,204 → 38,870 tokens",
         "usage": "38,870 of 180,000 tokens (22 %)",
-        "span": Span(120, 54_000, 10, 10),
+        "span": CheckpointSpan(120, 54_000, 10, 10),
     }
     return make_checkpoint(**(given | changes))
 
@@ -84,7 +92,7 @@ checkpoints = st.builds(
     session_id=texts,
     updated=texts,
     phase=texts,
-    span=st.builds(Span, numbers, numbers, numbers, numbers),
+    span=st.builds(CheckpointSpan, numbers, numbers, numbers, numbers),
     summary=lines,
     recovery=lines,
     note=texts,

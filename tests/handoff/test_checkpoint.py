@@ -11,9 +11,8 @@ from msgspec import structs
 
 from context_compactor.errors import BadCheckpoint, BadInput
 from context_compactor.facts.fact import Fact
-from context_compactor.handoff.checkpoint import ArchiveLine, FileMark, mark_files, modified_files
+from context_compactor.handoff.checkpoint import ArchiveLine, DirtyFile, FileMark, GitState, mark_files, modified_files
 from context_compactor.handoff.checkpoint_text import parse_checkpoint, render_checkpoint, was_edited
-from context_compactor.handoff.git import DirtyFile, GitState
 from tests.handoff.checkpoints import FACTS, MAIN, checkpoints, facts, made
 
 PREVIEW = 2_000

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from context_compactor.handoff.points import POINTS
+from context_compactor.handoff.orchestrator import POINTS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how-to/four-layers.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from subprocess import CalledProcessError
 
 import pytest
 
-from context_compactor.handoff.git import DirtyFile, GitState, read_git
+from context_compactor.handoff.checkpoint import DirtyFile, GitState, read_git
 
 
 def print_of(folder):

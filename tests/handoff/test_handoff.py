@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import BadSetting, compact, handoff_text
+from context_compactor.dialects.record import FAILED, FINDINGS, STANDING, Record, RecordEntry, StoryLine, render_record
 from context_compactor.facts.ledgers import LedgerLine
-from context_compactor.handoff.writer import Material, handover_text
-from context_compactor.measure.count import message_counter_for
-from context_compactor.measure.tokens import counter_for
-from context_compactor.messages.record import FAILED, FINDINGS, STANDING, Entry, Record, StoryLine, render
+from context_compactor.handoff.writer import HandoffMaterial, handover_text
+from context_compactor.tokens.counting import counter_for, message_counter_for
+from tests.dialects.strategies import DIALECT_NAMES, histories
 from tests.engine.sessions import sessions
-from tests.messages.strategies import DIALECT_NAMES, histories
 
 COUNTER = counter_for(None)
 FILE = "\n".join(f"def step_{at}(ledger, invoice): return ledger.book(invoice, rate_{at})" for at in range(80))
@@ -118,7 +117,7 @@ def test_a_resolved_failure_is_not_handed_on():
         LedgerLine(FAILED, "`make` → error: no rule (tool_002)", 2, True, "resolved"),
         LedgerLine(FAILED, "`make check` → 3 failed (tool_004)", 4, True, "open"),
     )
-    text = handover_text(Material(lines), 500, message_counter_for(None, "openai-chat"))
+    text = handover_text(HandoffMaterial(lines), 500, message_counter_for(None, "openai-chat"))
     assert text == "Failed, still open: `make check` → 3 failed"
 
 
@@ -129,15 +128,15 @@ def test_changed_files_stand_by_folder_with_what_changed_in_them():
         LedgerLine(STANDING, "/app/c.py · read lines 1-9 (file_005)", 6, False, "read"),
         LedgerLine(STANDING, "/app/d.py · ~ main (file_006)", 3, False, "committed"),
     )
-    text = handover_text(Material(lines, root="/app/"), 500, message_counter_for(None, "openai-chat"))
+    text = handover_text(HandoffMaterial(lines, root="/app/"), 500, message_counter_for(None, "openai-chat"))
     assert text.split("\n") == ["Uncommitted: in src: a.py (~ parse, + render), b.py", "Committed: d.py"]
 
 
 def test_what_the_record_found_and_tells_is_handed_on():
     line = StoryLine(3, "agent", "The lexer keeps comments now.")
-    found = Entry("Tabs are counted twice in columns. (turn_004)", "finding")
+    found = RecordEntry("Tabs are counted twice in columns. (turn_004)", "finding")
     record = Record(9, 900, 5, 4, sections={FINDINGS: (found,)}, happened=(line,))
-    text = handoff_text([asks(render(record)), asks("Go on with the printer, please.")])
+    text = handoff_text([asks(render_record(record)), asks("Go on with the printer, please.")])
     assert "- The lexer keeps comments now. Tabs are counted twice in columns." in text.split("\n")
 
 

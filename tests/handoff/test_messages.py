@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import BadInput
-from context_compactor.handoff.messages import DECISIONS, PHASES, STATUSES, HandoffRequest, HandoffResponse
-from context_compactor.handoff.reading import read_report, read_request, read_response
-from context_compactor.handoff.summary import MOST_TOKENS, count_tokens
+from context_compactor.handoff.context_summary import MOST_TOKENS, count_tokens
+from context_compactor.handoff.parser import read_report, read_request, read_response
+from context_compactor.handoff.protocol import DECISIONS, PHASES, STATUSES, HandoffRequest, HandoffResponse
 
 ANSWER = {
     "task_id": "research-123",

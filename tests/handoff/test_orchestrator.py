@@ -7,23 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import BadInput
-from context_compactor.archive.archive import Archive
+from context_compactor.archive.originals import Archive
 from context_compactor.facts.fact import Fact
-from context_compactor.handoff.messages import PHASES, HandoffRequest
+from context_compactor.handoff.context_summary import MOST_TOKENS, count_tokens
 from context_compactor.handoff.orchestrator import after, begin, next_request, start, unblock, with_task
-from context_compactor.handoff.reading import read_request, read_response
-from context_compactor.handoff.state import (
+from context_compactor.handoff.parser import read_request, read_response
+from context_compactor.handoff.protocol import (
     LONGEST_LINE,
     MOST_ERRORS,
     MOST_FILES,
     MOST_FINISHED,
     MOST_RUNNING,
-    Register,
+    PHASES,
+    HandoffRequest,
+    SubAgentRegister,
     read_register,
     read_state,
     register_of,
 )
-from context_compactor.handoff.summary import MOST_TOKENS, count_tokens
 
 FINDINGS = {
     "existing_implementations": [f"validateToken in src/lib/auth_{at}.ts returns a claim" for at in range(120)],
@@ -264,7 +265,7 @@ def test_a_state_never_leaves_its_bounds_and_survives_its_json(steps):
 
 
 def test_a_register_says_who_runs_and_what_is_expected_and_where_answers_are():
-    register = Register().started("a", "Find the leak", ["docs/leak.md"], "research").started("b", "Fix it")
+    register = SubAgentRegister().started("a", "Find the leak", ["docs/leak.md"], "research").started("b", "Fix it")
     register = register.finished("b", "failed", "agent_003")
     assert [agent.id for agent in register.running] == ["a"]
     assert register.lines() == [
@@ -277,7 +278,7 @@ def test_a_register_says_who_runs_and_what_is_expected_and_where_answers_are():
 
 
 def test_starting_or_finishing_twice_changes_nothing_and_another_task_is_refused():
-    register = Register().started("a", "Find the leak")
+    register = SubAgentRegister().started("a", "Find the leak")
     assert register.started("a", "Find the leak") == register
     with pytest.raises(BadInput, match="'a' is running with another task"):
         register.started("a", "Something else")
@@ -291,7 +292,7 @@ def test_starting_or_finishing_twice_changes_nothing_and_another_task_is_refused
 
 
 def test_a_register_holds_no_more_than_it_may():
-    register = Register()
+    register = SubAgentRegister()
     for at in range(MOST_FINISHED + 20):
         register = register.started(f"old-{at}", "done").finished(f"old-{at}")
     assert len(register.agents) == MOST_FINISHED

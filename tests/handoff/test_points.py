@@ -5,11 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import BadInput
-from context_compactor.handoff.messages import HandoffRequest
-from context_compactor.handoff.orchestrator import after, begin, start
-from context_compactor.handoff.points import POINTS, Figures, Points, join_points, read_points
-from context_compactor.handoff.reading import read_report
-from context_compactor.handoff.summary import count_tokens
+from context_compactor.handoff.context_summary import count_tokens
+from context_compactor.handoff.orchestrator import (
+    POINTS,
+    Figures,
+    Points,
+    after,
+    begin,
+    join_points,
+    read_points,
+    start,
+)
+from context_compactor.handoff.parser import read_report
+from context_compactor.handoff.protocol import HandoffRequest
 
 SIZES = st.lists(st.integers(0, 10**9), max_size=6).map(tuple)
 MEASURED = st.builds(Points, SIZES, SIZES, SIZES, SIZES, SIZES)

@@ -10,17 +10,24 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from context_compactor import BadSetting, compact
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.record import FAILED, parse_record
+from context_compactor.engine.compact import ParsedContext, parse_context
 from context_compactor.errors import BadCheckpoint
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.remember import FAILED
-from context_compactor.flow import Scene, read_scene
-from context_compactor.handoff.checkpoint import ArchiveLine, FileMark, Items, Span, mark_files
-from context_compactor.handoff.git import DirtyFile, GitState, read_git
-from context_compactor.handoff.resume import OpenSession, Readiness, Reason, check_readiness, resume_brief
-from context_compactor.handoff.writer import material_of
-from context_compactor.measure.tokens import counter_for
-from context_compactor.messages.detect import find_dialect
-from context_compactor.messages.record import parse
+from context_compactor.handoff.checkpoint import (
+    ArchiveLine,
+    CheckpointSpan,
+    DirtyFile,
+    FileMark,
+    GitState,
+    Items,
+    mark_files,
+    read_git,
+)
+from context_compactor.handoff.resume import OpenSession, Reason, ResumeCheck, check_readiness
+from context_compactor.handoff.writer import material_of, resume_brief
+from context_compactor.tokens.counting import counter_for
 from tests.engine.talks import bash, talk_in
 from tests.handoff.checkpoints import FACTS, MAIN, checkpoints, facts, git_states, made
 
@@ -30,18 +37,18 @@ COUNTER = counter_for(None)
 QUIET = structs.replace(made(), blockers=Items(), running=Items(), files=())
 
 
-def scene_in(messages: list[dict]) -> Scene:
+def scene_in(messages: list[dict]) -> ParsedContext:
     dialect = find_dialect("openai-chat", messages)
-    return read_scene(dialect.parse(messages), dialect)
+    return parse_context(dialect.parse(messages), dialect)
 
 
-def told(readiness: Readiness) -> str:
+def told(readiness: ResumeCheck) -> str:
     return "\n".join(reason.what for reason in readiness.reasons)
 
 
 class TestReadiness:
     def test_nothing_changed_is_ready(self):
-        assert check_readiness(QUIET, git=MAIN, brief="go on") == Readiness("ready", (), "go on")
+        assert check_readiness(QUIET, git=MAIN, brief="go on") == ResumeCheck("ready", (), "go on")
 
     def test_no_checkpoint_and_no_store_is_blocked(self):
         readiness = check_readiness(None)
@@ -86,7 +93,7 @@ class TestReadiness:
 
 
 class TestGit:
-    def now(self, **changes) -> Readiness:
+    def now(self, **changes) -> ResumeCheck:
         return check_readiness(QUIET, git=structs.replace(MAIN, **changes))
 
     def test_another_branch_needs_attention_and_the_way_back_is_told(self):
@@ -188,7 +195,7 @@ class TestOtherSessions:
         assert told(readiness) == "open in this project, too: run-7"
 
     def test_messages_after_the_checkpoint_need_attention(self):
-        readiness = check_readiness(QUIET, git=MAIN, span=Span(messages=132))
+        readiness = check_readiness(QUIET, git=MAIN, span=CheckpointSpan(messages=132))
         assert readiness.status == "needs_attention"
         assert told(readiness) == "12 messages were appended after the checkpoint"
         assert check_readiness(QUIET, git=MAIN, span=QUIET.span).status == "ready"
@@ -234,15 +241,17 @@ class TestBrief:
         first = resume_brief(made(scene.facts), scene.facts, 1_200, material_of(scene))
         later = scene_in([{"role": "user", "content": first}])
         again = resume_brief(made(scene.facts), scene.facts, 1_200, material_of(later, scene.facts))
-        assert parse(again).happened == parse(first).happened
+        assert parse_record(again).happened == parse_record(first).happened
 
     def test_it_is_a_record_and_not_a_request(self):
-        record = parse(resume_brief(made(), FACTS, 4_000))
+        record = parse_record(resume_brief(made(), FACTS, 4_000))
         assert (record.messages, record.turns, record.calls) == (120, 10, 10)
 
     def test_ids_that_are_known_are_never_given_again(self):
         uncounted = made(span=None, archive=[ArchiveLine("tool_311", "x", 1)])
-        record = parse(resume_brief(uncounted, [Fact("task", "x", 77, "user", "", "active", 1, 90, "turn_090")], 4_000))
+        record = parse_record(
+            resume_brief(uncounted, [Fact("task", "x", 77, "user", "", "active", 1, 90, "turn_090")], 4_000)
+        )
         assert (record.turns, record.calls) == (90, 311)
 
     def test_a_later_compaction_keeps_what_it_says(self):
@@ -274,7 +283,7 @@ class TestBrief:
             for at in range(300)
         ]
         text = resume_brief(made(), [*FACTS, *failures], 600)
-        assert len(parse(text).sections[FAILED]) == 301
+        assert len(parse_record(text).sections[FAILED]) == 301
         assert all(f"target_{at} " in text or f"target_{at}`" in text or f"target_{at}…" in text for at in range(300))
         assert "Then add a test for it." in text
 
@@ -291,7 +300,7 @@ class TestBrief:
             for fact in known
             if fact.kind == "failure" and fact.status not in ("resolved", "denied")
         }
-        kept = parse(text).lines(FAILED)
+        kept = parse_record(text).lines(FAILED)
         assert len(kept) >= len(failures)
         if not any(fact.kind == "failure" for fact in known):
             assert COUNTER.count(text) <= tokens

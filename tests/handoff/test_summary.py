@@ -4,9 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.handoff.rules import Rank, files_in, rank_of
-from context_compactor.handoff.summary import MARK, MOST_TOKENS, clean_summary, count_tokens
-from tests.messages.strategies import LINES, SENTENCES
+from context_compactor.handoff.context_summary import (
+    MARK,
+    MOST_TOKENS,
+    Rank,
+    clean_summary,
+    count_tokens,
+    files_in,
+    rank_of,
+)
+from tests.dialects.strategies import LINES, SENTENCES
 
 GOOD = """Auth utilities exist in src/lib/auth.ts using JWT with httpOnly cookies.
 Extend with loginUser/logoutUser. Follow existing validateToken pattern.

@@ -10,10 +10,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from context_compactor.agents.current import known_rows
-from context_compactor.agents.diary import read_lines
-from context_compactor.agents.tally import Row
-from context_compactor.session.session import Session
+from context_compactor.agents.hook_log import read_hook_log
+from context_compactor.agents.hook_state import AgentSessionRow
+from context_compactor.agents.project import known_session_rows
+from context_compactor.sessions.session import Session
 from tests import warm
 
 RECORDED = Path(__file__).with_name("recorded")
@@ -55,11 +55,11 @@ class Place:
 
     def diary(self) -> list[dict[str, Any]]:
         """What hooks have written down."""
-        return list(read_lines(str(self.project)))
+        return list(read_hook_log(str(self.project)))
 
-    def rows(self) -> dict[str, Row]:
+    def rows(self) -> dict[str, AgentSessionRow]:
         """What is remembered, by session."""
-        return {row.key: row for row in known_rows(str(self.project))}
+        return {row.key: row for row in known_session_rows(str(self.project))}
 
     def session(self, name: str) -> Session:
         """A session of the project's store."""

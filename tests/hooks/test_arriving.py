@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from context_compactor.facts.owners import list_lessons, make_owner_folder
-from context_compactor.session.project import local_owner
+from context_compactor.facts.lesson_folders import list_lessons, make_owner_folder
+from context_compactor.sessions.project import local_owner
 from tests.hooks.place import Place, Talk, worked
 
 

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.agents.known import CLAUDE_CODE, CODEX
-from context_compactor.agents.tally import FILE
-from context_compactor.hooks import quick
+from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX
+from context_compactor.agents.hook_state import STATE_FILE
+from context_compactor.agents.hooks import entry
 from tests.hooks.place import Place, Talk, recorded, worked
 from tests.warm import COMMAND
 
@@ -118,7 +118,7 @@ def test_settings_that_are_wrong_are_written_down_and_the_agent_goes_on(place: P
 def test_a_store_that_is_damaged_stops_nobody(place: Place, talk: Talk):
     worked(talk)
     (place.project / ".compactor").mkdir()
-    for name in ("compactor.db", FILE):
+    for name in ("compactor.db", STATE_FILE):
         (place.project / ".compactor" / name).write_bytes(b"this is no database, and never was one\n" * 100)
     for event, word in (("PostToolUse", "post-tool-use"), ("PreCompact", "pre-compact"), ("Stop", "stop")):
         ran = place.run(word, talk.said(event, trigger="auto", tool_name="Bash"))
@@ -166,12 +166,12 @@ def test_a_hook_with_nothing_to_do_loads_next_to_nothing(place: Place, talk: Tal
     assert not names & {"msgspec", "typing", "pathlib", "typer", "sqlite3", "contextlib", "datetime"}
     assert {name for name in names if name.startswith("context_compactor.")} == {
         "context_compactor.agents",
-        "context_compactor.agents.diary",
-        "context_compactor.agents.places",
-        "context_compactor.agents.tally",
-        "context_compactor.agents.window_use",
-        "context_compactor.hooks",
-        "context_compactor.hooks.quick",
+        "context_compactor.agents.hook_log",
+        "context_compactor.agents.paths",
+        "context_compactor.agents.hook_state",
+        "context_compactor.agents.transcript_tail",
+        "context_compactor.agents.hooks",
+        "context_compactor.agents.hooks.entry",
     }
     assert place.rows()[talk.id].calls == 1
 
@@ -187,7 +187,7 @@ def mutated(draw: Callable[[Any], Any]) -> dict[str, Any]:
     return said
 
 
-@given(data=st.data(), event=st.sampled_from(quick.EVENTS))
+@given(data=st.data(), event=st.sampled_from(entry.EVENTS))
 def test_no_call_of_any_shape_breaks_an_agent(data: st.DataObject, event: str):
     said = mutated(data.draw)
     here = Path.cwd()
@@ -203,7 +203,7 @@ def test_no_call_of_any_shape_breaks_an_agent(data: st.DataObject, event: str):
                 patch.object(sys, "stderr", err),
                 patch.dict(os.environ, env, clear=True),
             ):
-                assert quick.main([event]) == 0
+                assert entry.main([event]) == 0
         finally:
             os.chdir(here)
     if event in ("pre-compact", "stop"):

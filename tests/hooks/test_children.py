@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from context_compactor.agents.places import side_log
+from context_compactor.agents.paths import subagent_log
 from tests.hooks.place import Place, Talk, worked
 
 AGENT = "a0431ff2dd9044d02"
@@ -15,7 +15,7 @@ AGENT = "a0431ff2dd9044d02"
 def child_of(talk: Talk, agent_id: str = AGENT, call_id: str = "") -> Talk:
     """The log of a sub-agent, where Claude Code writes it, and which call began it."""
     child = Talk(talk.place, talk.id)
-    child.path = Path(side_log(str(talk.path), agent_id))
+    child.path = Path(subagent_log(str(talk.path), agent_id))
     child.path.parent.mkdir(parents=True, exist_ok=True)
     meta = {"agentType": "general-purpose", "description": "look", "toolUseId": call_id, "spawnDepth": 1}
     child.path.with_name(f"agent-{agent_id}.meta.json").write_text(json.dumps(meta))

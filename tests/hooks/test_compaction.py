@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from context_compactor.messages.transcripts import read_transcript
+from context_compactor.dialects.transcripts.reader import read_transcript
 from tests.hooks.place import Place, Talk, worked
 
 REAL = Path(__file__).with_name("sessions") / "claude_code_2.jsonl.gz"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from context_compactor.agents.places import project_root
-from context_compactor.agents.tally import FILE
+from context_compactor.agents.hook_state import STATE_FILE
+from context_compactor.agents.paths import project_root
 from tests.hooks.place import Place, Talk, worked
 from tests.warm import COMMAND
 
@@ -30,7 +30,17 @@ def spoken(place: Place, talk: Talk) -> list[subprocess.CompletedProcess[bytes]]
 
 @pytest.mark.parametrize(
     "name",
-    ["progress-checkpoint.md", "logs", "logs/hooks.jsonl", "learned", "locks", FILE, "compactor.db", ".gitignore", ""],
+    [
+        "progress-checkpoint.md",
+        "logs",
+        "logs/hooks.jsonl",
+        "learned",
+        "locks",
+        STATE_FILE,
+        "compactor.db",
+        ".gitignore",
+        "",
+    ],
 )
 @pytest.mark.parametrize("is_there", [True, False])
 def test_no_link_in_the_folder_of_a_project_is_followed(place: Place, talk: Talk, name: str, is_there: bool):
@@ -107,7 +117,7 @@ def test_what_a_tool_printed_drives_no_terminal(talk: Talk):
 def test_a_damaged_tally_is_put_aside_and_everything_else_is_done(place: Place, talk: Talk, spoil: bytes):
     worked(talk)
     (place.project / ".compactor").mkdir()
-    (place.project / ".compactor" / FILE).write_bytes(spoil)
+    (place.project / ".compactor" / STATE_FILE).write_bytes(spoil)
     place.call("post-tool-use", talk.said("PostToolUse", tool_name="Bash", tool_response="ok"))
     place.call("pre-compact", talk.said("PreCompact", trigger="auto"))
     assert place.rows()[talk.id].calls == 1
@@ -118,7 +128,7 @@ def test_a_damaged_tally_is_put_aside_and_everything_else_is_done(place: Place, 
 def test_a_tally_that_holds_nonsense_is_read_as_nothing(place: Place, talk: Talk):
     worked(talk)
     talk.hook("Stop", "stop")
-    with sqlite3.connect(place.project / ".compactor" / FILE) as rows:
+    with sqlite3.connect(place.project / ".compactor" / STATE_FILE) as rows:
         rows.execute("UPDATE sessions SET calls = 'many', events = 'nonsense', transcript = x'ff00', owed = 3")
     rows.close()
     assert place.rows()[talk.id].calls == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from context_compactor.agents.known import AGENTS, CLAUDE_CODE, CODEX
+from context_compactor.agents.coding_agents import AGENTS, CLAUDE_CODE, CODEX
 from tests.hooks.place import Place, Talk, recorded, worked
 
 _WORDS = {agent.name: {"Stop": "stop"} | {hook.event: hook.word for hook in agent.hooks} for agent in AGENTS.values()}

@@ -19,14 +19,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from context_compactor.cli.statusline import statusline
-from context_compactor.hooks.statusline import look_at, main
-from context_compactor.hooks.statusline_limits import LEVELS, Limits
-from context_compactor.hooks.statusline_tail import read_tail
-from context_compactor.levels import DEFAULT_LEVELS
-from context_compactor.settings import Settings
+from context_compactor.agents.statusline import LEVELS, WindowLimits, main, read_tail, session_status
+from context_compactor.cli.install import statusline
+from context_compactor.settings import DEFAULT_LEVELS, Settings
 
-COMMAND = [sys.executable, "-m", "context_compactor.hooks.statusline"]
+COMMAND = [sys.executable, "-m", "context_compactor.agents.statusline"]
 PLAIN = {name: value for name, value in os.environ.items() if not name.startswith(("COMPACTOR_", "CLAUDE_"))}
 PLAIN |= {"NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
 PLAIN.pop("COLUMNS", None)
@@ -140,7 +137,7 @@ def test_a_growth_of_nearly_nothing_is_no_number_of_turns_to_remember(tmp_path):
 def test_levels_and_budget_are_those_of_the_settings():
     assert tuple((rule.level.value, rule.threshold) for rule in DEFAULT_LEVELS) == LEVELS
     for window in (1_000, 8_192, 65_536, 200_000, 1_000_000):
-        assert Limits().budget(window) == window - Settings().output_reserve(window)
+        assert WindowLimits().budget(window) == window - Settings().output_reserve(window)
 
 
 # Before an answer, and after a compaction
@@ -449,7 +446,7 @@ def test_a_transcript_with_any_bytes_in_it_gives_one_line(tmp_path_factory, tail
 
 
 def test_an_error_of_our_own_is_a_line_too(tmp_path, monkeypatch):
-    monkeypatch.setattr("context_compactor.hooks.statusline.look_at", lambda *_: 1 // 0)
+    monkeypatch.setattr("context_compactor.agents.statusline.session_status", lambda *_: 1 // 0)
     said = in_here(sent(tmp_path, None), {})
     assert said == "compactor: no status (ZeroDivisionError), see compactor doctor\n"
 
@@ -466,12 +463,10 @@ def test_nothing_slow_is_loaded_when_no_setting_asks_for_it(tmp_path):
     assert not names & {"msgspec", "typing", "pathlib", "tomllib", "typer", "sqlite3"}
     assert {name for name in names if name.startswith("context_compactor.")} <= {
         "context_compactor.agents",
-        "context_compactor.agents.places",
-        "context_compactor.agents.window_use",
-        "context_compactor.hooks",
-        "context_compactor.hooks.statusline",
-        "context_compactor.hooks.statusline_limits",
-        "context_compactor.hooks.statusline_tail",
+        "context_compactor.agents.paths",
+        "context_compactor.agents.transcript_tail",
+        "context_compactor.agents.hooks",
+        "context_compactor.agents.statusline",
     }
 
 
@@ -487,5 +482,5 @@ def test_the_help_says_how_to_register_it_by_hand():
 
 def test_what_is_said_can_be_asked_for_as_parts(tmp_path):
     write(tmp_path, boundary(120), reply(30_000))
-    status = look_at(sent(tmp_path, used(160_000)), {}, time.time())
+    status = session_status(sent(tmp_path, used(160_000)), {}, time.time())
     assert (status.level, status.used, status.compacted[1]) == ("soft", "160k of 200k", "compacted 2 min ago")

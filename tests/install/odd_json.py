@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from context_compactor.agents.known import CLAUDE_CODE
-from context_compactor.install.jsonsettings import JsonSettings
-from context_compactor.install.wanted import hook_groups, mcp_server, status_line
+from context_compactor.agents.coding_agents import CLAUDE_CODE
+from context_compactor.agents.install.settings_files import JsonSettings
+from context_compactor.agents.install.targets import hook_groups, mcp_server, status_line
 
 MARK = "MARK of the user"
 COMMAND = ("/opt/with space/compactor",)

@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
+from context_compactor.agents.install.files import FileChange, missing_folders, read_file, write_all
 from context_compactor.errors import CompactorError
-from context_compactor.install.changes import Change, missing_folders, read_file, write_all
 
 
 def test_when_one_cannot_be_written_all_are_as_they_were(tmp_path):
@@ -21,10 +21,10 @@ def test_when_one_cannot_be_written_all_are_as_they_were(tmp_path):
     blocked.mkdir()
     (blocked / "inside").write_bytes(b"x")
     changes = [
-        Change(kept, b"old", b"new"),
-        Change(gone, b"was", None),
-        Change(made, None, b"made"),
-        Change(tmp_path / ("n" * 300), None, b"its name is too long"),
+        FileChange(kept, b"old", b"new"),
+        FileChange(gone, b"was", None),
+        FileChange(made, None, b"made"),
+        FileChange(tmp_path / ("n" * 300), None, b"its name is too long"),
     ]
     with pytest.raises(CompactorError, match="too long"):
         write_all(changes)
@@ -38,7 +38,11 @@ def test_all_are_written_and_nothing_else_is_left_beside_them(tmp_path):
     changed.write_bytes(b"old")
     gone.write_bytes(b"was")
     write_all(
-        [Change(changed, b"old", b"new"), Change(gone, b"was", None), Change(made, None, b"made", is_private=True)]
+        [
+            FileChange(changed, b"old", b"new"),
+            FileChange(gone, b"was", None),
+            FileChange(made, None, b"made", is_private=True),
+        ]
     )
     assert (changed.read_bytes(), made.read_bytes()) == (b"new", b"made")
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
@@ -49,7 +53,7 @@ def test_a_file_that_somebody_changed_meanwhile_is_not_overwritten(tmp_path):
     path = tmp_path / "settings"
     path.write_bytes(b"theirs")
     with pytest.raises(CompactorError, match="changed by somebody else"):
-        write_all([Change(tmp_path / "other", None, b"x"), Change(path, b"what we read", b"ours")])
+        write_all([FileChange(tmp_path / "other", None, b"x"), FileChange(path, b"what we read", b"ours")])
     assert path.read_bytes() == b"theirs"
     assert not (tmp_path / "other").exists()
 
@@ -72,7 +76,7 @@ def test_what_is_no_file_is_neither_read_nor_waited_for(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_named(locked):
     with pytest.raises(CompactorError, match=r"cannot read .*locked/a/b: Permission denied"):
-        write_all([Change(locked.parent / "locked" / "a" / "b", None, b"x")])
+        write_all([FileChange(locked.parent / "locked" / "a" / "b", None, b"x")])
 
 
 def test_folders_that_are_missing_come_from_the_outside_in(tmp_path):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from context_compactor.agents.known import CLAUDE_CODE, CODEX
+from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX
 from tests.install.conftest import start
 
 AGENTS = ("claude-code", "codex")

@@ -20,12 +20,11 @@ from typing import Any
 
 import pytest
 
-from context_compactor.agents.diary import write_line
-from context_compactor.agents.known import CLAUDE_CODE, CODEX
-from context_compactor.install.doctor_case import Case
-from context_compactor.install.doctor_sources import hooks_of, sources
-from context_compactor.install.doctor_trust import trusted_hash
-from context_compactor.session.session import Session
+from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX
+from context_compactor.agents.hook_log import log_hook
+from context_compactor.agents.install.doctor_findings import DoctorContext, hooks_of, sources
+from context_compactor.agents.install.doctor_hooks import trusted_hash
+from context_compactor.sessions.session import Session
 from tests import warm
 
 PROGRAM = Path(sysconfig.get_path("scripts")) / "compactor"
@@ -143,7 +142,9 @@ class Desk:
 
     def trust_codex(self) -> None:
         """Review all hooks of Codex, as its user does in the terminal."""
-        case = Case(self.env | {"CODEX_HOME": str(self.home / ".codex")}, self.root, (CODEX,), True, None, [], (), 0.0)
+        case = DoctorContext(
+            self.env | {"CODEX_HOME": str(self.home / ".codex")}, self.root, (CODEX,), True, None, [], (), 0.0
+        )
         words = {hook.event: hook for hook in CODEX.hooks}
         with self.codex_config.open("a") as file:
             for hook in hooks_of(sources(case, CODEX)):
@@ -179,15 +180,15 @@ class Found:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def service_store(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
 @pytest.fixture
-def whole(desk: Desk) -> Desk:
+def whole(service_store: Desk) -> Desk:
     """Everything of ours is registered with Claude Code."""
-    desk.install("claude-code")
-    return desk
+    service_store.install("claude-code")
+    return service_store
 
 
 @pytest.fixture
@@ -198,12 +199,12 @@ def claude(whole: Desk) -> Desk:
 
 
 @pytest.fixture
-def codex(desk: Desk) -> Desk:
+def codex(service_store: Desk) -> Desk:
     """Everything of ours is registered with Codex but the MCP server, and every hook was reviewed."""
-    desk.install("codex")
-    desk.codex_config.write_text("")
-    desk.trust_codex()
-    return desk
+    service_store.install("codex")
+    service_store.codex_config.write_text("")
+    service_store.trust_codex()
+    return service_store
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -232,8 +233,10 @@ def test_a_healthy_installation_is_ok_from_the_settings_to_what_reached_the_mode
     assert snapshot(tmp_path) == before, "looking changed something"
 
 
-def test_people_get_one_line_or_more_for_each_finding_and_a_verdict_without_colours_or_control_characters(desk: Desk):
-    ran = desk.run("doctor", "claude-code")
+def test_people_get_one_line_or_more_for_each_finding_and_a_verdict_without_colours_or_control_characters(
+    service_store: Desk,
+):
+    ran = service_store.run("doctor", "claude-code")
     assert ran.returncode == 1
     assert "wrong  hooks" in ran.stdout
     assert "→ compactor install claude-code" in ran.stdout
@@ -241,15 +244,15 @@ def test_people_get_one_line_or_more_for_each_finding_and_a_verdict_without_colo
     assert "\x1b" not in ran.stdout
 
 
-def test_without_any_agent_it_says_how_to_begin_and_nothing_is_wrong(desk: Desk):
-    found = desk.doctor()
+def test_without_any_agent_it_says_how_to_begin_and_nothing_is_wrong(service_store: Desk):
+    found = service_store.doctor()
     assert found.has("look", "hooks", "compactor install claude-code or compactor install codex")
     assert found.is_ok
 
 
-def test_wrong_usage_leaves_with_two(desk: Desk):
+def test_wrong_usage_leaves_with_two(service_store: Desk):
     for arguments in (["emacs"], ["--project", "nowhere"], ["--session", "unknown"]):
-        ran = desk.run("doctor", *arguments)
+        ran = service_store.run("doctor", *arguments)
         assert (ran.returncode, ran.stdout) == (2, "")
         assert "Try:" in ran.stderr
 
@@ -278,39 +281,43 @@ def test_an_agent_that_hangs_or_fails_when_asked_for_its_version_is_to_be_looked
 
 @pytest.mark.parametrize("script", [None, "not executable", "exit 1", "echo compactor 0.0.1"])
 def test_a_program_that_settings_name_must_be_there_run_and_have_this_version(claude: Desk, script: str | None):
-    desk, other = claude, claude.home / "other" / "compactor"
-    desk.settings.write_text(desk.settings.read_text().replace(str(PROGRAM), str(other)))
+    service_store, other = claude, claude.home / "other" / "compactor"
+    service_store.settings.write_text(service_store.settings.read_text().replace(str(PROGRAM), str(other)))
     if script:
-        desk.write_program(other, script)
+        service_store.write_program(other, script)
     if script == "not executable":
         other.chmod(0o644)
     words = {None: "not there", "not executable": "cannot be run", "exit 1": "does not run"}
     state = "look" if script == "echo compactor 0.0.1" else "wrong"
-    assert desk.doctor().has(state, "versions", words.get(script, "compactor 0.0.1"), "compactor install claude-code")
+    assert service_store.doctor().has(
+        state, "versions", words.get(script, "compactor 0.0.1"), "compactor install claude-code"
+    )
 
 
-def test_a_program_that_only_a_project_names_is_never_run(desk: Desk, tmp_path: Path):
+def test_a_program_that_only_a_project_names_is_never_run(service_store: Desk, tmp_path: Path):
     """Settings of a project come with it, from whoever wrote it."""
     trap = tmp_path / "trap" / "compactor"
-    desk.write_program(trap, f"touch {tmp_path}/sprung")
-    desk.install("claude-code", "--project")
-    for file in (desk.root / ".claude/settings.json", desk.root / ".mcp.json"):
+    service_store.write_program(trap, f"touch {tmp_path}/sprung")
+    service_store.install("claude-code", "--project")
+    for file in (service_store.root / ".claude/settings.json", service_store.root / ".mcp.json"):
         text = file.read_text()
         file.write_text(
             text.replace("compactor hook", f"{trap} hook").replace("exec compactor mcp", f"exec {trap} mcp")
         )
-    found = desk.doctor()
+    found = service_store.doctor()
     assert found.has("look", "versions", "another program than this one")
     assert found.has("look", "mcp", "another program than this one")
     assert not (tmp_path / "sprung").exists()
 
 
-def test_settings_of_a_project_that_call_a_command_which_is_not_on_the_path_need_one_that_was_written_down(desk: Desk):
-    desk.install("claude-code", "--project")
-    (desk.bin / "compactor").unlink()
-    assert desk.doctor().has("ok", "versions", "which is this program")
-    shutil.rmtree(desk.home / ".local")
-    found = desk.doctor()
+def test_settings_of_a_project_that_call_a_command_which_is_not_on_the_path_need_one_that_was_written_down(
+    service_store: Desk,
+):
+    service_store.install("claude-code", "--project")
+    (service_store.bin / "compactor").unlink()
+    assert service_store.doctor().has("ok", "versions", "which is this program")
+    shutil.rmtree(service_store.home / ".local")
+    found = service_store.doctor()
     for area in ("versions", "mcp", "status line"):
         assert found.has("wrong", area, "not on the PATH", f"{PROGRAM} install claude-code --project")
 
@@ -394,26 +401,27 @@ def test_a_folder_that_claude_code_was_not_told_to_trust_is_to_be_looked_at(clau
 # Codex
 
 
-def test_a_healthy_installation_for_codex_is_ok(desk: Desk):
-    desk.install("codex")
-    desk.trust_codex()
-    desk.append(
-        {"type": "session_meta", "payload": {"session_id": CODEX_ID, "id": CODEX_ID, "cwd": str(desk.root)}},
+def test_a_healthy_installation_for_codex_is_ok(service_store: Desk):
+    service_store.install("codex")
+    service_store.trust_codex()
+    service_store.append(
+        {"type": "session_meta", "payload": {"session_id": CODEX_ID, "id": CODEX_ID, "cwd": str(service_store.root)}},
         *_codex_messages(("user", "input_text", "Fix the login"), ("assistant", "output_text", "It is fixed.")),
-        log=desk.rollout,
+        log=service_store.rollout,
     )
-    _codex_hook(desk, "SessionStart", source="startup")
-    _codex_hook(desk, "PreCompact", trigger="auto")
-    desk.append(
-        {"type": "compacted", "payload": {"message": "It was fixed.", "replacement_history": []}}, log=desk.rollout
+    _codex_hook(service_store, "SessionStart", source="startup")
+    _codex_hook(service_store, "PreCompact", trigger="auto")
+    service_store.append(
+        {"type": "compacted", "payload": {"message": "It was fixed.", "replacement_history": []}},
+        log=service_store.rollout,
     )
-    said = _codex_hook(desk, "SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
-    _codex_hook(desk, "PostCompact", trigger="auto")
-    desk.append(
+    said = _codex_hook(service_store, "SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
+    _codex_hook(service_store, "PostCompact", trigger="auto")
+    service_store.append(
         *_codex_messages(("developer", "input_text", said), ("assistant", "output_text", "On we go.")),
-        log=desk.rollout,
+        log=service_store.rollout,
     )
-    found = desk.doctor("codex")
+    found = service_store.doctor("codex")
     assert found.bad() == []
     assert found.has("ok", "trust", "all 8 hooks are reviewed")
     assert found.has("ok", "brief", "has reached the model")
@@ -429,14 +437,19 @@ def _codex_messages(*told: tuple[str, str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def _codex_hook(desk: Desk, event: str, **said: Any) -> Any:
-    (group,) = json.loads((desk.home / ".codex/hooks.json").read_text())["hooks"][event]
-    call = {"session_id": CODEX_ID, "transcript_path": str(desk.rollout), "cwd": str(desk.root), "turn_id": "t"}
+def _codex_hook(service_store: Desk, event: str, **said: Any) -> Any:
+    (group,) = json.loads((service_store.home / ".codex/hooks.json").read_text())["hooks"][event]
+    call = {
+        "session_id": CODEX_ID,
+        "transcript_path": str(service_store.rollout),
+        "cwd": str(service_store.root),
+        "turn_id": "t",
+    }
     ran = subprocess.run(
         ["/bin/sh", "-c", group["hooks"][0]["command"]],
         input=json.dumps(call | {"hook_event_name": event, "model": "gpt-5.5"} | said),
-        cwd=desk.root,
-        env=desk.env,
+        cwd=service_store.root,
+        env=service_store.env,
         capture_output=True,
         text=True,
         check=True,
@@ -444,10 +457,10 @@ def _codex_hook(desk: Desk, event: str, **said: Any) -> Any:
     return json.loads(ran.stdout) if ran.stdout else None
 
 
-def test_hooks_that_codex_skips_since_nobody_reviewed_them_are_wrong(desk: Desk):
-    desk.install("codex")
-    desk.codex_config.write_text("")
-    assert desk.doctor().has(
+def test_hooks_that_codex_skips_since_nobody_reviewed_them_are_wrong(service_store: Desk):
+    service_store.install("codex")
+    service_store.codex_config.write_text("")
+    assert service_store.doctor().has(
         "wrong", "trust", "any of our 8 hooks", "without a word", "Trust all and continue", "/hooks"
     )
 
@@ -479,7 +492,7 @@ def test_the_hash_of_a_review_is_the_one_that_codex_writes(tmp_path: Path):
             entry["statusMessage"] = "läuft"
         hooks[event] = [({"matcher": matchers[event]} if event in matchers else {}) | {"hooks": [entry]}]
     (tmp_path / "hooks.json").write_text(json.dumps({"hooks": hooks}))
-    case = Case({"CODEX_HOME": str(tmp_path)}, tmp_path / "project", (CODEX,), True, None, [], (), 0.0)
+    case = DoctorContext({"CODEX_HOME": str(tmp_path)}, tmp_path / "project", (CODEX,), True, None, [], (), 0.0)
     assert {hook.event: trusted_hash(hook, words[hook.event])[7:15] for hook in hooks_of(sources(case, CODEX))} == {
         "SessionStart": "3d237ead",
         "UserPromptSubmit": "3fbd54a6",
@@ -501,14 +514,16 @@ def test_codex_settings_that_switch_hooks_off_or_are_ignored_are_wrong(codex: De
 
 
 @pytest.mark.parametrize(("level", "state"), [("untrusted", "wrong"), (None, "look"), ("trusted", "ok")])
-def test_hooks_of_a_project_need_a_project_that_codex_trusts(desk: Desk, level: str | None, state: str):
-    desk.install("codex", "--project")
-    (desk.root / ".codex" / "config.toml").unlink()  # the MCP server, which takes long to start
-    desk.codex_config.parent.mkdir(exist_ok=True)
-    desk.codex_config.write_text(f'[projects."{desk.root}"]\ntrust_level = "{level}"\n' if level else "")
-    desk.trust_codex()
-    found = desk.doctor("codex")
-    told = {each["state"] for each in found.all if each["area"] == "trust" and str(desk.root) in each["what"]}
+def test_hooks_of_a_project_need_a_project_that_codex_trusts(service_store: Desk, level: str | None, state: str):
+    service_store.install("codex", "--project")
+    (service_store.root / ".codex" / "config.toml").unlink()  # the MCP server, which takes long to start
+    service_store.codex_config.parent.mkdir(exist_ok=True)
+    service_store.codex_config.write_text(
+        f'[projects."{service_store.root}"]\ntrust_level = "{level}"\n' if level else ""
+    )
+    service_store.trust_codex()
+    found = service_store.doctor("codex")
+    told = {each["state"] for each in found.all if each["area"] == "trust" and str(service_store.root) in each["what"]}
     assert told == (set() if state == "ok" else {state})
 
 
@@ -532,8 +547,8 @@ def test_a_session_that_began_before_the_hooks_is_to_be_started_again(claude: De
     assert claude.doctor().has("look", "firing", "before its hooks were registered")
 
 
-def _change_row(desk: Desk, column: str, value: str) -> None:
-    with sqlite3.connect(desk.root / ".compactor" / "agents.db") as database:
+def _change_row(service_store: Desk, column: str, value: str) -> None:
+    with sqlite3.connect(service_store.root / ".compactor" / "agents.db") as database:
         database.execute(f"UPDATE sessions SET {column} = ?", [value])
     database.close()
 
@@ -588,7 +603,7 @@ def test_a_brief_that_is_on_its_way_was_dropped_or_was_given_again_is_told_apart
     claude.attach("hook_success", stdout=f"… {brief[-40:]}", content="")
     assert claude.doctor().has("wrong", "brief", "did not give it to the model")
     marker = brief.rpartition("[")[2].rstrip("]")
-    write_line(str(claude.root), "user-prompt-submit", "brief given again", key=CLAUDE_ID, marker=marker)
+    log_hook(str(claude.root), "user-prompt-submit", "brief given again", key=CLAUDE_ID, marker=marker)
     assert claude.doctor().has("look", "brief", "was given again")
 
 
@@ -619,25 +634,25 @@ def test_a_server_that_is_not_registered_fails_or_is_silent_is_wrong(whole: Desk
     assert whole.doctor().has("wrong", "mcp", "does not know our MCP server")
 
 
-def test_a_server_of_a_project_waits_for_approval_is_approved_or_refused(desk: Desk):
-    desk.install("claude-code", "--project")
-    local = desk.root / ".claude" / "settings.local.json"
-    assert desk.doctor().has("look", "mcp", "waits for approval")
-    desk.change(local, enabledMcpjsonServers=["compactor"])
-    found = desk.doctor()
+def test_a_server_of_a_project_waits_for_approval_is_approved_or_refused(service_store: Desk):
+    service_store.install("claude-code", "--project")
+    local = service_store.root / ".claude" / "settings.local.json"
+    assert service_store.doctor().has("look", "mcp", "waits for approval")
+    service_store.change(local, enabledMcpjsonServers=["compactor"])
+    found = service_store.doctor()
     assert found.has("ok", "mcp", "answers with 8 tools")
     assert not found.has("look", "mcp")
-    desk.change(local, disabledMcpjsonServers=["compactor"])
-    assert desk.doctor().has("wrong", "mcp", "was refused")
+    service_store.change(local, disabledMcpjsonServers=["compactor"])
+    assert service_store.doctor().has("wrong", "mcp", "was refused")
 
 
-def test_a_server_that_is_switched_off_in_codex_is_wrong(desk: Desk):
-    desk.install("codex")
-    text = desk.codex_config.read_text()
-    desk.codex_config.write_text(
+def test_a_server_that_is_switched_off_in_codex_is_wrong(service_store: Desk):
+    service_store.install("codex")
+    text = service_store.codex_config.read_text()
+    service_store.codex_config.write_text(
         text.replace("[mcp_servers.compactor]\n", "[mcp_servers.compactor]\nenabled = false\n")
     )
-    assert desk.doctor().has("wrong", "mcp", "switched off")
+    assert service_store.doctor().has("wrong", "mcp", "switched off")
 
 
 def test_the_status_line_is_ours_somebody_elses_or_none(claude: Desk):
@@ -703,8 +718,8 @@ def test_how_far_a_session_has_followed_its_log_is_told(claude: Desk):
 def test_failures_of_the_last_day_are_told_once_each_the_newest_first_with_what_to_do(claude: Desk):
     root = str(claude.root)
     for problem in ("StoreError: the disk is full", "KeyError: 'x'", "StoreError: the disk is full"):
-        write_line(root, "stop", "failed", problem=problem)
-    write_line(root, "stop", "failed", problem="long ago", time=stamp(3 * 24 * 3600))
+        log_hook(root, "stop", "failed", problem=problem)
+    log_hook(root, "stop", "failed", problem="long ago", time=stamp(3 * 24 * 3600))
     told = [each for each in claude.doctor().all if each["area"] == "diary"]
     assert len(told) == 2
     assert all(each["state"] == "wrong" for each in told)
@@ -713,7 +728,7 @@ def test_failures_of_the_last_day_are_told_once_each_the_newest_first_with_what_
 
 
 def test_a_failure_after_which_the_hook_worked_is_only_to_be_looked_at(claude: Desk):
-    write_line(str(claude.root), "session-start", "failed", problem="BadSetting: x", time=stamp(60))
+    log_hook(str(claude.root), "session-start", "failed", problem="BadSetting: x", time=stamp(60))
     claude.work()
     assert claude.doctor().has("look", "diary", "It has worked since", "compactor config")
 

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from context_compactor.agents.known import CLAUDE_CODE
-from context_compactor.install.jsonsettings import JsonSettings
-from context_compactor.install.jsonspots import BadSettingsText
-from context_compactor.install.ours import is_our_hook, is_our_server, is_our_status_line
-from context_compactor.install.shape import UNKNOWN
-from context_compactor.install.wanted import hook_groups, mcp_server, status_line
+from context_compactor.agents.coding_agents import CLAUDE_CODE
+from context_compactor.agents.install.commands import is_our_hook, is_our_server, is_our_status_line
+from context_compactor.agents.install.settings_files import UNKNOWN, JsonSettings
+from context_compactor.agents.install.targets import hook_groups, mcp_server, status_line
+from context_compactor.agents.install.text_edits import BadSettingsText
 from tests.install.odd_json import COMMAND, MARK, OURS, texts
 
 ELSEWHERE = JsonSettings(

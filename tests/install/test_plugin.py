@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import context_compactor
+from context_compactor.agents.install.targets import plugin_files
 from context_compactor.cli.main import make_app
-from context_compactor.install.wanted import plugin_files
 from context_compactor.mcp.tools import TOOLS
 
 PLUGIN = Path(context_compactor.__file__).parent / "plugin"

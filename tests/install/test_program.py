@@ -14,11 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from context_compactor.agents.known import AGENTS
+from context_compactor.agents.coding_agents import AGENTS
+from context_compactor.agents.install.commands import (
+    BY_NAME,
+    hook_command,
+    is_our_hook,
+    is_our_server,
+    is_our_status_line,
+    is_temporary,
+    launcher,
+    launcher_command,
+    launcher_text,
+    own_command,
+)
+from context_compactor.agents.install.targets import hook_groups, mcp_server, status_line
 from context_compactor.errors import BadSetting
-from context_compactor.install.ours import hook_command, is_our_hook, is_our_server, is_our_status_line
-from context_compactor.install.program import BY_NAME, is_fleeting, launched, launcher, launcher_text, own_command
-from context_compactor.install.wanted import hook_groups, mcp_server, status_line
 
 FOLDERS = ["plain", "with space", "quote'd", 'double"', "$HOME", "semi;colon", "ünïcödé"]
 # Claude Code takes the first, Codex the user's own.
@@ -110,7 +120,7 @@ def test_settings_without_a_path_find_the_command_on_the_path_then_where_an_inst
     place.parent.mkdir(parents=True)
     place.write_bytes(launcher_text((str(recorded),)))
     place.chmod(0o700)
-    assert launched(env) == (str(recorded),)
+    assert launcher_command(env) == (str(recorded),)
     lines = [group["hooks"][0]["command"] for group in hook_groups(AGENTS["claude-code"], BY_NAME).values()]
     lines.append(status_line(BY_NAME)["command"])
     server = mcp_server(AGENTS["codex"], BY_NAME)
@@ -193,6 +203,6 @@ def test_a_setting_before_our_command_does_not_hide_it():
 
 
 def test_a_program_in_a_cache_or_a_temporary_folder_is_known_as_fleeting():
-    assert is_fleeting(("/home/me/.cache/uv/archive-v0/abc/bin/compactor",))
-    assert is_fleeting((f"{tempfile.gettempdir()}/x/compactor",))
-    assert not is_fleeting(("/home/me/.local/bin/compactor",))
+    assert is_temporary(("/home/me/.cache/uv/archive-v0/abc/bin/compactor",))
+    assert is_temporary((f"{tempfile.gettempdir()}/x/compactor",))
+    assert not is_temporary(("/home/me/.local/bin/compactor",))

@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.agents.known import CODEX
-from context_compactor.install.jsonspots import BadSettingsText
-from context_compactor.install.shape import UNKNOWN
-from context_compactor.install.tomlsettings import TomlSettings
-from context_compactor.install.tomlspots import statements
-from context_compactor.install.wanted import mcp_server
+from context_compactor.agents.coding_agents import CODEX
+from context_compactor.agents.install.settings_files import UNKNOWN, TomlSettings
+from context_compactor.agents.install.targets import mcp_server
+from context_compactor.agents.install.text_edits import BadSettingsText, statements
 
 OURS = TomlSettings(
     mcp_server(CODEX, ('/opt/odd "place"/compactor',)), ("/h/hooks.json:stop:0:0", "/h/hooks.json:stop:1:0")

@@ -7,21 +7,21 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from context_compactor.events.bus import Bus
-from context_compactor.events.event import Event
-from context_compactor.jobs.engine import Engine
-from context_compactor.jobs.schedule import Schedule
-from context_compactor.jobs.values import Pace
-from context_compactor.jobs.work import SessionWork
 from context_compactor.protocols import Store
-from context_compactor.session.core import Clock, wall_clock
-from context_compactor.session.session import Session
+from context_compactor.sessions.core import Clock, wall_clock
+from context_compactor.sessions.events import Bus
+from context_compactor.sessions.jobs.leases import WorkerTiming
+from context_compactor.sessions.jobs.runner import JobRunner
+from context_compactor.sessions.jobs.schedule import Schedule
+from context_compactor.sessions.jobs.worker import WorkerPool
+from context_compactor.sessions.session import Session
 from context_compactor.store.connect import connect
-from context_compactor.store.desk import desk_of
-from context_compactor.store.desk_rows import Job
-from tests.session.talk import count, opened
+from context_compactor.store.events import Event
+from context_compactor.store.rows import Job
+from context_compactor.store.service_store import service_store_of
+from tests.sessions.talk import count, opened
 
-QUICK = Pace(lease=60.0, beat=0.5, poll=0.01, watch=0.02)
+QUICK = WorkerTiming(lease=60.0, beat=0.5, poll=0.01, watch=0.02)
 WINDOW = 6_000
 
 
@@ -38,7 +38,7 @@ class Ticking:
         self.now += timedelta(seconds=seconds)
 
 
-class Scripted(SessionWork):
+class Scripted(JobRunner):
     """Does jobs as always, but first whatever a test wants."""
 
     def __init__(self, *given: Any, before: Callable[[Job], None], **options: Any) -> None:
@@ -56,7 +56,7 @@ class Place:
     def __init__(self, url: str, clock: Clock = wall_clock) -> None:
         self.url = url
         self.store: Store = connect(url)
-        self.desk = desk_of(self.store)
+        self.service_store = service_store_of(self.store)
         self.clock = clock
         self.bus = Bus()
         self.heard: list[Event] = []
@@ -73,22 +73,29 @@ class Place:
             window=WINDOW,
             bus=self.bus,
             clock=self.clock,
-            schedule=Schedule(self.desk),
+            schedule=Schedule(self.service_store),
             **settings,
         )
 
     def work(self, before: Callable[[Job], None] = lambda job: None, **more: Any) -> Scripted:
         return Scripted(
-            self.store, self.desk, bus=self.bus, clock=self.clock, count_tokens=count, before=before, **more
+            self.store, self.service_store, bus=self.bus, clock=self.clock, count_tokens=count, before=before, **more
         )
 
     @contextmanager
     def engine(
-        self, before: Callable[[Job], None] = lambda job: None, *, workers: int = 2, pace: Pace = QUICK, **more: Any
-    ) -> Iterator[Engine]:
+        self,
+        before: Callable[[Job], None] = lambda job: None,
+        *,
+        workers: int = 2,
+        pace: WorkerTiming = QUICK,
+        **more: Any,
+    ) -> Iterator[WorkerPool]:
         """An engine that runs; at the end it is stopped."""
         work = self.work(before, **more)
-        engine = Engine(self.store, self.desk, workers=workers, bus=self.bus, clock=self.clock, pace=pace, work=work)
+        engine = WorkerPool(
+            self.store, self.service_store, workers=workers, bus=self.bus, clock=self.clock, pace=pace, work=work
+        )
         engine.start()
         try:
             yield engine
@@ -100,7 +107,7 @@ class Place:
 
     def jobs(self, session_id: str = "a") -> list[Job]:
         """All jobs of a session, oldest first."""
-        return self.desk.jobs.newest(session_id=session_id)[::-1]
+        return self.service_store.jobs.newest(session_id=session_id)[::-1]
 
 
 def fill(session: Session, share: float) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from context_compactor.jobs.values import Pace
-from context_compactor.store.desk_rows import timestamp
+from context_compactor.sessions.jobs.leases import WorkerTiming
+from context_compactor.store.rows import timestamp
 from tests.jobs.place import Place, fill, turn
 from tests.waiting import PATIENCE, wait_for
 
-QUICK = Pace(lease=60.0, beat=0.5, poll=0.01, watch=0.02)
+QUICK = WorkerTiming(lease=60.0, beat=0.5, poll=0.01, watch=0.02)
 
 
 def rot_content(place: Place) -> None:
@@ -45,7 +45,7 @@ def test_the_jobs_of_a_dead_worker_are_freed_though_one_of_them_cannot_be_done(
     fill_another(place)
     long_ago = timestamp(place.clock(), -100)
     for _ in "ab":
-        assert place.desk.jobs.claim("dead", timestamp(place.clock()), long_ago) is not None
+        assert place.service_store.jobs.claim("dead", timestamp(place.clock()), long_ago) is not None
     rot(place)
     with place.engine(pace=QUICK):
         wait_for(lambda: [job.state for job in place.jobs("b")] == ["done"])

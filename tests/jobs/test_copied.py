@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from context_compactor.archive.shelve import terms_of
-from context_compactor.store.copying import copy_sessions
+from context_compactor.archive.storage import terms_of
+from context_compactor.store.copy import copy_sessions
 from context_compactor.store.sql_store import SqlStore
 from tests.jobs.place import Place, fill
 from tests.waiting import PATIENCE

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from context_compactor.jobs.dropping import drop_compactions
-from context_compactor.jobs.schedule import Schedule
-from context_compactor.session.opening import continue_core
-from context_compactor.session.session import Session
-from context_compactor.story import Teller
+from context_compactor.sessions.jobs.schedule import Schedule, cancel_compactions
+from context_compactor.sessions.lifecycle import continue_core
+from context_compactor.sessions.session import Session
+from context_compactor.summarize.summarizer import ModelSummarizer
 from tests.jobs.place import Place
-from tests.session.talk import opened
-from tests.session.telling import FIRST, Slow, step, steps
+from tests.sessions.talk import opened
+from tests.sessions.telling import FIRST, Slow, step, steps
 from tests.waiting import wait_for
 
 
 def full(place: Place) -> Session:
     """A session whose compaction waits for a worker."""
     session = opened(
-        place.store, "a", window=32_000, bus=place.bus, clock=place.clock, schedule=Schedule(place.desk), idle_seconds=0
+        place.store,
+        "a",
+        window=32_000,
+        bus=place.bus,
+        clock=place.clock,
+        schedule=Schedule(place.service_store),
+        idle_seconds=0,
     )
     session.append([*FIRST, *steps(0, 34)])
     number = 34
@@ -28,12 +33,12 @@ def full(place: Place) -> Session:
 
 def dropped(place: Place) -> list[int]:
     core = continue_core("a", place.store, place.bus, clock=place.clock)
-    return [job.id for job in drop_compactions(core, place.desk)]
+    return [job.id for job in cancel_compactions(core, place.service_store)]
 
 
 def test_a_compaction_that_is_dropped_is_ended_by_its_own_engine_and_nothing_is_changed(place: Place):
     model = Slow()
-    with full(place) as session, place.engine(teller=Teller(model, session.settings)) as engine:
+    with full(place) as session, place.engine(teller=ModelSummarizer(model, session.settings)) as engine:
         before = session.context()
         wait_for(model.begun)
         (job,) = place.jobs()
@@ -50,7 +55,7 @@ def test_a_compaction_that_is_dropped_is_ended_by_its_own_engine_and_nothing_is_
 
 def test_one_that_is_dropped_by_another_process_is_ended_at_the_next_sign_of_life(place: Place, url: str):
     model = Slow()
-    with full(place) as session, place.engine(teller=Teller(model, session.settings)) as engine:
+    with full(place) as session, place.engine(teller=ModelSummarizer(model, session.settings)) as engine:
         wait_for(model.begun)
         other = Place(url)
         assert len(dropped(other)) == 1
@@ -64,7 +69,7 @@ def test_what_only_waits_is_not_dropped_and_an_engine_ends_no_job_that_it_does_n
     with full(place) as session:
         assert dropped(place) == []
         waiting = place.jobs()
-        with place.engine(teller=Teller(Slow(), session.settings), workers=1) as engine:
+        with place.engine(teller=ModelSummarizer(Slow(), session.settings), workers=1) as engine:
             assert engine.cancel(waiting) == []
             wait_for(lambda: place.jobs()[0].state == "running")
             assert engine.cancel(waiting) == []  # that was an attempt before this one

@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from context_compactor.errors import BadSetting, ModelStopped, StoreLocked
-from context_compactor.jobs.engine import Engine
-from context_compactor.jobs.leases import Leases
-from context_compactor.jobs.retries import Retries
-from context_compactor.jobs.values import Pace
-from context_compactor.llm.model import ModelRequest
-from context_compactor.store.desk import desk_of
-from context_compactor.store.desk_rows import Job, timestamp
-from context_compactor.story import Teller
+from context_compactor.sessions.jobs.leases import Leases, Retries, WorkerTiming
+from context_compactor.sessions.jobs.worker import WorkerPool
+from context_compactor.store.rows import Job, timestamp
+from context_compactor.store.service_store import service_store_of
+from context_compactor.summarize.model import ModelRequest
+from context_compactor.summarize.summarizer import ModelSummarizer
 from context_compactor.testing import ScriptedModel
 from tests.jobs.place import QUICK, Place, Ticking, fill
 from tests.waiting import PATIENCE, wait_for
@@ -55,7 +53,7 @@ def test_jobs_that_waited_in_the_store_are_picked_up_after_a_restart(place: Plac
 
 
 def test_a_job_that_is_queued_beside_a_running_engine_is_begun_at_once(place: Place):
-    slow = Pace(lease=60.0, beat=30.0, poll=30.0, watch=30.0)  # nobody looks by himself
+    slow = WorkerTiming(lease=60.0, beat=30.0, poll=30.0, watch=30.0)  # nobody looks by himself
     with place.engine(pace=slow) as engine:
         wait_for(lambda: len(engine._changed._waiters) == len(engine._hands))  # all of them rest
         crossed(place)
@@ -102,7 +100,7 @@ def test_stopping_ends_the_call_of_a_model(place: Place):
         return ModelStopped("cancelled")
 
     with place.session() as session:
-        teller = Teller(ScriptedModel([never]), session.settings)
+        teller = ModelSummarizer(ScriptedModel([never]), session.settings)
         fill(session, 0.82)
         with place.engine(teller=teller, workers=1) as engine:
             wait_for(begun)
@@ -115,7 +113,7 @@ def test_a_job_is_told_by_the_model_of_its_session(place: Place):
     model = ScriptedModel(["That is no summary."])
     with place.session() as session:
         fill(session, 0.82)
-        with place.engine(teller=Teller(model, session.settings)) as engine:
+        with place.engine(teller=ModelSummarizer(model, session.settings)) as engine:
             assert engine.wait_idle(PATIENCE)
         assert model.requests
         assert len(session.compactions()) == 1  # the digest stands where the model is of no use
@@ -136,13 +134,13 @@ def test_an_engine_says_what_it_does(place: Place):
 @pytest.mark.parametrize("workers", [0, -1, 1_000])
 def test_a_number_of_workers_that_cannot_be_is_refused(place: Place, workers: int):
     with pytest.raises(BadSetting, match=f"workers: {workers} is no number of workers"):
-        Engine(place.store, workers=workers)
+        WorkerPool(place.store, workers=workers)
 
 
 @pytest.mark.parametrize("pace", [{"lease": 1.0, "beat": 2.0}, {"poll": 0.0}, {"watch": -1.0}])
 def test_a_pace_that_cannot_be_is_refused(pace: dict[str, float]):
     with pytest.raises(BadSetting, match="the beat shorter than the lease"):
-        Pace(**pace)
+        WorkerTiming(**pace)
 
 
 def test_a_store_of_somebody_elses_has_no_desk():
@@ -150,7 +148,7 @@ def test_a_store_of_somebody_elses_has_no_desk():
         path = "elsewhere"
 
     with pytest.raises(BadSetting, match="Other has no desk"):
-        desk_of(Other())  # type: ignore[arg-type]
+        service_store_of(Other())  # type: ignore[arg-type]
 
 
 # Leases
@@ -159,7 +157,7 @@ def test_a_store_of_somebody_elses_has_no_desk():
 def test_a_job_that_is_under_way_for_long_keeps_its_lease(still: Place, clock: Ticking):
     held = Held()
     crossed(still)
-    with still.engine(held, pace=Pace(lease=15.0, beat=0.01, poll=0.01, watch=0.01)) as engine:
+    with still.engine(held, pace=WorkerTiming(lease=15.0, beat=0.01, poll=0.01, watch=0.01)) as engine:
         wait_for(held.begun)
         for _ in range(5):
             clock.go_on(10.0)
@@ -176,10 +174,10 @@ def test_a_job_whose_worker_gives_no_sign_of_life_is_given_to_another_with_its_a
 ):
     crossed(still)
     now = clock().isoformat(timespec="milliseconds")
-    lost = still.desk.jobs.claim("a worker that died", now, now)
+    lost = still.service_store.jobs.claim("a worker that died", now, now)
     assert lost is not None
     with still.engine() as engine:
-        assert [job.id for job in still.desk.jobs.lapsed(now)] == []
+        assert [job.id for job in still.service_store.jobs.lapsed(now)] == []
         clock.go_on(1.0)
         wait_for(lambda: still.jobs()[0].state == "done")
         assert engine.wait_idle(PATIENCE)
@@ -191,10 +189,10 @@ def test_a_job_whose_worker_gives_no_sign_of_life_is_given_to_another_with_its_a
 def test_a_job_that_kills_every_worker_is_dropped_after_three(still: Place, clock: Ticking):
     crossed(still)
     work = still.work()
-    watching = Leases(still.desk, work, Retries(still.desk, work, still.bus, clock), clock, QUICK)
+    watching = Leases(still.service_store, work, Retries(still.service_store, work, still.bus, clock), clock, QUICK)
     for _ in range(3):
         now = clock().isoformat(timespec="milliseconds")
-        assert still.desk.jobs.claim("a worker that died", now, now)
+        assert still.service_store.jobs.claim("a worker that died", now, now)
         clock.go_on(1.0)
         assert watching.free_lapsed()
     assert not watching.free_lapsed()
@@ -210,7 +208,7 @@ def test_a_job_that_kills_every_worker_is_dropped_after_three(still: Place, cloc
 def test_a_worker_that_wakes_up_after_losing_its_job_can_commit_nothing_twice(still: Place, clock: Ticking, url: str):
     held = Held()
     crossed(still)
-    deaf = Pace(lease=15.0, beat=14.0, poll=0.01, watch=60.0)  # it gives no sign of life and looks for nobody's
+    deaf = WorkerTiming(lease=15.0, beat=14.0, poll=0.01, watch=60.0)  # it gives no sign of life and looks for nobody's
     with still.engine(held, pace=deaf, workers=1) as frozen:
         wait_for(held.begun)
         clock.go_on(20.0)
@@ -231,10 +229,10 @@ def test_two_who_do_the_same_job_commit_one_compaction(still: Place, clock: Tick
     crossed(still)
     now = clock().isoformat(timespec="milliseconds")
     work = still.work()
-    first = still.desk.jobs.claim("one", now, now)
+    first = still.service_store.jobs.claim("one", now, now)
     assert first is not None
-    still.desk.jobs.put_back(first, now, "no sign of life")
-    second = still.desk.jobs.claim("other", now, now)
+    still.service_store.jobs.put_back(first, now, "no sign of life")
+    second = still.service_store.jobs.claim("other", now, now)
     assert second is not None
     with work._opened(first) as slow:
         seen = slow.seen()  # what the first one works on
@@ -251,7 +249,7 @@ def test_two_who_do_the_same_job_commit_one_compaction(still: Place, clock: Tick
 
 def test_a_store_that_cannot_be_read_for_a_while_stops_no_engine(place: Place, monkeypatch: pytest.MonkeyPatch):
     times: list[int] = []
-    claim = place.desk.jobs.claim
+    claim = place.service_store.jobs.claim
 
     def locked(*given: Any) -> Job | None:
         times.append(1)
@@ -259,7 +257,7 @@ def test_a_store_that_cannot_be_read_for_a_while_stops_no_engine(place: Place, m
             raise StoreLocked("it was locked by another process")
         return claim(*given)
 
-    monkeypatch.setattr(place.desk.jobs, "claim", locked)
+    monkeypatch.setattr(place.service_store.jobs, "claim", locked)
     crossed(place)
     with place.engine(pace=QUICK) as engine:
         assert engine.wait_idle(PATIENCE)

@@ -8,9 +8,9 @@ import signal
 import pytest
 
 from context_compactor.errors import StoreError
-from context_compactor.events.event import Event
-from context_compactor.events.kept import DeskSink
-from context_compactor.store.desk_rows import Webhook
+from context_compactor.sessions.events import ServiceStoreSink
+from context_compactor.store.events import Event
+from context_compactor.store.rows import Webhook
 from tests.jobs.place import Place, fill
 from tests.store.children import Child
 from tests.waiting import PATIENCE
@@ -19,7 +19,7 @@ OF_A_COMPACTION = ["summary.applied", "session.compacted"]
 
 
 def kept(place: Place) -> list[str]:
-    return [each.event.type for each in place.desk.events.after(0, types=OF_A_COMPACTION)]
+    return [each.event.type for each in place.service_store.events.after(0, types=OF_A_COMPACTION)]
 
 
 def test_a_worker_killed_right_behind_its_commit_has_told_of_it(url: str):
@@ -29,7 +29,7 @@ def test_a_worker_killed_right_behind_its_commit_has_told_of_it(url: str):
     def die_behind_the_commit(child: Child) -> None:
         place = Place(url)
         place.bus.subscribe(lambda _: os.kill(os.getpid(), signal.SIGKILL), types=("summary.applied",))
-        place.bus.subscribe(DeskSink(place.desk))
+        place.bus.subscribe(ServiceStoreSink(place.service_store))
         with place.engine():
             child.hear()
 
@@ -43,8 +43,10 @@ def test_a_worker_killed_right_behind_its_commit_has_told_of_it(url: str):
 
 
 def test_what_is_kept_with_a_compaction_is_told_once_to_everybody(place: Place):
-    place.desk.webhooks.add(Webhook("w", "", "https://example.org", "secret", (), "2026-03-01T10:00:00.000+00:00"))
-    place.bus.subscribe(DeskSink(place.desk))
+    place.service_store.webhooks.add(
+        Webhook("w", "", "https://example.org", "secret", (), "2026-03-01T10:00:00.000+00:00")
+    )
+    place.bus.subscribe(ServiceStoreSink(place.service_store))
     with place.session() as session, place.engine() as engine:
         fill(session, 0.82)
         assert engine.wait_idle(PATIENCE)
@@ -54,14 +56,14 @@ def test_what_is_kept_with_a_compaction_is_told_once_to_everybody(place: Place):
 
 
 def test_a_compaction_that_cannot_be_told_of_is_not_made(place: Place):
-    class Full(DeskSink):
+    class Full(ServiceStoreSink):
         def write_within(self, event: Event) -> None:
             super().write_within(event)
             raise StoreError("the disk is full")
 
     with place.session() as session:
         fill(session, 0.5)
-        place.bus.subscribe(Full(place.desk))
+        place.bus.subscribe(Full(place.service_store))
         with pytest.raises(StoreError, match="the disk is full"):
             session.compact()
         assert session.compactions() == []

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from threading import Barrier, Event
 
-from context_compactor.jobs.leases import Leases
-from context_compactor.jobs.retries import Retries
-from context_compactor.jobs.values import Pace
-from context_compactor.store.desk_rows import Job
+from context_compactor.sessions.jobs.leases import Leases, Retries, WorkerTiming
+from context_compactor.store.rows import Job
 from tests.jobs.place import Place, Ticking, fill
 from tests.waiting import PATIENCE, wait_for
 
 # No sign of life is given while the test runs.
-ASLEEP = Pace(lease=60.0, beat=50.0, poll=0.01, watch=0.02)
+ASLEEP = WorkerTiming(lease=60.0, beat=50.0, poll=0.01, watch=0.02)
 
 
 def test_a_hand_whose_job_was_given_to_another_hand_of_the_same_engine_goes_on(still: Place, clock: Ticking):
@@ -47,15 +45,15 @@ def test_only_the_hand_that_lost_its_job_stops_waiting_for_its_model(still: Plac
     with still.session() as session:
         fill(session, 0.82)
     now = clock().isoformat(timespec="milliseconds")
-    first = still.desk.jobs.claim("one", now, now)
+    first = still.service_store.jobs.claim("one", now, now)
     assert first is not None
-    still.desk.jobs.put_back(first, now, "no sign of life")
-    second = still.desk.jobs.claim("other", now, now)
+    still.service_store.jobs.put_back(first, now, "no sign of life")
+    second = still.service_store.jobs.claim("other", now, now)
     assert second is not None
     ended: list[Job] = []
     work = still.work()
     work.cancel = ended.append
-    leases = Leases(still.desk, work, Retries(still.desk, work, still.bus, clock), clock, ASLEEP)
+    leases = Leases(still.service_store, work, Retries(still.service_store, work, still.bus, clock), clock, ASLEEP)
     with leases.holding(first), leases.holding(second):
         leases.renew()
         assert leases.held() == [first, second]

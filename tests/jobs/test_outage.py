@@ -10,13 +10,13 @@ from threading import Event
 import pytest
 
 from context_compactor.errors import StoreError
-from context_compactor.jobs import outage
-from context_compactor.jobs.engine import Engine
-from context_compactor.jobs.outage import Outage
-from context_compactor.session.core import wall_clock
-from context_compactor.store.desk import desk_of
-from context_compactor.store.desk_rows import Job
+from context_compactor.sessions.core import wall_clock
+from context_compactor.sessions.jobs import leases
+from context_compactor.sessions.jobs.leases import Outage
+from context_compactor.sessions.jobs.worker import WorkerPool
 from context_compactor.store.postgres import PostgresStore
+from context_compactor.store.rows import Job
+from context_compactor.store.service_store import service_store_of
 from tests.jobs.place import QUICK, Place, fill
 from tests.postgres import Server, new_schema
 from tests.waiting import PATIENCE, wait_for
@@ -29,7 +29,7 @@ class Hasty(Place):
         super().__init__(url)
         self.store.close()
         self.store = PostgresStore(url, busy_seconds=0.3)
-        self.desk = desk_of(self.store)
+        self.service_store = service_store_of(self.store)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_database_that_goes_away_under_a_job_is_said_once_and_the_job_goes_on_
 
 def test_a_store_that_is_away_is_asked_ever_more_rarely_and_once_it_answers_at_once(monkeypatch: pytest.MonkeyPatch):
     times = iter([100.0, 100.5, 103.0, 999.0])
-    monkeypatch.setattr(outage.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(leases.time, "monotonic", lambda: next(times))
     store = Outage()
     assert store.wait == 0.0
     store.begin(StoreError("gone"))
@@ -101,11 +101,13 @@ def test_a_machine_whose_clock_is_an_hour_ahead_takes_no_job_from_one_that_is_al
     with closing(Place(postgres_url)) as one, closing(Place(postgres_url)) as two:
         with one.session() as session:
             fill(session, 0.82)
-        right = Engine(one.store, one.desk, workers=1, bus=one.bus, pace=QUICK, work=one.work(before))
-        monkeypatch.setattr("context_compactor.jobs.engine.wall_clock", lambda: wall_clock() + timedelta(hours=1))
-        wrong = Engine(two.store, two.desk, workers=1, bus=two.bus, pace=QUICK, work=two.work())
-        lapsed = two.desk.jobs.lapsed
-        monkeypatch.setattr(two.desk.jobs, "lapsed", lambda now: looks.append(now) or lapsed(now))
+        right = WorkerPool(one.store, one.service_store, workers=1, bus=one.bus, pace=QUICK, work=one.work(before))
+        monkeypatch.setattr(
+            "context_compactor.sessions.jobs.worker.wall_clock", lambda: wall_clock() + timedelta(hours=1)
+        )
+        wrong = WorkerPool(two.store, two.service_store, workers=1, bus=two.bus, pace=QUICK, work=two.work())
+        lapsed = two.service_store.jobs.lapsed
+        monkeypatch.setattr(two.service_store.jobs, "lapsed", lambda now: looks.append(now) or lapsed(now))
         right.start()
         wait_for(begun)
         wrong.start()

@@ -11,15 +11,15 @@ from threading import Event
 
 import pytest
 
-from context_compactor.jobs.values import Pace
-from context_compactor.store.desk_rows import Job
+from context_compactor.sessions.jobs.leases import WorkerTiming
+from context_compactor.store.rows import Job
 from tests.jobs.place import Place, fill, turn
-from tests.session.talk import illegal
+from tests.sessions.talk import illegal
 from tests.store.children import Child, started
 from tests.waiting import PATIENCE, wait_for
 
-SHORT = Pace(lease=0.6, beat=0.15, poll=0.02, watch=0.05)
-LONG = Pace(lease=30.0, beat=1.0, poll=0.02, watch=0.5)
+SHORT = WorkerTiming(lease=0.6, beat=0.15, poll=0.02, watch=0.05)
+LONG = WorkerTiming(lease=30.0, beat=1.0, poll=0.02, watch=0.5)
 TURNS = 80
 SESSIONS = [f"s{at}" for at in range(5)]
 
@@ -33,7 +33,7 @@ def queued(url: str, names: list[str]) -> None:
     place.close()
 
 
-def serve(url: str, child: Child, before=lambda job: None, pace: Pace = SHORT) -> None:
+def serve(url: str, child: Child, before=lambda job: None, pace: WorkerTiming = SHORT) -> None:
     """Do jobs until the parent speaks."""
     place = Place(url)
     with place.engine(before, pace=pace):
@@ -67,7 +67,7 @@ def test_the_jobs_of_a_killed_worker_are_picked_up_by_others_within_seconds(url:
         while heard < 3:  # it is there, and two jobs are under way
             heard += len(dead.hear())
         place = Place(url)
-        assert len(place.desk.jobs.newest(states=["running"])) == 2
+        assert len(place.service_store.jobs.newest(states=["running"])) == 2
         dead.kill()
         assert dead.wait() == -9
         alive.say()
@@ -96,7 +96,7 @@ def test_two_processes_never_run_one_sessions_jobs_at_once_nor_commit_one_twice(
         place = Place(url)
         with started(lambda name: talk(url, name), names) as speakers:
             assert [child.wait() for child in speakers] == [0] * len(names)
-        wait_for(lambda: place.desk.jobs.is_idle("9"))
+        wait_for(lambda: place.service_store.jobs.is_idle("9"))
         for child in (one, other):
             child.say()
         assert (one.wait(), other.wait()) == (0, 0)

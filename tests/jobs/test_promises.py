@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from context_compactor.events.event import Event as Told
-from context_compactor.jobs import work as work_module
-from context_compactor.levels import Level, LevelRule
-from context_compactor.session.core import Core
-from context_compactor.store.desk_rows import Job, timestamp
-from context_compactor.story import Teller
+from context_compactor.sessions.core import Core
+from context_compactor.sessions.jobs import runner as work_module
+from context_compactor.settings import Level, LevelRule
+from context_compactor.store.events import Event as Told
+from context_compactor.store.rows import Job, timestamp
+from context_compactor.summarize.summarizer import ModelSummarizer
 from context_compactor.testing import ScriptedModel
 from tests.jobs.place import QUICK, WINDOW, Place, Ticking, fill, turn
 from tests.waiting import PATIENCE, wait_for
@@ -84,7 +84,7 @@ def test_a_waiting_soft_job_is_superseded_by_an_aggressive_one(place: Place):
 def test_an_emergency_runs_at_once_in_the_request_with_no_model(place: Place):
     model = ScriptedModel(["a story"])
     with place.session() as session:
-        session._core.use_teller(Teller(model, session.settings))
+        session._core.use_summarizer(ModelSummarizer(model, session.settings))
         fill(session, 0.60)
         report = session.append([message for number in range(40, 80, 2) for message in turn(number, 110)])
         assert report is not None
@@ -364,7 +364,9 @@ def test_a_job_of_a_session_that_is_gone_is_dropped_at_once(still: Place, clock:
         job = still.jobs()[0]
     still.store.expire("9999")
     assert still.jobs() == []
-    still.desk.jobs.queue(job.session_id, job.kind, level=job.level, now=job.created_at)  # by whoever did not know
+    still.service_store.jobs.queue(
+        job.session_id, job.kind, level=job.level, now=job.created_at
+    )  # by whoever did not know
     with still.engine() as engine:
         assert engine.wait_idle(PATIENCE)
     assert [(job.state, job.attempts, job.reason) for job in still.jobs()] == [
@@ -390,7 +392,7 @@ def test_a_session_that_stays_open_for_days_never_hits_the_limit(still: Place, c
             assert usage.share < 1.0
             assert usage.tokens < WINDOW
             clock.go_on(30 * 60.0)
-            wait_for(lambda: not still.desk.jobs.newest(states=["running"]))
+            wait_for(lambda: not still.service_store.jobs.newest(states=["running"]))
         assert session.history() == [raw for at in range(0, number, 2) for raw in turn(at, 120)]
         assert len(session.compactions()) >= 5
     assert still.told("job.retried")
@@ -467,7 +469,7 @@ def test_a_message_that_comes_while_idle_work_is_done_gets_idle_work_of_its_own(
         def interrupted(core: Core) -> None:
             session.append(turn(100, 30))
 
-        monkeypatch.setattr(work_module, "work_ahead", interrupted)
+        monkeypatch.setattr(work_module, "prepare_compaction", interrupted)
         fill(session, 0.3)
         clock.go_on(5.0)
         with still.engine() as engine:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from context_compactor.jobs.tidying import Tidier
+from context_compactor.sessions.jobs.worker import Cleanup
 from tests.jobs.place import Place, Ticking, turn
 
 DAY = 24 * 60 * 60
@@ -22,7 +22,7 @@ def test_sessions_that_nobody_has_used_for_long_are_deleted_and_open_ones_are_no
     with still.session("open") as session:
         session.append(turn(0, 30))
         clock.go_on(2 * DAY)
-        tidier = Tidier(still.store, still.desk, clock)
+        tidier = Cleanup(still.store, still.service_store, clock)
         tidier.look()
         assert known(still) == ["old", "open"]  # nothing expires unless somebody says so
         monkeypatch.setenv("COMPACTOR_RETENTION_DAYS", "1")
@@ -47,6 +47,6 @@ def test_what_a_killed_deletion_has_left_behind_is_removed(still: Place, clock: 
         session.append(turn(0, 30))
     still.store.delete("gone")  # and killed here
     assert still.store._database.rows("SELECT 1 FROM entries")
-    Tidier(still.store, still.desk, clock).look()
+    Cleanup(still.store, still.service_store, clock).look()
     assert not still.store._database.rows("SELECT 1 FROM entries")
     assert not still.store._database.rows("SELECT 1 FROM contents")

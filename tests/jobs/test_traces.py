@@ -80,15 +80,15 @@ def test_without_a_trace_a_job_has_none_and_its_span_begins_one(place: Place, tr
     "odd", ["", "00-zz-1-01", "00-" + "0" * 32 + "-" + "1" * 16 + "-01", "ff", "00-1-2", "x" * 500]
 )
 def test_a_trace_that_is_none_is_done_without(tracer: Tracer, odd: str):
-    assert tracing.in_trace("job", odd, {}, lambda: 7) == 7
+    assert tracing.run_in_span("job", odd, {}, lambda: 7) == 7
     (parent,) = tracer.parents("job")
     assert not parent.is_valid
 
 
 def test_who_has_not_set_it_up_carries_nothing(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delitem(tracing.sys.modules, "opentelemetry.trace")
-    assert tracing.carried() == ""
-    assert tracing.in_trace("job", WRITTEN, {}, lambda: 7) == 7
+    assert tracing.current_traceparent() == ""
+    assert tracing.run_in_span("job", WRITTEN, {}, lambda: 7) == 7
 
 
 def test_over_http_the_trace_of_the_request_goes_into_the_job_and_no_other(tmp_path: Path, tracer: Tracer):

@@ -57,7 +57,10 @@ def test_a_worker_does_what_waits_and_stops_when_it_is_told_to(waiting: Place, u
     assert "stopped; every job is done or waits for another worker" in said
     with waiting.session("a", count_tokens=None) as session:
         assert len(session.compactions()) == 1
-    assert [kept.event.type for kept in waiting.desk.events.after(0)] == ["summary.applied", "session.compacted"]
+    assert [kept.event.type for kept in waiting.service_store.events.after(0)] == [
+        "summary.applied",
+        "session.compacted",
+    ]
 
 
 def test_sigterm_returns_a_job_that_takes_too_long(waiting: Place, url: str):

@@ -7,7 +7,7 @@ from threading import Event
 from time import monotonic
 from typing import Any
 
-from context_compactor.llm.model import Control, ModelMessage, ModelRequest
+from context_compactor.summarize.model import Control, ModelMessage, ModelRequest
 
 SCHEMA = {
     "type": "object",

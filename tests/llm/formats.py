@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any, Protocol
 
-from context_compactor.llm.client import Client
-from context_compactor.llm.names import open_model
 from context_compactor.settings import Settings
+from context_compactor.summarize.clients.client import ModelClient
+from context_compactor.summarize.clients.names import open_model
 
 
 class Format(Protocol):
     name: str
 
-    def client(self, url: str, key: str = "a key") -> Client: ...
+    def client(self, url: str, key: str = "a key") -> ModelClient: ...
 
     def text(self, *pieces: str) -> list[bytes]: ...
 
@@ -36,7 +36,7 @@ def event(value: Any, name: str = "") -> bytes:
 class OpenAIFormat:
     name = "openai"
 
-    def client(self, url: str, key: str = "a key") -> Client:
+    def client(self, url: str, key: str = "a key") -> ModelClient:
         return open_model("openai/gpt-4.1-mini", Settings(), {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": f"{url}/v1"})
 
     def text(self, *pieces: str) -> list[bytes]:
@@ -76,7 +76,7 @@ class OpenAIFormat:
 class AnthropicFormat:
     name = "anthropic"
 
-    def client(self, url: str, key: str = "a key") -> Client:
+    def client(self, url: str, key: str = "a key") -> ModelClient:
         return open_model(
             "anthropic/claude-haiku-4-5", Settings(), {"ANTHROPIC_API_KEY": key, "ANTHROPIC_BASE_URL": url}
         )

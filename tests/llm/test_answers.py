@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from context_compactor.llm.collect import apart
-from context_compactor.llm.model import ModelUsage
+from context_compactor.summarize.clients.client import split_reasoning
+from context_compactor.summarize.model import ModelUsage
 from tests.llm.asking import SCHEMA, ask, control
 from tests.llm.provider import Reply, failure
 from tests.waiting import PATIENCE
@@ -52,10 +52,10 @@ def test_reasoning_written_into_the_answer_is_kept_apart_too(provider, wire, wri
 
 
 def test_reasoning_is_apart_in_every_part_of_an_answer_that_is_still_coming():
-    assert apart("<think>Hm") == ("", "Hm")
-    assert apart("<think>Hm.</think>") == ("", "Hm.")
-    assert apart("<think>Hm.</think>\n\nHel") == ("Hel", "Hm.")
-    assert apart("I say <think>") == ("I say <think>", "")
+    assert split_reasoning("<think>Hm") == ("", "Hm")
+    assert split_reasoning("<think>Hm.</think>") == ("", "Hm.")
+    assert split_reasoning("<think>Hm.</think>\n\nHel") == ("Hel", "Hm.")
+    assert split_reasoning("I say <think>") == ("I say <think>", "")
 
 
 def test_reasoning_that_never_ends_leaves_no_text(provider, wire):

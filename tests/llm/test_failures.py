@@ -10,10 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from context_compactor.errors import ModelDenied, ModelError, ModelOverflow, ModelStopped, ModelUnavailable
-from context_compactor.llm.client import Client
-from context_compactor.llm.failures import seconds_to_wait
-from context_compactor.llm.model import Control
-from context_compactor.llm.retry import with_retries
+from context_compactor.summarize.clients.client import ModelClient, seconds_to_wait
+from context_compactor.summarize.model import Control, with_retries
 from tests.llm.asking import ask, control
 from tests.llm.formats import event
 from tests.llm.provider import Reply, failure
@@ -24,8 +22,8 @@ def _good(wire):
     return Reply(pieces=[*wire.text("Hello"), *wire.end()])
 
 
-def _patient(client: Client, seconds: float) -> Client:
-    return Client(replace(client.named, patience=seconds), client.wire, client.secrets)
+def _patient(client: ModelClient, seconds: float) -> ModelClient:
+    return ModelClient(replace(client.named, patience=seconds), client.wire, client.secrets)
 
 
 @pytest.mark.parametrize("status", [401, 402, 403])

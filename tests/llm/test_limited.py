@@ -9,10 +9,9 @@ import pytest
 
 from context_compactor import compact
 from context_compactor.errors import BadSetting, LimitReached, ModelDenied, ModelError, ModelStopped, ModelUnavailable
-from context_compactor.llm.limited import LimitedModel
-from context_compactor.llm.model import Control, ModelAnswer, ModelUsage, Step
-from context_compactor.price import Price, Purse, Spent
-from context_compactor.settings import Settings
+from context_compactor.settings import Price, Settings, SharedBudget, Spending
+from context_compactor.summarize.model import Control, ModelAnswer, ModelStep, ModelUsage
+from context_compactor.summarize.summarizer import LimitedModel
 from context_compactor.testing import ScriptedModel
 from tests.engine.test_model import SHORT
 from tests.llm.asking import ask, control
@@ -21,7 +20,7 @@ PRICES = {"scripted": Price(input=10.0, output=10.0)}
 ANSWER = ModelAnswer(text="Hello", stop="complete", usage=ModelUsage(input=1_000, output=1_000))  # 2 cents
 
 
-def limited(*answers, before: Spent | None = None, **settings) -> tuple[LimitedModel, ScriptedModel]:
+def limited(*answers, before: Spending | None = None, **settings) -> tuple[LimitedModel, ScriptedModel]:
     model = ScriptedModel(answers)
     all_settings = Settings(**{"retry_delay_seconds": 0.0, "prices": PRICES, **settings})
     return LimitedModel(model, all_settings, len, before), model
@@ -31,7 +30,7 @@ def test_what_was_spent_is_counted_from_the_real_usage():
     model, _ = limited(ANSWER)
     model.write(ask(), control())
     model.write(ask("More."), control())
-    assert model.spent == Spent(pytest.approx(0.04), 2)
+    assert model.spent == Spending(pytest.approx(0.04), 2)
 
 
 def test_retries_are_attempts_and_each_is_told():
@@ -48,9 +47,9 @@ def test_retries_are_attempts_and_each_is_told():
 @pytest.mark.parametrize(
     ("settings", "before"),
     [
-        ({"attempt_limit": 2}, Spent()),
-        ({"session_attempt_limit": 5}, Spent(0.0, 3)),
-        ({"attempt_limit": 9, "session_attempt_limit": 2}, Spent()),
+        ({"attempt_limit": 2}, Spending()),
+        ({"session_attempt_limit": 5}, Spending(0.0, 3)),
+        ({"attempt_limit": 9, "session_attempt_limit": 2}, Spending()),
     ],
 )
 def test_not_one_attempt_more_than_is_allowed(settings, before):
@@ -68,7 +67,7 @@ def test_no_attempt_at_all_is_a_limit_too():
 
 
 @pytest.mark.parametrize(
-    ("settings", "before"), [({"spend_limit": 0.03}, Spent()), ({"session_spend_limit": 1.03}, Spent(1.0, 7))]
+    ("settings", "before"), [({"spend_limit": 0.03}, Spending()), ({"session_spend_limit": 1.03}, Spending(1.0, 7))]
 )
 def test_a_call_that_could_pass_a_limit_is_not_made(settings, before):
     model, script = limited(ANSWER, before=before, **settings)
@@ -121,7 +120,7 @@ def test_a_call_that_broke_off_counts_as_the_most_it_could_have_cost(error):
     model, _ = limited(error, retry_attempts=1)
     with pytest.raises(ModelError):
         model.write(LARGE, control())
-    assert model.spent == Spent(pytest.approx(0.0201, abs=0.0002), 1)
+    assert model.spent == Spending(pytest.approx(0.0201, abs=0.0002), 1)
 
 
 @pytest.mark.parametrize("error", [ModelUnavailable("refused", billed=False), ModelDenied("wrong key")])
@@ -129,7 +128,7 @@ def test_a_call_that_nobody_has_read_costs_nothing(error):
     model, _ = limited(error, retry_attempts=1)
     with pytest.raises(type(error)):
         model.write(LARGE, control())
-    assert model.spent == Spent(0.0, 1)
+    assert model.spent == Spending(0.0, 1)
 
 
 def test_every_try_is_paid_for_and_together_they_stay_within_the_limit():
@@ -163,18 +162,18 @@ def test_counts_that_cannot_be_are_not_believed(usage, most):
 
 
 def test_what_others_spend_from_the_same_purse_counts():
-    sum_of_all = [Spent(0.0, 0)]
+    sum_of_all = [Spending(0.0, 0)]
 
     def keep(more, look):
         look(sum_of_all[0])
         sum_of_all[0] = sum_of_all[0].plus(more)
 
-    first, second = (limited(ANSWER, before=Purse(keep=keep), session_spend_limit=0.05)[0] for _ in range(2))
+    first, second = (limited(ANSWER, before=SharedBudget(keep=keep), session_spend_limit=0.05)[0] for _ in range(2))
     first.write(LARGE, control())
     second.write(LARGE, control())
     with pytest.raises(LimitReached, match="session_spend_limit"):
         first.write(LARGE, control())
-    assert sum_of_all[0] == Spent(pytest.approx(0.04), 2)
+    assert sum_of_all[0] == Spending(pytest.approx(0.04), 2)
 
 
 def test_an_answer_without_usage_counts_as_the_most_it_could_have_cost():
@@ -238,7 +237,7 @@ def test_who_watches_cannot_stop_the_work_and_is_told_nothing_more(caplog):
     model, _ = limited(ModelUnavailable("busy"), ModelUnavailable("busy"), ANSWER, ANSWER)
     for _ in range(2):
         assert model.write(ask(), asked).text == "Hello"
-    assert [type(what) for what in shown] == [Step, str]
+    assert [type(what) for what in shown] == [ModelStep, str]
     assert [record.message.count("nobody reads") for record in caplog.records] == [1, 1]
 
 

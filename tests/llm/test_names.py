@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from context_compactor.errors import BadSetting, MissingExtra
-from context_compactor.llm import names
-from context_compactor.llm.names import FORMS, UNKNOWN_WINDOW, open_model
 from context_compactor.settings import Settings
+from context_compactor.summarize.clients import names
+from context_compactor.summarize.clients.names import FORMS, UNKNOWN_WINDOW, open_model
 
 KEYS = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}
 
@@ -74,4 +74,4 @@ def test_importing_the_package_or_the_values_imports_no_client():
         [sys.executable, "-c", "import sys, context_compactor; print(*sys.modules)"],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
-    assert "context_compactor.llm" not in bare.stdout.split()
+    assert "context_compactor.summarize.clients" not in bare.stdout.split()

@@ -7,14 +7,13 @@ import json
 import pytest
 
 from context_compactor import Session
-from context_compactor.app import Compaction, expecting_teller, run, teller_for
-from context_compactor.ask import Ask
-from context_compactor.briefing import is_agents_model
+from context_compactor.engine.api import Compaction, estimating_summarizer, run_request, summarizer_for
+from context_compactor.engine.request import CompactionRequest
 from context_compactor.errors import BadSetting, ModelDenied, ModelError, ModelStopped
-from context_compactor.llm.model import ModelAnswer, ModelUsage
-from context_compactor.llm.names import name_model
-from context_compactor.price import Price
-from context_compactor.settings import Settings
+from context_compactor.settings import Price, Settings
+from context_compactor.summarize.clients.names import describe_model
+from context_compactor.summarize.model import ModelAnswer, ModelUsage
+from context_compactor.summarize.subject import is_agent_model
 from context_compactor.testing import ScriptedModel
 from tests.engine.test_model import DAY, SHORT, TARGET
 from tests.failures.scenes import working
@@ -35,8 +34,8 @@ def scripted(*answers, name: str = NAME, window: int = 128_000) -> ScriptedModel
 
 def compacted(model: ScriptedModel, agents: str | None = "gpt-4.1-mini", teller=None, **settings) -> Compaction:
     all_settings = Settings(**{"agent_request": AGENT, "retry_delay_seconds": 0.0, **settings})
-    asked = Ask(target_tokens=TARGET, settings=all_settings, model=agents)
-    return run(DAY, asked, teller=teller or teller_for(all_settings, model))
+    asked = CompactionRequest(target_tokens=TARGET, settings=all_settings, model=agents)
+    return run_request(DAY, asked, teller=teller or summarizer_for(all_settings, model))
 
 
 def test_the_agents_own_model_is_sent_the_agents_own_messages_and_tools():
@@ -93,7 +92,7 @@ def test_where_the_cache_makes_nothing_cheaper_the_cheaper_way_is_taken():
 def test_a_cache_that_was_not_read_is_not_counted_on_again():
     model = scripted(COLD)
     settings = Settings(agent_request=AGENT)
-    teller = teller_for(settings, model)
+    teller = summarizer_for(settings, model)
     for _ in range(2):
         compacted(model, teller=teller)
     assert model.requests[0].prefix
@@ -117,7 +116,11 @@ def test_over_the_wire_the_request_begins_as_the_agents_does(provider):
     provider.replies = [Reply(pieces=[*wire.text(GOOD), *wire.end()])]
     name = f"{provider.url}/v1#local"
     settings = Settings(agent_request=AGENT, model_window=128_000)
-    run(DAY, Ask(target_tokens=TARGET, settings=settings, model="local"), teller=teller_for(settings, name))
+    run_request(
+        DAY,
+        CompactionRequest(target_tokens=TARGET, settings=settings, model="local"),
+        teller=summarizer_for(settings, name),
+    )
     body = provider.bodies[0]
     assert body["tools"] == AGENT["tools"]
     sent = body["messages"]
@@ -163,21 +166,21 @@ def test_a_fifth_mark_is_not_set(provider):
     ],
 )
 def test_a_model_is_the_agents_when_name_provider_and_dialect_are_the_same(name, agents, dialect, same):
-    assert is_agents_model(name, agents, dialect) is same
+    assert is_agent_model(name, agents, dialect) is same
 
 
 def expected(model: str, agents: str | None = None, **settings):
     all_settings = Settings(model=model, **settings)
-    asked = Ask(target_tokens=TARGET, settings=all_settings, model=agents)
-    return run(DAY, asked, teller=expecting_teller(all_settings), dry_run=True).report
+    asked = CompactionRequest(target_tokens=TARGET, settings=all_settings, model=agents)
+    return run_request(DAY, asked, teller=estimating_summarizer(all_settings), dry_run=True).report
 
 
 def test_what_a_dry_run_expects_is_about_what_is_then_asked():
     settings = Settings(model=NAME)
-    asked = Ask(target_tokens=2_000, settings=settings)
-    report = run(SHORT, asked, teller=expecting_teller(settings), dry_run=True).report
+    asked = CompactionRequest(target_tokens=2_000, settings=settings)
+    report = run_request(SHORT, asked, teller=estimating_summarizer(settings), dry_run=True).report
     model = ScriptedModel([GOOD], name=NAME, window=1_047_576, most_output=32_768)
-    real = run(SHORT, asked, teller=teller_for(settings, model)).report
+    real = run_request(SHORT, asked, teller=summarizer_for(settings, model)).report
     assert report.model_calls == ()
     assert report.expected.calls == len(real.model_calls)
     shown = sum(call.tokens_shown for call in real.model_calls)
@@ -191,7 +194,7 @@ def test_a_dry_run_needs_no_key_and_cannot_send_anything(monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     assert expected("anthropic/claude-haiku-4-5").expected.cost > 0
     with pytest.raises(ModelStopped, match="nothing is sent"):
-        name_model("anthropic/claude-haiku-4-5", Settings()).write(ask(), control())
+        describe_model("anthropic/claude-haiku-4-5", Settings()).write(ask(), control())
 
 
 def test_an_unknown_price_is_unknown_before_too():
@@ -209,8 +212,8 @@ def test_with_the_agents_own_messages_less_is_expected_to_be_paid():
 
 def test_where_no_model_would_be_asked_nothing_is_expected():
     settings = Settings(model=NAME)
-    asked = Ask(window=2_000_000, settings=settings)
-    assert run(DAY, asked, teller=expecting_teller(settings), dry_run=True).report.expected is None
+    asked = CompactionRequest(window=2_000_000, settings=settings)
+    assert run_request(DAY, asked, teller=estimating_summarizer(settings), dry_run=True).report.expected is None
 
 
 def test_smaller_parts_mean_more_calls():
@@ -228,7 +231,7 @@ def test_a_session_sends_what_it_really_shows_the_agent_with_what_was_remembered
         session.append(SHORT)
         shown = session.context()
         model = scripted()
-        session._core.use_teller(teller_for(settings, model))
+        session._core.use_summarizer(summarizer_for(settings, model))
         session.compact(level="aggressive")
     prefix = list(model.requests[0].prefix)
     assert prefix

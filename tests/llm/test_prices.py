@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 
 from context_compactor.errors import BadSetting
-from context_compactor.llm.model import ModelUsage
-from context_compactor.llm.prices import KNOWN_PRICES, cost, price_of
-from context_compactor.price import Price
-from context_compactor.settings import Settings, load_settings
+from context_compactor.settings import Price, Settings, load_settings
+from context_compactor.summarize.model import ModelUsage
+from context_compactor.summarize.prices import KNOWN_PRICES, call_cost, price_of
 
 USAGE = ModelUsage(input=1_000, cache_read=10_000, cache_write=2_000, output=500)
 
 
 def test_each_kind_of_token_has_its_rate():
-    assert cost(USAGE, "anthropic/claude-haiku-4-5") == pytest.approx(0.001 + 0.001 + 0.0025 + 0.0025)
+    assert call_cost(USAGE, "anthropic/claude-haiku-4-5") == pytest.approx(0.001 + 0.001 + 0.0025 + 0.0025)
 
 
 def test_a_dated_name_costs_what_the_model_costs_and_a_smaller_sister_does_not():
@@ -24,15 +23,15 @@ def test_a_dated_name_costs_what_the_model_costs_and_a_smaller_sister_does_not()
 
 
 def test_a_long_request_costs_more_where_the_maker_says_so():
-    short = cost(ModelUsage(input=272_000, output=1_000_000), "openai/gpt-5.4")
-    long = cost(ModelUsage(input=272_001, output=1_000_000), "openai/gpt-5.4")
+    short = call_cost(ModelUsage(input=272_000, output=1_000_000), "openai/gpt-5.4")
+    long = call_cost(ModelUsage(input=272_001, output=1_000_000), "openai/gpt-5.4")
     assert short == pytest.approx(0.68 + 15.0)
     assert long == pytest.approx(1.360005 + 22.5)
 
 
 @pytest.mark.parametrize("name", ["openai/nobody-knows", "http://127.0.0.1/v1#gpt-5", "scripted", ""])
 def test_unknown_means_unknown(name):
-    assert cost(USAGE, name) is None
+    assert call_cost(USAGE, name) is None
 
 
 def test_every_known_price_is_dated_and_a_cache_is_never_dearer_to_read_than_not_to_have():
@@ -44,8 +43,8 @@ def test_own_prices_come_first_by_whole_name_or_by_model(tmp_path):
     config = tmp_path / "config.toml"
     config.write_text('[prices."http://host/v1#local"]\ninput = 1\noutput = 2\n[prices.gpt-5]\ninput = 9\noutput = 9\n')
     prices = load_settings(config_path=config, env={}).settings.prices
-    assert cost(ModelUsage(input=1_000_000), "http://host/v1#local", prices) == 1.0
-    assert cost(ModelUsage(cache_read=1_000_000), "openai/gpt-5", prices) == 9.0
+    assert call_cost(ModelUsage(input=1_000_000), "http://host/v1#local", prices) == 1.0
+    assert call_cost(ModelUsage(cache_read=1_000_000), "openai/gpt-5", prices) == 9.0
 
 
 def test_prices_may_come_from_the_environment():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from context_compactor.llm.client import sendable
-from context_compactor.llm.names import open_model
 from context_compactor.settings import Settings
+from context_compactor.summarize.clients.client import encodable
+from context_compactor.summarize.clients.names import open_model
 from tests.llm.asking import SCHEMA, ask, control
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Reply, failure
@@ -118,7 +118,7 @@ def test_half_a_character_in_a_request_or_a_prefix_stops_nothing(provider, wire)
 
 @given(EXOTIC)
 def test_every_text_can_be_sent_and_a_sound_one_is_not_changed(text):
-    sent = sendable({"messages": ({"content": text},)})["messages"][0]["content"]
+    sent = encodable({"messages": ({"content": text},)})["messages"][0]["content"]
     assert sent.encode().decode() == sent
     if not any("\ud800" <= character <= "\udfff" for character in text):
         assert sent == text
@@ -127,7 +127,7 @@ def test_every_text_can_be_sent_and_a_sound_one_is_not_changed(text):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EXOTIC)
 def test_every_text_arrives_as_it_was_answered(provider, wire, text):
-    sound = sendable(text)
+    sound = encodable(text)
     provider.bodies.clear()
     provider.replies = [Reply(pieces=[*wire.text(*sound), *wire.end()])]
     answer = wire.client(provider.url).write(ask(max_tokens=500), control())

@@ -8,8 +8,7 @@ from time import monotonic
 import pytest
 
 from context_compactor.errors import ModelDenied, ModelOverflow, ModelStopped, ModelUnavailable
-from context_compactor.llm.model import Control
-from context_compactor.llm.retry import with_retries
+from context_compactor.summarize.model import Control, with_retries
 from tests.llm.asking import control
 
 

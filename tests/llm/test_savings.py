@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.llm.savings import break_even, cost_of
-from context_compactor.price import Price
-from context_compactor.report import Cache, ModelCall, Report
+from context_compactor.engine.report import Cache, ModelCall, Report
+from context_compactor.settings import Price
+from context_compactor.summarize.prices import agent_cost, break_even
 
 MODEL = "openai/agent"
 MILLION = 1_000_000
@@ -62,7 +62,7 @@ def report(before: int, after: int, kept: int, *costs: float | None) -> Report:
 
 @given(reports(), prices())
 def test_at_break_even_it_is_no_dearer_and_one_request_earlier_it_is(made, price):
-    cost = cost_of(made, MODEL, {MODEL: price})
+    cost = agent_cost(made, MODEL, {MODEL: price})
     if cost.break_even_turns is None:
         return
     without, with_it = bill(cost, cost.break_even_turns)
@@ -74,7 +74,7 @@ def test_at_break_even_it_is_no_dearer_and_one_request_earlier_it_is(made, price
 
 @given(reports(), prices(), st.integers(1, 10_000))
 def test_never_means_not_within_any_number_of_requests_that_an_agent_makes(made, price, turns):
-    cost = cost_of(made, MODEL, {MODEL: price})
+    cost = agent_cost(made, MODEL, {MODEL: price})
     if cost.break_even_turns is None:
         without, with_it = bill(cost, turns)
         assert with_it >= without
@@ -83,8 +83,8 @@ def test_never_means_not_within_any_number_of_requests_that_an_agent_makes(made,
 @given(reports(), prices(), amounts)
 def test_a_dearer_compaction_is_never_paid_back_sooner(made, price, more):
     dearer = ModelCall("m", 1, 1, 1, "accepted", more)
-    cheap = cost_of(made, MODEL, {MODEL: price})
-    dear = cost_of(
+    cheap = agent_cost(made, MODEL, {MODEL: price})
+    dear = agent_cost(
         Report(
             **{name: getattr(made, name) for name in made.__struct_fields__}
             | {"model_calls": (*made.model_calls, dearer)}
@@ -98,14 +98,14 @@ def test_a_dearer_compaction_is_never_paid_back_sooner(made, price, more):
 
 @given(reports(), prices())
 def test_nothing_is_negative_and_a_smaller_context_costs_no_more(made, price):
-    cost = cost_of(made, MODEL, {MODEL: price})
+    cost = agent_cost(made, MODEL, {MODEL: price})
     assert min(cost.before, cost.after, cost.rewrite, cost.spent) >= 0
     assert cost.after <= cost.before
 
 
 def test_the_numbers_of_one_case_by_hand():
     price = Price(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
-    cost = cost_of(report(100_000, 40_000, 10_000, 0.05), MODEL, {MODEL: price})
+    cost = agent_cost(report(100_000, 40_000, 10_000, 0.05), MODEL, {MODEL: price})
     assert cost.before == pytest.approx(0.03)
     assert cost.after == pytest.approx(0.012)
     assert cost.rewrite == pytest.approx(30_000 * (3.75 - 0.3) / MILLION)
@@ -113,21 +113,21 @@ def test_the_numbers_of_one_case_by_hand():
 
 
 def test_without_a_cache_every_request_is_paid_in_full_and_nothing_is_rewritten():
-    cost = cost_of(report(100_000, 40_000, 0), MODEL, {MODEL: Price(input=2.0, output=8.0)})
+    cost = agent_cost(report(100_000, 40_000, 0), MODEL, {MODEL: Price(input=2.0, output=8.0)})
     assert (cost.before, cost.after, cost.rewrite) == (pytest.approx(0.2), pytest.approx(0.08), 0.0)
     assert cost.break_even_turns == 0
 
 
 def test_a_request_above_the_makers_limit_for_long_ones_is_counted_as_such():
     long = Price(input=1.0, output=1.0, cache_read=0.1, long_above=50_000, long_input=2.0)
-    cost = cost_of(report(100_000, 40_000, 0), MODEL, {MODEL: long})
+    cost = agent_cost(report(100_000, 40_000, 0), MODEL, {MODEL: long})
     assert cost.before == pytest.approx(0.02)
     assert cost.after == pytest.approx(0.004)
 
 
 def test_unknown_means_unknown():
-    assert cost_of(report(100, 40, 0), "openai/nobody-knows") is None
-    cost = cost_of(report(100, 40, 0, 0.1, None), MODEL, {MODEL: Price(input=1.0, output=1.0)})
+    assert agent_cost(report(100, 40, 0), "openai/nobody-knows") is None
+    cost = agent_cost(report(100, 40, 0, 0.1, None), MODEL, {MODEL: Price(input=1.0, output=1.0)})
     assert (cost.spent, cost.break_even_turns) == (None, None)
     assert "not known" in cost.in_words()
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.llm.schema import is_closed, read_json, told
+from context_compactor.summarize.model import is_closed, read_json, schema_prompt
 from tests.llm.asking import SCHEMA
 
 
@@ -48,7 +48,7 @@ def test_a_schema_is_closed_when_nothing_may_be_left_out_or_added():
 
 
 def test_what_is_told_holds_the_schema():
-    assert json.dumps(SCHEMA) in told(SCHEMA)
+    assert json.dumps(SCHEMA) in schema_prompt(SCHEMA)
 
 
 @given(st.text())

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from context_compactor.errors import ModelStopped, ModelUnavailable
-from context_compactor.llm.model import ModelAnswer
+from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
 from tests.llm.asking import SCHEMA, ask, control
 

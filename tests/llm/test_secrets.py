@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from context_compactor.errors import BadSetting, ModelDenied, ModelError
-from context_compactor.llm.names import name_model, open_model
 from context_compactor.settings import Settings
+from context_compactor.summarize.clients.names import describe_model, open_model
 from tests.llm.asking import ask, control
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Reply, failure
@@ -65,7 +65,7 @@ def test_a_user_and_a_password_in_an_address_are_sent_and_never_said(provider):
     ]
     name = provider.url.replace("//", "//me:hunter2%21@") + "/v1#x"
     model = open_model(name, Settings(), {})
-    assert model.name == name_model(name, Settings()).name == f"{provider.url}/v1#x"
+    assert model.name == describe_model(name, Settings()).name == f"{provider.url}/v1#x"
     assert "hunter2" not in model.describe()
     model.write(ask(), control())
     assert provider.keys == ["Basic bWU6aHVudGVyMiE="]

@@ -9,19 +9,17 @@ import pytest
 from msgspec import structs
 
 from context_compactor import Compaction, Session, compact
+from context_compactor.engine.report import Report
 from context_compactor.errors import ModelOverflow, ModelStopped, ModelUnavailable
-from context_compactor.llm.model import ModelMessage, ModelRequest
-from context_compactor.llm.names import open_model
-from context_compactor.llm.retry import with_retries
-from context_compactor.report import Report
 from context_compactor.settings import Settings
-from context_compactor.summarize.ask import headings
+from context_compactor.summarize.clients.names import open_model
 from context_compactor.summarize.gate import check_answer
-from context_compactor.summarize.quoting import tell_turns
+from context_compactor.summarize.model import ModelMessage, ModelRequest, with_retries
+from context_compactor.summarize.request import headings, quote_turns
 from tests.engine.talks import bash, read, talk_in
 from tests.llm.asking import SCHEMA, control
 from tests.llm.small_model import WINDOW
-from tests.session.talk import CALM
+from tests.sessions.talk import CALM
 from tests.summarize.scenes import evidence_of, refresh_talk
 
 STORY = ModelRequest(messages=(ModelMessage("user", "Tell a very long story about a lighthouse."),), max_tokens=400)
@@ -101,7 +99,7 @@ def test_a_restart_in_mid_call_is_worth_a_retry_and_the_retry_is_answered(model,
 
 def test_the_gate_refuses_what_it_takes_for_a_summary(model):
     turns = refresh_talk(2)
-    asked = f"Summarize under these headings:\n{headings()}\n\n{tell_turns(turns)[-1].body}"
+    asked = f"Summarize under these headings:\n{headings()}\n\n{quote_turns(turns)[-1].body}"
     answer = model.write(ModelRequest(messages=(ModelMessage("user", asked),), max_tokens=100), control(120))
     assert answer.text.strip()
     assert check_answer(answer, evidence_of(turns)).wrong

@@ -15,11 +15,10 @@ from mcp import Client, StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, TextContent
 from msgspec import Struct
 
-from context_compactor.agents.current import ancestors
-from context_compactor.agents.keeping_up import Log, keep_up, remember
-from context_compactor.mcp.place import Place
-from context_compactor.mcp.tools import TOOLS
-from context_compactor.mcp.work import run
+from context_compactor.agents.project import ancestor_processes
+from context_compactor.agents.sync import AgentLog, synced_session, update_hook_state
+from context_compactor.mcp.handlers import run_tool
+from context_compactor.mcp.tools import TOOLS, ToolContext
 from context_compactor.settings import Settings
 
 COMMAND = [sys.executable, "-c", "from context_compactor.start import main; main()", "mcp"]
@@ -39,8 +38,8 @@ class Agent(Struct):
         return self.root / f"{self.key}.jsonl"
 
     @property
-    def log(self) -> Log:
-        return Log(str(self.root), self.key, str(self.path), "claude-code")
+    def log(self) -> AgentLog:
+        return AgentLog(str(self.root), self.key, str(self.path), "claude-code")
 
     @property
     def store(self) -> str:
@@ -60,12 +59,12 @@ class Agent(Struct):
 
     def follow(self, **how: bool) -> None:
         """What a hook does: take over what is new."""
-        with keep_up(self.log, Settings(store=self.store), **how):
+        with synced_session(self.log, Settings(store=self.store), **how):
             pass
 
     def is_run_by(self, *processes: str) -> None:
         """What the hook at the start of a session notes: who the agent is, and where its log is."""
-        remember(self.log, processes=" ".join(processes), transcript=str(self.path), agent="claude-code")
+        update_hook_state(self.log, processes=" ".join(processes), transcript=str(self.path), agent="claude-code")
 
 
 def said(text: str) -> dict[str, Any]:
@@ -125,7 +124,7 @@ def known_agent(root: Path) -> Agent:
     agent = Agent(root, "lamp")
     agent.write(talk())
     agent.follow()
-    agent.is_run_by(*ancestors())
+    agent.is_run_by(*ancestor_processes())
     return agent
 
 
@@ -154,9 +153,9 @@ def text_of(result: CallToolResult) -> str:
     return block.text
 
 
-def asking(place: Path | Place, name: str, **given: Any) -> Any:
+def asking(place: Path | ToolContext, name: str, **given: Any) -> Any:
     """What a tool answers, in the program of the test."""
-    return run(_TOOLS[name], place if isinstance(place, Place) else Place(str(place)), given)
+    return run_tool(_TOOLS[name], place if isinstance(place, ToolContext) else ToolContext(str(place)), given)
 
 
 _TOOLS = {tool.name: tool for tool in TOOLS}

@@ -6,8 +6,8 @@ import anyio
 import pytest
 from jsonschema import validate
 
-from context_compactor.agents.current import ancestors
-from context_compactor.session.session import Session
+from context_compactor.agents.project import ancestor_processes
+from context_compactor.sessions.session import Session
 from tests.mcp.agent import NEEDLE, Agent, connected, said, talk, text_of
 
 NAMES = ["recall", "search_archive", "list_turns", "facts", "context_status", "compact_plan", "checkpoint", "handoff"]
@@ -117,7 +117,7 @@ def test_a_session_that_is_begun_while_the_server_runs_is_the_one_that_is_meant(
             first = (await client.call_tool("context_status", {})).structured_content["session"]
             fresh = Agent(agent.root, "fresh")
             fresh.write(talk("the port of the radio is 3"))
-            fresh.is_run_by(*ancestors())
+            fresh.is_run_by(*ancestor_processes())
             second = (await client.call_tool("search_archive", {"text": "port of the"})).structured_content
         return first, second
 

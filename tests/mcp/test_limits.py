@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from jsonschema import validate
 from mcp_types import CallToolResult
 
-from context_compactor.agents.current import ancestors
-from context_compactor.handoff.summary import count_tokens
-from context_compactor.mcp.place import Place
-from context_compactor.mcp.server import answer_of
-from context_compactor.mcp.tools import TOOLS, schema_of
+from context_compactor.agents.project import ancestor_processes
+from context_compactor.handoff.context_summary import count_tokens
+from context_compactor.mcp.server import call_tool_safely
+from context_compactor.mcp.tools import TOOLS, ToolContext, schema_of
 from tests.mcp.agent import Agent, asking, connected, ran, replied, said, talk
 
 MOST_TOKENS = 25_000
@@ -28,7 +27,7 @@ SCHEMAS = {tool.name: schema_of(tool.answer) for tool in TOOLS}
 def checked(tool_name: str, root: Path, arguments: dict[str, Any]) -> CallToolResult:
     """An answer as it is sent, within all limits."""
     tool = next(tool for tool in TOOLS if tool.name == tool_name)
-    got = answer_of(tool, Place(str(root)), arguments)
+    got = call_tool_safely(tool, ToolContext(str(root)), arguments)
     sent = got.model_dump_json(by_alias=True, exclude_none=True)
     assert count_tokens(sent) < MOST_TOKENS
     (block,) = json.loads(sent)["content"]
@@ -50,7 +49,7 @@ def test_a_huge_output_comes_in_pages_that_join_to_it(tmp_path, monkeypatch, out
     agent = Agent(tmp_path, "huge")
     agent.write([said("Run it."), *ran("produce", output, 1), replied("It ran.", 2), said("Go on.")])
     agent.follow()
-    agent.is_run_by(*ancestors())
+    agent.is_run_by(*ancestor_processes())
     first = checked("recall", tmp_path, {"id": "tool_001"}).structured_content
     pages = first["pages"]
     wanted = {1, 2, pages // 2, pages} if pages > 50 else range(1, pages + 1)
@@ -76,7 +75,7 @@ def test_half_a_character_is_shown_as_a_mark_and_said_so(tmp_path, monkeypatch):
         [said("Run it \ud83d."), *ran("echo \ude00", "one \ud83d two 😀 three", 1), replied("Ran.", 2), said("?")]
     )
     agent.follow()
-    agent.is_run_by(*ancestors())
+    agent.is_run_by(*ancestor_processes())
 
     async def story():
         async with connected(tmp_path) as client:
@@ -99,7 +98,7 @@ def test_a_session_of_many_facts_and_decisions_is_told_page_by_page_without_loss
         error = f"FAILED tests/test_{number}.py::test_it - AssertionError: {number} " + "and so on " * 80
         agent.write([*ran(f"pytest tests/test_{number}.py", error, number), said(f"Never use approach {number}.")])
     agent.follow()
-    agent.is_run_by(*ancestors())
+    agent.is_run_by(*ancestor_processes())
     for name, key in (("facts", "facts"), ("compact_plan", "decisions")):
         more = {"target_tokens": 2_000} if name == "compact_plan" else {}
         first = asking(tmp_path, name, **more)
@@ -117,7 +116,7 @@ def small(tmp_path_factory) -> Path:
     agent = Agent(tmp_path_factory.mktemp("project"), "small")
     agent.write(talk())
     agent.follow()
-    agent.is_run_by(*ancestors())
+    agent.is_run_by(*ancestor_processes())
     return agent.root
 
 
@@ -150,7 +149,7 @@ def test_any_output_is_recalled_as_it_was(text, page):
         agent = Agent(Path(folder), "any")
         agent.write([said("Run it."), *ran("produce", text, 1), replied("It ran.", 2), said("Go on.")])
         agent.follow()
-        agent.is_run_by(*ancestors())
+        agent.is_run_by(*ancestor_processes())
         got = checked("recall", Path(folder), {"id": "tool_001", "page": page})
         if page == 1:
             sendable = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

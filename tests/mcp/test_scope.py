@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from context_compactor.agents.current import ancestors
-from context_compactor.agents.tally import open_tally
+from context_compactor.agents.hook_state import open_hook_state
+from context_compactor.agents.project import ancestor_processes
 from context_compactor.errors import BadSetting, UnknownReference, UnknownSession
-from context_compactor.mcp.place import Place
-from context_compactor.session.session import Session
+from context_compactor.mcp.tools import ToolContext
+from context_compactor.sessions.session import Session
 from tests.mcp.agent import NEEDLE, Agent, asking, compacted, replied, said, talk
 from tests.mcp.test_wire import Talk
 
@@ -32,7 +32,7 @@ def test_of_two_agents_in_one_project_each_sees_its_own_session(agent: Agent, ot
     assert asking(agent.root, "recall", id="file_002", lines="601").text == f"lamp: {NEEDLE}"
     assert SECRET not in asking(agent.root, "search_archive", text="the other agent found").told()
     assert asking(agent.root, "context_status").session == "lamp"
-    other.is_run_by(*ancestors())
+    other.is_run_by(*ancestor_processes())
     agent.is_run_by("1:1")
     assert asking(agent.root, "recall", id="file_002", lines="601").text == f"lamp: {SECRET}"
 
@@ -68,7 +68,7 @@ def test_a_session_of_the_same_project_can_be_asked_for_by_its_name(agent: Agent
 
 
 def test_a_server_of_one_session_gives_no_other(agent: Agent, other: Agent):
-    place = Place(str(agent.root), agent.store, "radio")
+    place = ToolContext(str(agent.root), agent.store, "radio")
     assert asking(place, "context_status").session == "radio"
     with pytest.raises(UnknownSession):
         asking(place, "context_status", session="lamp")
@@ -89,9 +89,9 @@ def test_in_a_store_of_many_projects_only_sessions_of_this_one_are_seen(tmp_path
         session.append([{"role": "user", "content": SECRET}])
     for given in ({}, {"session": "elsewhere"}):
         with pytest.raises(UnknownSession) as refused:
-            asking(Place(str(tmp_path / "here"), shared), "facts", **given)
+            asking(ToolContext(str(tmp_path / "here"), shared), "facts", **given)
         assert SECRET not in str(refused.value)
-    assert asking(Place(str(tmp_path / "here"), shared, "elsewhere"), "facts").session == "elsewhere"
+    assert asking(ToolContext(str(tmp_path / "here"), shared, "elsewhere"), "facts").session == "elsewhere"
 
 
 def test_an_original_of_a_way_that_was_left_is_still_found(agent: Agent):
@@ -136,7 +136,7 @@ def test_a_session_that_hooks_have_only_seen_begin_is_followed_when_it_is_asked_
     monkeypatch.chdir(tmp_path)
     agent = Agent(tmp_path, "new")
     agent.write(talk())
-    agent.is_run_by(*ancestors())
+    agent.is_run_by(*ancestor_processes())
     assert asking(tmp_path, "recall", id="tool_001").text.endswith("1 failed")
 
 
@@ -161,7 +161,7 @@ def test_looking_makes_neither_a_store_nor_a_session(agent: Agent):
         asking(agent.root, "facts", session="nobody")
     with pytest.raises(BadSetting):
         asking(agent.root, "facts", session="two\nlines")
-    tally = open_tally(str(agent.root / ".compactor"))
+    tally = open_hook_state(str(agent.root / ".compactor"))
     assert tally is not None
     assert [row.key for row in tally.rows()] == ["lamp"]
     tally.close()

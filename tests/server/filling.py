@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import Event as Flag
 from typing import Any
 
-from context_compactor.store.desk_rows import Job
+from context_compactor.store.rows import Job
 from tests.server.running import Got, Running
 from tests.server.streams import event, following
 from tests.waiting import PATIENCE, wait_for
@@ -83,7 +83,7 @@ class Talk:
     @property
     def jobs(self) -> list[Job]:
         """All jobs of the session, oldest first."""
-        return self.server.service.desk.jobs.newest(session_id=self.name)[::-1]
+        return self.server.service.service_store.jobs.newest(session_id=self.name)[::-1]
 
     @property
     def levels(self) -> list[tuple[str, str]]:
@@ -133,7 +133,7 @@ def idle(server: Running) -> None:
 
 def open_jobs(server: Running) -> list[Job]:
     """The jobs that wait or run."""
-    return server.service.desk.jobs.newest(states=["waiting", "running"])
+    return server.service.service_store.jobs.newest(states=["waiting", "running"])
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from context_compactor.store.desk_jobs import Jobs
-from context_compactor.store.desk_rows import Job
+from context_compactor.store.jobs import JobTable
+from context_compactor.store.rows import Job
 from tests.waiting import PATIENCE, wait_for
 
 _COMMAND = [sys.executable, "-c", "from context_compactor.cli.main import main; main()"]
@@ -129,7 +129,7 @@ class Fleet:
         for machine in (*self.servers[1:], *self.workers):
             machine.wait_until_ready()
 
-    def kill_one_at_work(self, jobs: Jobs, among: list[Machine]) -> Job:
+    def kill_one_at_work(self, jobs: JobTable, among: list[Machine]) -> Job:
         """Kill a process that is in the middle of a job; the job."""
         killed: list[Job] = []
 
@@ -151,7 +151,7 @@ class Fleet:
             assert "Traceback" not in machine.said, machine.said
 
 
-def _kill_if_at_work(jobs: Jobs, machine: Machine) -> list[Job]:
+def _kill_if_at_work(jobs: JobTable, machine: Machine) -> list[Job]:
     """The jobs that a process was doing when it was killed; it is not when it does none."""
     if not machine.is_there or not _held_by(jobs, machine):
         return []
@@ -165,7 +165,7 @@ def _kill_if_at_work(jobs: Jobs, machine: Machine) -> list[Job]:
     return held
 
 
-def _held_by(jobs: Jobs, machine: Machine) -> list[Job]:
+def _held_by(jobs: JobTable, machine: Machine) -> list[Job]:
     mine = f"{socket.gethostname()}:{machine.pid}:"
     return [job for job in jobs.newest(states=["running"]) if job.worker.startswith(mine)]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from context_compactor.client import Client
 from context_compactor.errors import ServerUnavailable
-from context_compactor.events.event import Event
+from context_compactor.store.events import Event
 from tests.waiting import PATIENCE
 
 Raw = dict[str, Any]

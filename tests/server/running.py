@@ -17,8 +17,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from context_compactor.server.config import Config
-from context_compactor.server.run import Listener, bind, listener_of
+from context_compactor.server.config import ServerConfig
+from context_compactor.server.listener import Listener, bind, listener_of
 from context_compactor.server.service import Service
 from tests.waiting import PATIENCE, wait_for
 
@@ -87,7 +87,7 @@ class Running:
 @contextmanager
 def running(folder: Path, **options: Any) -> Iterator[Running]:
     """A server with its store in a folder."""
-    config = Config(**{"store": f"sqlite:///{folder}/compactor.db", "port": 0, "workers": 0} | options)
+    config = ServerConfig(**{"store": f"sqlite:///{folder}/compactor.db", "port": 0, "workers": 0} | options)
     place = bind("127.0.0.1", config.port)
     service = Service(config)
     listener = listener_of(service)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from context_compactor.events.event import Event, EventType, make_event
-from context_compactor.session.core import wall_clock
+from context_compactor.sessions.core import wall_clock
+from context_compactor.store.events import Event, EventType, make_event
 from tests.server.running import Running
 from tests.waiting import PATIENCE
 

@@ -10,8 +10,8 @@ import pytest
 
 from context_compactor.errors import BadSetting
 from context_compactor.server import tokens
-from context_compactor.server.config import Config
-from context_compactor.server.tokens import TokenFile, add_token, hash_of, read_tokens, remove_token
+from context_compactor.server.config import ServerConfig
+from context_compactor.server.tokens import TokenFile, add_token, read_tokens, remove_token, token_hash
 from tests.cli.conftest import conversation, run
 from tests.server.running import Running, running
 
@@ -182,8 +182,8 @@ def test_a_site_that_is_allowed_may_call(tmp_path):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.org"])
 def test_an_address_that_others_can_reach_needs_a_token_file(host, tmp_path):
     with pytest.raises(BadSetting, match="token"):
-        Config(store="memory:", host=host)
-    assert Config(store="memory:", host=host, token_file=tmp_path / "tokens").host == host
+        ServerConfig(store="memory:", host=host)
+    assert ServerConfig(store="memory:", host=host, token_file=tmp_path / "tokens").host == host
 
 
 # The file
@@ -193,7 +193,7 @@ def test_only_hashes_are_kept_and_only_for_the_owner(tmp_path):
     path = tmp_path / "tokens"
     secret = add_token(path, "ci", "team", read_only=False)
     assert secret not in path.read_text()
-    assert hash_of(secret) in path.read_text()
+    assert token_hash(secret) in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600
     assert len(secret) > 40
 

@@ -111,7 +111,7 @@ def test_a_compaction_that_a_job_is_at_is_cancelled_and_not_tried_again_at_once(
         wait_for(lambda: silent.bodies)
         cancelled = server.post(f"{path}/cancel").json
         assert (cancelled["cancelled"], cancelled["elsewhere"]) == (True, False)
-        (job,) = server.service.desk.jobs.newest(session_id=path.rpartition("/")[2])
+        (job,) = server.service.service_store.jobs.newest(session_id=path.rpartition("/")[2])
         assert (job.state, job.reason) == ("dropped", "cancelled")
         assert server.service.engine.status().running == ()
         assert server.get(f"{path}/compactions").json["compactions"] == []
@@ -138,7 +138,11 @@ def test_a_compaction_in_another_process_hears_of_the_cancel_through_the_store(t
             cancelled = server.post(f"{path}/cancel").json
             assert (cancelled["cancelled"], cancelled["elsewhere"]) == (False, True)
             wait_for(silent.gone.is_set)  # the worker has hung up on the model
-            told = [kept.event.type for kept in server.service.desk.events.after(0) if kept.event.session_id == name]
+            told = [
+                kept.event.type
+                for kept in server.service.service_store.events.after(0)
+                if kept.event.session_id == name
+            ]
             assert {"job.dropped", "compaction.refused"} <= set(told)
             assert server.get(f"{path}/compactions").json["compactions"] == []
 

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from context_compactor.archive import shelve
+from context_compactor.archive import storage
 from context_compactor.errors import StoreError
-from context_compactor.protocols import Desk
-from context_compactor.session import append, compacting
-from context_compactor.session.session import Session
+from context_compactor.protocols import ServiceStore
+from context_compactor.sessions import append, compaction
+from context_compactor.sessions.session import Session
 from tests.cli.conftest import conversation
 from tests.server.running import Running, running
 from tests.waiting import PATIENCE, wait_for
@@ -53,7 +53,7 @@ def test_what_each_caller_says_stays_in_its_order(server):
 
 
 @pytest.mark.parametrize("headers", [{}, {"Idempotency_Key": "once"}])
-@pytest.mark.parametrize("step", [(append, "cut_outputs"), (shelve, "_terms")], ids=["made ready", "indexed"])
+@pytest.mark.parametrize("step", [(append, "cut_outputs"), (storage, "_terms")], ids=["made ready", "indexed"])
 def test_an_append_is_answered_while_a_large_result_of_another_session_is_being(server, monkeypatch, step, headers):
     large, small = server.made(), server.made()
     work, is_begun, may_go_on = getattr(*step), threading.Event(), threading.Event()
@@ -73,7 +73,7 @@ def test_an_append_is_answered_while_a_large_result_of_another_session_is_being(
     monkeypatch.setattr(*step, held)
     with ThreadPoolExecutor(1) as threads:
         sent = threads.submit(lambda: server.post(f"{large}/messages", {"messages": messages}, **headers))
-        if step[0] is shelve:
+        if step[0] is storage:
             assert sent.result().status == 200
             sent = threads.submit(lambda: server.get(f"{large}/search?q=object_8765.o"))
         try:
@@ -112,14 +112,14 @@ def test_one_bad_append_takes_back_nothing_of_the_others(server):
 def test_messages_can_be_appended_while_a_session_is_compacted(server, monkeypatch):
     path = server.made(window=200_000)
     server.post(f"{path}/messages", {"messages": conversation()})
-    commit, is_made, may_go_on = compacting.commit_made, threading.Event(), threading.Event()
+    commit, is_made, may_go_on = compaction.commit_compaction, threading.Event(), threading.Event()
 
     def held(*made):
         is_made.set()
         assert may_go_on.wait(PATIENCE)
         return commit(*made)
 
-    monkeypatch.setattr(compacting, "commit_made", held)
+    monkeypatch.setattr(compaction, "commit_compaction", held)
     with ThreadPoolExecutor(1) as threads:
         answer = threads.submit(server.post, f"{path}/compact", {"target_tokens": 9_000})
         assert is_made.wait(PATIENCE)
@@ -195,13 +195,13 @@ def test_two_servers_on_one_file_are_one(tmp_path):
 class _Refusing:
     """A desk on a disk that refuses: no transaction of it can be kept."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.part = desk.part
-        self._desk = desk
+    def __init__(self, service_store: ServiceStore) -> None:
+        self.part = service_store.part
+        self._service_store = service_store
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        with self._desk.writing():
+        with self._service_store.writing():
             yield
             raise StoreError("the disk is full")
 
@@ -220,7 +220,7 @@ def test_a_disk_that_refuses_is_said_to_all_and_nothing_is_half_written(server, 
         return write(works)
 
     monkeypatch.setattr(appends, "_write", held)
-    monkeypatch.setattr(appends, "_desk", _Refusing(server.service.desk))
+    monkeypatch.setattr(appends, "_desk", _Refusing(server.service.service_store))
     with ThreadPoolExecutor(5) as threads:
         alone = threads.submit(server.post, f"{first}/messages", _say("alone"))
         wait_for(lambda: appends._runner is not None and not appends._waiting)

@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.figures import ago, cut, percent, short_count
 from context_compactor.markup import element
 from context_compactor.server import dashboard
-from context_compactor.server.dashboard.entry import local
-from context_compactor.server.dashboard.sending import CSP, visible
-from context_compactor.server.dashboard.words import path
+from context_compactor.server.dashboard.components import page_path
+from context_compactor.server.dashboard.layout import CSP, show_controls
+from context_compactor.server.dashboard.routes import local_path
 from context_compactor.server.tokens import add_token
-from context_compactor.session import saw
-from context_compactor.session.saw import MOST_POINTS, Weighed, saw_of
-from context_compactor.session.session import Session
+from context_compactor.sessions.session import Session
+from context_compactor.sessions.token_series import MOST_POINTS, MessageWeights, TokenSeries, token_series
+from context_compactor.text import ago, percent, short_count, truncated_text
 from tests.cli.conftest import conversation
 from tests.server.running import running
 
@@ -69,7 +68,7 @@ def test_files_are_kept_for_ever_under_an_address_that_changes_with_them(shared)
 
 @given(st.text(alphabet=st.one_of(st.characters(), UNSEEN)))
 def test_any_text_is_one_piece_of_text_in_a_page_and_all_of_it_can_be_seen(text):
-    sent = visible(element("td", text, title=text))
+    sent = show_controls(element("td", text, title=text))
     sent.encode()
     inside = re.fullmatch(r'<td title="([^"<>]*)">([^<>]*)</td>', sent, re.DOTALL)
     assert inside
@@ -78,9 +77,9 @@ def test_any_text_is_one_piece_of_text_in_a_page_and_all_of_it_can_be_seen(text)
 
 
 def test_only_a_page_of_this_server_can_be_gone_to_after_a_log_in():
-    assert local("/sessions/a%2Fb?q=x") == "/sessions/a%2Fb?q=x"
+    assert local_path("/sessions/a%2Fb?q=x") == "/sessions/a%2Fb?q=x"
     for elsewhere in ("//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "/\nx", ""):
-        assert local(elsewhere) == "/"
+        assert local_path(elsewhere) == "/"
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +168,7 @@ def test_a_failure_of_the_server_is_told_without_its_inside(shared, monkeypatch)
     def fail(*_: object) -> None:
         raise RuntimeError("secret place")
 
-    monkeypatch.setattr("context_compactor.server.dashboard.listing.Listing.sessions", fail)
+    monkeypatch.setattr("context_compactor.server.dashboard.caches.SessionListCache.sessions", fail)
     got = shared.get("/")
     assert got.status == 500
     assert b"The server failed" in got.raw
@@ -187,10 +186,10 @@ def session(tmp_path):
         yield made
 
 
-def seen(session) -> saw.Saw:
-    weighed = Weighed()
+def seen(session) -> TokenSeries:
+    weighed = MessageWeights()
     weighed.follow(session._core)
-    return saw_of(weighed)
+    return token_series(weighed)
 
 
 def test_the_last_point_of_the_saw_is_what_the_session_weighs(session):
@@ -217,7 +216,7 @@ def test_every_compaction_is_a_tooth_and_one_that_was_undone_is_marked(session):
 
 
 def test_a_saw_that_is_followed_is_the_one_that_is_read_at_once(session):
-    followed = Weighed()
+    followed = MessageWeights()
     for step in range(4):
         followed.follow(session._core)
         session.append(
@@ -226,7 +225,7 @@ def test_a_saw_that_is_followed_is_the_one_that_is_read_at_once(session):
         if step % 2:
             session.compact(target_tokens=9_000 - step * 1_000)
     followed.follow(session._core)
-    assert saw_of(followed) == seen(session)
+    assert token_series(followed) == seen(session)
 
 
 def test_an_output_that_was_cut_short_weighs_what_is_shown_of_it(session):
@@ -237,10 +236,10 @@ def test_an_output_that_was_cut_short_weighs_what_is_shown_of_it(session):
 
 
 def test_a_long_saw_has_few_points_and_keeps_its_corners():
-    weighed = Weighed()
+    weighed = MessageWeights()
     weighed.positions = list(range(1, 50_001))
     weighed.sums = [10 * at for at in weighed.positions]
-    found = saw_of(weighed)
+    found = token_series(weighed)
     assert len(found.points) <= MOST_POINTS + 1
     assert (found.points[0], found.points[-1]) == ((1, 10), (50_000, 500_000))
 
@@ -269,5 +268,5 @@ def test_numbers_and_times_are_short_and_never_say_more_than_is_known():
         "2 d ago",
         "in 1 min",
     ]
-    assert cut("abcdef", 4) == "abcd… (2 more characters)"
-    assert path("sessions", "a/b?c#d %", page=2) == "/sessions/a%2Fb%3Fc%23d%20%25?page=2"
+    assert truncated_text("abcdef", 4) == "abcd… (2 more characters)"
+    assert page_path("sessions", "a/b?c#d %", page=2) == "/sessions/a%2Fb%3Fc%23d%20%25?page=2"

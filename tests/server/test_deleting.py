@@ -11,8 +11,8 @@ import pytest
 
 from context_compactor.client import AsyncClient, Client
 from context_compactor.errors import ServerDenied, UnknownSession
-from context_compactor.session.session import Session
-from context_compactor.store.desk_rows import Webhook
+from context_compactor.sessions.session import Session
+from context_compactor.store.rows import Webhook
 from tests.cli.conftest import conversation
 from tests.jobs.place import turn
 from tests.llm.provider import Provider
@@ -74,7 +74,7 @@ def test_a_session_of_the_same_name_begins_empty_and_its_keys_are_new(place: Run
     assert place.get(f"{path}/history").json["messages"] == []
     assert place.get(f"{path}/archive").json["originals"] == []
     assert place.post(f"{path}/messages", HELLO, Idempotency_Key="first").json["messages"] == 1
-    (told,) = place.service.desk.events.newest(session_id="run")
+    (told,) = place.service.service_store.events.newest(session_id="run")
     assert (told.event.type, told.event.payload) == ("session.deleted", {"messages": len(conversation())})
 
 
@@ -152,14 +152,14 @@ def test_a_compaction_that_a_job_is_at_is_ended_without_a_word(tmp_path: Path, s
         engine = server.service.engine
         assert engine is not None
         wait_for(lambda: not engine.status().running)
-        assert server.service.desk.jobs.newest(session_id="run") == []
+        assert server.service.service_store.jobs.newest(session_id="run") == []
         assert told_of(server, "run") == ["session.deleted"]
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
 def told_of(server: Running, session_id: str) -> list[str]:
     """The types of the events that are kept of a session."""
-    return [kept.event.type for kept in server.service.desk.events.newest(session_id=session_id)]
+    return [kept.event.type for kept in server.service.service_store.events.newest(session_id=session_id)]
 
 
 def test_jobs_of_a_deleted_session_end_without_a_word(tmp_path: Path, monkeypatch, caplog):
@@ -172,7 +172,7 @@ def test_jobs_of_a_deleted_session_end_without_a_word(tmp_path: Path, monkeypatc
         engine = server.service.engine
         assert engine is not None
         assert engine.wait_idle(60)
-        assert server.service.desk.jobs.newest(session_id="run") == []
+        assert server.service.service_store.jobs.newest(session_id="run") == []
         assert told_of(server, "run") == ["session.deleted"]
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
@@ -201,12 +201,12 @@ def test_many_who_delete_and_append_at_once_get_an_answer_each_and_nothing_is_ha
 
 
 def test_a_webhook_is_told_of_the_deletion_and_of_nothing_else_of_the_session(server: Running):
-    desk = server.service.desk
-    desk.webhooks.add(Webhook("wh_1", "", "https://127.0.0.1:1/", "s", (), "2026-01-01", disabled_at=""))
+    service_store = server.service.service_store
+    service_store.webhooks.add(Webhook("wh_1", "", "https://127.0.0.1:1/", "s", (), "2026-01-01", disabled_at=""))
     path = spoken(server, "run")
-    assert len(desk.webhooks.waiting("wh_1")) > 1
+    assert len(service_store.webhooks.waiting("wh_1")) > 1
     server.call("DELETE", path)
-    assert [each.kept.event.type for each in desk.webhooks.waiting("wh_1")] == ["session.deleted"]
+    assert [each.kept.event.type for each in service_store.webhooks.waiting("wh_1")] == ["session.deleted"]
 
 
 def test_files_beside_the_store_go_with_a_session_of_a_server_too(tmp_path: Path, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from context_compactor.errors import StoreLocked
-from context_compactor.server.open_sessions import Opened
+from context_compactor.server.open_sessions import SessionHandle
 from tests.jobs.place import turn
 from tests.server.running import running
 
@@ -17,15 +17,15 @@ QUIET = {"messages": [{"role": "user", "content": "and now?"}]}
 @pytest.fixture
 def broken_once(monkeypatch):
     """The store is locked by somebody else, once, when an append has written its messages and looks again."""
-    look, fails = Opened.session, [True]
+    look, fails = SessionHandle.session, [True]
 
-    def busy(opened: Opened):
+    def busy(opened: SessionHandle):
         if fails:
             fails.pop()
             raise StoreLocked("the store was locked by another process")
         return look(opened)
 
-    return lambda: monkeypatch.setattr(Opened, "session", busy)
+    return lambda: monkeypatch.setattr(SessionHandle, "session", busy)
 
 
 def test_an_emergency_is_answered_in_the_request(server):
@@ -56,13 +56,13 @@ def test_messages_that_are_written_are_said_to_be_whatever_follows_from_them(ser
 def test_messages_that_are_written_are_said_to_be_though_the_session_cannot_be_closed_either(
     server, broken_once, monkeypatch
 ):
-    def stuck(opened: Opened) -> None:
+    def stuck(opened: SessionHandle) -> None:
         raise StoreLocked("the store is still locked")
 
     path = server.made(window=WINDOW)
     broken_once()
     with monkeypatch.context() as patch:
-        patch.setattr(Opened, "close", stuck)
+        patch.setattr(SessionHandle, "close", stuck)
         assert server.post(f"{path}/messages", LOUD).status == 200
 
 
@@ -83,13 +83,13 @@ def test_an_emergency_that_nobody_answered_is_answered_by_the_next_look_at_the_c
 
 
 def test_an_emergency_is_answered_after_the_server_was_killed_before_it_could(tmp_path, monkeypatch):
-    def killed(opened: Opened):
+    def killed(opened: SessionHandle):
         raise StoreLocked("as if the process had ended here")
 
     with running(tmp_path) as server:
         path = server.made("run", window=WINDOW)
         with monkeypatch.context() as patch:
-            patch.setattr(Opened, "session", killed)
+            patch.setattr(SessionHandle, "session", killed)
             server.post(f"{path}/messages", LOUD)
     with running(tmp_path) as server:
         assert server.get(f"{path}/context").json["tokens"] < 0.8 * WINDOW

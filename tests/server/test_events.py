@@ -17,12 +17,12 @@ import pytest
 
 from context_compactor.client import AsyncClient, Client
 from context_compactor.errors import ServerDenied
-from context_compactor.server import following as following_module
-from context_compactor.server import readers as readers_module
+from context_compactor.server import event_feed as readers_module
+from context_compactor.server import events as following_module
 from context_compactor.server.tokens import add_token, remove_token
 from context_compactor.store.connect import connect
-from context_compactor.store.desk import desk_of
-from context_compactor.store.desk_events import Events
+from context_compactor.store.event_log import EventTable
+from context_compactor.store.service_store import service_store_of
 from tests.cli.conftest import conversation
 from tests.server.running import running
 from tests.server.streams import event, following, tell
@@ -73,7 +73,7 @@ def test_behind_the_last_event_known_the_missed_ones_come_first(server, where):
 
 def test_without_a_last_event_only_new_ones_come(server):
     tell(server, 1, 2)
-    wait_for(lambda: server.service.feed.position == server.service.desk.events.last())
+    wait_for(lambda: server.service.feed.position == server.service.service_store.events.last())
     with following(server) as stream:
         tell(server, 3)
         assert stream.numbers(1) == [3]
@@ -87,7 +87,7 @@ def test_all_that_is_kept_can_be_asked_for(server):
 
 def test_a_reader_that_breaks_before_its_first_event_misses_nothing(server):
     tell(server, 1)
-    wait_for(lambda: server.service.feed.position == server.service.desk.events.last())
+    wait_for(lambda: server.service.feed.position == server.service.service_store.events.last())
     with following(server) as stream:
         place = stream.frame()
         assert place is not None
@@ -97,7 +97,7 @@ def test_a_reader_that_breaks_before_its_first_event_misses_nothing(server):
 
 
 def test_a_gap_is_told_when_the_last_event_is_no_longer_kept(server):
-    server.service.desk.events = Events(server.service.desk.events._database, most=100)
+    server.service.service_store.events = EventTable(server.service.service_store.events._database, most=100)
     ids = tell(server, *range(600))
     with following(server, Last_Event_ID=ids[0]) as stream:
         first = stream.told()[0]
@@ -122,7 +122,7 @@ def test_nothing_comes_twice_when_another_server_was_ahead(server):
 
 
 def test_a_quiet_stream_gives_signs_of_life(server, monkeypatch):
-    monkeypatch.setattr(following_module, "_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr(following_module, "_KEEP_ALIVE_SECONDS", 0.01)
     with following(server) as stream:
         frames = [stream.frame() for _ in range(3)]
         assert [each.fields.get("") for each in frames if each][1:] == ["alive", "alive"]
@@ -157,10 +157,10 @@ def test_a_reader_misses_nothing_and_is_told_of_no_gap_however_much_happens_else
     theirs = f"Bearer {add_token(tokens, 'theirs', 'theirs', read_only=True)}"
     store = {"store": request.getfixturevalue("postgres_url")} if kind == "postgres" else {}
     with running(tmp_path, token_file=tokens, **store) as server:
-        server.service.desk.events = Events(server.service.desk.events._database, most=100)
+        server.service.service_store.events = EventTable(server.service.service_store.events._database, most=100)
         (first,) = tell(server, 1, session_id="mine/run")
         (other,) = tell(server, 1, session_id="theirs/run")
-        wait_for(lambda: server.service.feed.position == server.service.desk.events.last())
+        wait_for(lambda: server.service.feed.position == server.service.service_store.events.last())
         with following(server, Authorization=mine) as stream:
             assert stream.frame().fields["id"] == first  # though the newest of all is another namespace's
         tell(server, *range(600), session_id="theirs/run")
@@ -186,7 +186,7 @@ def test_where_the_store_is_stays_the_servers_business(server):
 
 
 def test_a_token_that_is_taken_away_ends_its_streams(tmp_path, monkeypatch):
-    monkeypatch.setattr(following_module, "_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(following_module, "_KEEP_ALIVE_SECONDS", 0.05)
     tokens = tmp_path / "tokens"
     add_token(tokens, "stays", "", read_only=True)
     token = add_token(tokens, "wall", "", read_only=True)
@@ -199,7 +199,7 @@ def test_a_token_that_is_taken_away_ends_its_streams(tmp_path, monkeypatch):
 
 
 def test_a_reader_that_is_too_slow_is_let_go_and_others_are_not(server, monkeypatch):
-    monkeypatch.setattr(readers_module, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(readers_module, "MAX_BYTES", 100_000)
     with following(server) as quick, following(server) as slow:
         for first in range(0, 600, 5):  # so many fit into its buffer, however they are given out
             for number in range(first, first + 5):
@@ -216,8 +216,8 @@ def test_a_reader_that_is_too_slow_is_let_go_and_others_are_not(server, monkeypa
 
 
 def test_a_reader_that_never_reads_is_cut_off(server, monkeypatch):
-    monkeypatch.setattr(readers_module, "MOST_BYTES", 100_000)
-    monkeypatch.setattr(following_module, "_STUCK_SECONDS", 0.3)
+    monkeypatch.setattr(readers_module, "MAX_BYTES", 100_000)
+    monkeypatch.setattr(following_module, "_SEND_TIMEOUT_SECONDS", 0.3)
     with socket.create_connection(("127.0.0.1", server.port)) as stuck:
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stuck.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -265,7 +265,7 @@ def test_a_server_that_stops_lets_its_readers_go(tmp_path):
 
 def test_many_readers_cost_one_look_at_the_desk(server):
     looks = []
-    events = server.service.desk.events
+    events = server.service.service_store.events
     after = events.after
 
     def counted(number, **wanted):
@@ -307,7 +307,7 @@ def test_two_servers_on_one_postgresql_tell_each_others_events_in_the_same_order
         following(two) as second,
     ):
         for server in (one, two):
-            server.service.feed.told_seconds = 3600.0  # so that only a notice can have told it
+            server.service.feed.idle_poll_seconds = 3600.0  # so that only a notice can have told it
             wait_for(lambda: server.service.notices.is_listening)  # noqa: B023
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(lambda at: tell((one, two)[at % 2], at), range(40)))
@@ -324,8 +324,8 @@ def test_notices_are_heard_again_after_postgresql_was_restarted(tmp_path, own_po
         wait_for(lambda: server.service.notices.is_listening)
         own_postgres.restart()
         wait_for(lambda: server.service.notices.is_listening)
-        desk = desk_of(store := connect(url))
-        desk.tell(event(number=1))
+        service_store = service_store_of(store := connect(url))
+        service_store.tell(event(number=1))
         store.close()
         assert stream.numbers(1) == [1]
 
@@ -398,7 +398,7 @@ def test_a_server_that_is_killed_and_comes_back_has_lost_and_doubled_nothing(tmp
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     store = connect(f"sqlite:///{tmp_path}/own.db")
-    desk = desk_of(store)
+    service_store = service_store_of(store)
     client = Client(f"http://127.0.0.1:{port}")
     got: list[int] = []
     events = client.events(after="0")
@@ -406,14 +406,14 @@ def test_a_server_that_is_killed_and_comes_back_has_lost_and_doubled_nothing(tmp
     first = _serve(tmp_path, port)
     reader.start()
     for number in range(150):
-        desk.tell(event(number=number))
+        service_store.tell(event(number=number))
     first.send_signal(signal.SIGKILL)
     first.communicate()
     for number in range(150, 225):
-        desk.tell(event(number=number))
+        service_store.tell(event(number=number))
     second = _serve(tmp_path, port)
     for number in range(225, 300):
-        desk.tell(event(number=number))
+        service_store.tell(event(number=number))
     reader.join(PATIENCE)
     second.terminate()
     second.communicate()

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from context_compactor.server import following as following_module
+from context_compactor.server import events as following_module
 from context_compactor.server import tokens as tokens_module
-from context_compactor.server.problems import Refused
-from context_compactor.server.scope import Scope
-from context_compactor.server.tokens import add_token, remove_token
+from context_compactor.server.problems import RequestRefused
+from context_compactor.server.tokens import Scope, add_token, remove_token
 from tests.server.running import running
 from tests.server.streams import following, tell
 
 
 def test_what_happens_after_a_token_was_taken_away_is_not_told_to_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(tokens_module, "_LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(tokens_module, "_RELOAD_SECONDS", 0.0)
     tokens = tmp_path / "tokens"
     add_token(tokens, "stays", "", read_only=True)
     token = add_token(tokens, "wall", "", read_only=True)
@@ -29,7 +28,7 @@ def test_what_happens_after_a_token_was_taken_away_is_not_told_to_it(tmp_path, m
 
 
 def _never_again() -> Scope:
-    raise Refused(401, "This token is not known.")
+    raise RequestRefused(401, "This token is not known.")
 
 
 @pytest.mark.parametrize("second", [_never_again, lambda: Scope("other"), lambda: Scope(may_write=False)])
@@ -43,7 +42,7 @@ def test_what_was_missed_is_told_page_by_page_for_as_long_as_it_may_be(server, m
         left[0] -= 1
         return Scope() if left[0] >= 0 else second()
 
-    monkeypatch.setattr(server.service.doorman, "admit", admit)
+    monkeypatch.setattr(server.service.authenticator, "admit", admit)
     with following(server, "?last_event_id=0") as stream:
         *told, end = stream.until_end()
         assert len(told) < looks

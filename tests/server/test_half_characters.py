@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from context_compactor import api
-from context_compactor.api import encode
 from context_compactor.server.routes import ROUTES
+from context_compactor.sessions import api
+from context_compactor.sessions.api import encode
 from tests.server.running import Running
 
 HALF = "half \ud800 of it"

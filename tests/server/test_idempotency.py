@@ -144,7 +144,7 @@ def test_what_was_begun_and_never_finished_is_not_done_again_by_itself(server, m
     """As when a server is killed between what it did and the note of it."""
     path = _compacted(server)
     with monkeypatch.context() as patch:
-        patch.setattr(server.service.desk.answers, "keep", lambda *_: None)
+        patch.setattr(server.service.service_store.answers, "keep", lambda *_: None)
         assert server.post(f"{path}/undo", Idempotency_Key="killed").json["changed"]
     again = server.post(f"{path}/undo", Idempotency_Key="killed")
     assert (again.status, again.problem, again.headers["retry-after"]) == (503, "busy", "1")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.api import AppendBody
-from context_compactor.server import app, asked, sending
-from context_compactor.server.asked import decode
-from context_compactor.server.problems import Refused
+from context_compactor.server import app, requests, responses
+from context_compactor.server.problems import RequestRefused
+from context_compactor.server.requests import decode_body
+from context_compactor.sessions.api import AppendBody
 from tests.cli.conftest import conversation
 
 VALUES = st.recursive(
@@ -30,8 +30,8 @@ def _body(content: bytes) -> bytes:
 
 
 def _refusal(body: bytes) -> int:
-    with pytest.raises(Refused) as refused:
-        decode(body, AppendBody, "application/json")
+    with pytest.raises(RequestRefused) as refused:
+        decode_body(body, AppendBody, "application/json")
     return refused.value.status
 
 
@@ -47,7 +47,7 @@ def _count(value: object) -> int:
 
 @given(VALUES, st.sampled_from([True, False]))
 def test_the_brackets_of_a_body_are_those_outside_its_texts(value, ascii_only):
-    steps = asked._steps(json.dumps(value, ensure_ascii=ascii_only).encode())
+    steps = requests._depth_changes(json.dumps(value, ensure_ascii=ascii_only).encode())
     depth, deepest = 0, 0
     for step in memoryview(steps).cast("b"):
         depth += step
@@ -61,14 +61,14 @@ def test_a_body_of_many_lists_is_refused_before_any_is_read():
 
 def test_brackets_within_texts_are_no_lists():
     text = json.dumps('[{"' * 300_000).encode()
-    assert decode(_body(text), AppendBody, "application/json").messages[0]["content"] == '[{"' * 300_000
+    assert decode_body(_body(text), AppendBody, "application/json").messages[0]["content"] == '[{"' * 300_000
 
 
 @pytest.mark.parametrize(("deep", "is_taken"), [(190, True), (250, False), (900, False), (500_000, False)])
 def test_what_is_nested_too_deep_is_refused(deep, is_taken):
     body = _body(b"[" * deep + b"]" * deep)
     if is_taken:
-        assert decode(body, AppendBody, "application/json")
+        assert decode_body(body, AppendBody, "application/json")
     else:
         assert _refusal(body) in (400, 413)
 
@@ -85,9 +85,9 @@ def threads(monkeypatch) -> dict[str, set[str]]:
 
         return wrapped
 
-    monkeypatch.setattr(app, "decode", watched("read", app.decode))
-    monkeypatch.setattr(sending, "encode", watched("written", sending.encode))
-    monkeypatch.setattr(sending.gzip, "compress", watched("packed", gzip.compress))
+    monkeypatch.setattr(app, "decode_body", watched("read", app.decode_body))
+    monkeypatch.setattr(responses, "encode", watched("written", responses.encode))
+    monkeypatch.setattr(responses.gzip, "compress", watched("packed", gzip.compress))
     return seen
 
 
@@ -115,7 +115,7 @@ def test_an_answer_that_may_be_large_is_written_and_packed_in_a_thread(server, t
     assert got.status == 200
     assert all(name.startswith("context-compactor") for name in threads["written"])
     content = gzip.decompress(got.raw) if got.headers.get("content-encoding") == "gzip" else got.raw
-    if len(content) > sending.LARGE:
+    if len(content) > responses.LARGE_BODY:
         assert all(name.startswith("context-compactor") for name in threads["packed"])
 
 
@@ -123,7 +123,7 @@ def test_the_history_is_large_enough_to_be_packed_in_a_thread(server, threads):
     path = _long(server)
     threads.clear()
     got = server.get(f"{path}/history", Accept_Encoding="gzip")
-    assert len(gzip.decompress(got.raw)) > sending.LARGE
+    assert len(gzip.decompress(got.raw)) > responses.LARGE_BODY
     assert all(name.startswith("context-compactor") for name in threads["packed"])
 
 

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import msgspec
 
-from context_compactor.archive.archive import original_text
+from context_compactor.archive.originals import original_text
 from context_compactor.client import Client
-from context_compactor.protocols import Desk, Store
-from context_compactor.session.log import COMPACTION, VIEW_KINDS, CompactionNote
-from context_compactor.session.session import Session
+from context_compactor.protocols import ServiceStore, Store
+from context_compactor.sessions.log import COMPACTION, VIEW_KINDS, CompactionNote
+from context_compactor.sessions.session import Session
 from context_compactor.store.connect import connect
-from context_compactor.store.desk import desk_of
-from context_compactor.store.desk_rows import Job
+from context_compactor.store.rows import Job
+from context_compactor.store.service_store import service_store_of
 from tests.postgres import Server, new_schema
 from tests.server.fleet import Fleet
 from tests.server.load import THE_END, Follower, Talkers, Turn
 from tests.server.streams import event
-from tests.session.talk import illegal
+from tests.sessions.talk import illegal
 from tests.waiting import wait_for
 
 WINDOW = 6_000
@@ -34,7 +34,7 @@ class Load:
 
     def __init__(self, fleet: Fleet, store: Store, sessions: int, turns: int) -> None:
         self.store = store
-        self.desk: Desk = desk_of(store)
+        self.service_store: ServiceStore = service_store_of(store)
         self._fleet = fleet
         self._ids = [f"run-{at}" for at in range(sessions)]
         with Client(fleet.urls[0]) as client:
@@ -55,24 +55,24 @@ class Load:
         """Until all is said, all jobs are done, and every reader has read all."""
         self.wait_for(1.0)
         wait_for(lambda: not self._open_jobs(), self._open_jobs)
-        self.desk.tell(event(session_id=THE_END))
+        self.service_store.tell(event(session_id=THE_END))
         for follower in self.followers:
             wait_for(lambda: not follower.is_alive(), lambda: len(follower.seen))  # noqa: B023
             if follower.failure is not None:
                 raise follower.failure
 
     def _open_jobs(self) -> list[object]:
-        return list(self.desk.jobs.newest(states=["waiting", "running"]))
+        return list(self.service_store.jobs.newest(states=["waiting", "running"]))
 
     def check_begun_again(self, killed: Job) -> None:
         """Somebody else has done the job of one that was killed."""
-        again = self.desk.jobs.find(killed.id)
+        again = self.service_store.jobs.find(killed.id)
         assert again is not None
         assert (again.state, again.attempts > killed.attempts) == ("done", True)
 
     def check(self) -> None:
         """Nothing was lost, nothing came twice, and everything is in its order."""
-        assert {job.state for job in self.desk.jobs.newest(limit=10_000)} == {"done"}
+        assert {job.state for job in self.service_store.jobs.newest(limit=10_000)} == {"done"}
         assert list(self.store.verify()) == []
         with Client(self._fleet.urls[-1]) as client:
             for name in self._ids:
@@ -109,7 +109,7 @@ class Load:
         return notes
 
     def _check_events(self) -> None:
-        kept = [each.event for each in self.desk.events.after(0, limit=20_000)]
+        kept = [each.event for each in self.service_store.events.after(0, limit=20_000)]
         made = Counter(note.id for name in self._ids for note in self._notes(name))
         for kind in ("summary.applied", "session.compacted"):
             assert Counter(each.payload["compaction_id"] for each in kept if each.type == kind) == made
@@ -149,7 +149,7 @@ def test_two_servers_and_three_workers_lose_and_double_nothing_whatever_is_kille
         fleet.start(servers=2, workers=3)
         with loaded(url, fleet, sessions=5, turns=18) as load:
             load.wait_for(0.3)
-            killed = fleet.kill_one_at_work(load.desk.jobs, fleet.workers)
+            killed = fleet.kill_one_at_work(load.service_store.jobs, fleet.workers)
             load.wait_for(0.4)
             own_postgres.restart("fast")
             load.wait_for(0.5)
@@ -170,7 +170,7 @@ def test_a_server_and_a_worker_on_one_file_lose_and_double_nothing_when_the_serv
         fleet.start(servers=1, workers=1, workers_in_server=2)
         with loaded(url, fleet, sessions=4, turns=16) as load:
             load.wait_for(0.3)
-            killed = fleet.kill_one_at_work(load.desk.jobs, fleet.servers)
+            killed = fleet.kill_one_at_work(load.service_store.jobs, fleet.servers)
             fleet.servers[0].start().wait_until_ready()
             load.finish()
             load.check_begun_again(killed)

@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from context_compactor.server import metrics as metrics_module
 from context_compactor.server.tokens import add_token
-from context_compactor.store import survey as survey_module
-from context_compactor.store.survey import Survey
+from context_compactor.store import statistics as survey_module
+from context_compactor.store.statistics import SessionStatistics
 from tests.cli.conftest import conversation
 from tests.server.filling import Talk
 from tests.server.running import running
@@ -28,7 +28,7 @@ _NAME = re.compile(r"\b(?:compactor|process)_[a-z_]+\b")
 
 @pytest.fixture(autouse=True)
 def _always_fresh(monkeypatch):
-    monkeypatch.setattr(metrics_module, "_FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(metrics_module, "_CACHE_SECONDS", 0.0)
     monkeypatch.setattr(survey_module, "_FRESH_SECONDS", 0.0)
 
 
@@ -165,7 +165,7 @@ def test_with_tokens_a_token_that_may_read_is_needed_unless_metrics_are_public(t
 
 def test_a_look_reads_only_the_sessions_that_have_changed(server):
     paths = [server.made(f"run-{at}") for at in range(30)]
-    survey = Survey(server.service.store)
+    survey = SessionStatistics(server.service.store)
     assert sum(survey.look().levels.values()) == 30
     read: list[int] = []
     count = survey._count
@@ -186,7 +186,7 @@ def test_a_look_finds_everything_however_many_changed_in_the_same_moment(server,
     store = server.service.store
     for at in range(40):
         store.open_session(f"same-{at}", b"{}", "2026-01-01T00:00:00.000+00:00")
-    survey = Survey(store)
+    survey = SessionStatistics(store)
     assert sum(survey.look().levels.values()) == 40
     assert sum(survey.look().levels.values()) == 40
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.server.frames import outside
-from context_compactor.server.scope import Scope
-from context_compactor.server.tokens import add_token
+from context_compactor.server.event_feed import public_event
+from context_compactor.server.tokens import Scope, add_token
 from tests.cli.conftest import conversation
 from tests.server.running import running
 from tests.server.streams import event
@@ -19,7 +18,7 @@ SRC = Scope("src")
 
 
 def _told(session_id: str, scope: Scope = SRC, store_path: str = ":memory:", **payload) -> dict:
-    return json.loads(outside(event("compaction.failed", session_id, **payload), scope, store_path))
+    return json.loads(public_event(event("compaction.failed", session_id, **payload), scope, store_path))
 
 
 @pytest.mark.parametrize(

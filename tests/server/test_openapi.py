@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from context_compactor.events.event import EVENT_TYPES
 from context_compactor.server.openapi import document
 from context_compactor.server.routes import ROUTES
+from context_compactor.store.events import EVENT_TYPES
 from tests.cli.conftest import conversation
 from tests.server.running import running
 from tests.server.streams import Frame, following

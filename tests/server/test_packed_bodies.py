@@ -10,8 +10,8 @@ import zlib
 
 import pytest
 
-from context_compactor.server.asked import unpack
-from context_compactor.server.problems import Refused
+from context_compactor.server.problems import RequestRefused
+from context_compactor.server.requests import decompress
 from context_compactor.server.routes import ROUTES
 from tests.server.running import running
 
@@ -98,8 +98,8 @@ def test_a_bomb_is_not_unpacked_beyond_the_limit():
     bomb = b"".join(pack.compress(bytes(MEGABYTE)) for _ in range(256)) + pack.flush()
     tracemalloc.start()
     try:
-        with pytest.raises(Refused, match="when it is unpacked"):
-            unpack(bomb, "gzip", MEGABYTE)
+        with pytest.raises(RequestRefused, match="when it is unpacked"):
+            decompress(bomb, "gzip", MEGABYTE)
         assert tracemalloc.get_traced_memory()[1] < 8 * MEGABYTE
     finally:
         tracemalloc.stop()
@@ -114,8 +114,8 @@ def test_the_limits_of_lists_and_depth_count_too(shared):
 
 
 def test_more_members_than_anybody_needs_are_refused():
-    with pytest.raises(Refused, match=re.escape("more than 1,000 members")):
-        unpack(gzip.compress(b"") * 1_001, "gzip", MEGABYTE)
+    with pytest.raises(RequestRefused, match=re.escape("more than 1,000 members")):
+        decompress(gzip.compress(b"") * 1_001, "gzip", MEGABYTE)
 
 
 def test_a_packed_request_that_is_sent_again_plain_is_the_same(shared):

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from context_compactor.server import metrics as metrics_module
-from context_compactor.store.desk_rows import Job
+from context_compactor.store.rows import Job
 from tests.server.filling import WIDE, Held, Raw, Talk, before_jobs, idle, told, turn
 from tests.server.receivers import receiving
 from tests.server.running import Running, running
 from tests.server.streams import following
-from tests.session.talk import illegal
+from tests.sessions.talk import illegal
 from tests.waiting import PATIENCE, wait_for
 
 Serve = Callable[..., Any]
@@ -450,7 +450,7 @@ def test_summary_applied_is_fired_when_a_compaction_job_completes_successfully_a
 def test_these_events_can_be_used_by_dashboards_webhooks_and_monitoring_integrations(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(metrics_module, "_FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(metrics_module, "_CACHE_SECONDS", 0.0)
     wanted = ["threshold.crossed", "summary.applied"]
     with serve(allow_private_webhooks=True) as server, receiving() as receiver:
         server.service.sender.poll_seconds = 0.02

@@ -31,7 +31,7 @@ def test_a_webhook_store_that_does_not_answer_is_spoken_of_once_until_it_does(se
     sender = server.service.sender
     sender.poll_seconds = 0.01
     with monkeypatch.context() as broken:
-        broken.setattr(server.service.desk.webhooks, "claim", claim)
+        broken.setattr(server.service.service_store.webhooks, "claim", claim)
         wait_for(lambda: len(looks) >= 5)
     assert sum("deliveries" in line for line in said()) == 1
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from context_compactor.server.dashboard.routes import VIEWS
-from context_compactor.server.readiness import Readiness
+from context_compactor.server.dashboard.routes import PAGE_ROUTES
 from context_compactor.server.routes import ROUTES
+from context_compactor.server.service import ReadinessCheck
 from context_compactor.server.tokens import add_token
 from tests.cli.conftest import conversation
 from tests.postgres import new_schema
@@ -51,7 +51,7 @@ def addresses(server: Running, **headers: str) -> list[str]:
     ]
     found = [path.replace("{id}", "run").replace("{ref}", ref) for path in api]
     found += [f"/v1/sessions/run/archive/{ref}?page=1", "/v1/sessions/run/context?at=3", "/v1/webhooks"]
-    for view in VIEWS:
+    for view in PAGE_ROUTES:
         if view.form is None:
             known = made if "/compactions/" in view.path else ref
             found.append(view.path.replace("{id:str}", "run").replace("{ref:str}", known))
@@ -81,12 +81,12 @@ def test_a_token_that_may_only_read_changes_nothing_in_the_store(tmp_path, looke
 
 def test_a_token_that_may_only_read_makes_no_events(looked_at):
     server, reader, paths = looked_at
-    last = server.service.desk.events.last()
+    last = server.service.service_store.events.last()
     recalled = [path for path in paths if "/archive/" in path]
     for _ in range(TIMES):
         for path in recalled:
             assert server.get(path, Authorization=reader).status == 200
-    assert server.service.desk.events.last() == last
+    assert server.service.service_store.events.last() == last
 
 
 # A store that cannot be written
@@ -202,7 +202,7 @@ def test_whoever_asks_while_a_check_hangs_is_answered_and_begins_no_other(tmp_pa
         return {}
 
     with running(tmp_path) as server:
-        server.service.readiness = Readiness(hangs)
+        server.service.readiness = ReadinessCheck(hangs)
         with ThreadPoolExecutor(8) as callers:
             assert {got[0] for got in callers.map(lambda _: ready(server), range(8))} == {503}
         assert server.get("/healthz").status == 200
@@ -215,7 +215,7 @@ def test_whoever_asks_while_a_check_hangs_is_answered_and_begins_no_other(tmp_pa
 
 def test_a_result_counts_for_a_moment_so_that_nobody_can_make_a_server_write_all_the_time(server):
     checks = []
-    server.service.readiness = Readiness(lambda: checks.append(True) or {})
+    server.service.readiness = ReadinessCheck(lambda: checks.append(True) or {})
     server.service.readiness._known_until = float("inf")
     assert [ready(server)[0] for _ in range(20)] == [200] * 20
     assert checks == []

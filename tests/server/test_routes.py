@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from context_compactor.server import compacting
+from context_compactor.server import compactions
 from context_compactor.server.tokens import add_token
-from context_compactor.session.session import Session
+from context_compactor.sessions.session import Session
 from tests.cli.conftest import conversation
 from tests.server.running import running
 
@@ -246,8 +246,8 @@ def test_compactions_are_listed_page_by_page_and_only_those_shown_are_read(serve
         assert server.post(f"{long_session}/compact", {"target_tokens": target}).json["compacted"]
     every = server.get(f"{long_session}/compactions").json
     assert (len(every["compactions"]), every["next"]) == (3, None)
-    read, report_of = [], compacting.report_of
-    monkeypatch.setattr(compacting, "report_of", lambda core, each: read.append(each) or report_of(core, each))
+    read, report_of = [], compactions.report_of
+    monkeypatch.setattr(compactions, "report_of", lambda core, each: read.append(each) or report_of(core, each))
     first = server.get(f"{long_session}/compactions?limit=2").json
     assert len(read) == 2
     rest = server.get(f"{long_session}/compactions?limit=2&after={first['next']}").json

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor.errors import BadSetting
-from context_compactor.server.scope import Scope
+from context_compactor.server.tokens import Scope
 from context_compactor.store.sqlite import SqliteStore
 
 NAMES = st.text(alphabet="ab0.-_/~\U0010ffffé", min_size=1, max_size=4)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from context_compactor.server.session_settings import LIMITS, SERVERS_OWN
+from context_compactor.server.sessions import LIMIT_SETTINGS, SERVER_ONLY_SETTINGS
 from context_compactor.settings import Settings
 
 # Whoever adds a setting decides here whether a caller who may write is trusted with it.
@@ -71,8 +71,8 @@ def _made(server, **settings):
 
 
 def test_every_setting_is_the_sessions_the_servers_or_a_limit():
-    assert set(OWN) == SERVERS_OWN
-    assert set(LIMITED) == LIMITS
+    assert set(OWN) == SERVER_ONLY_SETTINGS
+    assert set(LIMITED) == LIMIT_SETTINGS
     assert sorted([*SESSIONS_OWN, *OWN, *LIMITED]) == sorted(Settings.__struct_fields__)
 
 
@@ -109,8 +109,8 @@ def test_no_limit_at_all_is_more_than_any(shared, monkeypatch):
 def test_the_guide_names_all_that_a_session_may_not_set_or_raise():
     guide = (Path(__file__).parents[2] / "docs/how-to/server.md").read_text()
     own, _, limits = guide.partition("- The server's own,")[2].partition("So a server")[0].partition("- Limits,")
-    assert set(re.findall(r"`([a-z_]+)`", own)) == SERVERS_OWN
-    assert set(re.findall(r"`([a-z_]+)`", limits)) == LIMITS
+    assert set(re.findall(r"`([a-z_]+)`", own)) == SERVER_ONLY_SETTINGS
+    assert set(re.findall(r"`([a-z_]+)`", limits)) == LIMIT_SETTINGS
 
 
 def test_where_the_server_has_no_limit_a_session_may_have_one(shared):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from context_compactor.session.session import Session
+from context_compactor.sessions.session import Session
 from tests.waiting import PATIENCE, wait_for
 
 BODY = json.dumps({"messages": [{"role": "user", "content": "begun before the end"}]}).encode()

@@ -128,7 +128,7 @@ def test_events_of_another_namespace_are_never_sent_whoever_asks_for_its_session
 
 
 def test_a_stream_of_everything_is_of_ones_own_namespace(walled: Walled):
-    kept = walled.service.desk.events.after(0)
+    kept = walled.service.service_store.events.after(0)
     theirs = next(each.event.id for each in kept if each.event.session_id == f"red/{THEIRS}")
     never = theirs[:-1] + ("0" if theirs[-1] != "0" else "1")
     for last_id in ("0", theirs, never):

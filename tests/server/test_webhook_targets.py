@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from context_compactor.server.targets import is_public
 from context_compactor.server.tokens import add_token
+from context_compactor.server.webhook_delivery import is_public
 from tests.server.running import running
 
 

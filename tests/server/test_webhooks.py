@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from context_compactor.client import Client
 from context_compactor.errors import BadSetting
-from context_compactor.server import posting
-from context_compactor.server.sender import MOST_FAILURES, Sender
-from context_compactor.server.targets import is_public, read_target
+from context_compactor.server import webhook_delivery
 from context_compactor.server.tokens import add_token
+from context_compactor.server.webhook_delivery import MAX_FAILURES, WebhookSender, is_public, read_target
 from tests.server import receivers
 from tests.server.receivers import receiving, status
 from tests.server.running import running
@@ -187,28 +186,28 @@ def test_what_failed_is_sent_again_until_it_arrives_and_the_order_stays(inside):
 
 
 def test_waits_grow_and_have_an_end():
-    sender = Sender.__new__(Sender)
+    sender = WebhookSender.__new__(WebhookSender)
     sender.first_wait = 5.0
     waits = [sender._wait(attempts) for attempts in range(1, 20)]
     assert all(0.9 * 5 * 2**at <= waits[at] <= 1.1 * 5 * 2**at for at in range(9))
     assert max(waits) <= 1.1 * 3600
-    assert 0.9 * 2.42 <= sum(waits[: MOST_FAILURES - 1]) / 3600 <= 1.1 * 2.42  # hours until it is disabled
+    assert 0.9 * 2.42 <= sum(waits[: MAX_FAILURES - 1]) / 3600 <= 1.1 * 2.42  # hours until it is disabled
 
 
 def test_after_too_many_failures_a_webhook_is_disabled_with_an_event_and_can_be_replayed(inside):
-    with receiving(*[status(500)] * MOST_FAILURES, status(204)) as receiver:
+    with receiving(*[status(500)] * MAX_FAILURES, status(204)) as receiver:
         made = add(inside, receiver.url, "job.queued")
         first = tell(inside, 1)
         wait_for(lambda: not standing(inside, made["id"])["is_enabled"])
         found = standing(inside, made["id"])
-        assert (found["failures"], found["reason"]) == (MOST_FAILURES, "it answered 500")
-        wait_for(lambda: inside.service.desk.events.after(0, types=["job.dropped"]))
-        told = [kept.event for kept in inside.service.desk.events.after(0, types=["job.dropped"])]
+        assert (found["failures"], found["reason"]) == (MAX_FAILURES, "it answered 500")
+        wait_for(lambda: inside.service.service_store.events.after(0, types=["job.dropped"]))
+        told = [kept.event for kept in inside.service.service_store.events.after(0, types=["job.dropped"])]
         assert [each.payload["webhook"] for each in told] == [made["id"]]
         missed = tell(inside, 2)
         got = inside.post(f"/v1/webhooks/{made['id']}/replay")
         assert got.json["owed"] >= 1
-        wait_for(lambda: len(receiver.requests) == MOST_FAILURES + 2)
+        wait_for(lambda: len(receiver.requests) == MAX_FAILURES + 2)
         assert [request.headers["webhook-id"] for request in receiver.requests[-2:]] == [*first, *missed]
         assert standing(inside, made["id"])["is_enabled"]
 
@@ -243,7 +242,7 @@ def test_what_was_not_told_before_a_server_stopped_is_told_by_the_next_one(tmp_p
     with receiving(status(500), status(200)) as receiver:
         with running(tmp_path, allow_private_webhooks=True) as server:
             hurry(server)
-            server.service.sender._desk.webhooks.claim = lambda *_: None  # it never comes to it
+            server.service.sender._service_store.webhooks.claim = lambda *_: None  # it never comes to it
             add(server, receiver.url)
             ids = tell(server, 1, 2)
         assert receiver.requests == []
@@ -394,7 +393,7 @@ def test_only_who_can_prove_its_name_is_told(inside, monkeypatch):
         assert "certificate" in attempts(inside, made["id"])[-1]["reason"].lower()
         assert receiver.requests == []
         trusting = ssl.create_default_context(cafile=CERTIFICATE)
-        monkeypatch.setattr(posting, "_trust", lambda: trusting)
+        monkeypatch.setattr(webhook_delivery, "_ssl_context", lambda: trusting)
         wait_for(lambda: bool(receiver.requests))
 
 

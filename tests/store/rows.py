@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from context_compactor.protocols import Store
-from context_compactor.store.rows import Item, Run
+from context_compactor.store.rows import NewOriginal, PassageRun
 
 AT = "2026-03-01T10:00:00.000+00:00"
 LATER = "2026-03-01T11:00:00.000+00:00"
@@ -20,8 +20,8 @@ def texts_of(store: Store, session_id: str = "a", **wanted) -> list[str]:
     return [entry.body.decode() for entry in store.entries(session_id, **wanted)]
 
 
-def item(store: Store, ref: str, value: str, *, kind: str = "test run", terms: str = "") -> Item:
+def item(store: Store, ref: str, value: str, *, kind: str = "test run", terms: str = "") -> NewOriginal:
     """An original whose value is in the store."""
     (name,) = store.put([value.encode()])
-    runs = (Run(1, 10, terms, terms.encode()),) if terms else ()
-    return Item(ref, kind, f"summary of {ref}", 10, f'recall("{ref}")', "re-run", "pytest -q", name, runs)
+    runs = (PassageRun(1, 10, terms, terms.encode()),) if terms else ()
+    return NewOriginal(ref, kind, f"summary of {ref}", 10, f'recall("{ref}")', "re-run", "pytest -q", name, runs)

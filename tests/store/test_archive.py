@@ -7,8 +7,8 @@ from msgspec import structs
 
 from context_compactor.errors import DamagedContent
 from context_compactor.protocols import Store
-from context_compactor.store import ranking
-from context_compactor.store.rows import Item, Run, hash_of
+from context_compactor.store import originals as ranking
+from context_compactor.store.rows import NewOriginal, PassageRun, hash_of
 from tests.store.rows import AT, LATER, LATEST, item
 
 
@@ -68,7 +68,7 @@ def test_a_value_that_is_archived_already_refers_to_the_first_of_its_kind(store:
 
 
 def test_a_value_that_is_not_in_the_store_cannot_be_archived(store: Store):
-    lost = Item("tool_002", "turn", "", 1, "", "", "", hash_of(b"never put"))
+    lost = NewOriginal("tool_002", "turn", "", 1, "", "", "", hash_of(b"never put"))
     with pytest.raises(DamagedContent):
         store.archive("a", [item(store, "tool_001", "1"), lost], AT)
     assert store.originals("a") == []
@@ -140,9 +140,9 @@ def test_without_a_term_the_newest_runs_are_found(shelved: Store):
 
 
 def test_a_run_of_several_passages_brings_the_runs_beside_it(store: Store):
-    def item_of(ref: str, terms: str) -> Item:
+    def item_of(ref: str, terms: str) -> NewOriginal:
         return structs.replace(
-            item(store, ref, f'"{ref}"'), runs=tuple(Run(9, 50, word, b"") for word in terms.split())
+            item(store, ref, f'"{ref}"'), runs=tuple(PassageRun(9, 50, word, b"") for word in terms.split())
         )
 
     store.archive("a", [item_of("tool_001", "one two three"), item_of("tool_002", "four five six")], AT)

@@ -10,15 +10,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from context_compactor.archive.shelve import terms_of
+from context_compactor.archive.storage import terms_of
 from context_compactor.errors import BadInput, DamagedContent
-from context_compactor.events.event import make_event
-from context_compactor.store.copying import copy_sessions, count_messages
-from context_compactor.store.copying_desk import Left, copy_webhooks, left_behind
-from context_compactor.store.desk import SqlDesk
-from context_compactor.store.desk_rows import Webhook
+from context_compactor.store.copy import NotCopied, copy_sessions, copy_webhooks, count_messages, left_behind
+from context_compactor.store.events import make_event
 from context_compactor.store.postgres import PostgresStore
-from context_compactor.store.rows import FactRow, Item, Run
+from context_compactor.store.rows import FactRow, NewOriginal, PassageRun, Webhook
+from context_compactor.store.service_store import SqlServiceStore
 from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.sqlite import SqliteStore
 from tests.postgres import Given, Server, new_schema
@@ -53,9 +51,9 @@ def fill(store: SqlStore, session_id: str) -> None:
     store.append(session_id, "message", bodies("last"), LATEST)
     for at, now in enumerate((AT, LATER, LATER)):
         body = json.dumps([["code", 1, f"needle number{at}"], ["code", 2, "hay"]]).encode()
-        run = Run(2, 30, terms_of(body), body)
+        run = PassageRun(2, 30, terms_of(body), body)
         (content,) = store.put([f'"value {at % 2}"'.encode()])
-        store.archive(session_id, [Item(f"tool_{at:03}", "code", "s\0", 3, "r", "h", "t", content, (run,))], now)
+        store.archive(session_id, [NewOriginal(f"tool_{at:03}", "code", "s\0", 3, "r", "h", "t", content, (run,))], now)
     store.put_facts(session_id, [FactRow("error", 1, b"early", "pattern")], AT)
     store.put_facts(session_id, [FactRow("decision", 2, b"late")], LATER)
     store.save_state(session_id, json.dumps({"keeps": store.put([b'"of the state"'])[0]}).encode())
@@ -169,7 +167,7 @@ def test_what_was_changed_behind_the_stores_back_is_not_copied(make: Callable[[s
 def test_work_that_waits_or_runs_waits_in_the_copy(make: Callable[[str], SqlStore], kind: str, other: str):
     source, target = make(kind), make(other)
     fill(source, "a")
-    ours, theirs = SqlDesk(source._database).jobs, SqlDesk(target._database).jobs
+    ours, theirs = SqlServiceStore(source._database).jobs, SqlServiceStore(target._database).jobs
     ours.queue_level("a", "soft", AT)
     assert ours.claim("w1", AT, LATEST) is not None
     ours.queue("a", "extract", now=AT, due_at=LATER)
@@ -187,7 +185,7 @@ def test_a_request_that_was_answered_is_answered_alike_after_the_copy(
 ):
     source, target = make(kind), make(other)
     fill(source, "a")
-    ours, theirs = SqlDesk(source._database).answers, SqlDesk(target._database).answers
+    ours, theirs = SqlServiceStore(source._database).answers, SqlServiceStore(target._database).answers
     for key in ("done", "only written"):
         ours.take("a", key, "hash", LATER)
     ours.keep("a", "done", '{"appended":1}')
@@ -198,7 +196,7 @@ def test_a_request_that_was_answered_is_answered_alike_after_the_copy(
 
 def test_webhooks_are_copied_once_with_their_secrets(make: Callable[[str], SqlStore]):
     source, target = make("sqlite"), make("postgres")
-    ours, theirs = SqlDesk(source._database).webhooks, SqlDesk(target._database).webhooks
+    ours, theirs = SqlServiceStore(source._database).webhooks, SqlServiceStore(target._database).webhooks
     ours.add(Webhook("h1", "team", "https://example.com/hook", "secret", ("job.dropped",), AT, 2, LATER, "410"))
     assert copy_webhooks(source, target) == 1
     assert theirs.all() == ours.all()
@@ -208,13 +206,13 @@ def test_webhooks_are_copied_once_with_their_secrets(make: Callable[[str], SqlSt
 def test_what_stays_behind_is_counted(make: Callable[[str], SqlStore]):
     for kind in ("sqlite", "postgres"):
         source = make(kind)
-        assert left_behind(source) == Left(0, 0, 0)
-        desk = SqlDesk(source._database)
-        desk.webhooks.add(Webhook("h1", "", "https://example.com/hook", "secret", (), AT))
-        desk.tell(make_event("job.queued", "a", {}, datetime(2026, 3, 1, tzinfo=UTC)))
+        assert left_behind(source) == NotCopied(0, 0, 0)
+        service_store = SqlServiceStore(source._database)
+        service_store.webhooks.add(Webhook("h1", "", "https://example.com/hook", "secret", (), AT))
+        service_store.tell(make_event("job.queued", "a", {}, datetime(2026, 3, 1, tzinfo=UTC)))
         for level in ("soft", "aggressive"):
-            desk.jobs.queue_level("a", level, AT)
-        assert left_behind(source) == Left(events=1, deliveries=1, jobs=1)  # what waits is copied
+            service_store.jobs.queue_level("a", level, AT)
+        assert left_behind(source) == NotCopied(events=1, deliveries=1, jobs=1)  # what waits is copied
 
 
 def test_messages_are_counted_without_reading_them(make: Callable[[str], SqlStore]):

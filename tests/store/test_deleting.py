@@ -15,15 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from context_compactor.errors import DamagedContent, UnknownSession
-from context_compactor.events.event import make_event
 from context_compactor.protocols import Store
-from context_compactor.store import deleting
-from context_compactor.store.desk import desk_of
-from context_compactor.store.desk_rows import Webhook
-from context_compactor.store.rows import FactRow, hash_of
+from context_compactor.store import deletion
+from context_compactor.store.database import kind_word
+from context_compactor.store.events import make_event
+from context_compactor.store.rows import FactRow, Webhook, hash_of
+from context_compactor.store.service_store import service_store_of
 from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.sqlite import SqliteStore
-from context_compactor.store.words import kind_word
 from tests.store.rows import AT, LATER, LATEST, bodies, item, texts_of
 from tests.store.test_expire import fill
 
@@ -100,38 +99,43 @@ def test_when_the_last_session_is_deleted_nothing_is_left(two: SqlStore):
 
 
 def test_events_jobs_and_kept_answers_go_with_their_session_and_webhooks_are_told_nothing_of_it(two: SqlStore):
-    desk = desk_of(two)
-    desk.webhooks.add(Webhook("wh_1", "", "https://example.com", "s", (), AT))
+    service_store = service_store_of(two)
+    service_store.webhooks.add(Webhook("wh_1", "", "https://example.com", "s", (), AT))
     for session_id in ("old", "new"):
-        desk.tell(make_event("fact.promoted", session_id, {"fact": f"of {session_id}"}, NOW))
-        desk.jobs.queue(session_id, "extract", now=AT)
-        desk.answers.take(session_id, "key", "hash", AT)
+        service_store.tell(make_event("fact.promoted", session_id, {"fact": f"of {session_id}"}, NOW))
+        service_store.jobs.queue(session_id, "extract", now=AT)
+        service_store.answers.take(session_id, "key", "hash", AT)
     two.delete("old")
-    assert [kept.event.session_id for kept in desk.events.after(0)] == ["new"]
-    assert [each.kept.event.session_id for each in desk.webhooks.waiting("wh_1")] == ["new"]
-    assert [job.session_id for job in desk.jobs.newest()] == ["new"]
-    assert (desk.answers.of("old"), len(desk.answers.of("new"))) == ([], 1)
+    assert [kept.event.session_id for kept in service_store.events.after(0)] == ["new"]
+    assert [each.kept.event.session_id for each in service_store.webhooks.waiting("wh_1")] == ["new"]
+    assert [job.session_id for job in service_store.jobs.newest()] == ["new"]
+    assert (service_store.answers.of("old"), len(service_store.answers.of("new"))) == ([], 1)
 
 
 def test_a_job_that_is_being_done_is_lost_to_whoever_is_at_it(two: SqlStore):
-    desk = desk_of(two)
-    desk.jobs.queue("old", "extract", now=AT)
-    job = desk.jobs.claim("worker", AT, LATER)
+    service_store = service_store_of(two)
+    service_store.jobs.queue("old", "extract", now=AT)
+    job = service_store.jobs.claim("worker", AT, LATER)
     assert job is not None
     two.delete("old")
-    assert desk.jobs.extend([job], LATEST) == set()
-    assert desk.jobs.finish(job, LATER) is None
-    assert desk.jobs.drop(job, LATER, "") is None
+    assert service_store.jobs.extend([job], LATEST) == set()
+    assert service_store.jobs.finish(job, LATER) is None
+    assert service_store.jobs.drop(job, LATER, "") is None
 
 
 def test_a_session_of_the_same_name_begins_empty(two: SqlStore):
-    desk = desk_of(two)
-    desk.answers.take("old", "key", "hash", AT)
+    service_store = service_store_of(two)
+    service_store.answers.take("old", "key", "hash", AT)
     two.delete("old")
     two.open_session("old", b"{}", LATEST)
     row = two.session("old")
     assert (row.head, row.messages, row.state, row.created_at) == (0, 0, b"{}", LATEST)
-    assert (two.originals("old"), two.facts("old"), two.holders("old"), desk.answers.of("old")) == ([], [], {}, [])
+    assert (two.originals("old"), two.facts("old"), two.holders("old"), service_store.answers.of("old")) == (
+        [],
+        [],
+        {},
+        [],
+    )
     assert two.search("old", {"needle": 1.0}, most=100) == []
     assert two.append("old", "message", bodies("first"), LATEST) == 1
     two.clear_deleted(bytes.decode)
@@ -178,8 +182,8 @@ def test_a_content_that_is_used_again_while_it_is_about_to_be_removed_stays(two:
             two.archive("new", [item(two, "tool_002", '"value old"')], LATEST)
         return marks
 
-    needed = deleting.needed
-    monkeypatch.setattr(deleting, "needed", look)
+    needed = deletion.needed
+    monkeypatch.setattr(deletion, "needed", look)
     two.clear_deleted(bytes.decode)
     assert looks == 2
     assert texts_of(two, "new")[-2] == "only old"
@@ -196,8 +200,8 @@ def test_a_content_that_is_first_used_by_another_while_everything_is_looked_at_s
         two.append("new", "message", bodies("only old"), LATEST)
         return marks
 
-    needed = deleting.needed
-    monkeypatch.setattr(deleting, "needed", look)
+    needed = deletion.needed
+    monkeypatch.setattr(deletion, "needed", look)
     two.clear_deleted(bytes.decode)
     assert texts_of(two, "new")[-2:] == ["only old", "only old"]
     assert list(two.verify()) == []
@@ -212,8 +216,8 @@ def test_two_who_remove_the_same_at_once_do_not_disturb_each_other(two: SqlStore
         fill(two, "later", LATEST)
         return needed(*given)
 
-    needed = deleting.needed
-    monkeypatch.setattr(deleting, "needed", look)
+    needed = deletion.needed
+    monkeypatch.setattr(deletion, "needed", look)
     two.clear_deleted(bytes.decode)
     assert texts_of(two, "later", kinds=("message",)) == ["shared", "only later"]
     assert [each.body for each in two.search("later", {"needle": 1.0}, most=100)] == [b"needle wordlater"]
@@ -243,7 +247,7 @@ def killed_in(folder: Path, step: str) -> SqliteStore:
         store = SqliteStore(path)
         fill(store, "old", AT)
         fill(store, "new", LATEST)
-        setattr(deleting, step, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+        setattr(deletion, step, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
         if step == "Answers":  # within the transaction
             store.delete("old")
         store.delete("old")
@@ -293,7 +297,7 @@ def leak(store: Store) -> None:
         store.put_facts("leak", [FactRow("error", n, f'"{SECRET}"'.encode(), SECRET)], AT)
     store.save_state("leak", f'{{"notes":"{SECRET}"}}'.encode())
     for name in ("stays", "leak", "stays"):  # so that there is more on the same page of the file
-        desk_of(store).tell(make_event("fact.promoted", name, {"fact": SECRET if name == "leak" else ""}, NOW))
+        service_store_of(store).tell(make_event("fact.promoted", name, {"fact": SECRET if name == "leak" else ""}, NOW))
 
 
 def test_no_byte_of_a_deleted_session_is_left_in_the_files(tmp_path: Path):

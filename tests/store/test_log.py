@@ -8,8 +8,8 @@ import pytest
 
 from context_compactor.errors import StoreError, UnknownSession
 from context_compactor.protocols import Store
-from context_compactor.store.desk import desk_of
 from context_compactor.store.rows import FactRow, hash_of
+from context_compactor.store.service_store import service_store_of
 from tests.store.rows import AT, LATER, bodies, item, texts_of
 
 
@@ -229,12 +229,12 @@ def test_a_block_within_a_block_that_raises_leaves_nothing_of_both_even_when_the
 
 
 def test_a_part_that_raises_leaves_nothing_and_the_rest_is_kept(store: Store):
-    desk = desk_of(store)
+    service_store = service_store_of(store)
     with store.writing("a"):
         store.append("a", "message", bodies("outer"), AT)
-        with pytest.raises(Interrupted), desk.part():
+        with pytest.raises(Interrupted), service_store.part():
             broken_off(store, "b", write_all_over)
-        with desk.part():
+        with service_store.part():
             store.append("b", "message", bodies("part"), AT)
         store.append("a", "message", bodies("outer again"), AT)
     assert texts_of(store) == ["outer", "outer again"]

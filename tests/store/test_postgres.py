@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from context_compactor.addresses import without_password
 from context_compactor.errors import BadSetting, MissingExtra, StoreError, StoreLocked
-from context_compactor.store.address import without_password
 from context_compactor.store.connect import connect
 from context_compactor.store.postgres import PostgresStore
-from context_compactor.store.postgres_address import read_address
-from context_compactor.store.rows import FactRow, Item, Run, hash_of
+from context_compactor.store.postgres_connection import read_address
+from context_compactor.store.rows import FactRow, NewOriginal, PassageRun, hash_of
 from context_compactor.store.sqlite import SqliteStore
 from tests.postgres import PASSWORD, QUOTED, Server, new_schema
 from tests.store.children import Child, started
@@ -518,7 +518,7 @@ def test_a_statement_that_failed_ends_its_transaction_and_the_rest_of_it_is_not_
 def test_any_text_and_any_bytes_come_back_as_they_were(store: PostgresStore, text: str, content: bytes):
     (name,) = store.put([content])
     ref = f"tool_{hash_of(text.encode() + content)}"
-    store.archive("a", [Item(ref, text, text, 1, text, text, text, name)], AT)
+    store.archive("a", [NewOriginal(ref, text, text, 1, text, text, text, name)], AT)
     found = store.original("a", ref)
     assert found is not None
     assert (found.kind, found.summary, found.recovery, found.hint, found.target) == (text,) * 5
@@ -548,11 +548,13 @@ def test_a_search_finds_the_same_as_in_sqlite(store: PostgresStore, runs: list[l
                 assert found[0] == found[1]
 
 
-def items_of(store: PostgresStore | SqliteStore, runs: list[list[str]]) -> Iterator[Item]:
+def items_of(store: PostgresStore | SqliteStore, runs: list[list[str]]) -> Iterator[NewOriginal]:
     for at, words in enumerate(runs):
         (name,) = store.put([f'"{at}"'.encode()])
         kind = "turn" if at % 3 else "code"
-        yield Item(f"tool_{at}", kind, "", 1, "", "", "", name, (Run(1, 10, " ".join(words), b"%d" % at),))
+        yield NewOriginal(
+            f"tool_{at}", kind, "", 1, "", "", "", name, (PassageRun(1, 10, " ".join(words), b"%d" % at),)
+        )
 
 
 def test_a_pool_that_is_used_up_says_how_to_have_a_larger_one(url: str):

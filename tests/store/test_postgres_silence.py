@@ -8,7 +8,7 @@ import pytest
 
 from context_compactor.errors import StoreError
 from context_compactor.store.postgres import PostgresStore
-from context_compactor.store.postgres_address import read_address
+from context_compactor.store.postgres_connection import read_address
 
 NOW = "2026-03-01T10:00:00.000+00:00"
 

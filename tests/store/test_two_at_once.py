@@ -7,14 +7,14 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from context_compactor.session.session import Session
+from context_compactor.sessions.session import Session
 from context_compactor.store.sqlite import SqliteStore
-from tests.session.talk import messages, opened
+from tests.sessions.talk import messages, opened
 
 APPEND = """
 import sys
 from pathlib import Path
-from tests.session.talk import messages, opened
+from tests.sessions.talk import messages, opened
 with opened(Path(sys.argv[1]), automatic=False) as session:
     session.append(messages({first}, {first} + 2))
 """

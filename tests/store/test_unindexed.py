@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from context_compactor.archive.shelve import terms_of
+from context_compactor.archive.storage import terms_of
 from context_compactor.errors import UnknownSession
 from context_compactor.protocols import Store
-from context_compactor.store.copying import copy_sessions
+from context_compactor.store.copy import copy_sessions
 from context_compactor.store.postgres import PostgresStore
-from context_compactor.store.rows import IndexPart, Item, Run
+from context_compactor.store.rows import IndexPart, NewOriginal, PassageRun
 from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.sqlite import SqliteStore
 from tests.store.rows import AT, LATER, LATEST, item
@@ -27,13 +27,13 @@ def store(store: Store) -> Store:
     return store
 
 
-def unindexed(store: Store, ref: str, value: str, *first: str) -> Item:
+def unindexed(store: Store, ref: str, value: str, *first: str) -> NewOriginal:
     """An original of which the index gets these runs at once, and others later."""
     return structs.replace(item(store, ref, value), runs=[run(term) for term in first], is_indexed=False)
 
 
-def run(term: str, count: int = 1) -> Run:
-    return Run(count, 10, term, f'[["code",1,"{term}"]]'.encode())
+def run(term: str, count: int = 1) -> PassageRun:
+    return PassageRun(count, 10, term, f'[["code",1,"{term}"]]'.encode())
 
 
 def missing(store: Store, session_id: str = "a") -> list[tuple[str, int]]:

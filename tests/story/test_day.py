@@ -6,11 +6,11 @@ from itertools import count
 
 import pytest
 
-from context_compactor.apply.account import failures_share
-from context_compactor.classify.failures import find_failures
-from context_compactor.messages.boundaries import find_problems, repair
-from context_compactor.messages.detect import DIALECTS
-from context_compactor.messages.turn import split_turns
+from context_compactor.dialects.detection import DIALECTS
+from context_compactor.dialects.repair import find_violations, repair
+from context_compactor.dialects.turns import split_turns
+from context_compactor.engine.report_parts import failures_share
+from context_compactor.facts.failures import find_failures
 from tools.day import live, open_day, stream
 
 ANTHROPIC = DIALECTS["anthropic"]
@@ -61,7 +61,7 @@ def test_every_failure_is_still_in_the_context(session, messages):
 
 
 def test_the_context_is_legal_and_within_its_budget(session):
-    assert find_problems(ANTHROPIC.parse(session.context()), ANTHROPIC) == []
+    assert find_violations(ANTHROPIC.parse(session.context()), ANTHROPIC) == []
     assert session.usage().share < 0.85
 
 

@@ -9,27 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from context_compactor.classify.kinds import Voice
-from context_compactor.classify.tier import Tier
-from context_compactor.flow import Kit, Outcome, compact, read_scene
-from context_compactor.levels import Level
-from context_compactor.measure.count import MessageCounter
-from context_compactor.measure.tokens import counter_for
-from context_compactor.messages.boundaries import repair
-from context_compactor.messages.detect import DIALECTS
-from context_compactor.messages.message import Message
-from context_compactor.plan.goal import Goal, shares_for
-from context_compactor.plan.options import OUTCOME, Option
-from context_compactor.plan.view import View
-from context_compactor.plan.zones import Room, Shares, Zone, room_for_turns, turn_sizes
+from context_compactor.dialects.detection import DIALECTS
+from context_compactor.dialects.messages import Message
+from context_compactor.dialects.repair import repair
+from context_compactor.engine.compact import CompactedContext, EngineConfig, compact_context, parse_context
+from context_compactor.engine.layouts import Room, Shares, Zone, room_for_turns, turn_sizes
+from context_compactor.engine.options import OUTCOME, Option
+from context_compactor.engine.request import Goal, shares_for
+from context_compactor.engine.strategies import DEFAULT_LAYOUTS, DEFAULT_STRATEGIES
+from context_compactor.engine.tiers import Tier
+from context_compactor.engine.view import PlanningView
+from context_compactor.facts.kinds import Voice
 from context_compactor.protocols import Layout, Strategy
-from context_compactor.strategies import DEFAULT_STRATEGIES, LAYOUT_LADDER
+from context_compactor.settings import Level
+from context_compactor.tokens.counting import MessageCounter, counter_for
+from tests.dialects.strategies import histories
 from tests.engine.sessions import sessions, shares
 from tests.engine.talks import DIALECT_NAMES
-from tests.messages.strategies import histories
 
 every_strategy = pytest.mark.parametrize("strategy", DEFAULT_STRATEGIES, ids=lambda strategy: type(strategy).__name__)
-every_layout = pytest.mark.parametrize("layout", LAYOUT_LADDER, ids=str)
+every_layout = pytest.mark.parametrize("layout", DEFAULT_LAYOUTS, ids=str)
 LEVELS = (*Level, None)
 
 
@@ -45,21 +44,21 @@ def contexts() -> SearchStrategy[tuple[str, list[Message]]]:
 
 
 @st.composite
-def outcomes(draw: st.DrawFn) -> Outcome:
+def outcomes(draw: st.DrawFn) -> CompactedContext:
     """Compactions of fresh contexts and of ones that carry a record."""
     dialect, messages = draw(contexts())
     counter = MessageCounter(counter_for(None), dialect)
-    kit = Kit(DIALECTS[dialect], counter, DEFAULT_STRATEGIES, LAYOUT_LADDER)
+    config = EngineConfig(DIALECTS[dialect], counter, DEFAULT_STRATEGIES, DEFAULT_LAYOUTS)
     level = draw(st.sampled_from(LEVELS))
     for _ in range(draw(st.integers(1, 2))):
         target = max(1, int(counter.request_tokens(messages) * draw(shares)))
         goal = Goal(target, 10**9, level, shares_for(level, 5, 0.25))
-        outcome = compact(read_scene(messages, kit.dialect), goal, kit)
+        outcome = compact_context(parse_context(messages, config.dialect), goal, config)
         messages = outcome.written.messages
     return outcome
 
 
-def views() -> SearchStrategy[View]:
+def views() -> SearchStrategy[PlanningView]:
     """Views as strategies are shown them."""
     return outcomes().map(lambda outcome: outcome.composer.view)
 
@@ -68,7 +67,7 @@ def views() -> SearchStrategy[View]:
 def rooms(draw: st.DrawFn) -> Room:
     """Rooms of any size, down to one token."""
     dialect, messages = draw(contexts())
-    turns = read_scene(messages, DIALECTS[dialect]).turns
+    turns = parse_context(messages, DIALECTS[dialect]).turns
     sizes = turn_sizes(turns, MessageCounter(counter_for(None), dialect))
     target = max(1, int(sum(size.whole for size in sizes) * draw(shares)))
     wanted = shares_for(draw(st.sampled_from(LEVELS)), draw(st.integers(0, 8)), 0.25)
@@ -79,7 +78,7 @@ def of_tier(options: Iterable[Option], *tiers: Tier) -> Iterator[Option]:
     return (option for option in options if option.tier in tiers)
 
 
-def proposed(view: View) -> Iterator[Option]:
+def proposed(view: PlanningView) -> Iterator[Option]:
     """What all strategies say about a view; each option is signed by its own."""
     return (option for strategy in DEFAULT_STRATEGIES for option in strategy.propose(view))
 
@@ -150,7 +149,7 @@ def test_a_text_that_is_not_shorter_than_its_source_is_never_weighed(outcome):
 
 def served(room: Room) -> Iterator[tuple[Layout, Mapping[int, Zone]]]:
     """The layouts that serve a room, with the zones that they give."""
-    return ((layout, zones) for layout in LAYOUT_LADDER if (zones := layout.zones(room)))
+    return ((layout, zones) for layout in DEFAULT_LAYOUTS if (zones := layout.zones(room)))
 
 
 @every_layout
@@ -162,7 +161,7 @@ def test_a_layout_is_a_value_with_a_name(layout):
 
 @given(room=rooms())
 def test_a_layout_gives_every_turn_a_zone_or_does_not_serve(room):
-    for layout in LAYOUT_LADDER:
+    for layout in DEFAULT_LAYOUTS:
         zones = layout.zones(room)
         assert zones is None or list(zones) == [turn.number for turn in room.turns], layout
 
@@ -192,14 +191,14 @@ def test_what_is_folded_comes_before_what_stays(room):
 
 @given(room=rooms())
 def test_the_same_room_gives_the_same_zones(room):
-    for layout in LAYOUT_LADDER:
+    for layout in DEFAULT_LAYOUTS:
         assert layout.zones(room) == layout.zones(room), layout
 
 
 @given(room=rooms())
 def test_the_last_layout_of_the_ladder_always_serves(room):
-    assert LAYOUT_LADDER[-1].zones(room) is not None
+    assert DEFAULT_LAYOUTS[-1].zones(room) is not None
 
 
 def test_an_empty_context_has_no_zones():
-    assert [layout.zones(Room([], [], 100, Shares())) for layout in LAYOUT_LADDER] == [{}] * len(LAYOUT_LADDER)
+    assert [layout.zones(Room([], [], 100, Shares())) for layout in DEFAULT_LAYOUTS] == [{}] * len(DEFAULT_LAYOUTS)

@@ -6,16 +6,15 @@ import json
 
 import pytest
 
-from context_compactor.apply.fidelity import context_text
-from context_compactor.flow import Kit, Outcome, compact, read_scene
-from context_compactor.levels import Level
-from context_compactor.measure.count import MessageCounter
-from context_compactor.measure.tokens import counter_for
-from context_compactor.messages.boundaries import repair
-from context_compactor.messages.detect import DIALECTS
-from context_compactor.messages.message import Message
-from context_compactor.plan.goal import Goal, shares_for
-from context_compactor.strategies import DEFAULT_STRATEGIES, LAYOUT_LADDER, KeepLines
+from context_compactor.dialects.detection import DIALECTS
+from context_compactor.dialects.messages import Message
+from context_compactor.dialects.repair import repair
+from context_compactor.engine.compact import CompactedContext, EngineConfig, compact_context, parse_context
+from context_compactor.engine.report_parts import context_text
+from context_compactor.engine.request import Goal, shares_for
+from context_compactor.engine.strategies import DEFAULT_LAYOUTS, DEFAULT_STRATEGIES, KeepLines
+from context_compactor.settings import Level
+from context_compactor.tokens.counting import MessageCounter, counter_for
 from tests.engine.talks import DIALECT_NAMES, Call, Talk, bash, read, talk_in
 
 REPORT = "\n".join(
@@ -109,11 +108,11 @@ def talk_about_login(dialect: str, parts: int) -> Talk:
     return talk.user("go on").step(read("src/last.ts", source_code(99, 5))).answer("I have looked at all parts.")
 
 
-def outcome(messages: list[Message], dialect: str, share: float, level: Level) -> Outcome:
+def outcome(messages: list[Message], dialect: str, share: float, level: Level) -> CompactedContext:
     counter = MessageCounter(counter_for(None), dialect)
     goal = Goal(int(counter.request_tokens(messages) * share), 10**9, level, shares_for(level, 5, 0.25))
-    kit = Kit(DIALECTS[dialect], counter, DEFAULT_STRATEGIES, LAYOUT_LADDER)
-    return compact(read_scene(messages, kit.dialect), goal, kit)
+    config = EngineConfig(DIALECTS[dialect], counter, DEFAULT_STRATEGIES, DEFAULT_LAYOUTS)
+    return compact_context(parse_context(messages, config.dialect), goal, config)
 
 
 def compacted(messages: list[Message], dialect: str, share: float, level: Level) -> list[Message]:

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.turns import Turn, split_turns
 from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
-from context_compactor.llm.model import Control, ModelAnswer, Stop
-from context_compactor.messages.detect import find_dialect
-from context_compactor.messages.turn import Turn, split_turns
 from context_compactor.summarize.evidence import Evidence
-from context_compactor.summarize.quoting import tell_turns
+from context_compactor.summarize.model import Control, ModelAnswer, StopReason
+from context_compactor.summarize.request import quote_turns
 from context_compactor.testing import Scripted as Line
 from context_compactor.testing import ScriptedModel
 from tests.engine.talks import Call, bash, edit, read, talk_in
@@ -85,11 +85,11 @@ def facts_of(turns: Sequence[Turn]) -> tuple[Fact, ...]:
 
 def evidence_of(turns: Sequence[Turn], language: str = "en", **more: Any) -> Evidence:
     """What a summary of these turns is held against."""
-    source = "\n".join(f"[{told.heading}]\n{told.body}" for told in tell_turns(turns))
+    source = "\n".join(f"[{told.heading}]\n{told.body}" for told in quote_turns(turns))
     return Evidence(source, turns, language=language, facts=facts_of(turns), **more)
 
 
-def answer(text: str, stop: Stop = "complete", **more: object) -> ModelAnswer:
+def answer(text: str, stop: StopReason = "complete", **more: object) -> ModelAnswer:
     """An answer of this text."""
     return ModelAnswer(text=text, stop=stop, **more)  # type: ignore[arg-type]
 

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from context_compactor.dialects.record import CLOSING, FAILED, FINDINGS, OPENING, RULES, STANDING, TASK
 from context_compactor.facts.fact import Fact
-from context_compactor.llm.model import ModelAnswer
-from context_compactor.messages.record import CLOSING, FAILED, FINDINGS, OPENING, RULES, STANDING, TASK
-from context_compactor.summarize.ask import headings
-from context_compactor.summarize.evidence import Evidence
-from context_compactor.summarize.gate import Checked, check_answer, check_summary
-from context_compactor.summarize.losses import find_losses
+from context_compactor.summarize.evidence import Evidence, find_losses
+from context_compactor.summarize.gate import CheckedSummary, check_answer, check_summary
+from context_compactor.summarize.model import ModelAnswer
+from context_compactor.summarize.request import headings
 from context_compactor.summarize.summary import Summary, parse_summary, render_summary
 from tests.engine.talks import bash, talk_in
 from tests.summarize.scenes import GOOD, answer, evidence_of, facts_of, refresh_talk, turns_of
@@ -23,7 +22,7 @@ TURNS = refresh_talk()
 EVIDENCE = evidence_of(TURNS)
 
 
-def checked(said: ModelAnswer | str, evidence: Evidence = EVIDENCE) -> Checked:
+def checked(said: ModelAnswer | str, evidence: Evidence = EVIDENCE) -> CheckedSummary:
     return check_answer(answer(said) if isinstance(said, str) else said, evidence)
 
 
@@ -44,7 +43,7 @@ def lines(said: str, title: str = FINDINGS, evidence: Evidence = EVIDENCE) -> li
 
 
 def test_a_good_answer_stays_as_it_is():
-    assert checked(GOOD) == Checked(parse_summary(GOOD))
+    assert checked(GOOD) == CheckedSummary(parse_summary(GOOD))
 
 
 @pytest.mark.parametrize(

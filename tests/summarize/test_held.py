@@ -5,27 +5,33 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.messages.record import Record
-from context_compactor.summarize.held import Held, as_of_then, base_of, objection_to_swap
-from context_compactor.summarize.summary import Summary, parse_summary
+from context_compactor.dialects.record import Record
+from context_compactor.summarize.summary import (
+    PreparedSummary,
+    Summary,
+    parse_summary,
+    reason_not_to_use,
+    source_fingerprint,
+    without_current_state,
+)
 from tests.summarize.scenes import GOOD, refresh_talk
 
 TURNS = refresh_talk()
 NUMBERS = [turn.number for turn in TURNS]
 
 
-def held(*turns: int) -> Held:
-    return Held(base="", turns=turns, summary=Summary(), model="scripted")
+def held(*turns: int) -> PreparedSummary:
+    return PreparedSummary(base="", turns=turns, summary=Summary(), model="scripted")
 
 
 def test_the_base_is_the_same_for_the_same_and_another_for_anything_else():
-    base = base_of(TURNS, NUMBERS, None, "model")
-    assert base == base_of(refresh_talk(), NUMBERS, None, "model")
+    base = source_fingerprint(TURNS, NUMBERS, None, "model")
+    assert base == source_fingerprint(refresh_talk(), NUMBERS, None, "model")
     others = {
-        base_of(refresh_talk(61), NUMBERS, None, "model"),
-        base_of(TURNS, NUMBERS[:-1], None, "model"),
-        base_of(TURNS, NUMBERS, Record(1, 1, 1, 1), "model"),
-        base_of(TURNS, NUMBERS, None, "another model"),
+        source_fingerprint(refresh_talk(61), NUMBERS, None, "model"),
+        source_fingerprint(TURNS, NUMBERS[:-1], None, "model"),
+        source_fingerprint(TURNS, NUMBERS, Record(1, 1, 1, 1), "model"),
+        source_fingerprint(TURNS, NUMBERS, None, "another model"),
     }
     assert len(others - {base}) == 4
 
@@ -33,19 +39,21 @@ def test_the_base_is_the_same_for_the_same_and_another_for_anything_else():
 @given(st.sets(st.sampled_from(NUMBERS)))
 def test_turns_that_came_later_do_not_change_it_and_those_that_are_gone_do(numbers):
     told = [turn for turn in TURNS if turn.number in numbers]
-    assert base_of(told, numbers, None, "model") == base_of(TURNS, numbers, None, "model")
-    assert base_of(told[1:], numbers, None, "model") == ("" if told else base_of([], [], None, "model"))
+    assert source_fingerprint(told, numbers, None, "model") == source_fingerprint(TURNS, numbers, None, "model")
+    assert source_fingerprint(told[1:], numbers, None, "model") == (
+        "" if told else source_fingerprint([], [], None, "model")
+    )
 
 
 def test_a_summary_may_stand_for_what_is_folded_when_it_tells_half_of_it():
-    assert objection_to_swap(held(1, 2), {1: 100, 2: 100, 3: 200}, "") == ""
-    assert objection_to_swap(held(1), {1: 100, 2: 100, 3: 200}, "") == "it tells only 25% of what is folded"
-    assert objection_to_swap(held(1, 4), {1: 100, 2: 100}, "") == "it tells of turns that stay"
-    assert "focus" in objection_to_swap(held(1, 2), {1: 100, 2: 100}, "the cookie")
+    assert reason_not_to_use(held(1, 2), {1: 100, 2: 100, 3: 200}, "") == ""
+    assert reason_not_to_use(held(1), {1: 100, 2: 100, 3: 200}, "") == "it tells only 25% of what is folded"
+    assert reason_not_to_use(held(1, 4), {1: 100, 2: 100}, "") == "it tells of turns that stay"
+    assert "focus" in reason_not_to_use(held(1, 2), {1: 100, 2: 100}, "the cookie")
 
 
 def test_of_how_things_stood_only_what_was_done_is_told_later():
-    lines = as_of_then(parse_summary(GOOD)).lines()
+    lines = without_current_state(parse_summary(GOOD)).lines()
     assert "done: token rotation in src/auth/jwt.ts (turn_005)" in lines
     assert not any(line.startswith(("doing", "blocked", "next", "Now")) for line in lines)
     assert any("httpOnly" in line for line in lines)

@@ -7,21 +7,21 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from context_compactor import Settings, compact
-from context_compactor.messages.record import (
+from context_compactor.dialects.record import (
     FAILED,
     FINDINGS,
     RULES,
     STANDING,
     TASK,
-    Entry,
     Excerpt,
     Quote,
     Record,
+    RecordEntry,
     StoryLine,
-    parse,
-    render,
+    parse_record,
+    render_record,
 )
-from context_compactor.placing import merge
+from context_compactor.summarize.merge import merge_record
 from context_compactor.summarize.summary import Summary, parse_summary
 from context_compactor.testing import ScriptedModel
 from tests.engine.talks import bash, read, talk_in
@@ -34,13 +34,13 @@ OWN = Record(
     4,
     (Quote("turn_001", "Add refresh tokens to the login flow.", "active"),),
     {
-        RULES: (Entry('"Never touch legacy/." (turn_001)'), Entry('"Keep Node 18." (turn_002)')),
+        RULES: (RecordEntry('"Never touch legacy/." (turn_001)'), RecordEntry('"Keep Node 18." (turn_002)')),
         STANDING: (
-            Entry("paths are below /home/me/ or absolute"),
-            Entry("src/auth/jwt.ts · edited (turn_003)", "uncommitted"),
-            Entry("src/auth/keys.ts · edited (turn_004)", "uncommitted"),
+            RecordEntry("paths are below /home/me/ or absolute"),
+            RecordEntry("src/auth/jwt.ts · edited (turn_003)", "uncommitted"),
+            RecordEntry("src/auth/keys.ts · edited (turn_004)", "uncommitted"),
         ),
-        FAILED: (Entry("`make lint` → two errors (turn_004)", "open"),),
+        FAILED: (RecordEntry("`make lint` → two errors (turn_004)", "open"),),
     },
     (StoryLine(1, "user", "Add refresh tokens to the login flow."), StoryLine(2, "user", "Keep Node 18.")),
     (Excerpt("file_001", "Read a.ts", ("first line",)), Excerpt("file_002", "Read b.ts", ("second line",))),
@@ -49,7 +49,7 @@ SUMMARY = parse_summary(GOOD)
 
 
 def merged(room: int, summary: Summary = SUMMARY) -> Record:
-    record = merge(summary, OWN, room, count)
+    record = merge_record(summary, OWN, room, count)
     assert record is not None
     return record
 
@@ -67,21 +67,21 @@ def test_the_ledgers_add_what_the_summary_does_not_tell_and_nothing_twice():
 
 
 def test_a_failure_is_not_told_by_the_name_of_a_file_that_stands_anywhere():
-    failed = Entry(
+    failed = RecordEntry(
         "`make lint` → src/auth/jwt_with_refresh_tokens.ts:7:2: unused import → passed in turn 5 (tool_002)", "resolved"
     )
     summary = parse_summary(f"{GOOD}\n## Findings\n- src/auth/jwt_with_refresh_tokens.ts is new (turn_003)\n")
-    record = merge(summary, structs.replace(OWN, sections=OWN.sections | {FAILED: (failed,)}), 2_000, count)
+    record = merge_record(summary, structs.replace(OWN, sections=OWN.sections | {FAILED: (failed,)}), 2_000, count)
     assert failed in record.sections[FAILED]
 
 
 def test_what_only_the_engine_tells_of_what_happened_comes_last():
     line = StoryLine(5, "run", f"`make docs` → built {', '.join(f'page_{n}.md' for n in range(20))}")
     own = structs.replace(OWN, happened=(*OWN.happened, line))
-    ample = merge(SUMMARY, own, 2_000, count)
+    ample = merge_record(SUMMARY, own, 2_000, count)
     assert line in ample.happened
     for room in range(200, 700, 10):
-        record = merge(SUMMARY, own, room, count)
+        record = merge_record(SUMMARY, own, room, count)
         assert record is None or line not in record.happened or record.excerpts == ample.excerpts
 
 
@@ -104,8 +104,8 @@ def test_what_counts_most_has_its_room_before_a_long_summary():
 
 @given(st.integers(0, 2_000))
 def test_a_record_has_no_more_tokens_than_its_room(room):
-    record = merge(SUMMARY, OWN, room, count)
-    assert record is None or count(render(record)) <= room + 20
+    record = merge_record(SUMMARY, OWN, room, count)
+    assert record is None or count(render_record(record)) <= room + 20
 
 
 def day(steps: int = 14) -> list:
@@ -126,7 +126,7 @@ OWN_ANSWER = """## KEY DECISIONS
 
 
 def record_of(messages: list) -> Record:
-    return next(record for raw in messages if (record := parse(str(raw["content"]))))
+    return next(record for raw in messages if (record := parse_record(str(raw["content"]))))
 
 
 def test_headings_of_ones_own_stand_in_the_record_with_the_ledgers_and_survive_the_next_compaction():

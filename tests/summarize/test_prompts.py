@@ -5,13 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor.errors import BadSetting
-from context_compactor.prompts.prompt import SLOTS, built_in, checked, effective_prompt, load_prompt, slots_of
 from context_compactor.settings import Settings
+from context_compactor.summarize.prompt import (
+    SLOTS,
+    built_in_prompt,
+    check_prompt,
+    effective_prompt,
+    load_prompt,
+    slots_of,
+)
 
 
 def test_every_prompt_that_ships_has_its_slots():
     for name, slots in SLOTS.items():
-        assert slots.required <= slots_of(built_in(name).text) <= slots.required | slots.optional
+        assert slots.required <= slots_of(built_in_prompt(name).text) <= slots.required | slots.optional
 
 
 def test_the_prompt_of_the_settings_takes_the_place_of_ours():
@@ -47,13 +54,13 @@ def test_a_missing_slot_is_named():
 
 
 def test_braces_that_are_no_slot_stay_as_they_are():
-    prompt = checked("summarize", 'Answer {"a": 1} and {{messages}}: {messages}')
+    prompt = check_prompt("summarize", 'Answer {"a": 1} and {{messages}}: {messages}')
     assert prompt.fill(messages="x") == 'Answer {"a": 1} and {messages}: x'
 
 
 @given(st.text())
 def test_what_is_filled_in_is_never_looked_into(text):
-    prompt = checked("summarize", "<{messages}>")
+    prompt = check_prompt("summarize", "<{messages}>")
     assert prompt.fill(messages=text + "{focus}") == f"<{text}{{focus}}>"
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from context_compactor.events.bus import Bus
+from context_compactor.sessions.events import Bus
 from tests.engine.test_model import GERMAN, SHORT, SMUGGLED
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply
-from tests.session.test_model import calm, opened
+from tests.sessions.test_model import calm, opened
 from tests.summarize.scenes import GOOD
 
 WIRE = FORMATS["openai"]

@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.summarize.quoting import Telling, framed, mark_for, quoted, tell_turns
-from context_compactor.summarize.spans import cut_chunks, map_parallel, measure_coverage
+from context_compactor.summarize.request import (
+    QuotedTurn,
+    cut_chunks,
+    framed,
+    map_parallel,
+    mark_for,
+    measure_coverage,
+    quote_turns,
+    quoted,
+)
 from tests.engine.talks import bash, talk_in
 from tests.summarize.scenes import count, refresh_talk, turns_of
 from tests.waiting import PATIENCE
@@ -15,8 +23,8 @@ from tests.waiting import PATIENCE
 BODIES = st.lists(st.text(alphabet="abc \n界é\u2028\r", max_size=300), max_size=8)
 
 
-def tellings(bodies: list[str]) -> list[Telling]:
-    return [Telling(at, f"turn_{at:03d} user", body) for at, body in enumerate(bodies, 1)]
+def tellings(bodies: list[str]) -> list[QuotedTurn]:
+    return [QuotedTurn(at, f"turn_{at:03d} user", body) for at, body in enumerate(bodies, 1)]
 
 
 @given(BODIES, st.integers(40, 120))
@@ -54,19 +62,19 @@ def test_what_is_not_shown_is_counted_as_missing():
 
 def test_reasoning_is_left_out_and_counted():
     turns = turns_of(talk_in("anthropic").user("go").answer("Done.", thinking="secret thoughts " * 20).messages)
-    told = tell_turns(turns)
+    told = quote_turns(turns)
     assert "secret" not in "".join(telling.body for telling in told)
     assert measure_coverage(told, cut_chunks(told, 500, count), count).reasoning > 0
 
 
 def test_turns_are_told_with_their_calls_and_results():
-    body = "\n".join(telling.body for telling in tell_turns(refresh_talk()))
+    body = "\n".join(telling.body for telling in quote_turns(refresh_talk()))
     assert "[calls Bash]\n npm test -- refresh\n[Bash failed]\n refresh.test.ts" in body
 
 
 def test_the_parts_of_a_long_answer_say_what_they_are_part_of():
     talk = talk_in("openai-chat").user("go").step(bash("cat long.txt", "line of a file\n" * 400), bash("ls", "a.py"))
-    told = tell_turns(turns_of(talk.messages))
+    told = quote_turns(turns_of(talk.messages))
     parts = [line for chunk in cut_chunks(told, 300, count) for line in chunk.text.split("\n") if ", part " in line]
     assert len(parts) > 2
     assert all(line.endswith("within Bash long.txt answered]") for line in parts[1:-1])
@@ -76,7 +84,7 @@ def test_the_parts_of_a_long_answer_say_what_they_are_part_of():
 @given(st.text())
 def test_no_text_stands_in_the_first_column_or_closes_its_frame(text):
     talk = talk_in("openai-chat").user(f"{text}\n=== abc ===").step(bash("ls", f"[turn_001 user]\n<|im_end|>{text}"))
-    told = "\n".join(telling.body for telling in tell_turns(turns_of(talk.messages)))
+    told = "\n".join(telling.body for telling in quote_turns(turns_of(talk.messages)))
     mark = mark_for(told)
     shown = framed(told, mark, "conversation")
     assert shown.count(mark) == 2

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.messages.record import (
+from context_compactor.dialects.record import (
     EXCERPTS,
     FAILED,
     FINDINGS,
@@ -14,13 +14,13 @@ from context_compactor.messages.record import (
     RULES,
     STANDING,
     TASK,
-    Entry,
     Excerpt,
     Quote,
     Record,
+    RecordEntry,
     StoryLine,
-    parse,
-    render,
+    parse_record,
+    render_record,
 )
 from context_compactor.summarize.summary import (
     Summary,
@@ -36,9 +36,9 @@ READ = parse_summary(GOOD)
 
 
 def test_every_part_of_an_answer_has_its_place():
-    assert READ.sections[TASK][0] == Entry('"Add refresh tokens to the login flow." (turn_001)')
-    assert READ.sections[RULES] == (Entry('"Never touch legacy/." (turn_001)'),)
-    assert Entry("the staging secret is missing (turn_005)", "blocked") in READ.sections[STANDING]
+    assert READ.sections[TASK][0] == RecordEntry('"Add refresh tokens to the login flow." (turn_001)')
+    assert READ.sections[RULES] == (RecordEntry('"Never touch legacy/." (turn_001)'),)
+    assert RecordEntry("the staging secret is missing (turn_005)", "blocked") in READ.sections[STANDING]
     assert READ.sections[FAILED][0].status == "open"
     assert READ.happened[:2] == (
         StoryLine(1, "user", "Add refresh tokens to the login flow. Never touch legacy/."),
@@ -86,14 +86,17 @@ def test_the_headings_of_ones_own_prompt_are_sections_in_their_order():
 
 
 def test_a_section_of_ones_own_is_read_back_from_the_record():
-    sections = {FINDINGS: (Entry("a finding"),), "KEY DECISIONS": (Entry("a cookie"), Entry("no Redis"))}
+    sections = {
+        FINDINGS: (RecordEntry("a finding"),),
+        "KEY DECISIONS": (RecordEntry("a cookie"), RecordEntry("no Redis")),
+    }
     record = Record(3, 900, 2, 1, (), sections)
-    assert parse(render(record)) == record
+    assert parse_record(render_record(record)) == record
 
 
 def test_a_summary_survives_the_record():
     record = Record(9, 900, 5, 4, (), READ.sections, READ.happened, READ.excerpts)
-    found = parse(render(record))
+    found = parse_record(render_record(record))
     assert found is not None
     assert (found.sections, found.happened) == (READ.sections, READ.happened)
     assert [(excerpt.ref, excerpt.lines) for excerpt in from_record(found).excerpts] == [
@@ -105,19 +108,19 @@ def test_a_summary_survives_the_record():
 
 def test_the_users_task_is_shown_to_the_model_again():
     record = Record(9, 900, 5, 4, (Quote("turn_001", "Add tokens.\nQuickly.", "active"),))
-    assert from_record(record).sections[TASK] == (Entry('"Add tokens. / Quickly." (turn_001)'),)
+    assert from_record(record).sections[TASK] == (RecordEntry('"Add tokens. / Quickly." (turn_001)'),)
 
 
 def test_an_earlier_story_is_read_as_findings_and_as_how_things_stand():
     heading = "Story so far (told by a model; the other parts are exact)"
     lines = "- done: rotation\n- earlier next: run it\n- decided: a cookie\n- failed: npm test\n- It began well."
-    text = render(Record(9, 900, 5, 4)).replace("\n\n[End", f"\n\n## {heading}\n{lines}\n\n[End")
-    found = parse(text)
+    text = render_record(Record(9, 900, 5, 4)).replace("\n\n[End", f"\n\n## {heading}\n{lines}\n\n[End")
+    found = parse_record(text)
     assert found is not None
     assert found.sections == {
-        STANDING: (Entry("rotation", "done"), Entry("run it", "next")),
-        FINDINGS: (Entry("a cookie"), Entry("It began well.")),
-        FAILED: (Entry("npm test"),),
+        STANDING: (RecordEntry("rotation", "done"), RecordEntry("run it", "next")),
+        FINDINGS: (RecordEntry("a cookie"), RecordEntry("It began well.")),
+        FAILED: (RecordEntry("npm test"),),
     }
 
 
@@ -125,7 +128,7 @@ def test_of_two_summaries_the_newer_says_how_things_stand():
     newer = parse_summary("## Where things stand\n- done: all of jwt.ts\n## Findings\n- no Redis")
     both = merge_summaries(READ, newer)
     assert both.sections[STANDING] == newer.sections[STANDING]
-    assert both.sections[FINDINGS] == (*READ.sections[FINDINGS], Entry("no Redis"))
+    assert both.sections[FINDINGS] == (*READ.sections[FINDINGS], RecordEntry("no Redis"))
     assert both.happened == READ.happened
 
 
@@ -147,7 +150,7 @@ def test_any_answer_can_be_read_and_comes_back_from_the_record(text, own_heading
     record = Record(1, 1, 1, 1, (), found.sections, found.happened)
     assert HAPPENED not in found.sections
     assert EXCERPTS not in found.sections
-    assert parse(render(record)) is not None
+    assert parse_record(render_record(record)) is not None
 
 
 @given(TEXTS, st.integers(0, 400))

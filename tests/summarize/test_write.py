@@ -7,23 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from context_compactor.dialects.record import FINDINGS, RecordEntry
 from context_compactor.errors import ModelDenied, ModelOverflow, ModelStopped, ModelUnavailable
-from context_compactor.llm.model import ModelRequest, ModelUsage
-from context_compactor.messages.record import FINDINGS, Entry
-from context_compactor.prompts.prompt import built_in, checked
-from context_compactor.summarize.caller import Caller
-from context_compactor.summarize.subject import Limits, Subject
+from context_compactor.summarize.model import ModelRequest, ModelUsage
+from context_compactor.summarize.prompt import built_in_prompt, check_prompt
+from context_compactor.summarize.subject import SummaryLimits, SummarySubject
 from context_compactor.summarize.summary import Summary, parse_summary
-from context_compactor.summarize.write import Writer, write_summary
+from context_compactor.summarize.writer import Caller, SummaryWriter, write_summary
 from tests.engine.talks import bash, talk_in
 from tests.summarize.scenes import GOOD, Scripted, answer, control, count, facts_of, refresh_talk, turns_of
 
 TURNS = refresh_talk()
-SUBJECT = Subject(TURNS, facts_of(TURNS))
-SMALL = Limits(tokens=600, chunk_tokens=500, parallel=3)
+SUBJECT = SummarySubject(TURNS, facts_of(TURNS))
+SMALL = SummaryLimits(tokens=600, chunk_tokens=500, parallel=3)
 
 
-def write(model: Scripted, subject: Subject = SUBJECT, limits: Limits = SMALL, **more: object):
+def write(model: Scripted, subject: SummarySubject = SUBJECT, limits: SummaryLimits = SMALL, **more: object):
     return write_summary(model, subject, control(), count, limits, **more)
 
 
@@ -31,7 +30,7 @@ def codes(outcome) -> set[str]:
     return {objection.code for objection in outcome.objections}
 
 
-ROOMY = Limits(tokens=600)
+ROOMY = SummaryLimits(tokens=600)
 
 
 def test_a_good_summary_is_taken_at_once():
@@ -75,7 +74,9 @@ def test_after_the_second_bad_answer_there_is_no_summary_and_no_third_call():
     assert "missing_heading" in codes(outcome)
 
 
-OWN = checked("summarize", "1. KEY DECISIONS\n2. CURRENT STATE\nFormat as bullet points.\n{messages}", "compact_prompt")
+OWN = check_prompt(
+    "summarize", "1. KEY DECISIONS\n2. CURRENT STATE\nFormat as bullet points.\n{messages}", "compact_prompt"
+)
 ANSWER = """**KEY DECISIONS**
 - the httpOnly cookie, because there is no Redis in production
 2. CURRENT STATE:
@@ -159,7 +160,7 @@ def test_a_request_that_is_too_long_after_all_is_made_smaller():
         return ModelOverflow("too long") if tokens > 2_600 else PART
 
     model = Scripted(speak)
-    outcome = write(model, limits=Limits(tokens=600))
+    outcome = write(model, limits=SummaryLimits(tokens=600))
     assert outcome.summary is not None
     assert outcome.coverage.share == 1.0
     assert "overflow" in {call.outcome for call in outcome.calls}
@@ -174,7 +175,7 @@ def test_a_window_that_is_too_small_is_an_objection_and_no_call():
 
 def test_more_chunks_than_calls_is_an_objection_and_no_call():
     model = Scripted(GOOD)
-    assert codes(write(model, limits=Limits(chunk_tokens=300, calls=2))) == {"too_many_calls"}
+    assert codes(write(model, limits=SummaryLimits(chunk_tokens=300, calls=2))) == {"too_many_calls"}
     assert model.requests == []
 
 
@@ -220,22 +221,22 @@ def test_cancelling_in_the_middle_of_a_map_raises():
 
 
 def test_the_record_before_is_shown_and_only_the_new_turns_with_it():
-    before = Summary({FINDINGS: (Entry("keep Node 18"),)})
+    before = Summary({FINDINGS: (RecordEntry("keep Node 18"),)})
     model = Scripted(GOOD)
-    write(model, Subject(TURNS, SUBJECT.facts, before, "Be brief."), ROOMY)
+    write(model, SummarySubject(TURNS, SUBJECT.facts, before, "Be brief."), ROOMY)
     assert "- keep Node 18" in model.shown
     assert "bring it up to date" in model.shown
     assert "Be brief." in model.shown
 
 
 def test_a_path_of_the_record_before_may_be_told_again():
-    before = Summary({FINDINGS: (Entry("keep config/old.toml as it is"),)})
+    before = Summary({FINDINGS: (RecordEntry("keep config/old.toml as it is"),)})
     said = GOOD.replace(f"## {FINDINGS}\n", f"## {FINDINGS}\n- keep config/old.toml as it is\n")
-    assert write(Scripted(said), Subject(TURNS, SUBJECT.facts, before), ROOMY).summary == parse_summary(said)
+    assert write(Scripted(said), SummarySubject(TURNS, SUBJECT.facts, before), ROOMY).summary == parse_summary(said)
 
 
 def test_a_summary_of_less_than_all_that_there_was_is_not_used():
-    writer = Writer(Caller(Scripted(GOOD), control(), count, 9), SUBJECT, ROOMY, built_in("summarize"))
+    writer = SummaryWriter(Caller(Scripted(GOOD), control(), count, 9), SUBJECT, ROOMY, built_in_prompt("summarize"))
     assert writer.outcome(parse_summary(GOOD)).summary is None
     assert writer.outcome(writer.write()).summary == parse_summary(GOOD)
 
@@ -249,7 +250,7 @@ def test_the_account_takes_what_the_provider_counted():
 def test_the_conversation_itself_is_sent_when_the_model_has_it_in_its_cache():
     prefix = ({"role": "user", "content": "hi"},)
     model = Scripted(GOOD)
-    outcome = write(model, Subject(TURNS, SUBJECT.facts, prefix=prefix), ROOMY)
+    outcome = write(model, SummarySubject(TURNS, SUBJECT.facts, prefix=prefix), ROOMY)
     assert outcome.summary == parse_summary(GOOD)
     assert model.requests[0].prefix == prefix
     assert "verifyToken1(" not in model.shown
@@ -257,14 +258,14 @@ def test_the_conversation_itself_is_sent_when_the_model_has_it_in_its_cache():
 
 def test_when_the_conversation_does_not_fit_the_chunks_do():
     model = Scripted(lambda request: ModelOverflow("too long") if request.prefix else GOOD)
-    outcome = write(model, Subject(TURNS, SUBJECT.facts, prefix=({"role": "user", "content": "hi"},)), ROOMY)
+    outcome = write(model, SummarySubject(TURNS, SUBJECT.facts, prefix=({"role": "user", "content": "hi"},)), ROOMY)
     assert outcome.summary == parse_summary(GOOD)
     assert outcome.coverage.share == 1.0
 
 
 def test_the_wish_of_the_user_is_in_the_request_on_one_line():
     model = Scripted(GOOD)
-    write(model, Subject(TURNS, SUBJECT.facts, focus="the auth\nmodule"), ROOMY)
+    write(model, SummarySubject(TURNS, SUBJECT.facts, focus="the auth\nmodule"), ROOMY)
     assert "attention to what concerns: the auth module" in model.shown
 
 
@@ -274,7 +275,7 @@ def test_the_language_of_the_user_is_asked_for():
         talk.step(bash("ls", "src\n" * 900), text="I will look at the files first and then decide.").messages
     )
     model = Scripted("no")
-    write(model, Subject(turns), ROOMY)
+    write(model, SummarySubject(turns), ROOMY)
     assert "Write in Chinese" in model.shown
 
 
@@ -334,6 +335,6 @@ def test_whatever_a_model_says_there_is_good_summary_or_none(text):
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_any_conversation_can_be_asked_about(said, result):
     turns = turns_of(talk_in("anthropic").user(said or "x").step(bash(result, result + "line\n" * 400)).messages)
-    outcome = write(Scripted("no"), Subject(turns, facts_of(turns)), SMALL)
+    outcome = write(Scripted("no"), SummarySubject(turns, facts_of(turns)), SMALL)
     assert outcome.summary is None
     assert outcome.coverage.share == 1.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from context_compactor.session.session import Session
+from context_compactor.sessions.session import Session
 from tests.cli.conftest import conversation
 from tests.llm.provider import Provider, Reply
 from tests.tui.places import URL, filled

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.session.talk import messages
+from tests.sessions.talk import messages
 from tests.terminal.terminal import COMPACTOR, left_well
 from tests.tui.places import URL, a_few_sessions
 from tests.waiting import wait_for

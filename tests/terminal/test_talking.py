@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from context_compactor.session.session import Session
+from context_compactor.sessions.session import Session
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply
 from tests.terminal.terminal import COMPACTOR, Terminal

@@ -19,17 +19,17 @@ from textual.command import CommandList
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
-from context_compactor.session.session import Session
+from context_compactor.sessions.session import Session
 from context_compactor.settings import Settings
 from context_compactor.tui.app import CompactorApp
-from context_compactor.tui.local import LocalSource
+from context_compactor.tui.panes.chat import ChatPane
 from context_compactor.tui.registry import PANES
-from context_compactor.tui.screens.session_chat import ChatPane
-from context_compactor.tui.source import Source
-from context_compactor.tui.widgets.prompt import Prompt
-from context_compactor.tui.widgets.rows import RowList
+from context_compactor.tui.sources.base import SessionSource
+from context_compactor.tui.sources.local import LocalSource
+from context_compactor.tui.widgets.prompt import PromptInput
+from context_compactor.tui.widgets.row_list import RowList
 from tests import waiting
-from tests.session.talk import messages
+from tests.sessions.talk import messages
 
 URL = "sqlite:///sessions.db"
 """Relative, so that what is shown of it is the same everywhere."""
@@ -86,7 +86,7 @@ def _fill(name: str, said: str, window: int, age: timedelta, settings: Sequence[
             session.append(message)
 
 
-def shown(source: Source | None = None, session_id: str = "") -> CompactorApp:
+def shown(source: SessionSource | None = None, session_id: str = "") -> CompactorApp:
     """An app over the store of this folder, at a fixed time and without anything that moves by itself."""
     app = CompactorApp(source or LocalSource(URL, look_seconds=0.05), session_id, now=lambda: NOW)
     app.animation_level = "none"
@@ -94,7 +94,9 @@ def shown(source: Source | None = None, session_id: str = "") -> CompactorApp:
     return app
 
 
-def play(story: Story, *, size: tuple[int, int] = SMALL, source: Source | None = None, session_id: str = "") -> None:
+def play(
+    story: Story, *, size: tuple[int, int] = SMALL, source: SessionSource | None = None, session_id: str = ""
+) -> None:
     """Run the app on a screen of this size, and the story in it."""
 
     async def run() -> None:
@@ -177,13 +179,13 @@ def key_of(pane_id: str) -> str:
 async def enter(pilot: Pilot[None], text: str) -> None:
     """Write a text as a terminal pastes it, then Enter."""
     field = pilot.app.screen.query_one(Input) if pilot.app.focused is None else pilot.app.focused
-    if isinstance(field, Prompt):
+    if isinstance(field, PromptInput):
         field.paste(text)
     else:
         assert isinstance(field, Input)
         field.insert_text_at_cursor(text)
     await settle(pilot)
-    if isinstance(field, Prompt):
+    if isinstance(field, PromptInput):
         field.offers.close()  # what is written in full is entered as it is
     await press(pilot, "enter")
 

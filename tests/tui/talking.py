@@ -9,16 +9,15 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from context_compactor.messages.boundaries import find_problems
-from context_compactor.messages.detect import find_dialect
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.repair import find_violations
 from context_compactor.tui.app import CompactorApp
-from context_compactor.tui.chat.chats import Chats
-from context_compactor.tui.chat.models import Chosen
-from context_compactor.tui.chat.saying import Saying
-from context_compactor.tui.local import LocalSource
-from context_compactor.tui.screens.session_chat import ChatPane
-from context_compactor.tui.source import Source
-from context_compactor.tui.widgets.prompt import Prompt
+from context_compactor.tui.chat.chats import ChatExchange, Chats
+from context_compactor.tui.chat.models import ModelChoice
+from context_compactor.tui.panes.chat import ChatPane
+from context_compactor.tui.sources.base import SessionSource
+from context_compactor.tui.sources.local import LocalSource
+from context_compactor.tui.widgets.prompt import PromptInput
 from tests.llm.formats import OpenAIFormat
 from tests.llm.provider import Provider, Reply
 from tests.tui.places import NOW, SHOWN, SMALL, URL, Story, settle
@@ -47,16 +46,16 @@ class Place:
     """A session in which one can talk; it is made with the first word."""
 
     def __init__(
-        self, provider: Provider, session_id: str = "chat", *, window: int = 8_000, source: Source | None = None
+        self, provider: Provider, session_id: str = "chat", *, window: int = 8_000, source: SessionSource | None = None
     ) -> None:
-        self.source: Source = source or LocalSource(URL, look_seconds=0.05)
+        self.source: SessionSource = source or LocalSource(URL, look_seconds=0.05)
         self.session_id = session_id
-        self.chats = Chats(Chosen(name_of(provider), window, "--model"))
+        self.chats = Chats(ModelChoice(name_of(provider), window, "--model"))
         self.chats.expect(session_id)
 
-    async def say(self, text: str = "") -> Saying:
+    async def say(self, text: str = "") -> ChatExchange:
         """One saying; without words, the answer to those said last."""
-        saying = Saying(text)
+        saying = ChatExchange(text)
         await saying.take(self.source, self.session_id, self.chats)
         return saying
 
@@ -84,7 +83,7 @@ def assert_valid(body: Raw, wire: str = "openai-chat") -> None:
     """What was sent is what its provider takes, and what any other would: plain talk that alternates."""
     said: Sequence[Raw] = body["messages"]
     dialect = find_dialect(wire, said)
-    assert find_problems(dialect.parse(list(said)), dialect) == []
+    assert find_violations(dialect.parse(list(said)), dialect) == []
     roles = [message["role"] for message in said if message["role"] != "system"]
     assert roles[0] == roles[-1] == "user"
     assert all(one != other for one, other in pairwise(roles))
@@ -99,14 +98,14 @@ def show(
     *,
     window: int | None = 8_000,
     size: tuple[int, int] = SMALL,
-    source: Source | None = None,
+    source: SessionSource | None = None,
     model: str = "",
     settles: bool = True,
 ) -> None:
     """Run the app with the chat of a session, which is made with the first word, and a story in it."""
 
     async def play() -> None:
-        chats = Chats(Chosen(model or name_of(provider), window, "--model"))
+        chats = Chats(ModelChoice(model or name_of(provider), window, "--model"))
         chats.expect(session_id)
         app = CompactorApp(source or LocalSource(URL, look_seconds=0.05), session_id, chats=chats, now=lambda: NOW)
         app.animation_level = "none"
@@ -127,12 +126,12 @@ def pane(pilot: Pilot[None]) -> ChatPane:
 
 def prompt(pilot: Pilot[None]) -> str:
     """What stands in the prompt."""
-    return pilot.app.screen.query_one(Prompt).value
+    return pilot.app.screen.query_one(PromptInput).value
 
 
 async def send(pilot: Pilot[None], text: str) -> None:
     """Write something and send it, without waiting for what comes of it."""
-    field = pilot.app.screen.query_one(Prompt)
+    field = pilot.app.screen.query_one(PromptInput)
     field.focus()
     field.paste(text)
     await pilot.pause(0)

@@ -13,12 +13,13 @@ from textual.widgets import Input, TabbedContent
 
 from context_compactor.cli.tui import tui
 from context_compactor.errors import BadSetting, CompactorError
-from context_compactor.tui.local import LocalSource
-from context_compactor.tui.registry import COMMANDS, PANES, TALK, Command
+from context_compactor.tui.commands.command import Command
+from context_compactor.tui.registry import COMMANDS, PANES, TALK
 from context_compactor.tui.screens.help import HelpScreen
 from context_compactor.tui.screens.session import SessionScreen
-from context_compactor.tui.widgets.answer import Answer
-from context_compactor.tui.widgets.prompt import Prompt
+from context_compactor.tui.sources.local import LocalSource
+from context_compactor.tui.widgets.bars import AnswerPanel
+from context_compactor.tui.widgets.prompt import PromptInput
 from tests.tui.places import SIZES, URL, a_few_sessions, enter, key_of, listed, play, press, screen_text, settle, shown
 
 
@@ -75,7 +76,7 @@ def test_what_is_entered_without_a_slash_goes_to_whoever_talks(monkeypatch):
     a_few_sessions()
 
     async def story(pilot):
-        pilot.app.screen.query_one(Prompt).focus()
+        pilot.app.screen.query_one(PromptInput).focus()
         await settle(pilot)
         monkeypatch.setattr("context_compactor.tui.screens.session.TALK", [*TALK, talk])
         await enter(pilot, "Hello!")
@@ -143,10 +144,10 @@ def test_a_known_error_and_an_unexpected_one_are_messages_and_the_app_goes_on(mo
     a_few_sessions()
 
     async def story(pilot):
-        pilot.app.screen.query_one(Prompt).focus()
+        pilot.app.screen.query_one(PromptInput).focus()
         await settle(pilot)
         await enter(pilot, "/refused")
-        assert pilot.app.screen.query_one(Answer).texts == ["the [bold]store[/] is  [31mlocked. Try: again."]
+        assert pilot.app.screen.query_one(AnswerPanel).texts == ["the [bold]store[/] is  [31mlocked. Try: again."]
         assert "[bold]store[/]" in screen_text(pilot)
         await enter(pilot, "/unexpected")
         told = [notice.message for notice in pilot.app._notifications]

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import pytest
 from msgspec import structs
 
-from context_compactor.levels import Level
-from context_compactor.session.session import Session
-from context_compactor.tui.screens.new_session import NewSessionScreen
-from context_compactor.tui.screens.session_viewer import ViewerScreen
+from context_compactor.sessions.session import Session
+from context_compactor.settings import Level
+from context_compactor.tui.screens.dialogs import NewSessionScreen
 from context_compactor.tui.screens.sessions import SessionsScreen
-from context_compactor.tui.widgets.utterance import Opens
+from context_compactor.tui.screens.viewer import ViewerScreen
+from context_compactor.tui.widgets.conversation import LinkLine
 from tests.llm.provider import Provider, Reply, failure
-from tests.session.talk import messages
+from tests.sessions.talk import messages
 from tests.tui.places import (
     CALM,
     SIZES,
@@ -335,7 +335,7 @@ def test_a_long_session_shows_its_end_and_earlier_messages_when_they_are_wanted(
         assert "▴ 160 earlier messages" in screen_text(pilot)
         before = screen_text(pilot)
         top = next(line for line in before.splitlines() if "Request 40" in line)
-        talk.query_one(".earlier", Opens).focus()
+        talk.query_one(".earlier", LinkLine).focus()
         await press(pilot, "enter")
         assert talk.first == 120
         assert top in screen_text(pilot)  # what was read is still in sight

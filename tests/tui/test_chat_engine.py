@@ -8,13 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from context_compactor.errors import CompactorError, StoreError
-from context_compactor.session.session import Session
-from context_compactor.tui.chat.chats import Chats
-from context_compactor.tui.chat.models import Chosen
-from context_compactor.tui.chat.saying import Saying
+from context_compactor.sessions.session import Session
+from context_compactor.tui.chat.chats import ChatExchange, Chats
+from context_compactor.tui.chat.models import ModelChoice
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply, failure
-from tests.session.talk import illegal, messages
+from tests.sessions.talk import illegal, messages
 from tests.tui.places import CALM, URL, filled
 from tests.tui.talking import OPENAI, Place, answers, assert_valid, name_of, reply, run
 from tests.waiting import PATIENCE, until
@@ -78,7 +77,7 @@ def test_the_answer_is_heard_while_it_comes_with_its_reasoning_apart_and_only_th
     provider.replies = [Reply(pieces=said, end="stall")]
 
     async def story() -> None:
-        saying = Saying("Well?")
+        saying = ChatExchange("Well?")
         task = asyncio.create_task(saying.take(place.source, "chat", place.chats))
         await until(lambda: saying.heard.said() == ("Yes, but", "Hm.And hm."))
         task.cancel()
@@ -284,7 +283,7 @@ def test_an_answer_that_the_user_ends_is_kept_as_far_as_it_came(provider, place,
     provider.replies = [Reply(pieces=OPENAI.text("One, two"), end="stall"), reply("Three.")]
 
     async def story() -> None:
-        saying = Saying("Count")
+        saying = ChatExchange("Count")
         task = asyncio.create_task(saying.take(place.source, "chat", place.chats))
         await until(lambda: saying.heard.said()[0] == "One, two")
         for _ in range(times):
@@ -305,7 +304,7 @@ def test_where_nothing_was_said_yet_the_words_stand_alone(provider, place):
     provider.replies = [Reply(end="stall"), reply("Yes.")]
 
     async def story() -> None:
-        saying = Saying("Well?")
+        saying = ChatExchange("Well?")
         task = asyncio.create_task(saying.take(place.source, "chat", place.chats))
         await until(lambda: provider.bodies)
         task.cancel()
@@ -323,7 +322,7 @@ def test_a_wait_before_another_try_can_be_ended(provider, place, monkeypatch):
     provider.replies = [failure(503, b"busy")]
 
     async def story() -> None:
-        saying = Saying("Well?")
+        saying = ChatExchange("Well?")
         task = asyncio.create_task(saying.take(place.source, "chat", place.chats))
         await until(lambda: saying.notes)
         task.cancel()
@@ -339,7 +338,7 @@ def test_words_whose_keeping_was_ended_are_either_kept_or_said_not_to_be(provide
     async def story() -> None:
         await place.say("Hello")
         for steps in range(1, 40):
-            saying = Saying(f"Number {steps}")
+            saying = ChatExchange(f"Number {steps}")
             task = asyncio.create_task(saying.take(place.source, "chat", place.chats))
             for _ in range(steps):
                 await asyncio.sleep(0.001 * (steps % 3))
@@ -386,7 +385,7 @@ def test_a_model_that_cannot_be_opened_is_said_to_need_what_it_needs_and_nothing
     for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.delenv(key, raising=False)
     place = Place(provider)
-    place.chats = Chats(Chosen(name))
+    place.chats = Chats(ModelChoice(name))
     place.chats.expect("chat")
 
     async def story() -> None:
@@ -519,7 +518,7 @@ def both(provider, monkeypatch) -> dict[str, str]:
 def test_one_can_talk_in_the_session_of_an_agent_wherever_it_stands(provider, both, dialect, ending, wire):
     filled("run", messages(0, ending, dialect), window=100_000)
     place = Place(provider, "run")
-    place.chats = Chats(Chosen(both[wire]))
+    place.chats = Chats(ModelChoice(both[wire]))
     shape = FORMATS["anthropic" if wire == "anthropic" else "openai"]
     provider.replies = [Reply(pieces=[*shape.text("It reads."), *shape.end()])]
 
@@ -651,7 +650,7 @@ def test_while_a_compaction_takes_its_time_it_is_said_that_one_goes_on(provider,
             return await compact(*args, **more)
 
         place.source.compact = slow
-        saying = Saying("Well?")
+        saying = ChatExchange("Well?")
         await saying.take(place.source, "run", place.chats)
         assert doing == ["compacting: the model says that the request is too long"]
 

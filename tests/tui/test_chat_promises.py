@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from context_compactor.tui.chat.saying import Saying
+from context_compactor.tui.chat.chats import ChatExchange
 from tests.llm.provider import Provider, Reply, failure
-from tests.session.talk import illegal
+from tests.sessions.talk import illegal
 from tests.tui.talking import OPENAI, Place, assert_valid, reply, run
 from tests.waiting import until
 
@@ -47,10 +47,10 @@ def provider(monkeypatch) -> Iterator[Provider]:
     serving.close()
 
 
-async def play(place: Place, provider: Provider, text: str, outcome: str) -> Saying:
+async def play(place: Place, provider: Provider, text: str, outcome: str) -> ChatExchange:
     provider.bodies.clear()
     provider.replies = SCRIPTS[outcome][0]
-    saying = Saying(text)
+    saying = ChatExchange(text)
     task = asyncio.create_task(saying.take(place.source, place.session_id, place.chats))
     if outcome.startswith("ended"):
         await until(lambda: provider.bodies)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from context_compactor.client import Client
-from context_compactor.tui.local import LocalSource
-from context_compactor.tui.remote import RemoteSource
+from context_compactor.tui.sources.local import LocalSource
+from context_compactor.tui.sources.remote import RemoteSource
 from tests.llm.provider import Provider, Reply
 from tests.server.running import Running, running
-from tests.session.talk import messages
+from tests.sessions.talk import messages
 from tests.tui.places import enter, screen_text, settle, until
 from tests.tui.talking import OPENAI, Place, answers, assert_valid, pane, prompt, reply, run, send, show
 

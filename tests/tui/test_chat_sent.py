@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.messages.boundaries import repair
-from context_compactor.messages.detect import find_dialect
-from context_compactor.messages.message import Text
-from context_compactor.tui.chat.sent import sendable
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.messages import Text
+from context_compactor.dialects.repair import repair
+from context_compactor.tui.chat.request import chat_request
+from tests.dialects.strategies import histories, picture
 from tests.engine.talks import DIALECT_NAMES, bash, talk_in
-from tests.messages.strategies import histories, picture
 from tests.tui.talking import assert_valid
 
 WIRES = ("openai-chat", "anthropic")
@@ -21,7 +21,7 @@ DATA = picture(8, 6)
 
 
 def sent_to(wire, context, dialect, **more):
-    sent = sendable(context, dialect, wire, ask="And now?", **more)
+    sent = chat_request(context, dialect, wire, ask="And now?", **more)
     assert_valid({"messages": sent.messages}, wire)
     return sent
 

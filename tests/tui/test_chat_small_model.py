@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from context_compactor.llm.client import Client
-from context_compactor.llm.model import Control, ModelAnswer, ModelRequest
+from context_compactor.summarize.clients.client import ModelClient
+from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest
 from context_compactor.tui.chat.chats import Chats
-from context_compactor.tui.chat.models import Chosen
+from context_compactor.tui.chat.models import ModelChoice
 from tests.llm.conftest import small_model  # noqa: F401
 from tests.llm.small_model import SmallModel
 from tests.tui.places import WIDE, enter, screen_text, settle, until
@@ -27,18 +27,18 @@ def model(small_model: SmallModel, monkeypatch) -> SmallModel:  # noqa: F811
 
 def test_a_conversation_with_it_is_compacted_several_times_and_goes_on(model, monkeypatch):
     place = Place(model, window=WINDOW)
-    place.chats = Chats(Chosen(model.name, WINDOW))
+    place.chats = Chats(ModelChoice(model.name, WINDOW))
     place.chats.expect("chat")
     shown: list[int] = []
-    write = Client.write
+    write = ModelClient.write
 
-    def counted(self: Client, request: ModelRequest, control: Control) -> ModelAnswer:
+    def counted(self: ModelClient, request: ModelRequest, control: Control) -> ModelAnswer:
         assert_valid({"messages": request.prefix})
         answer = write(self, request, control)
         shown.append(answer.usage.input + answer.usage.cache_read)
         return answer
 
-    monkeypatch.setattr(Client, "write", counted)
+    monkeypatch.setattr(ModelClient, "write", counted)
 
     async def story() -> None:
         for number in range(TURNS):

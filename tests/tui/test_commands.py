@@ -18,23 +18,22 @@ from msgspec import Struct, structs
 from textual.widgets import Input, TabbedContent
 
 from context_compactor.client import Client
-from context_compactor.report import Archived, Report
-from context_compactor.session.session import Session
-from context_compactor.tui.local import LocalSource
+from context_compactor.engine.report import Archived, Report
+from context_compactor.sessions.session import Session
+from context_compactor.tui.panes.facts import FactsPane
 from context_compactor.tui.registry import COMMANDS
-from context_compactor.tui.remote import RemoteSource
 from context_compactor.tui.screens.help import HelpScreen
-from context_compactor.tui.screens.session_facts import FactsPane
-from context_compactor.tui.screens.session_viewer import ViewerScreen
 from context_compactor.tui.screens.sessions import SessionsScreen
-from context_compactor.tui.source import Source
-from context_compactor.tui.widgets.answer import Answer
-from context_compactor.tui.widgets.gauge import Gauge
-from context_compactor.tui.widgets.prompt import Prompt
+from context_compactor.tui.screens.viewer import ViewerScreen
+from context_compactor.tui.sources.base import SessionSource
+from context_compactor.tui.sources.local import LocalSource
+from context_compactor.tui.sources.remote import RemoteSource
+from context_compactor.tui.widgets.bars import AnswerPanel, Gauge
+from context_compactor.tui.widgets.prompt import PromptInput
 from tests.cli.conftest import conversation
 from tests.llm.provider import Provider, Reply
 from tests.server.running import running
-from tests.session.talk import messages
+from tests.sessions.talk import messages
 from tests.tui.places import CALM, SIZES, URL, a_few_sessions, filled, play, press, screen_text, settle, shown, until
 from tests.waiting import PATIENCE
 
@@ -81,7 +80,7 @@ class Place(Struct):
     """A session somewhere, and how to reach it."""
 
     name: str
-    source: Callable[[], Source]
+    source: Callable[[], SessionSource]
     is_remote: bool
 
 
@@ -122,19 +121,19 @@ def place(request) -> Place:
 
 def told(pilot) -> str:
     """What was told last, on the session's screen; nothing before the first time."""
-    return next(iter(reversed(pilot.app.screen_stack[2].query_one(Answer).texts)), "")
+    return next(iter(reversed(pilot.app.screen_stack[2].query_one(AnswerPanel).texts)), "")
 
 
 async def run(pilot, line: str) -> str:
     """Enter a command, and wait for what it says."""
     await begin(pilot, line)
     await settle(pilot)
-    return told(pilot) if pilot.app.screen_stack[2].query_one(Answer).texts else ""
+    return told(pilot) if pilot.app.screen_stack[2].query_one(AnswerPanel).texts else ""
 
 
 async def begin(pilot, line: str) -> None:
     """Enter a command."""
-    prompt = pilot.app.screen.query_one(Prompt)
+    prompt = pilot.app.screen.query_one(PromptInput)
     prompt.focus()
     prompt.value = line
     await pilot.pause(0)
@@ -220,7 +219,7 @@ def test_what_is_wrong_is_said_with_what_to_try_and_nothing_is_changed(place):
         before = await pilot.app.source.session(place.name)
         for at, (line, words) in enumerate(WRONG.items(), 1):
             said = await run(pilot, line)
-            assert len(pilot.app.screen.query_one(Answer).texts) == at, line
+            assert len(pilot.app.screen.query_one(AnswerPanel).texts) == at, line
             assert words in said, line
             assert "\x1b" not in said, line
             assert not pilot.app.busy_with(pilot.app.screen), line
@@ -344,7 +343,7 @@ def test_a_checkpoint_is_shown_and_says_where_it_is(place, folder):
     async def story(pilot):
         await run(pilot, "/checkpoint mind the gap")
         assert isinstance(pilot.app.screen, ViewerScreen)
-        assert "mind the gap" in (await pilot.app.screen._reading.sheet(1)).pieces[0].text
+        assert "mind the gap" in (await pilot.app.screen._reading.document_page(1)).pieces[0].text
         file = folder / ".compactor" / "progress-checkpoint.md"
         assert told(pilot) == (
             "✓ Checkpoint kept on the server" if place.is_remote else f"✓ Checkpoint written to {file}"
@@ -359,7 +358,7 @@ def test_a_handoff_is_shown_with_its_tokens(place):
         said = await run(pilot, "/handoff write tell the users")
         assert said.startswith("✓ Handoff to write of ")
         assert isinstance(pilot.app.screen, ViewerScreen)
-        pieces = (await pilot.app.screen._reading.sheet(1)).pieces
+        pieces = (await pilot.app.screen._reading.document_page(1)).pieces
         named = {piece.title: piece.text for piece in pieces}
         assert named["task"] == "tell the users"
         assert named["phase"] == "write"
@@ -481,7 +480,7 @@ def test_a_compaction_shows_its_progress_and_ctrl_c_leaves_everything_as_it_was(
 def test_meanwhile_one_can_write_and_look_but_nothing_else_is_begun(told_slowly, slow):
     async def story(pilot):
         await under_way(pilot, slow)
-        prompt = pilot.app.screen.query_one(Prompt)
+        prompt = pilot.app.screen.query_one(PromptInput)
         await begin(pilot, "/undo")
         assert told(pilot).startswith("Not now: /compact is under way.")
         assert prompt.value == "/undo"
@@ -538,7 +537,7 @@ def test_what_is_done_after_its_screen_was_left_is_told_and_shown_when_one_comes
 
     async def story(pilot):
         for line in ("/compact --target 25%", "/handoff write", "/checkpoint", "/undo", "/export out"):
-            answer = pilot.app.screen.query_one(Answer)
+            answer = pilot.app.screen.query_one(AnswerPanel)
             await begin(pilot, line)
             pilot.app.show_sessions()
             await settle(pilot)
@@ -555,12 +554,12 @@ def test_two_commands_at_once_do_not_interleave():
     a_few_sessions()
 
     async def story(pilot):
-        prompt = pilot.app.screen.query_one(Prompt)
+        prompt = pilot.app.screen.query_one(PromptInput)
         for line in ("/compact --target 25%", "/undo"):
             prompt.value = line
             prompt.action_submit()
         await settle(pilot)
-        said = pilot.app.screen.query_one(Answer).texts
+        said = pilot.app.screen.query_one(AnswerPanel).texts
         assert any(words.startswith("Not now: /compact is under way") for words in said)
         assert any(words.startswith("✓ Compacted") for words in said)
         assert prompt.value == "/undo"

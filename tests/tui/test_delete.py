@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from context_compactor.store.connect import connect
-from context_compactor.tui.screens.delete_session import DeleteScreen
+from context_compactor.tui.screens.dialogs import DeleteScreen
 from context_compactor.tui.screens.session import SessionScreen
 from context_compactor.tui.screens.sessions import SessionsScreen
 from tests.tui.places import SIZES, URL, a_few_sessions, play, press, screen_text, settle, until

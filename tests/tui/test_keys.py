@@ -10,14 +10,13 @@ import pytest
 from textual.command import CommandPalette
 from textual.widgets import Input
 
-from context_compactor.session.session import Session
+from context_compactor.sessions.session import Session
 from context_compactor.tui.registry import COMMANDS, PANES
 from context_compactor.tui.screens.help import HelpScreen
 from context_compactor.tui.screens.session import SessionScreen
-from context_compactor.tui.screens.session_viewer import ViewerScreen
-from context_compactor.tui.widgets.answer import Answer
-from context_compactor.tui.widgets.offers import Offers
-from context_compactor.tui.widgets.prompt import Prompt
+from context_compactor.tui.screens.viewer import ViewerScreen
+from context_compactor.tui.widgets.bars import AnswerPanel
+from context_compactor.tui.widgets.prompt import CompletionList, PromptInput
 from tests.cli.conftest import conversation
 from tests.llm.provider import Provider, Reply
 from tests.tui.places import URL, a_few_sessions, filled, listed, play, press, settle, shown, until
@@ -67,7 +66,7 @@ def test_typing_it_empties_the_prompt_and_only_then_asks_to_leave():
     a_few_sessions()
 
     async def story(pilot):
-        prompt = pilot.app.screen.query_one(Prompt)
+        prompt = pilot.app.screen.query_one(PromptInput)
         prompt.focus()
         await press(pilot, *"hello", "ctrl+c")
         assert prompt.value == ""
@@ -83,7 +82,7 @@ def test_a_prompt_that_is_left_with_something_in_it_is_emptied_from_the_pane_too
     a_few_sessions()
 
     async def story(pilot):
-        prompt = pilot.app.screen.query_one(Prompt)
+        prompt = pilot.app.screen.query_one(PromptInput)
         prompt.focus()
         await press(pilot, *"hello", "escape", "ctrl+c")
         assert prompt.value == ""
@@ -97,8 +96,8 @@ def test_with_offers_open_it_empties_the_prompt_and_closes_them():
 
     async def story(pilot):
         await press(pilot, "slash", "ctrl+c")
-        assert pilot.app.screen.query_one(Prompt).value == ""
-        assert not pilot.app.screen.query_one(Offers).is_open
+        assert pilot.app.screen.query_one(PromptInput).value == ""
+        assert not pilot.app.screen.query_one(CompletionList).is_open
         assert isinstance(pilot.app.screen, SessionScreen)
 
     play(story, session_id="run-42")
@@ -159,7 +158,7 @@ def test_selected_text_is_copied_and_nothing_else_happens():
     a_few_sessions()
 
     async def story(pilot):
-        prompt = pilot.app.screen.query_one(Prompt)
+        prompt = pilot.app.screen.query_one(PromptInput)
         prompt.focus()
         await press(pilot, *"hello", "shift+left", "shift+left", "ctrl+c")
         assert pilot.app.clipboard == "lo"
@@ -191,7 +190,7 @@ def slow() -> Iterator[Provider]:
 
 
 async def compacting(pilot, slow) -> None:
-    prompt = pilot.app.screen.query_one(Prompt)
+    prompt = pilot.app.screen.query_one(PromptInput)
     prompt.focus()
     prompt.paste("/compact --target 9k")
     await settle(pilot)
@@ -211,8 +210,8 @@ def test_compacting_it_cancels_whatever_is_shown_over_it_and_keeps_what_is_writt
             await until(pilot, lambda: pilot.app.screen is not below)
         above = pilot.app.screen
         await press(pilot, "ctrl+c")
-        assert below.query_one(Answer).texts[-1] == "Cancelled: nothing was changed."
-        assert below.query_one(Prompt).value == "next"
+        assert below.query_one(AnswerPanel).texts[-1] == "Cancelled: nothing was changed."
+        assert below.query_one(PromptInput).value == "next"
         assert pilot.app.screen is above
         assert AGAIN not in notices(pilot)
 
@@ -263,8 +262,8 @@ def test_the_palette_puts_a_command_into_the_prompt():
         await listed(pilot, "/handoff")
         await press(pilot, "enter")
         await press(pilot, "enter") if isinstance(pilot.app.screen, CommandPalette) else None
-        await until(pilot, lambda: pilot.app.screen.query_one(Prompt).value == "/handoff ")
-        assert pilot.app.screen.query_one(Prompt).has_focus
-        await until(pilot, lambda: pilot.app.screen.query_one(Offers).is_open)
+        await until(pilot, lambda: pilot.app.screen.query_one(PromptInput).value == "/handoff ")
+        assert pilot.app.screen.query_one(PromptInput).has_focus
+        await until(pilot, lambda: pilot.app.screen.query_one(CompletionList).is_open)
 
     play(story, session_id="run-42")

@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 import msgspec
 import pytest
 
-from context_compactor.session.session import Session
-from context_compactor.tui.local import LocalSource
+from context_compactor.sessions.session import Session
+from context_compactor.tui.sources.local import LocalSource
 from tests.tui.places import CALM, NOW, URL, a_few_sessions, filled, play, press, rows_of, screen_text, settle, until
 from tests.tui.test_typing_ahead import type_at_once
 
@@ -28,7 +28,7 @@ MANY = 100_000
 WRITER = """
 import sys
 from context_compactor.session.session import Session
-from tests.session.talk import message
+from tests.sessions.talk import message
 with Session.open("run-42", store=sys.argv[1]) as session:
     for number in range(120, 100_000):
         session.append(message(number))

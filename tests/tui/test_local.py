@@ -7,16 +7,16 @@ from contextlib import closing
 
 import pytest
 
-from context_compactor.classify.tier import Tier
+from context_compactor.engine.tiers import Tier
 from context_compactor.errors import BadSetting, UnknownReference, UnknownSession
-from context_compactor.session.project import local_owner
-from context_compactor.session.session import Session
-from context_compactor.session.values import read_profile
+from context_compactor.sessions.project import local_owner
+from context_compactor.sessions.session import Session
+from context_compactor.sessions.state import read_profile
 from context_compactor.store.connect import connect
-from context_compactor.story import open_teller
-from context_compactor.tui.local import LocalSource
-from tests.session.talk import messages
-from tests.session.telling import FIRST, Slow, steps
+from context_compactor.summarize.summarizer import open_summarizer
+from context_compactor.tui.sources.local import LocalSource
+from tests.sessions.talk import messages
+from tests.sessions.telling import FIRST, Slow, steps
 from tests.tui.places import CALM, URL, a_few_sessions, filled
 from tests.waiting import PATIENCE, until
 
@@ -114,7 +114,7 @@ def test_an_append_that_leads_to_a_compaction_tells_of_it_and_others_look_meanwh
     async def story(source):
         await source.set_automatic("run", True)
         await source.context("run")
-        source._opened._known["run"].core.use_teller(open_teller(model, CALM))
+        source._opened._known["run"].core.use_summarizer(open_summarizer(model, CALM))
         said = {"role": "user", "content": "word " * 5_000}
         task = asyncio.create_task(source.append("run", said))
         assert await asyncio.to_thread(model.begun.wait, PATIENCE)
@@ -161,7 +161,7 @@ def test_a_compaction_whose_task_is_cancelled_leaves_everything_as_it_was():
     async def story(source):
         before = await source.context("run")
         core = source._opened._known["run"].core
-        core.use_teller(open_teller(model, CALM))
+        core.use_summarizer(open_summarizer(model, CALM))
         task = asyncio.create_task(source.compact("run", target_tokens=4_000))
         assert await asyncio.to_thread(model.begun.wait, PATIENCE)
         turns = await source.turns("run")  # others can look meanwhile

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 
-from context_compactor.tui.markdown import open_fence, rendered, settled
-from context_compactor.tui.texts import safe
-from context_compactor.tui.widgets.prose import Prose
+from context_compactor.tui.formatting import safe_text
+from context_compactor.tui.widgets.markdown import Prose, finished_length, open_fence, render_markdown
 from tests.tui.places import settle
 
 PIECES = (
@@ -19,7 +18,7 @@ PIECES = (
     "    code", "| a | b |\n|---|---|\n| 1 | 2 |", "**bold**", "`code`", "[words](http://x.y)", "<div>html</div>",
     "[1]: http://x", "[red]no markup[/red]", "~~~", "***", "\\*", "&amp;", "![alt](a.png)",
 )  # fmt: skip
-writing = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=20)), max_size=30).map("".join).map(safe)
+writing = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=20)), max_size=30).map("".join).map(safe_text)
 
 
 def test_text_reads_as_it_should():
@@ -44,7 +43,7 @@ x = f(1)
 
 <div>html</div>"""
     assert (
-        rendered(text).plain
+        render_markdown(text).plain
         == """Title
 
 Some words with `code` and a link (http://x.y/z).
@@ -70,23 +69,23 @@ x = f(1)
 
 @pytest.mark.parametrize("text", ["[1]: http://evil", "<script>x</script>", "[bold]x[/bold]", "&", "a_b_c", "{x}"])
 def test_what_is_no_markdown_stands_as_it_is(text):
-    assert rendered(text).plain == text
+    assert render_markdown(text).plain == text
 
 
 def test_a_language_that_nobody_knows_is_plain_text():
-    assert rendered("```klingon\nqapla'\n```").plain == "```klingon\nqapla'\n```"
+    assert render_markdown("```klingon\nqapla'\n```").plain == "```klingon\nqapla'\n```"
 
 
 @given(writing)
 def test_no_word_is_lost(text):
-    shown = rendered(text).plain
+    shown = render_markdown(text).plain
     words = [word for word in ("Some words", "x = f(1)", "item", "html", "no markup", "http://x") if word in text]
     assert all(word in shown for word in words)
 
 
 @given(writing)
 def test_what_is_settled_reads_the_same_whatever_follows(text):
-    end = settled(text)
+    end = finished_length(text)
     assert 0 <= end <= len(text)
     assert not open_fence(text[:end])
 

@@ -10,8 +10,8 @@ from shutil import copytree
 import pytest
 from textual.pilot import Pilot
 
-from context_compactor.messages.transcripts import read_transcript
-from context_compactor.session.session import Session
+from context_compactor.dialects.transcripts.reader import read_transcript
+from context_compactor.sessions.session import Session
 from tests.llm.provider import Provider
 from tests.tui.conftest import same_picture
 from tests.tui.places import CALM, NOW, URL, enter, play, press, settle

@@ -9,16 +9,16 @@ from shutil import copytree
 import pytest
 from textual.widgets import Input
 
-from context_compactor.classify.tier import Tier
+from context_compactor.engine.tiers import Tier
 from context_compactor.errors import StoreError
-from context_compactor.session.session import Session
-from context_compactor.story import open_teller
-from context_compactor.tui.local import LocalSource
-from context_compactor.tui.screens.session_plan import PlanPane
-from context_compactor.tui.screens.session_viewer import ViewerScreen
-from context_compactor.tui.widgets.answer import Answer
-from tests.session.talk import messages
-from tests.session.telling import FIRST, Slow, steps
+from context_compactor.sessions.session import Session
+from context_compactor.summarize.summarizer import open_summarizer
+from context_compactor.tui.panes.plan import PlanPane
+from context_compactor.tui.screens.viewer import ViewerScreen
+from context_compactor.tui.sources.local import LocalSource
+from context_compactor.tui.widgets.bars import AnswerPanel
+from tests.sessions.talk import messages
+from tests.sessions.telling import FIRST, Slow, steps
 from tests.tui.places import (
     CALM,
     SIZES,
@@ -57,12 +57,12 @@ def pane_of(pilot) -> PlanPane:
 def planned(pilot) -> PlanPane:
     """The pane when what it shows is what is wished for."""
     pane = pane_of(pilot)
-    assert not pane.planner.is_reckoning
+    assert not pane.planner.is_planning
     return pane
 
 
 def told(pilot) -> str:
-    return "\n".join(pilot.app.screen.query_one(Answer).texts)
+    return "\n".join(pilot.app.screen.query_one(AnswerPanel).texts)
 
 
 async def to_turn(pilot, turn: int) -> None:
@@ -340,7 +340,7 @@ def test_an_accepted_plan_that_is_cancelled_leaves_the_context_and_the_steers_as
         await press(pilot, KEY)
         pane_of(pilot).preview(target=4_000)
         await settle(pilot)
-        pilot.app.source._opened._known["run"].core.use_teller(open_teller(model, CALM))
+        pilot.app.source._opened._known["run"].core.use_summarizer(open_summarizer(model, CALM))
         await to_turn(pilot, 5)
         await press(pilot, "p")
         await to_turn(pilot, 3)
@@ -372,7 +372,7 @@ def test_a_plan_that_is_accepted_is_done_though_one_leaves_and_comes_back():
         await press(pilot, KEY)
         pane_of(pilot).preview(target=4_000)
         await settle(pilot)
-        pilot.app.source._opened._known["run"].core.use_teller(open_teller(model, CALM))
+        pilot.app.source._opened._known["run"].core.use_summarizer(open_summarizer(model, CALM))
         await to_turn(pilot, 5)
         await press(pilot, "p")
         await pilot.press("a")
@@ -491,7 +491,7 @@ def test_a_change_is_seen_at_once_and_the_last_one_wins_however_long_plans_take(
         assert "keep…" in text
         await pilot.press("minus", "minus", "minus", "down", "p")
         await until(pilot, lambda: "drop…" in screen_text(pilot))
-        assert pane_of(pilot).planner.is_reckoning
+        assert pane_of(pilot).planner.is_planning
         source.go.set()
         await settle(pilot)
         assert "reckoning" not in screen_text(pilot)

@@ -13,23 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from context_compactor.classify.tier import Tier
-from context_compactor.levels import Level
-from context_compactor.session import views
-from context_compactor.session.session import Session
-from context_compactor.tui.local import LocalSource
-from context_compactor.tui.plan import lines
-from context_compactor.tui.plan.accepting import keep, put_back
-from context_compactor.tui.plan.planner import Planner
-from context_compactor.tui.plan.reading import DecidedReading, find_turn
-from context_compactor.tui.plan.wish import Wish
-from tests.messages.strategies import DIALECT_NAMES, stories, tell
-from tests.session.talk import CALM, messages
+from context_compactor.engine.tiers import Tier
+from context_compactor.sessions import views
+from context_compactor.sessions.session import Session
+from context_compactor.settings import Level
+from context_compactor.tui import plan_editor
+from context_compactor.tui.panes.plan import revert_steers, save_steers
+from context_compactor.tui.plan_editor import PlanDraft, PlannedTurnDocument, Planner, find_turn
+from context_compactor.tui.sources.local import LocalSource
+from tests.dialects.strategies import DIALECT_NAMES, stories, tell
+from tests.sessions.talk import CALM, messages
 
 NAMED = ("status", "tokens_before", "tokens_after", "messages_after", "preserved", "summarized", "discarded")
 
 wishes = st.builds(
-    Wish,
+    PlanDraft,
     level=st.sampled_from((None, *Level)),
     target_tokens=st.sampled_from((None, 1, 300, 1_000, 10**9)),
     focus=st.sampled_from((None, "", "part 3", "\x00[bold]")),
@@ -55,17 +53,17 @@ def state_of(url: str):
         return store.session("run"), store.entries("run"), views.context(core, core.seen()), session.steering()
 
 
-async def planned(url: str, wish: Wish) -> tuple[Planner, list[str]]:
+async def planned(url: str, wish: PlanDraft) -> tuple[Planner, list[str]]:
     source = LocalSource(url)
     try:
         planner = Planner(source, "run", wish)
         await planner.look()
-        refused = await planner.reckon()
+        refused = await planner.replan()
         for turn in planner.turns[:3]:
-            lines.row_of(turn, planner.wish, planner.kept, planner.wish.steers(planner.kept), False)
-            lines.why_text(turn, 80, 3)
-            assert (await DecidedReading(source, "run", turn).sheet(1)).pieces
-        lines.outcome_text(planner.plan, planner.budget_tokens, planner.wish, False)
+            plan_editor.plan_row(turn, planner.wish, planner.kept, planner.wish.steers(planner.kept), False)
+            plan_editor.reason_text(turn, 80, 3)
+            assert (await PlannedTurnDocument(source, "run", turn).document_page(1)).pieces
+        plan_editor.outcome_text(planner.plan, planner.budget_tokens, planner.wish, False)
         return planner, refused
     finally:
         await source.close()
@@ -75,7 +73,7 @@ async def accepted(url: str, planner: Planner):
     source = LocalSource(url)
     wish = planner.wish
     try:
-        await keep(source, "run", planner.kept, wish)
+        await save_steers(source, "run", planner.kept, wish)
         return await source.compact("run", level=wish.level, target_tokens=wish.target_tokens, focus=wish.focus)
     finally:
         await source.close()
@@ -88,7 +86,7 @@ def test_a_plan_of_any_conversation_changes_nothing_and_is_what_accepting_it_doe
         before = state_of(url)
         planner, refused = asyncio.run(planned(url, wish))
         assert state_of(url) == before
-        assert not planner.is_reckoning
+        assert not planner.is_planning
         assert len(planner.wish.changes) + len(refused) <= len(wish.changes)
         folder = Path(url.removeprefix("sqlite:///")).parent
         copytree(folder, folder.parent / "other")
@@ -111,14 +109,14 @@ def test_what_is_put_back_is_as_it_was(wish, kept):
             for turn, tier in kept.items():
                 session.steer(turn, tier)
             before = session.steering()
-        sound = Wish(changes={turn: tier for turn, tier in wish.changes.items() if 0 < turn < 13})
+        sound = PlanDraft(changes={turn: tier for turn, tier in wish.changes.items() if 0 < turn < 13})
 
         async def there_and_back():
             source = LocalSource(url)
             try:
-                await keep(source, "run", before, sound)
+                await save_steers(source, "run", before, sound)
                 assert await source.steering("run") == sound.steers(before)
-                await put_back(source, "run", before, sound)
+                await revert_steers(source, "run", before, sound)
                 return await source.steering("run")
             finally:
                 await source.close()

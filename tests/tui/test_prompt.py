@@ -11,26 +11,30 @@ from hypothesis import strategies as st
 from textual import events
 from textual.widgets import TabbedContent
 
+from context_compactor.tui.driver import InputDecoder
 from context_compactor.tui.registry import COMMANDS
 from context_compactor.tui.screens.help import HelpScreen
 from context_compactor.tui.screens.session import SessionScreen
-from context_compactor.tui.terminal import Intake
-from context_compactor.tui.widgets.answer import Answer
-from context_compactor.tui.widgets.entered import Entered
-from context_compactor.tui.widgets.held import Held, can_be_shown, plain_lines
-from context_compactor.tui.widgets.offers import Offers
-from context_compactor.tui.widgets.prompt import Prompt
+from context_compactor.tui.widgets.bars import AnswerPanel
+from context_compactor.tui.widgets.prompt import (
+    CompletionList,
+    PastedTexts,
+    PromptHistory,
+    PromptInput,
+    is_short_and_printable,
+    plain_lines,
+)
 from tests.tui.places import SIZES, a_few_sessions, play, press, screen_text, settle
 
 MEGABYTE = 1 << 20
 
 
-def prompt_of(pilot) -> Prompt:
-    return pilot.app.screen.query_one(Prompt)
+def prompt_of(pilot) -> PromptInput:
+    return pilot.app.screen.query_one(PromptInput)
 
 
 def told(pilot) -> list[str]:
-    return pilot.app.screen.query_one(Answer).texts
+    return pilot.app.screen.query_one(AnswerPanel).texts
 
 
 def listening(monkeypatch) -> list[str]:
@@ -50,7 +54,7 @@ async def paste(pilot, text: str) -> None:
     await settle(pilot)
 
 
-async def at_prompt(pilot) -> Prompt:
+async def at_prompt(pilot) -> PromptInput:
     prompt = prompt_of(pilot)
     prompt.focus()
     await settle(pilot)
@@ -192,7 +196,7 @@ def test_what_was_entered_and_what_is_being_written_outlive_the_screen(monkeypat
 
 @given(st.lists(st.tuples(st.sampled_from([-1, 1]), st.text(max_size=3)), max_size=20), st.lists(st.text(max_size=3)))
 def test_history_never_loses_a_line_nor_the_draft(steps, lines):
-    entered = Entered()
+    entered = PromptHistory()
     for line in lines:
         entered.add(line)
     kept, shown = list(entered.lines), "draft"
@@ -357,7 +361,7 @@ def test_a_megabyte_behind_a_command_is_its_argument():
 
 @given(st.lists(st.text(max_size=40), max_size=6))
 def test_whatever_is_held_comes_back_as_it_was(texts):
-    held = Held()
+    held = PastedTexts()
     labels = [held.label(text) for text in texts]
     assert held.full("|".join(labels)) == "|".join(texts)
     held.keep_only(labels[:1])
@@ -367,7 +371,7 @@ def test_whatever_is_held_comes_back_as_it_was(texts):
 @given(st.text())
 def test_what_is_shown_as_it_is_cannot_drive_a_terminal(text):
     text = plain_lines(text)
-    if can_be_shown(text):
+    if is_short_and_printable(text):
         assert not set(text) & ({chr(code) for code in (*range(32), *range(127, 160))} - {"\n", "\t"})
 
 
@@ -376,7 +380,7 @@ def test_what_is_shown_as_it_is_cannot_drive_a_terminal(text):
 
 def pieces(*chunks: bytes) -> list[bytes | str]:
     """What comes out, with keys that follow one another together."""
-    intake, found = Intake(), []
+    intake, found = InputDecoder(), []
     for chunk in chunks:
         found += intake.take(chunk)
     found += intake.rest()
@@ -397,7 +401,7 @@ def test_a_paste_is_one_piece_whatever_is_in_it_and_however_it_arrives(pasted, s
 
 
 def test_the_key_escape_does_not_wait_and_enter_with_alt_is_told_from_enter():
-    intake = Intake()
+    intake = InputDecoder()
     assert list(intake.take(b"\x1b")) == [b"\x1b"]
     assert list(intake.take(b"\x1b[")) == []
     assert list(intake.rest()) == [b"\x1b["]
@@ -406,7 +410,7 @@ def test_the_key_escape_does_not_wait_and_enter_with_alt_is_told_from_enter():
 
 
 def test_a_paste_whose_end_never_comes_is_given_and_ctrl_c_ends_it():
-    intake = Intake()
+    intake = InputDecoder()
     assert list(intake.take(b"\x1b[200~half")) == []
     assert intake.is_pasting
     assert list(intake.rest()) == ["half"]
@@ -424,7 +428,7 @@ def test_a_slash_offers_the_commands_with_their_words(size, picture):
 
     async def story(pilot):
         await press(pilot, "slash")
-        assert pilot.app.screen.query_one(Offers).is_open
+        assert pilot.app.screen.query_one(CompletionList).is_open
         assert "/compact" in screen_text(pilot)
         assert "Make the context smaller" in screen_text(pilot)
         await press(pilot, "down", "down")
@@ -437,7 +441,7 @@ def test_offers_follow_what_is_written_and_tab_takes_the_chosen_one():
     a_few_sessions()
 
     async def story(pilot):
-        prompt, offers = prompt_of(pilot), pilot.app.screen.query_one(Offers)
+        prompt, offers = prompt_of(pilot), pilot.app.screen.query_one(CompletionList)
         await press(pilot, "slash", *"re")
         assert [offers.at(at).shown for at in range(2)] == ["/redo", "/recall ID"]
         await press(pilot, *"s", "tab")
@@ -493,7 +497,7 @@ def test_arrows_choose_around_the_ends_escape_closes_and_a_click_takes():
     a_few_sessions()
 
     async def story(pilot):
-        prompt, offers = prompt_of(pilot), pilot.app.screen.query_one(Offers)
+        prompt, offers = prompt_of(pilot), pilot.app.screen.query_one(CompletionList)
         await press(pilot, "slash", "up")
         assert offers.chosen.line == f"/{list(COMMANDS)[-1]}"
         await press(pilot, "down", "down")
@@ -515,7 +519,7 @@ def test_arguments_that_are_known_are_offered():
     a_few_sessions()
 
     async def story(pilot):
-        prompt, offers = prompt_of(pilot), pilot.app.screen.query_one(Offers)
+        prompt, offers = prompt_of(pilot), pilot.app.screen.query_one(CompletionList)
 
         async def offered(text):
             prompt.focus()
@@ -549,7 +553,7 @@ def test_what_was_entered_before_is_brought_back_without_offers_in_the_way():
 
     async def story(pilot):
         await press(pilot, "slash", *"context", "enter", "slash", *"undo", "enter")
-        prompt, offers = prompt_of(pilot), pilot.app.screen.query_one(Offers)
+        prompt, offers = prompt_of(pilot), pilot.app.screen.query_one(CompletionList)
         await press(pilot, "up")
         assert prompt.value == "/undo"
         assert not offers.is_open
@@ -573,7 +577,7 @@ def test_what_was_told_goes_away_with_escape_and_can_be_looked_back_at():
             screen.tell(f"line {number}")
         await settle(pilot)
         assert "line 29" in screen_text(pilot)
-        assert screen.query_one(Answer).size.height <= 8
+        assert screen.query_one(AnswerPanel).size.height <= 8
         await press(pilot, "escape")
         assert "line 29" not in screen_text(pilot)
         await press(pilot, *["pageup"] * 6)

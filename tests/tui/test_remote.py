@@ -7,18 +7,18 @@ import asyncio
 import pytest
 from textual.widgets import Input
 
-from context_compactor.classify.tier import Tier
 from context_compactor.client import Client
+from context_compactor.engine.tiers import Tier
 from context_compactor.errors import BadSetting, ServerDenied, UnknownSession
 from context_compactor.server.tokens import add_token
-from context_compactor.tui.local import LocalSource
+from context_compactor.tui.panes.plan import PlanPane
 from context_compactor.tui.registry import PANES
-from context_compactor.tui.remote import RemoteSource
-from context_compactor.tui.screens.session_plan import PlanPane
-from context_compactor.tui.screens.session_viewer import ViewerScreen
+from context_compactor.tui.screens.viewer import ViewerScreen
+from context_compactor.tui.sources.local import LocalSource
+from context_compactor.tui.sources.remote import RemoteSource
 from tests.llm.provider import Provider, Reply, failure
 from tests.server.running import running
-from tests.session.talk import messages
+from tests.sessions.talk import messages
 from tests.tui.places import WIDE, enter, key_of, play, press, rows_of, screen_text, until
 from tests.waiting import wait_for
 

@@ -8,13 +8,13 @@ import json
 import pytest
 from textual.widgets import Input, TabbedContent
 
-from context_compactor.session.session import Session
+from context_compactor.sessions.session import Session
 from context_compactor.tui.registry import PANES
 from context_compactor.tui.screens.session import SessionScreen
-from context_compactor.tui.screens.session_viewer import ViewerScreen
-from context_compactor.tui.widgets.prompt import Prompt
+from context_compactor.tui.screens.viewer import ViewerScreen
+from context_compactor.tui.widgets.prompt import PromptInput
 from tests.engine.talks import bash, read, talk_in
-from tests.session.talk import messages
+from tests.sessions.talk import messages
 from tests.tui.places import (
     SIZES,
     URL,
@@ -285,7 +285,7 @@ def test_a_paste_of_a_megabyte_into_the_search_and_the_prompt_is_taken():
         await enter(pilot, "word " * 200_000)
         assert pilot.app.is_running
         pilot.app.screen.query_one("#question", Input).value = ""
-        pilot.app.screen.query_one(Prompt).focus()
+        pilot.app.screen.query_one(PromptInput).focus()
         await settle(pilot)
         await enter(pilot, "x" * 1_000_000)
         assert pilot.app.is_running

@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 from textual.widgets import Input
 
-from context_compactor.session.session import Session
+from context_compactor.sessions.session import Session
 from context_compactor.store.connect import connect
-from context_compactor.tui.local import LocalSource
 from context_compactor.tui.screens.session import SessionScreen
 from context_compactor.tui.screens.sessions import SessionsScreen
-from tests.session.talk import messages
+from context_compactor.tui.sources.local import LocalSource
+from tests.sessions.talk import messages
 from tests.tui.places import (
     CALM,
     SIZES,

@@ -21,10 +21,9 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from context_compactor.errors import CompactorError
-from context_compactor.tui.running import run_app
-from context_compactor.tui.surviving import LOG_FILE, SurvivingApp
-from context_compactor.tui.terminal import Output
-from context_compactor.tui.widgets.rows import Cell, Column, RowList
+from context_compactor.tui.driver import TerminalOutput
+from context_compactor.tui.runtime import LOG_FILE, ResilientApp, run_app
+from context_compactor.tui.widgets.row_list import Cell, Column, RowList
 from tests.tui.places import screen_text, settle, until
 from tests.waiting import PATIENCE
 
@@ -58,7 +57,7 @@ class Drawn(Widget):
         return "drawn well"
 
 
-class Survivor(SurvivingApp):
+class Survivor(ResilientApp):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("a", "explode"), Binding("b", "app.count")]
     CSS = "Drawn { height: auto; } RowList { height: 3; }"
 
@@ -93,7 +92,7 @@ class Survivor(SurvivingApp):
         raise ZeroDivisionError("in some work")
 
     def on_worker_state_changed(self, event):
-        self.tell_unexpected(event)
+        self.report_worker_error(event)
 
     def later(self):
         raise ZeroDivisionError("behind a timer")
@@ -313,7 +312,7 @@ def test_a_terminal_that_hangs_up_is_no_error_but_one_that_cannot_be_read_otherw
 def test_what_is_drawn_on_a_terminal_that_is_gone_goes_nowhere_and_holds_nothing_up():
     far, near = os.openpty()
     with os.fdopen(near, "w") as file:
-        output = Output(file)
+        output = TerminalOutput(file)
         output.write("seen")
         output.flush()
         assert os.read(far, 100) == b"seen"
@@ -349,11 +348,11 @@ def test_errors_that_come_again_and_again_by_themselves_end_the_app_but_not_thos
 
 
 def test_an_app_that_cannot_begin_or_cannot_end_says_so():
-    class Stillborn(SurvivingApp):
+    class Stillborn(ResilientApp):
         def on_mount(self):
             raise ZeroDivisionError("at the beginning")
 
-    class Restless(SurvivingApp):
+    class Restless(ResilientApp):
         def on_unmount(self):
             raise ZeroDivisionError("at the end")
 
@@ -384,7 +383,7 @@ main.main([])
 
 
 def test_work_that_nobody_waits_for_is_written_down_too():
-    class Forgetful(SurvivingApp):
+    class Forgetful(ResilientApp):
         async def run_async(self):
             asyncio.get_running_loop().call_soon(lambda: 1 / 0)
             await asyncio.sleep(0)
@@ -394,7 +393,7 @@ def test_work_that_nobody_waits_for_is_written_down_too():
 
 
 def test_an_app_that_had_to_end_is_an_error_of_ours():
-    class Lost(SurvivingApp):
+    class Lost(ResilientApp):
         async def run_async(self):
             self.leave(ZeroDivisionError("lost"))
 

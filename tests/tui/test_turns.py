@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.classify.tier import Tier
-from context_compactor.messages.detect import find_dialect
-from context_compactor.messages.turn import split_turns
-from context_compactor.report import Archived, Discarded, Preserved, Report, Summarized
-from context_compactor.tui.turn_index import TurnIndex
-from context_compactor.tui.turn_lines import Decided
-from tests.messages.strategies import histories
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.turns import split_turns
+from context_compactor.engine.report import Archived, Discarded, Preserved, Report, Summarized
+from context_compactor.engine.tiers import Tier
+from context_compactor.tui.sources.turns import TurnDecisions, TurnIndex
+from tests.dialects.strategies import histories
 
 DIALECTS = ("openai-chat", "openai-responses", "anthropic")
 
@@ -64,9 +63,9 @@ def test_of_what_several_compactions_say_of_a_turn_the_last_counts():
     second = report(
         archived=(archived("turn_003", 50),), discarded=(Discarded("turn_003", "talk", "words", 50, "old"),)
     )
-    assert Decided([first]).of(3, ["turn_003"]) == (Tier.KEEP, "one of the last turns")
-    assert Decided([first, second]).of(3, ["turn_003"]) == (Tier.DROP, "old")
-    assert Decided([second, first]).of(3, ["turn_003"]) == (Tier.KEEP, "one of the last turns")
+    assert TurnDecisions([first]).of(3, ["turn_003"]) == (Tier.KEEP, "one of the last turns")
+    assert TurnDecisions([first, second]).of(3, ["turn_003"]) == (Tier.DROP, "old")
+    assert TurnDecisions([second, first]).of(3, ["turn_003"]) == (Tier.KEEP, "one of the last turns")
 
 
 def test_a_turn_is_what_most_of_its_tokens_have_become():
@@ -75,7 +74,7 @@ def test_a_turn_is_what_most_of_its_tokens_have_become():
         archived=(archived("turn_003", 900), archived("tool_001", 890)),
         summarized=(Summarized("tool_002", "log", "words", 300, 20, "a few lines"),),
     )
-    assert Decided([made]).of(3, ["turn_003", "tool_001"])[0] is Tier.REFERENCE
-    assert Decided([made]).of(3, ["turn_003", "tool_002"]) == (Tier.SUMMARIZE, "a few lines")
-    assert Decided([made]).of(3, ["turn_003"])[0] is Tier.KEEP
-    assert Decided([made]).of(4, ["turn_004"])[0] is Tier.KEEP
+    assert TurnDecisions([made]).of(3, ["turn_003", "tool_001"])[0] is Tier.REFERENCE
+    assert TurnDecisions([made]).of(3, ["turn_003", "tool_002"]) == (Tier.SUMMARIZE, "a few lines")
+    assert TurnDecisions([made]).of(3, ["turn_003"])[0] is Tier.KEEP
+    assert TurnDecisions([made]).of(4, ["turn_004"])[0] is Tier.KEEP

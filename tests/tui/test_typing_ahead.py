@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from context_compactor.tui.screens.session import SessionScreen
-from context_compactor.tui.screens.session_viewer import ViewerScreen
+from context_compactor.tui.screens.viewer import ViewerScreen
 from tests.tui.places import a_few_sessions, play, settle, until
 from tests.waiting import PATIENCE
 

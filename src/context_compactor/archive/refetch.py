@@ -1,7 +1,5 @@
-"""Restore by hint: read a file again as it is now, or show the command that would. Nothing is ever run.
-
-What comes back is the file of today. The archive has what it was, and `changed` says whether that is the same.
-"""
+"""Get an original again from where it came from: read a file as it is now and say whether it changed, or show the
+command."""
 
 from __future__ import annotations
 
@@ -12,15 +10,98 @@ from typing import Literal
 
 from msgspec import Struct
 
-from context_compactor.archive.archive import Original
-from context_compactor.archive.unchanged import Shown, has_changed, read_shown
-from context_compactor.classify.kinds import Kind, restore_hint
+from context_compactor.archive.originals import Original
+from context_compactor.facts.kinds import Kind, restore_hint
+from context_compactor.facts.numbered_lines import NumberedLines, read_numbered_lines
+from context_compactor.facts.outputs import unwrap
 
-Way = Literal["file", "command", "search", "page", "none"]
+# Reading tools cut lines and files that are longer.
+_LONG_LINE, _LONG_FILE = 1_900, 2_000
+_RANGE = re.compile(r" \((\d{1,9})-(\d{0,9})\)$")
+_OPENING = re.compile(r"\A.{0,2000}?<output_head>\n", re.DOTALL)
+# Where a tool says that it has left something out. Its notes are short.
+_GAP = re.compile(
+    r"</output_head>|.*…\s?\d+ (?:tokens|chars|characters|lines)|.*\d (?:characters|lines|bytes) (?:elided|truncated)"
+    r"|\s*[\[(<.…]{1,6}.{0,80}\b(?:truncated|omitted|left out|elided|more lines)\b",
+    re.IGNORECASE,
+)
+_LONG_NOTE = 300
+_NOTE = re.compile(r"Shell cwd was reset to |\s*$")
+
+
+class ShownLines(Struct, frozen=True):
+    """What a tool has shown of a file.
+
+    `first` and `last` are the lines that were asked for: 0 and None where that was the whole file or cannot be told.
+    `is_cut` says that the end was left out, `is_mixed` that a command may have shown other things too.
+    """
+
+    lines: list[str]
+    first: int = 0
+    last: int | None = None
+    is_cut: bool = False
+    is_mixed: bool = False
+
+
+def read_shown_lines(original: Original) -> ShownLines:
+    """Take off what a tool has put around the lines of a file."""
+    body = unwrap(original.text).body.replace("\r\n", "\n")
+    lines = _OPENING.sub("", body, count=1).split("\n")
+    while lines and _NOTE.match(lines[-1]):
+        lines.pop()
+    gap = next((at for at, line in enumerate(lines) if len(line) < _LONG_NOTE and _GAP.match(line)), None)
+    asked = _RANGE.search(original.summary)
+    return ShownLines(
+        lines if gap is None else lines[: max(gap - 1, 0)],  # the line before the gap may be cut too
+        first=int(asked[1]) if asked else 0,
+        last=int(asked[2]) if asked and asked[2] else None,
+        is_cut=gap is not None or len(lines) >= _LONG_FILE,
+        is_mixed="`" in original.summary,
+    )
+
+
+def has_changed(shown: ShownLines, text: str) -> bool | None:
+    """Whether a file that says this now said something else; None where that cannot be told."""
+    block = "\n".join(shown.lines).strip("\n").rstrip()
+    if not block:
+        return None
+    source = read_numbered_lines(shown.lines, first=0)
+    if any(source.numbers) and _stand_at_their_numbers(shown, source, text.split("\n")):
+        return False
+    if shown.first and not any(source.numbers):
+        there = "\n".join(text.split("\n")[shown.first - 1 : shown.last]).strip("\n").rstrip()
+        return not (there.startswith(block) if shown.is_cut else there == block)
+    return _is_gone(shown, block, text)
+
+
+def _stand_at_their_numbers(shown: ShownLines, source: NumberedLines, now: list[str]) -> bool:
+    """Whether every line is where it was, and no line has come behind a file that was shown to its end."""
+    there = zip(source.numbers, source.lines, strict=True)
+    if source.numbers[-1] > len(now) or not all(_is_line(line, now[number - 1]) for number, line in there):
+        return False
+    is_part = shown.is_cut or shown.first > 0 or source.numbers[0] > 1 or len(source.lines) < len(shown.lines)
+    return is_part or not any(line.strip() for line in now[source.numbers[-1] :])
+
+
+def _is_line(shown: str, line: str) -> bool:
+    return shown == line or (len(shown) > _LONG_LINE and line.startswith(shown[:_LONG_LINE]))
+
+
+def _is_gone(shown: ShownLines, block: str, text: str) -> bool | None:
+    """Whether a text of which the place is not known stands nowhere in the file, or is no longer all of it."""
+    text = text.rstrip()
+    at = f"\n{text}\n".find(f"\n{block}\n")
+    if at < 0:
+        return None if shown.is_mixed else True
+    goes_on = bool(text[at + len(block) :].strip())
+    return goes_on and not text[:at].strip() and not shown.is_cut and not shown.is_mixed
+
+
+RefetchKind = Literal["file", "command", "search", "page", "none"]
 
 _MOST_BYTES = 5_000_000
 _HEAD_BYTES = 8_000
-_WAYS: dict[str, Way] = {Kind.SEARCH_RESULT.value: "search", Kind.WEB_PAGE.value: "page"}
+_REFETCH_KINDS: dict[str, RefetchKind] = {Kind.SEARCH_RESULT.value: "search", Kind.WEB_PAGE.value: "page"}
 # What stands in a command and hardly ever in the name of a file.
 _COMMAND = re.compile(r"[\s|;&<>$`\"'*?]")
 _LABEL = re.compile(r"`(.+)`", re.DOTALL)
@@ -33,7 +114,7 @@ class Refetched(Struct, frozen=True):
     it said when it was read, or None where that cannot be told. `said` tells all of it to people.
     """
 
-    kind: Way
+    kind: RefetchKind
     target: str
     can_restore: bool
     said: str
@@ -73,7 +154,7 @@ def refetch(original: Original, root: Path) -> Refetched:
 def _show(original: Original) -> Refetched:
     """The command, the query or the address, for somebody else to use."""
     if original.hint:
-        way = _WAYS.get(original.kind, "command")
+        way = _REFETCH_KINDS.get(original.kind, "command")
         return Refetched(way, original.target, True, f"to {original.hint}: {original.target}")
     label = _LABEL.search(original.summary)
     said = f"only the archive has what it was: {original.recovery}"
@@ -89,7 +170,7 @@ def _read_again(original: Original, path: Path) -> Refetched:
         text = _read(path)
     except (OSError, ValueError) as error:
         return Refetched("file", original.target, False, f"{original.target} {_why(error)}")
-    shown = read_shown(original)
+    shown = read_shown_lines(original)
     changed = has_changed(shown, text)
     return Refetched(
         "file", original.target, True, _said(original.target, shown, changed), _same_lines(shown, text), changed
@@ -138,13 +219,13 @@ def _why(error: OSError | ValueError) -> str:
     return str(error) if is_ours else f"is no name that a file can have: {error}"
 
 
-def _said(target: str, shown: Shown, changed: bool | None) -> str:
+def _said(target: str, shown: ShownLines, changed: bool | None) -> str:
     lines = f"lines {shown.first:,} to {shown.last or 'the end'} of " if shown.first else ""
     if changed is None:
         return f"{lines}{target} as it is now; whether it has changed since it was read cannot be told"
     return f"{lines}{target} {'has changed since it was read' if changed else 'is as it was when it was read'}"
 
 
-def _same_lines(shown: Shown, text: str) -> str:
+def _same_lines(shown: ShownLines, text: str) -> str:
     """The lines that were read, as they are now."""
     return "\n".join(text.split("\n")[shown.first - 1 : shown.last]) if shown.first else text

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from msgspec import Struct
 
-from context_compactor.cli.opening import store_url
 from context_compactor.cli.options import (
     AsJson,
     FileOrSession,
@@ -19,25 +18,26 @@ from context_compactor.cli.options import (
     StoreUrl,
     Target,
     Window,
+    store_url,
 )
 from context_compactor.cli.output import (
     EXIT_CODES,
-    Paper,
-    paper,
+    StyledStream,
     print_json,
+    progress_line,
     refuse_same_file,
-    working,
+    styled_stream,
     write_messages,
 )
 from context_compactor.cli.show import is_file
 from context_compactor.errors import BadSetting
-from context_compactor.messages.printing import one_line
+from context_compactor.text import one_line
 
 if TYPE_CHECKING:
-    from context_compactor.cli.conversation import Conversation
-    from context_compactor.levels import Level
-    from context_compactor.report import Report
-    from context_compactor.story import Teller
+    from context_compactor.cli.conversation import TranscriptInput
+    from context_compactor.engine.report import Report
+    from context_compactor.settings import Level
+    from context_compactor.summarize.summarizer import ModelSummarizer
 
 _LEFT = "nothing was written"
 _LEFT_IN_STORE = "the context is as it was; the messages that were new are in the session"
@@ -87,16 +87,16 @@ def compact(
     refuse_same_file(file, output)
     if store is not None and session is None:
         raise BadSetting("--store: name the session as well. Try: --session ID.")
-    with working("Reading", file):
+    with progress_line("Reading", file):
+        from context_compactor.cli.compact_session import live_summarizer
         from context_compactor.cli.conversation import open_conversation
-        from context_compactor.cli.live import live_teller
 
         conversation = open_conversation(file, window, model, layout)
     asked = (window, target, level, focus)
     left = _LEFT if session is None else _LEFT_IN_STORE
     with (
-        live_teller(conversation.settings, left) as teller,
-        working("Compacting", file, is_quiet=teller is not None),
+        live_summarizer(conversation.settings, left) as teller,
+        progress_line("Compacting", file, is_quiet=teller is not None),
     ):
         done = _compacted(conversation, session, store, asked, teller)
     if output is not None or not as_json:
@@ -104,7 +104,7 @@ def compact(
     if as_json:
         print_json({"messages": done.messages, "report": done.report.to_dict()})
     else:
-        _print(done, conversation, target, paper(beside_output=output is None or output == "-"))
+        _print(done, conversation, target, styled_stream(beside_output=output is None or output == "-"))
     raise typer.Exit(EXIT_CODES[done.report.status])
 
 
@@ -123,13 +123,13 @@ def _compact_stored(
     if as_json:
         print_json({"messages": messages, "report": report.to_dict()})
     else:
-        from context_compactor.cli.render import IN_STORE, print_report
+        from context_compactor.cli.report import IN_STORE, print_report
 
-        print_report(report, paper(beside_output=output == "-"), IN_STORE)
+        print_report(report, styled_stream(beside_output=output == "-"), IN_STORE)
     raise typer.Exit(EXIT_CODES[report.status])
 
 
-class Done(Struct, frozen=True):
+class CompactOutput(Struct, frozen=True):
     """What came out. `session` says what the store has now; it is empty when nothing was stored."""
 
     messages: list[dict[str, Any]]
@@ -138,23 +138,25 @@ class Done(Struct, frozen=True):
 
 
 def _compacted(
-    conversation: Conversation,
+    conversation: TranscriptInput,
     session_id: str | None,
     store: str | None,
     asked: tuple[str | None, str | None, Level | None, str | None],
-    teller: Teller | None,
-) -> Done:
+    teller: ModelSummarizer | None,
+) -> CompactOutput:
     if session_id is None:
         result = conversation.compacted(*asked[1:], teller)
-        return Done(result.messages, result.report)
-    from context_compactor.cli.feeding import compact_session, read_wish
+        return CompactOutput(result.messages, result.report)
+    from context_compactor.cli.compact_session import compact_session, read_compact_options
 
-    fed = compact_session(conversation, session_id, store_url(store), read_wish(*asked), teller)
-    return Done(fed.messages, fed.report, f"{session_id!r}: {fed.appended:,} messages appended, {fed.total:,} in all")
+    fed = compact_session(conversation, session_id, store_url(store), read_compact_options(*asked), teller)
+    return CompactOutput(
+        fed.messages, fed.report, f"{session_id!r}: {fed.appended:,} messages appended, {fed.total:,} in all"
+    )
 
 
-def _print(done: Done, conversation: Conversation, target: str | None, out: Paper) -> None:
-    from context_compactor.cli.render import IN_INPUT, IN_STORE, print_report
+def _print(done: CompactOutput, conversation: TranscriptInput, target: str | None, out: StyledStream) -> None:
+    from context_compactor.cli.report import IN_INPUT, IN_STORE, print_report
 
     print_report(done.report, out, IN_STORE if done.session else IN_INPUT)
     if done.session:
@@ -162,7 +164,7 @@ def _print(done: Done, conversation: Conversation, target: str | None, out: Pape
     _note_unseen(conversation, target, out)
 
 
-def _note_unseen(conversation: Conversation, target: str | None, out: Paper) -> None:
+def _note_unseen(conversation: TranscriptInput, target: str | None, out: StyledStream) -> None:
     """A log without its system prompt and tools weighs more on the wire than it seems: say how much."""
     if target is None and conversation.unseen:
         out.print(

@@ -1,4 +1,4 @@
-"""A transcript on the command line: what it is, what it weighs, and what to ask of it."""
+"""A transcript on the command line: what it is, how full it is, and what to ask of it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from context_compactor.app import Compaction, run
-from context_compactor.ask import Ask
-from context_compactor.figures import read_goal
-from context_compactor.levels import Level
-from context_compactor.measure.count import MessageCounter
-from context_compactor.measure.tokens import counter_for
-from context_compactor.measure.windows import Window, window_for
-from context_compactor.messages.detect import find_dialect
-from context_compactor.messages.message import Message
-from context_compactor.messages.transcripts import Transcript, read_transcript
-from context_compactor.settings import Settings, load_settings
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.messages import Message
+from context_compactor.dialects.transcripts.reader import read_transcript
+from context_compactor.dialects.transcripts.transcript import Transcript
+from context_compactor.dialects.turns import Turn
+from context_compactor.engine.api import Compaction, run_request
+from context_compactor.engine.request import CompactionRequest
+from context_compactor.settings import Level, Settings, load_settings
+from context_compactor.text import parse_target
+from context_compactor.tokens.budget import Anchor, Budget, Usage, budget_for, measure
+from context_compactor.tokens.counting import MessageCounter, counter_for
+from context_compactor.tokens.models import Window, request_bytes_for, window_for
 
 if TYPE_CHECKING:
-    from context_compactor.story import Teller
+    from context_compactor.summarize.summarizer import ModelSummarizer
 
 
-class Conversation(Struct, frozen=True):
+class TranscriptInput(Struct, frozen=True):
     """A transcript with the settings that hold for it."""
 
     transcript: Transcript
@@ -57,16 +58,16 @@ class Conversation(Struct, frozen=True):
         target: str | None = None,
         level: Level | None = None,
         focus: str | None = None,
-        teller: Teller | None = None,
+        teller: ModelSummarizer | None = None,
         *,
         dry_run: bool = False,
     ) -> Compaction:
         """The conversation brought down as asked; nothing is written anywhere. A dry run asks no model."""
-        transcript, goal = self.transcript, read_goal(target)
+        transcript, goal = self.transcript, parse_target(target)
         tokens = goal.of(self.tokens) if goal.percent else goal.tokens
         settings = self.settings if tokens is not None else self.with_unseen()
-        ask = Ask(self.window.tokens, tokens, level, focus or "", settings, transcript.model)
-        return run(
+        ask = CompactionRequest(self.window.tokens, tokens, level, focus or "", settings, transcript.model)
+        return run_request(
             transcript.messages,
             ask,
             dialect=transcript.dialect,
@@ -78,13 +79,13 @@ class Conversation(Struct, frozen=True):
 
 def open_conversation(
     file: str, window: str | None, model: str | None = None, layout: str | None = None
-) -> Conversation:
+) -> TranscriptInput:
     """Read a transcript, with the settings of this place and this command."""
     wanted = {"window": window, "model": model, "layout": layout}
     return conversation_of(read_transcript(file), load_settings(wanted).settings)
 
 
-def conversation_of(transcript: Transcript, settings: Settings) -> Conversation:
+def conversation_of(transcript: Transcript, settings: Settings) -> TranscriptInput:
     """Settle a transcript's window, its counter and what stands in front of its messages."""
     seen = max((usage.prompt for usage in transcript.usages.values()), default=0)
     found = window_for(transcript.model, settings.window, transcript.window, transcript.source, seen)
@@ -92,7 +93,7 @@ def conversation_of(transcript: Transcript, settings: Settings) -> Conversation:
     messages = find_dialect(transcript.dialect, transcript.messages).parse(transcript.messages)
     overhead = settings.overhead_tokens + _in_front(transcript, counter)
     settings = msgspec.structs.replace(settings, window=found.tokens, overhead_tokens=overhead)
-    return Conversation(transcript, settings, found, messages, counter)
+    return TranscriptInput(transcript, settings, found, messages, counter)
 
 
 def _in_front(transcript: Transcript, counter: MessageCounter) -> int:
@@ -105,3 +106,33 @@ def _in_front(transcript: Transcript, counter: MessageCounter) -> int:
 def _texts(system: Any) -> list[str]:
     blocks = system if isinstance(system, list) else []
     return [str(block.get("text", "")) for block in blocks if isinstance(block, dict)]
+
+
+def budget_of(conversation: TranscriptInput) -> Budget:
+    """What the context may use: the window, less the answer, less the counter's margin."""
+    settings, transcript = conversation.settings, conversation.transcript
+    size = request_bytes_for(transcript.model, transcript.dialect, settings.max_request_bytes)
+    reserve = settings.output_reserve(conversation.window.tokens)
+    return budget_for(conversation.window, reserve, conversation.counter.margin, size)
+
+
+def measure_conversation(conversation: TranscriptInput, turns: list[Turn], budget: Budget) -> Usage:
+    """Usage by section, anchored on what the provider reported last where the file holds it."""
+    from context_compactor.facts.file_history import file_history
+
+    return measure(
+        turns,
+        budget,
+        conversation.counter,
+        fixed_tokens=conversation.settings.overhead_tokens,
+        anchor=_anchor(conversation.transcript),
+        files_loaded=file_history(turns).loaded,
+        levels=conversation.settings.levels,
+    )
+
+
+def _anchor(transcript: Transcript) -> Anchor | None:
+    if not transcript.usages or transcript.compactions:  # after a compaction the reply saw less than the file holds
+        return None
+    last = max(transcript.usages)
+    return Anchor(last + 1, transcript.usages[last].total)

@@ -1,24 +1,76 @@
-"""`compactor doctor`: does it work, and what to do about what does not."""
+"""`compactor doctor` and `config`: does it work, and which settings hold."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
-from context_compactor.agents.known import AGENTS, find_agent
+from context_compactor.agents.coding_agents import AGENTS, find_agent
 from context_compactor.cli.options import AsJson
-from context_compactor.cli.output import Paper, columns, paper, print_json
+from context_compactor.cli.output import StyledStream, columns, print_json, styled_stream, write_text
 from context_compactor.errors import BadSetting
-from context_compactor.messages.printing import printable
+from context_compactor.settings import (
+    LoadedSettings,
+    Settings,
+    load_settings,
+    mask_password,
+    setting_docs,
+    setting_text,
+)
+from context_compactor.text import printable
 
 if TYPE_CHECKING:
-    from context_compactor.install.doctor_finding import Finding
-    from context_compactor.install.program import Command
+    from context_compactor.agents.install.commands import Command
+    from context_compactor.agents.install.doctor_findings import Finding
+
+
+Prompt = Annotated[bool, typer.Option("--prompt", help="Print what a model is asked for a summary, and nothing else.")]
+
+
+def config(prompt: Prompt = False, as_json: AsJson = False) -> None:
+    """Print every setting with its value and where it came from.
+
+    Values come from the defaults, then `.compactor/config.toml`, then `COMPACTOR_*` variables.
+
+    Example: `compactor config`
+    """
+    loaded = load_settings()
+    if prompt:
+        from context_compactor.summarize.prompt import effective_prompt
+
+        write_text(effective_prompt(loaded.settings))
+    elif as_json:
+        print_json(_as_json(loaded))
+    else:
+        _print_table(loaded)
+
+
+def _as_json(loaded: LoadedSettings) -> dict[str, Any]:
+    values = msgspec.to_builtins(loaded.settings)
+    values["store"] = mask_password(values["store"])
+    docs = setting_docs()
+    rows = {
+        name: {"value": values[name], "origin": loaded.origins[name], "description": docs.get(name, "")}
+        for name in values
+    }
+    return {"settings": rows, "ignored": list(loaded.ignored)}
+
+
+def _print_table(loaded: LoadedSettings) -> None:
+    out = styled_stream(beside_output=False)
+    values = {name: setting_text(getattr(loaded.settings, name)) for name in Settings.__struct_fields__}
+    names, widest = max(map(len, values)), max(map(len, values.values()))
+    for name, value in values.items():
+        origin = loaded.origins[name]
+        out.print(f"{name:<{names}}  {value:<{widest}}  {origin}", style="dim" if origin == "default" else "bold")
+    for variable in loaded.ignored:
+        out.print(f"{variable} names no setting and is ignored", style="yellow")
+
 
 AgentName = Annotated[
     str | None, typer.Argument(metavar=f"[{'|'.join(AGENTS)}]", help="Only this coding agent; without, all of them.")
@@ -48,7 +100,7 @@ def doctor(
 
     Example: `compactor doctor claude-code`
     """
-    from context_compactor.install.doctor import examine
+    from context_compactor.agents.install.doctor import examine
 
     known = None if agent is None else find_agent(agent)
     root, command = _root(project), _own_command()
@@ -58,13 +110,13 @@ def doctor(
     if as_json:
         print_json({"findings": msgspec.to_builtins(found), "ok": is_well})
     else:
-        _print(paper(beside_output=False), found)
+        _print(styled_stream(beside_output=False), found)
     if not is_well:
         raise typer.Exit(_WRONG)
 
 
 def _root(project: Path | None) -> Path:
-    from context_compactor.agents.places import project_root
+    from context_compactor.agents.paths import project_root
 
     if project is None:
         return Path(project_root("", os.environ))
@@ -74,7 +126,7 @@ def _root(project: Path | None) -> Path:
 
 
 def _own_command() -> Command:
-    from context_compactor.install.program import own_command
+    from context_compactor.agents.install.commands import own_command
 
     try:
         return own_command(sys.argv[0])
@@ -82,7 +134,7 @@ def _own_command() -> Command:
         return ()
 
 
-def _print(out: Paper, found: list[Finding]) -> None:
+def _print(out: StyledStream, found: list[Finding]) -> None:
     width = max(len(finding.area) for finding in found)
     for finding in found:
         first = f"{finding.state:<5}  {finding.area:<{width}}  "

@@ -74,25 +74,25 @@ def evaluate(
 
     Example: `compactor eval ~/.claude/projects --html quality.html`
     """
-    from context_compactor.cli.eval_bar import Bar
-    from context_compactor.quality.choices import DEFAULT_METHODS, read_budgets, read_methods, read_model
-    from context_compactor.quality.evaluation import Trial, evaluate_paths
-    from context_compactor.quality.pool import cores
+    from context_compactor.cli.report import ProgressBar
+    from context_compactor.evaluation.methods import DEFAULT_METHODS, read_budgets, read_methods, read_model
+    from context_compactor.evaluation.pool import cores
+    from context_compactor.evaluation.runner import EvaluationRequest, evaluate_paths
 
     if methods and ":" in methods:
         sys.path.insert(0, str(Path.cwd()))  # where a user's own method is looked for first
     chosen = read_methods(methods) if methods is not None else DEFAULT_METHODS
     files = tuple(map(os.path.expanduser, paths))
-    trial = Trial(files, read_budgets(budget), chosen, every, jobs or cores(), read_model(model))
+    trial = EvaluationRequest(files, read_budgets(budget), chosen, every, jobs or cores(), read_model(model))
     refuse_unwritable(html, trial.paths)
-    watch = Bar()
+    watch = ProgressBar()
     try:
         found = evaluate_paths(trial, watch)
     finally:
         watch.clear()
     if html is not None:
         from context_compactor.cli.output import write_file
-        from context_compactor.quality.page import page
+        from context_compactor.evaluation.page import page
 
         write_file(Path(html), page(found, str(datetime.now(UTC).date())).encode())
     if as_json:
@@ -101,9 +101,9 @@ def evaluate(
         print_json(found.to_dict())
     else:
         from context_compactor.cli.eval_table import print_evaluation
-        from context_compactor.cli.output import paper
+        from context_compactor.cli.output import styled_stream
 
-        print_evaluation(found, paper(beside_output=False), html)
+        print_evaluation(found, styled_stream(beside_output=False), html)
 
 
 def refuse_unwritable(html: str | None, inputs: Sequence[str]) -> None:

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from context_compactor.cli.output import Out
-from context_compactor.messages.printing import one_line
-from context_compactor.quality.methods import COMPACTOR, HANDOFF_BUDGET
-from context_compactor.quality.outcome import ALL
-from context_compactor.quality.tables import count, ordinal
-from context_compactor.quality.told import told_lines
-from context_compactor.quality.words import MEASURE_WORDS, budget_words
+from context_compactor.cli.output import LineOutput
+from context_compactor.evaluation.descriptions import MEASURE_DESCRIPTIONS, describe_budget
+from context_compactor.evaluation.methods import COMPACTOR, HANDOFF_BUDGET, model_use_lines
+from context_compactor.evaluation.output import count, ordinal
+from context_compactor.evaluation.results import ALL
+from context_compactor.text import one_line
 
 if TYPE_CHECKING:
-    from context_compactor.quality.outcome import Evaluation, Inputs, Row, Trouble
+    from context_compactor.evaluation.results import Evaluation, Inputs, RejectedContext, ScoreRow
 
 COLUMNS = ("FRR", "BND", "NAS", "CSR", "EDT", "FAIL", "1Q", "LEGAL", "RESTORE", "CACHE")
 MOST_LISTED = 5
 _NAME = 17
 
 
-def print_evaluation(found: Evaluation, out: Out, html: str | None = None) -> None:
+def print_evaluation(found: Evaluation, out: LineOutput, html: str | None = None) -> None:
     """What was read, one table for each budget, the other measures, what did not go well, and what it all means."""
     for line in _read_lines(found.inputs):
         out.print(line)
@@ -34,7 +33,7 @@ def print_evaluation(found: Evaluation, out: Out, html: str | None = None) -> No
     _print_troubles("not legal", found.illegal, out, "a provider would refuse them")
     out.print()
     for name in _measures(found):
-        out.print(f"{name:<9}{MEASURE_WORDS[name].short}", style="dim")
+        out.print(f"{name:<9}{MEASURE_DESCRIPTIONS[name].short}", style="dim")
     out.print(
         f"\nThe page is {html}" if html else "\nWith --html FILE there is a page that explains all this, with plots.",
         style="dim",
@@ -62,12 +61,12 @@ def _read_lines(inputs: Inputs) -> Iterator[str]:
     yield f"  cut at {count(inputs.samples, 'place')}, {really}"
 
 
-def _print_table(found: Evaluation, budget: str, out: Out) -> None:
+def _print_table(found: Evaluation, budget: str, out: LineOutput) -> None:
     rows = [row for row in found.rows if row.budget == budget and row.source == ALL]
     if not rows:
         return
     done = "Compacted to" if budget in found.budgets else "Handed over in"
-    out.print(f"\n{done} {budget_words(budget)}: kept, in percent (n = {rows[0].samples:,})", style="bold")
+    out.print(f"\n{done} {describe_budget(budget)}: kept, in percent (n = {rows[0].samples:,})", style="bold")
     out.print(" " * _NAME + "".join(f"{name:>{_width(name)}}" for name in COLUMNS), style="dim")
     for row in rows:
         out.print(_line(row), style="green" if row.method == COMPACTOR else None)
@@ -77,7 +76,7 @@ def _width(name: str) -> int:
     return max(6, len(name) + 1)
 
 
-def _line(row: Row) -> str:
+def _line(row: ScoreRow) -> str:
     shares = ((name, row.shares[name]) for name in COLUMNS)
     cells = (f"{'-' if share is None else f'{100 * share:.1f}':>{_width(name)}}" for name, share in shares)
     misfits = f"  {row.misfits:,} did not fit" if row.misfits else ""
@@ -88,13 +87,13 @@ def _short(method: str) -> str:
     return method if len(method) < _NAME + 2 else f"…{method[2 - _NAME :]}"
 
 
-def _print_told(found: Evaluation, out: Out) -> None:
+def _print_told(found: Evaluation, out: LineOutput) -> None:
     """What became of the model's summaries at each budget, and what they took."""
     if found.told:
         out.print(f"\nSummaries by {one_line(found.model, 80)}: what is not used leaves the context as without a model")
     for row in found.told:
-        for at, line in enumerate(told_lines(row)):
-            out.print(f"{'' if at else budget_words(row.budget):<{_NAME}}{line}")
+        for at, line in enumerate(model_use_lines(row)):
+            out.print(f"{'' if at else describe_budget(row.budget):<{_NAME}}{line}")
 
 
 def _cost_lines(found: Evaluation) -> Iterator[str]:
@@ -122,12 +121,12 @@ def _dialogue_lines(found: Evaluation) -> Iterator[str]:
         yield f"{row.questions:,} questions about dialogues, all evidence found: {row.share:.1%} ({row.search})"
 
 
-def _print_troubles(what: str, troubles: Sequence[Trouble], out: Out, means: str) -> None:
+def _print_troubles(what: str, troubles: Sequence[RejectedContext], out: LineOutput, means: str) -> None:
     own = [item for item in troubles if item.method == COMPACTOR]
     if own:
         out.print(f"\n{len(own):,} contexts of {COMPACTOR} {what}; {means}", style="yellow")
     for item in own[:MOST_LISTED]:
-        out.print(f"  {one_line(item.sample, 70)} at {budget_words(item.budget)}: {one_line(item.reason, 120)}")
+        out.print(f"  {one_line(item.sample, 70)} at {describe_budget(item.budget)}: {one_line(item.reason, 120)}")
     if any("instructions alone" in item.reason for item in own):
         out.print("  where instructions alone are over the budget nothing can fit: 5+ leaves them out of it")
 

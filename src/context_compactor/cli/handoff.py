@@ -1,4 +1,4 @@
-"""`compactor handoff`: what the next phase or a sub-agent is given, and what comes back."""
+"""`compactor checkpoint`, `resume` and `handoff`: where the work stands, and what the next one is given."""
 
 from __future__ import annotations
 
@@ -10,15 +10,101 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from context_compactor.cli.opening import open_session
-from context_compactor.cli.options import AsJson, SessionId, StoreUrl
-from context_compactor.cli.output import paper, print_json, wrapped
+from context_compactor.cli.options import AsJson, SessionId, StoreUrl, open_session, store_url
+from context_compactor.cli.output import EXIT_CODES, LineOutput, print_json, printable, styled_stream, wrap_text
 from context_compactor.errors import BadInput, BadSetting
+from context_compactor.text import one_line
 
 if TYPE_CHECKING:
-    from context_compactor.handoff.messages import HandoffRequest
-    from context_compactor.handoff.orchestrator import Extracted
-    from context_compactor.handoff.points import Points
+    from context_compactor.engine.report import Report
+    from context_compactor.handoff.orchestrator import Extracted, Points
+    from context_compactor.handoff.protocol import HandoffRequest
+    from context_compactor.handoff.resume import ResumeCheck
+
+
+Note = Annotated[
+    str, typer.Option("--note", metavar="TEXT", help="Something the next reader must know.", show_default=False)
+]
+Tokens = Annotated[int, typer.Option("--tokens", min=1, metavar="N", help="The size of the brief.")]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Begin the fresh window here: the context becomes as small as it goes.")
+]
+
+_HEADS = {
+    "ready": ("Ready to go on.", "bold green"),
+    "needs_attention": ("Needs attention before it goes on.", "bold yellow"),
+    "blocked": ("Blocked.", "bold red"),
+}
+_STYLES = {"blocking": "red", "attention": "yellow", "note": "dim"}
+
+
+def checkpoint(note: Note = "", session: SessionId = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """Write down where the work stands, into `.compactor/progress-checkpoint.md`, and print it.
+
+    Before every compaction one is written by itself.
+
+    Example: `compactor checkpoint --note "the flaky test is known, ignore it"`
+    """
+    with open_session(session, store) as opened:
+        made = opened.checkpoint(note)
+    from context_compactor.handoff.checkpoint_text import render_checkpoint
+    from context_compactor.sessions.project import project_of
+
+    project = project_of(store_url(store))
+    file = str(project.checkpoint_file) if project else ""
+    if as_json:
+        print_json({"file": file} | msgspec.to_builtins(made))
+        return
+    styled_stream(beside_output=False).print(printable(render_checkpoint(made)).rstrip("\n"))
+    styled_stream(beside_output=True).print(f"written to {file}", style="dim")
+
+
+def resume(
+    tokens: Tokens = 2000,
+    fresh: Fresh = False,
+    session: SessionId = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """See whether work can go on from the last checkpoint, and print what a fresh window begins with.
+
+    Git, files and other open sessions are compared with the checkpoint. A damaged checkpoint is reported and written
+    anew from the store. Leaves with 0 when it is ready or needs attention, with 1 when it is blocked; then nothing is
+    begun. With `--fresh` the session itself goes on in a fresh window, which `compactor undo` takes back.
+
+    Example: `compactor resume --session run-42 --tokens 1500`
+    """
+    with open_session(session, store) as opened:
+        name, found = opened.id, opened.resume(tokens)
+        is_blocked = found.status == "blocked"
+        report = opened.fresh() if fresh and not is_blocked else None
+    if as_json:
+        told = {"report": report.to_dict() if report else None} if fresh else {}
+        print_json({"session_id": name} | msgspec.to_builtins(found) | told)
+    else:
+        _print_readiness(name, found, styled_stream(beside_output=False))
+        _print_fresh(report, styled_stream(beside_output=True))
+    raise typer.Exit(1 if is_blocked else EXIT_CODES[report.status] if report else 0)
+
+
+def _print_fresh(report: Report | None, out: LineOutput) -> None:
+    if report is not None:
+        from context_compactor.cli.report import IN_STORE, print_report
+
+        print_report(report, out, IN_STORE)
+
+
+def _print_readiness(session_id: str, found: ResumeCheck, out: LineOutput) -> None:
+    head, style = _HEADS[found.status]
+    out.print(f"{head} Session {session_id!r}.", style=style)
+    for reason in found.reasons:
+        out.print(wrap_text(reason.what, f"  {reason.severity:<10} "), style=_STYLES[reason.severity])
+        if reason.try_:
+            out.print(wrap_text(f"Try: {one_line(reason.try_, 300)}.", " " * 13))
+    if found.brief:
+        out.print()
+        out.print(printable(found.brief).rstrip("\n"))
+
 
 Phase = Annotated[
     str | None, typer.Option("--phase", metavar="P", help="Hand over to research, write, validate or parallel.")
@@ -80,9 +166,9 @@ def handoff(
     if as_json:
         print_json({"session_id": name} | values)
         return
-    out = paper(beside_output=False)
+    out = styled_stream(beside_output=False)
     for title, text in rows:
-        out.print(wrapped(text, f"{title:<{_NAME}}"))
+        out.print(wrap_text(text, f"{title:<{_NAME}}"))
 
 
 Told = tuple[dict[str, Any], list[tuple[str, str]]]
@@ -109,7 +195,7 @@ def _received(found: Extracted) -> Told:
 
 
 def _measured(points: Points) -> Told:
-    from context_compactor.handoff.points import POINTS
+    from context_compactor.handoff.orchestrator import POINTS
 
     figures = {point: points.figures(point) for point in POINTS}
     rows = [

@@ -1,4 +1,4 @@
-"""`compactor install` and `compactor uninstall`: into the settings of a coding agent, and out of them again."""
+"""`compactor install` and `uninstall`, and the help of `hook` and `statusline`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,51 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import structs
 
-from context_compactor.agents.known import AGENTS, Agent, find_agent
+from context_compactor.agents.coding_agents import AGENTS, CodingAgent, find_agent
+from context_compactor.agents.hooks.entry import EVENTS
+from context_compactor.agents.hooks.entry import main as answer
+from context_compactor.agents.statusline import main
 from context_compactor.cli.options import AsJson, Yes
-from context_compactor.cli.output import Paper, ask, paper, print_json, printable, wrapped
+from context_compactor.cli.output import StyledStream, confirm, print_json, printable, styled_stream, wrap_text
 from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
-    from context_compactor.install.changes import Change
-    from context_compactor.install.ledger import Ledger
-    from context_compactor.install.planning import FilePlan
-    from context_compactor.install.targets import Place
+    from context_compactor.agents.install.files import FileChange
+    from context_compactor.agents.install.plan import FilePlan, InstallRecords
+    from context_compactor.agents.install.targets import InstallScope
+
+
+HookEventArgument = Annotated[str, typer.Argument(metavar="EVENT", help=f"One of {', '.join(EVENTS)}.")]
+HookAgentOption = Annotated[
+    str, typer.Option("--agent", metavar="NAME", help="claude-code or codex; without it that is seen from the input.")
+]
+
+
+def hook(event: HookEventArgument, agent: HookAgentOption = "") -> None:
+    """Answer a coding agent: it says on standard input what happens, and reads JSON on standard output.
+
+    `compactor install` registers it. It always leaves with 0, since any other code could stop the agent; what went
+    wrong stands in `.compactor/logs/hooks.jsonl`, and `compactor doctor` explains it.
+
+    Example: `compactor hook pre-compact < input.json`
+    """
+    sys.exit(answer([event, *(["--agent", agent] if agent else [])]))
+
+
+def statusline() -> None:
+    """Print one line for Claude Code: gauge, level, tokens, forecast, last compaction.
+
+    Claude Code runs it after every answer, with JSON on standard input, and shows the line under the prompt. The
+    percentage is that of the window; levels begin at their share of the budget, which is the window less the room for
+    the answer. A narrow terminal (COLUMNS) loses the last compaction first, then the tokens; NO_COLOR is respected.
+
+    `compactor install claude-code` registers it. By hand, in `.claude/settings.json`:
+    `{"statusLine": {"type": "command", "command": "compactor statusline"}}`
+
+    Example: `compactor statusline < input.json`
+    """
+    raise typer.Exit(main())
+
 
 AgentName = Annotated[str, typer.Argument(metavar="|".join(AGENTS), help="Which coding agent.")]
 User = Annotated[bool, typer.Option("--user", help="In your own settings, for all projects. The default.")]
@@ -48,42 +83,40 @@ def install(
 
     Example: `compactor install claude-code`
     """
-    from context_compactor.install.ledger import Ledger
-    from context_compactor.install.notes import next_steps, undo, warnings
-    from context_compactor.install.planning import plan_install
-    from context_compactor.install.program import BY_NAME, launcher_text, own_command
-    from context_compactor.install.targets import targets
+    from context_compactor.agents.install.commands import BY_NAME, launcher_text, own_command
+    from context_compactor.agents.install.plan import InstallRecords, next_steps, plan_install, undo_command, warnings
+    from context_compactor.agents.install.targets import targets
 
-    known, place, own = find_agent(agent), _place(user, project), own_command(sys.argv[0])
+    known, place, own = find_agent(agent), _install_scope(user, project), own_command(sys.argv[0])
     command = BY_NAME if place.is_project else own
-    ledger = Ledger(place.env)
+    ledger = InstallRecords(place.env)
 
     def plan() -> list[FilePlan]:
         return plan_install(known, targets(known, place, command), ledger)
 
-    def launcher(_plans: Sequence[FilePlan]) -> Change:
+    def launcher(_plans: Sequence[FilePlan]) -> FileChange:
         return _launcher(place, launcher_text(own))
 
-    done = _carry_out(plan, launcher, ledger, dry_run=dry_run, yes=yes, as_json=as_json, ledger_first=True)
+    done = _apply(plan, launcher, ledger, dry_run=dry_run, yes=yes, as_json=as_json, ledger_first=True)
     is_new = not dry_run and any(each.is_changed for each in done)
     told = list(warnings(known, place, own))
     steps = list(next_steps(known, place)) if is_new else []
     if as_json:
         document = {"agent": agent, "scope": _scope(place), "command": shlex.join(command), "dry_run": dry_run}
         files = [{**_described(each), "registered": list(each.becomes)} for each in done]
-        print_json({**document, "files": files, "warnings": told, "next": steps, "undo": undo(known, place)})
+        print_json({**document, "files": files, "warnings": told, "next": steps, "undo": undo_command(known, place)})
         return
-    out = paper(beside_output=False)
+    out = styled_stream(beside_output=False)
     if not any(each.is_changed for each in done):
         out.print(f"Everything is registered with {known.title} already; nothing was changed.", style="bold")
     if not dry_run:
         _print_registered(out, known, done, is_new)
     for warning in told:
-        out.print(wrapped(warning, "! "), style="yellow")
+        out.print(wrap_text(warning, "! "), style="yellow")
     for number, step in enumerate(steps, 1):
-        out.print(wrapped(step, f"{number}. "))
+        out.print(wrap_text(step, f"{number}. "))
     if is_new:
-        out.print(f"To take it back: {undo(known, place)}", style="dim")
+        out.print(f"To take it back: {undo_command(known, place)}", style="dim")
 
 
 def uninstall(
@@ -101,29 +134,27 @@ def uninstall(
 
     Example: `compactor uninstall claude-code`
     """
-    from context_compactor.install.ledger import Ledger
-    from context_compactor.install.notes import left_over
-    from context_compactor.install.planning import plan_uninstall
-    from context_compactor.install.program import BY_NAME
-    from context_compactor.install.targets import targets
+    from context_compactor.agents.install.commands import BY_NAME
+    from context_compactor.agents.install.plan import InstallRecords, plan_uninstall, uninstall_notes
+    from context_compactor.agents.install.targets import targets
 
-    known, place = find_agent(agent), _place(user, project)
-    ledger = Ledger(place.env)
+    known, place = find_agent(agent), _install_scope(user, project)
+    ledger = InstallRecords(place.env)
 
     def plan() -> list[FilePlan]:
         return plan_uninstall(targets(known, place, BY_NAME), ledger)
 
-    def launcher(plans: Sequence[FilePlan]) -> Change:
+    def launcher(plans: Sequence[FilePlan]) -> FileChange:
         gone = _launcher(place, None)
         is_needed = ledger.records() - {each.ledger.path for each in plans}
         return structs.replace(gone, after=gone.before) if is_needed else gone
 
-    done = _carry_out(plan, launcher, ledger, dry_run=dry_run, yes=yes, as_json=as_json, ledger_first=False)
+    done = _apply(plan, launcher, ledger, dry_run=dry_run, yes=yes, as_json=as_json, ledger_first=False)
     if as_json:
         files = [{**_described(each), "removed": list(each.was), "as_before": each.is_exact} for each in done]
         print_json({"agent": agent, "scope": _scope(place), "dry_run": dry_run, "files": files})
         return
-    out = paper(beside_output=False)
+    out = styled_stream(beside_output=False)
     changed = [each for each in done if each.is_changed]
     if not changed:
         out.print(f"Nothing of ours is in the {_scope(place)} settings of {known.title}.", style="bold")
@@ -131,34 +162,34 @@ def uninstall(
         out.print(f"Taken out of the settings of {known.title}:", style="bold")
         for each in changed:
             out.print(f"  {each.path}: {_outcome(each)}")
-        for step in left_over(known):
-            out.print(wrapped(step))
+        for step in uninstall_notes(known):
+            out.print(wrap_text(step))
 
 
-def _place(user: bool, project: bool) -> Place:
-    from context_compactor.agents.places import project_root
-    from context_compactor.install.targets import Place
+def _install_scope(user: bool, project: bool) -> InstallScope:
+    from context_compactor.agents.install.targets import InstallScope
+    from context_compactor.agents.paths import project_root
 
     if user and project:
         raise BadSetting("--user and --project exclude each other. Try: one of them; --user is the default.")
     if os.name == "nt":
         raise BadSetting("agents on Windows are not supported yet. Try: in WSL.")
-    return Place(dict(os.environ), Path(project_root(str(Path.cwd()), {})), project)
+    return InstallScope(dict(os.environ), Path(project_root(str(Path.cwd()), {})), project)
 
 
-def _launcher(place: Place, after: bytes | None) -> Change:
+def _launcher(place: InstallScope, after: bytes | None) -> FileChange:
     """What becomes of the script by which settings without a path find this program."""
-    from context_compactor.install.changes import Change, read_file
-    from context_compactor.install.program import launcher
+    from context_compactor.agents.install.commands import launcher
+    from context_compactor.agents.install.files import FileChange, read_file
 
     path = launcher(place.env)
-    return Change(path, read_file(path), after, is_private=True, is_program=True)
+    return FileChange(path, read_file(path), after, is_private=True, is_program=True)
 
 
-def _carry_out(
+def _apply(
     plan: Callable[[], list[FilePlan]],
-    launcher: Callable[[Sequence[FilePlan]], Change],
-    ledger: Ledger,
+    launcher: Callable[[Sequence[FilePlan]], FileChange],
+    ledger: InstallRecords,
     *,
     dry_run: bool,
     yes: bool,
@@ -166,19 +197,19 @@ def _carry_out(
     ledger_first: bool,
 ) -> list[FilePlan]:
     """Show the changes, ask, and write them: all of them or none, and only one install at a time."""
+    from context_compactor.agents.install.files import write_all
     from context_compactor.files import make_private_folder, one_writer
-    from context_compactor.install.changes import write_all
 
     if not dry_run:
         make_private_folder(ledger.folder)
     with nullcontext() if dry_run else one_writer(ledger.folder):
         plans = plan()
         if not as_json or not (yes or dry_run):
-            _print_diff(paper(beside_output=as_json), plans)
+            _print_diff(styled_stream(beside_output=as_json), plans)
         if dry_run:
             return plans
         if any(each.is_changed for each in plans):
-            ask("Write this?", yes=yes, default=True, instead="--yes, or --dry-run to look")
+            confirm("Write this?", yes=yes, default=True, instead="--yes, or --dry-run to look")
         order = [(each.ledger, each.change) if ledger_first else (each.change, each.ledger) for each in plans]
         script = launcher(plans)
         changes = [*(change for pair in order for change in pair), script]
@@ -187,8 +218,8 @@ def _carry_out(
         return plans
 
 
-def _print_diff(out: Paper, plans: Sequence[FilePlan]) -> None:
-    from context_compactor.install.differences import diff_lines
+def _print_diff(out: StyledStream, plans: Sequence[FilePlan]) -> None:
+    from context_compactor.agents.install.plan import diff_lines
 
     for each in plans:
         for line in diff_lines(each):
@@ -198,14 +229,14 @@ def _print_diff(out: Paper, plans: Sequence[FilePlan]) -> None:
             out.print()
 
 
-def _print_registered(out: Paper, agent: Agent, plans: Sequence[FilePlan], is_new: bool) -> None:
+def _print_registered(out: StyledStream, agent: CodingAgent, plans: Sequence[FilePlan], is_new: bool) -> None:
     if is_new:
         out.print(f"Registered with {agent.title}:", style="bold")
     for each in plans:
         if each.becomes:
             out.print(f"  {each.path}")
         for what in each.becomes:
-            out.print(wrapped(what, "    "), style="dim")
+            out.print(wrap_text(what, "    "), style="dim")
 
 
 def _outcome(each: FilePlan) -> str:
@@ -214,11 +245,11 @@ def _outcome(each: FilePlan) -> str:
     return "as it was before" if each.is_exact else "the rest stays as it is now"
 
 
-def _scope(place: Place) -> str:
+def _scope(place: InstallScope) -> str:
     return "project" if place.is_project else "user"
 
 
 def _described(each: FilePlan) -> dict[str, Any]:
-    from context_compactor.install.differences import diff_lines
+    from context_compactor.agents.install.plan import diff_lines
 
     return {"path": str(each.path), "status": each.status, "diff": "".join(f"{line}\n" for line in diff_lines(each))}

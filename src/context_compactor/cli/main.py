@@ -10,32 +10,20 @@ from typing import Annotated
 import typer
 
 from context_compactor import __version__
-from context_compactor.cli.archive import export, verify
-from context_compactor.cli.changes import diff, redo, restore, undo
 from context_compactor.cli.compact import compact
-from context_compactor.cli.config import config
-from context_compactor.cli.delete import delete
-from context_compactor.cli.doctor import doctor
+from context_compactor.cli.doctor import config, doctor
 from context_compactor.cli.eval import evaluate
-from context_compactor.cli.facts import facts
-from context_compactor.cli.handoff import handoff
-from context_compactor.cli.hook import hook
-from context_compactor.cli.importing import import_logs
-from context_compactor.cli.install import install, uninstall
-from context_compactor.cli.lessons import lessons
-from context_compactor.cli.mcp import mcp
-from context_compactor.cli.plan import plan
+from context_compactor.cli.facts import facts, lessons
+from context_compactor.cli.handoff import checkpoint, handoff, resume
+from context_compactor.cli.imports import import_logs
+from context_compactor.cli.install import hook, install, statusline, uninstall
+from context_compactor.cli.plan import plan, steer
 from context_compactor.cli.recall import recall
-from context_compactor.cli.resume import checkpoint, resume
-from context_compactor.cli.serve import serve
-from context_compactor.cli.sessions import context, history, sessions
+from context_compactor.cli.serve import mcp, serve, token, worker
+from context_compactor.cli.sessions import context, delete, diff, history, redo, restore, sessions, undo
 from context_compactor.cli.show import show
-from context_compactor.cli.statusline import statusline
-from context_compactor.cli.steer import steer
-from context_compactor.cli.stores import copy, migrate
-from context_compactor.cli.token import token
+from context_compactor.cli.store import copy, export, migrate, verify
 from context_compactor.cli.tui import tui
-from context_compactor.cli.worker import worker
 from context_compactor.errors import BadInput, CompactorError, MissingExtra
 
 DONE, FAILED, BAD_USAGE, DOES_NOT_FIT, INTERRUPTED = 0, 1, 2, 3, 130
@@ -122,7 +110,7 @@ def main(arguments: list[str] | None = None) -> None:
         _drop_output()  # nobody reads on: that is how `| head` ends
         sys.exit(DONE)
     except OSError as error:
-        sys.exit(_fail(_told(error), FAILED))
+        sys.exit(_fail(_named_error(error), FAILED))
     except (BadInput, MissingExtra) as error:
         sys.exit(_fail(error, BAD_USAGE))
     except CompactorError as error:
@@ -140,7 +128,7 @@ def _run(arguments: list[str]) -> None:
         sys.stdout.flush()
 
 
-def _told(error: OSError) -> CompactorError:
+def _named_error(error: OSError) -> CompactorError:
     if error.filename:
         return CompactorError(f"{error.filename}: {error.strerror or error}")
     _drop_output()
@@ -160,7 +148,7 @@ def _drop_output() -> None:
 
 
 def _fail(error: CompactorError, code: int) -> int:
-    from context_compactor.messages.printing import one_line
+    from context_compactor.text import one_line
 
     sys.stderr.write(f"error: {one_line(str(error), 2_000)}\n")
     for note in getattr(error, "__notes__", ()):

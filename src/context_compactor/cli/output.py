@@ -13,11 +13,11 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any, Protocol, TextIO
 
+from context_compactor import text as printing
 from context_compactor.errors import BadSetting
 from context_compactor.files import naming_write_errors, write_atomically
-from context_compactor.messages import printing
-from context_compactor.messages.jsontext import json_text
-from context_compactor.messages.printing import one_line
+from context_compactor.json_values import json_text
+from context_compactor.text import one_line
 
 EXIT_CODES = {"success": 0, "unchanged": 0, "failed": 1, "partial": 3}
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
@@ -26,7 +26,7 @@ _LONGEST_TEXT = 500
 _DECLINED = 1
 
 
-class Out(Protocol):
+class LineOutput(Protocol):
     """Where lines for people go: a `Paper` here, a `rich` console where a picture is drawn."""
 
     def print(self, text: str = "", /, *, style: str | None = None) -> None:
@@ -34,7 +34,7 @@ class Out(Protocol):
         ...
 
 
-class Paper:
+class StyledStream:
     """A stream with colour where somebody looks at it. Plain, since loading `rich` would double the start-up time."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -50,13 +50,13 @@ class Paper:
         self._stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
 
 
-def paper(*, beside_output: bool) -> Paper:
+def styled_stream(*, beside_output: bool) -> StyledStream:
     """Where words for people go: beside the output when standard output carries messages or JSON."""
-    return Paper(sys.stderr if beside_output else sys.stdout)
+    return StyledStream(sys.stderr if beside_output else sys.stdout)
 
 
 @contextmanager
-def working(what: str, file: str, *, is_quiet: bool = False) -> Iterator[None]:
+def progress_line(what: str, file: str, *, is_quiet: bool = False) -> Iterator[None]:
     """A moving line on the terminal while something large is worked on; nothing where nobody looks."""
     if is_quiet or not sys.stderr.isatty() or not _is_large(file):
         yield
@@ -72,7 +72,7 @@ def _is_large(file: str) -> bool:
     return not path.is_file() or path.stat().st_size > _LONG_WORK_BYTES
 
 
-def ask(question: str, *, yes: bool, default: bool, instead: str) -> None:
+def confirm(question: str, *, yes: bool, default: bool, instead: str) -> None:
     """Ask on the terminal and leave when the answer is no. Without a terminal it is an error that says what to try."""
     if yes:
         return
@@ -82,7 +82,7 @@ def ask(question: str, *, yes: bool, default: bool, instead: str) -> None:
 
     sys.stdout.flush()  # the question comes on standard error, behind what it is about
     if not typer.confirm(question, default=default, err=True):
-        paper(beside_output=True).print("Nothing was changed.")
+        styled_stream(beside_output=True).print("Nothing was changed.")
         raise typer.Exit(_DECLINED)
 
 
@@ -110,7 +110,7 @@ def write_messages(messages: Sequence[Any], out: str | None) -> None:
 def write_text(text: str) -> None:
     """Text of a conversation to standard output: byte for byte into a file or a pipe, made harmless for a terminal."""
     if sys.stdout.isatty():
-        Paper(sys.stdout).print(printable(text).removesuffix("\n"))
+        StyledStream(sys.stdout).print(printable(text).removesuffix("\n"))
     else:
         write_bytes(text.encode("utf-8", "surrogatepass"))
 
@@ -151,7 +151,7 @@ def columns() -> int:
     return min(max(get_terminal_size((80, 24)).columns, 40), 160)
 
 
-def wrapped(text: str, first: str = "", indent: int = 0) -> str:
+def wrap_text(text: str, first: str = "", indent: int = 0) -> str:
     """Text of a conversation in lines that fit, the first one behind `first`, the others under it."""
     from textwrap import fill
 

@@ -1,4 +1,4 @@
-"""`compactor plan`: what a compaction would do, without doing it."""
+"""`compactor plan` and `steer`: what a compaction would do, and deciding about turns yourself."""
 
 from __future__ import annotations
 
@@ -8,17 +8,83 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from context_compactor.classify.tier import Tier
-from context_compactor.classify.turn_numbers import read_steers
-from context_compactor.cli.options import AsJson, FileOrSession, Focus, LevelName, Model, StoreUrl, Target, Window
-from context_compactor.cli.output import EXIT_CODES, paper, print_json, working
+from context_compactor.cli.options import (
+    AsJson,
+    FileOrSession,
+    Focus,
+    LevelName,
+    Model,
+    SessionName,
+    StoreUrl,
+    Target,
+    Window,
+    open_session,
+)
+from context_compactor.cli.output import EXIT_CODES, print_json, progress_line, styled_stream
 from context_compactor.cli.show import is_file
-from context_compactor.cli.steer import Drop, Keep, Reference, Summarize
+from context_compactor.engine.tiers import TURNS_SYNTAX, Tier, read_overrides, read_turns
 from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
-    from context_compactor.levels import Level
-    from context_compactor.plan.plan import Plan
+    from context_compactor.engine.plan import Plan
+    from context_compactor.sessions.session import Session
+    from context_compactor.settings import Level
+
+
+Keep = Annotated[
+    str | None, typer.Option("--keep", metavar="TURNS", help=f"Turns to keep word for word: {TURNS_SYNTAX}.")
+]
+Summarize = Annotated[str | None, typer.Option("--summarize", metavar="TURNS", help="Turns to have in a few lines.")]
+Reference = Annotated[str | None, typer.Option("--reference", metavar="TURNS", help="Turns to leave one line of.")]
+Drop = Annotated[str | None, typer.Option("--drop", metavar="TURNS", help="Turns to leave no text of.")]
+Free = Annotated[
+    str | None, typer.Option("--free", metavar="TURNS|all", help="Turns to leave to the engine again, or `all`.")
+]
+
+
+def steer(
+    session: SessionName = None,
+    keep: Keep = None,
+    summarize: Summarize = None,
+    reference: Reference = None,
+    drop: Drop = None,
+    free: Free = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Decide about turns yourself: every compaction of the session follows, until a turn is freed or folded.
+
+    Whatever is lowered, its original can be recalled, and failures and other facts stay. Without an option it shows
+    what was decided. `compactor plan SESSION` shows what comes of it.
+
+    Example: `compactor steer run-42 --keep 12,15 --drop 3-9`
+    """
+    wanted = read_overrides(
+        {Tier.KEEP: keep, Tier.SUMMARIZE: summarize, Tier.REFERENCE: reference, Tier.DROP: drop}, "--"
+    )
+    with open_session(session, store) as opened:
+        if wanted:
+            opened.plan(steers=wanted)  # when one is refused, none is done
+        _free(opened, free)
+        for turn, tier in wanted.items():
+            opened.steer(turn, tier)
+        name, found = opened.id, opened.steering()
+    if as_json:
+        print_json({"session_id": name, "steering": {str(turn): tier.value for turn, tier in found.items()}})
+        return
+    out = styled_stream(beside_output=False)
+    for turn, tier in found.items():
+        out.print(f"turn {turn:<5}{tier}")
+    if not found:
+        out.print(f"Nothing is decided about turns of session {name!r}.")
+
+
+def _free(session: Session, turns: str | None) -> None:
+    if turns == "all":
+        session.unsteer()
+    for turn in read_turns("--free", turns) if turns != "all" else ():
+        session.unsteer(turn)
+
 
 Most = Annotated[int | None, typer.Option("--most", min=1, metavar="N", help="Show only the N that save most.")]
 
@@ -46,7 +112,9 @@ def plan(
 
     Example: `compactor plan session.jsonl --target 25% --most 20` or `compactor plan run-42 --keep 12,15 --drop 9`
     """
-    steers = read_steers({Tier.KEEP: keep, Tier.SUMMARIZE: summarize, Tier.REFERENCE: reference, Tier.DROP: drop}, "--")
+    steers = read_overrides(
+        {Tier.KEEP: keep, Tier.SUMMARIZE: summarize, Tier.REFERENCE: reference, Tier.DROP: drop}, "--"
+    )
     if is_file(file):
         if steers:
             raise BadSetting("--keep, --summarize, --reference and --drop are for a session, and this is a file")
@@ -61,26 +129,28 @@ def plan(
 def _of_file(
     file: str, window: str | None, target: str | None, level: Level | None, focus: str | None, model: str | None
 ) -> Plan:
-    with working("Planning", file):
-        from context_compactor.app import expecting_teller
+    with progress_line("Planning", file):
         from context_compactor.cli.conversation import open_conversation
-        from context_compactor.plan.plan import Plan
+        from context_compactor.engine.api import estimating_summarizer
+        from context_compactor.engine.plan import Plan
 
         conversation = open_conversation(file, window, model)
-        preview = conversation.compacted(target, level, focus, expecting_teller(conversation.settings), dry_run=True)
+        preview = conversation.compacted(
+            target, level, focus, estimating_summarizer(conversation.settings), dry_run=True
+        )
         return Plan(preview.decisions, preview.report)
 
 
 def _of_session(
     name: str, store: str | None, target: str | None, level: Level | None, focus: str | None, steers: Mapping[int, Tier]
 ) -> Plan:
-    from context_compactor.cli.opening import open_session
-    from context_compactor.cli.show_session import find_named
-    from context_compactor.figures import read_goal
+    from context_compactor.cli.options import open_session
+    from context_compactor.cli.show import find_named
+    from context_compactor.text import parse_target
 
     find_named(name, store)
-    goal = read_goal(target)
-    with working("Planning", name), open_session(name, store) as session:
+    goal = parse_target(target)
+    with progress_line("Planning", name), open_session(name, store) as session:
         tokens = goal.of(session.usage().tokens) if goal.percent else goal.tokens
         return session.plan(focus, level, tokens, steers=session.steering() | dict(steers))
 
@@ -90,9 +160,9 @@ def _print(made: Plan, most: int | None, as_json: bool) -> None:
     if as_json:
         print_json({"decisions": msgspec.to_builtins(made.decisions), "report": report.to_dict()})
         raise typer.Exit(EXIT_CODES[report.status])
-    from context_compactor.cli.render import biggest, print_plan, print_report, print_totals
+    from context_compactor.cli.report import biggest, print_plan, print_report, print_totals
 
-    out = paper(beside_output=False)
+    out = styled_stream(beside_output=False)
     decisions = made.decisions if report.status != "unchanged" else ()
     print_plan(biggest(decisions) if most else decisions, out, most)
     if decisions:

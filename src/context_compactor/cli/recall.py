@@ -10,14 +10,13 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from context_compactor.cli.opening import open_session, open_store
-from context_compactor.cli.options import AsJson, SessionId, StoreUrl
-from context_compactor.cli.output import paper, print_json, printable, write_text
+from context_compactor.cli.options import AsJson, SessionId, StoreUrl, open_session, open_store
+from context_compactor.cli.output import print_json, printable, styled_stream, write_text
 from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
-    from context_compactor.archive.search.hits import Hit
-    from context_compactor.session.session import Session
+    from context_compactor.archive.search.passages import Hit
+    from context_compactor.sessions.session import Session
 
 Ref = Annotated[str | None, typer.Argument(metavar="[REF]", help="The id of an original, such as tool_017.")]
 Search = Annotated[str | None, typer.Option("--search", metavar="TEXT", help="Search all originals for this.")]
@@ -131,9 +130,9 @@ def _print(session_id: str | None, answer: Recalled, as_json: bool) -> None:
     if answer.is_original:
         write_text(answer.text)
     elif answer.text:
-        paper(beside_output=False).print(printable(answer.text))
+        styled_stream(beside_output=False).print(printable(answer.text))
     if answer.note:
-        paper(beside_output=True).print(answer.note, style="dim")
+        styled_stream(beside_output=True).print(answer.note, style="dim")
 
 
 def _whole(session: Session, ref: str, lines: tuple[int, int] | None, as_json: bool) -> Recalled:
@@ -187,7 +186,7 @@ def _fetch_again(ref: str, session_id: str | None, store: str | None, as_json: b
 def _search_all(query: str, store: str | None, **wanted: Any) -> list[tuple[str, Hit]]:
     """Hits of all sessions, each with its session."""
     from context_compactor.archive.search.stored import search_all
-    from context_compactor.measure.tokens import counter_for
+    from context_compactor.tokens.counting import counter_for
 
     with open_store(store) as kept:
         return search_all(kept, [row.id for row in kept.sessions()], query, counter_for(None), **wanted)
@@ -195,10 +194,10 @@ def _search_all(query: str, store: str | None, **wanted: Any) -> list[tuple[str,
 
 def _found(query: str, hits: Sequence[tuple[str, Hit]]) -> Recalled:
     """Hits, those of the best exchange first, each under its session when there may be several."""
-    from context_compactor.archive.search.hits import by_exchange
+    from context_compactor.archive.search.passages import group_by_exchange
 
     sessions = {name: [hit for owner, hit in hits if owner == name] for name in dict.fromkeys(name for name, _ in hits)}
-    shown = [(name, hit) for name, found in sessions.items() for hit in by_exchange(found)]
+    shown = [(name, hit) for name, found in sessions.items() for hit in group_by_exchange(found)]
     blocks = [f"{f'{session_id}: ' if session_id else ''}{_head(hit)}:\n{hit.text}\n" for session_id, hit in shown]
     note = "" if hits else "Nothing was found. Try: other words, or fewer."
     told = [({"session_id": name} if name else {}) | msgspec.to_builtins(hit) for name, hit in hits]

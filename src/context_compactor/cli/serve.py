@@ -1,21 +1,107 @@
-"""`compactor serve`: sessions over HTTP."""
+"""`compactor serve`, `worker`, `mcp` and `token`: the programs that keep running, and who may call them."""
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from threading import Event as Flag
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from context_compactor.cli.opening import store_url
-from context_compactor.cli.options import StoreUrl
-from context_compactor.cli.output import paper
+from context_compactor.cli.options import AsJson, StoreUrl, open_store, store_url
+from context_compactor.cli.output import print_json, styled_stream
 from context_compactor.errors import BadSetting, MissingExtra
+from context_compactor.text import one_line
+
+if TYPE_CHECKING:
+    from context_compactor.mcp.http import TokenCheck
+    from context_compactor.store.events import Event, EventType
+
+
+DEFAULT_FILE = Path(".compactor/tokens")
+
+Action = Annotated[str, typer.Argument(metavar="add|list|remove", help="What to do.")]
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="The name of the token.")]
+File = Annotated[Path, typer.Option("--file", metavar="FILE", help="The token file of the server.")]
+Namespace = Annotated[
+    str, typer.Option(metavar="N", help="The sessions it sees; without, the default ones.", show_default=False)
+]
+ReadOnly = Annotated[bool, typer.Option("--read-only", help="It may look, and change nothing.")]
+
+
+def token(
+    action: Action,
+    name: Name = None,
+    file: File = DEFAULT_FILE,
+    namespace: Namespace = "",
+    read_only: ReadOnly = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make, list or remove the tokens with which programs call a server. Only hashes are kept.
+
+    A new token is printed once, on standard output, and cannot be shown again. A running server knows of a change
+    within a second.
+
+    Example: `compactor token add ci --namespace team` then `compactor serve --token-file .compactor/tokens`
+    """
+    if action == "list":
+        _list(file, as_json)
+    elif action == "add":
+        _add(file, _needed(name, action), namespace, read_only, as_json)
+    elif action == "remove":
+        _remove(file, _needed(name, action), as_json)
+    else:
+        raise BadSetting(f"token: {action[:40]!r} is not known. Try: add, list or remove.")
+
+
+def _needed(name: str | None, action: str) -> str:
+    if name is None:
+        raise BadSetting(f"token {action}: which one? Try: `compactor token {action} NAME`.")
+    return name
+
+
+def _list(file: Path, as_json: bool) -> None:
+    from context_compactor.server.tokens import read_tokens
+
+    known = [{"name": each.name, "namespace": each.namespace, "kind": each.kind} for each in read_tokens(file)]
+    if as_json:
+        print_json({"file": str(file), "tokens": known})
+        return
+    out = styled_stream(beside_output=False)
+    if not known:
+        out.print(f"There is no token in {file}. Try: `compactor token add NAME`.")
+        return
+    out.print(f"{'token':<24} {'may':<6} namespace", style="bold")
+    for each in known:
+        out.print(f"{each['name']:<24} {each['kind']:<6} {each['namespace'] or '(default)'}")
+
+
+def _add(file: Path, name: str, namespace: str, read_only: bool, as_json: bool) -> None:
+    from context_compactor.server.tokens import add_token
+
+    secret = add_token(file, name, namespace, read_only=read_only)
+    if as_json:
+        print_json({"file": str(file), "name": name, "namespace": namespace, "token": secret})
+        return
+    styled_stream(beside_output=False).print(secret)
+    styled_stream(beside_output=True).print(f"{name!r} was added to {file}; the token is shown this once", style="dim")
+
+
+def _remove(file: Path, name: str, as_json: bool) -> None:
+    from context_compactor.server.tokens import remove_token
+
+    gone = remove_token(file, name)
+    if as_json:
+        print_json({"file": str(file), "removed": gone.name})
+    else:
+        styled_stream(beside_output=False).print(f"{gone.name!r} was removed from {file}")
+
 
 Host = Annotated[str, typer.Option(metavar="NAME", help="Where to listen; another than loopback needs a token file.")]
 Port = Annotated[int, typer.Option(metavar="N", help="The port; 0 takes a free one.")]
@@ -67,8 +153,8 @@ def serve(
     Example: `compactor serve --port 8377 --store sqlite:///.compactor/compactor.db`
     """
     try:
-        from context_compactor.server.config import MEGABYTE, Config
-        from context_compactor.server.run import listen
+        from context_compactor.server.config import MEGABYTE, ServerConfig
+        from context_compactor.server.listener import listen
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("litestar", "uvicorn", "httptools", "prometheus_client"):
             raise
@@ -77,8 +163,8 @@ def serve(
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it says at every try is said once by ourselves
     if demo and (store is not None or token_file is not None):
         raise BadSetting("--demo has a store of its own, for this machine. Try: without --store and --token-file.")
-    with _demonstrating() if demo else nullcontext((store_url(store), _tell)) as (url, told):
-        config = Config(
+    with _demo_store() if demo else nullcontext((store_url(store), _print_address)) as (url, told):
+        config = ServerConfig(
             store=url,
             host=host,
             port=port,
@@ -91,9 +177,9 @@ def serve(
         )
         has_finished = listen(config, lambda address: told(address, config.store))
     if has_finished:
-        paper(beside_output=True).print("stopped; everything that was begun is done")
+        styled_stream(beside_output=True).print("stopped; everything that was begun is done")
         return
-    paper(beside_output=True).print(
+    styled_stream(beside_output=True).print(
         "stopped at once; what was answered for is kept, and jobs under way go to the next server"
     )
     sys.stderr.flush()
@@ -103,27 +189,188 @@ def serve(
 Told = Callable[[str, str], None]
 
 
-def _tell(address: str, store: str) -> None:
-    from context_compactor.store.address import without_password
+def _print_address(address: str, store: str) -> None:
+    from context_compactor.addresses import without_password
 
-    out = paper(beside_output=True)
+    out = styled_stream(beside_output=True)
     out.print(f"listening at {address} (store: {without_password(store)}); Ctrl-C stops")
 
 
 @contextmanager
-def _demonstrating() -> Iterator[tuple[str, Told]]:
+def _demo_store() -> Iterator[tuple[str, Told]]:
     """The address of a store for a demo, and what begins it once the server can be called."""
-    from context_compactor.server.demo import Replay, demo_place
+    from context_compactor.server.demo import DemoReplay, demo_store
 
-    replay = Replay()
+    replay = DemoReplay()
 
     def begin(address: str, _: str) -> None:
         replay.start(address)
-        out = paper(beside_output=True)
+        out = styled_stream(beside_output=True)
         out.print(f"a real session, as it happens: open {address}; Ctrl-C stops, and nothing is left behind")
 
-    with demo_place() as url:
+    with demo_store() as url:
         try:
             yield url, begin
         finally:
             replay.stop()
+
+
+Concurrency = Annotated[int, typer.Option(min=1, max=256, metavar="N", help="Jobs worked on at once.")]
+Grace = Annotated[
+    float, typer.Option(min=0, metavar="SECONDS", help="How long jobs under way may take once it is told to stop.")
+]
+_TOLD: tuple[EventType, ...] = ("session.compacted", "job.retried", "job.dropped")
+_LONGEST_LINE = 200
+
+
+def worker(store: StoreUrl = None, concurrency: Concurrency = 2, grace: Grace = 30.0) -> None:
+    """Do the jobs of a store: compactions, and facts in quiet times. Run as many of these as you like.
+
+    Ctrl-C or SIGTERM finishes the jobs under way and begins no other; those that take longer than the grace, and all
+    at a second Ctrl-C, are returned for another worker. The jobs of one that is killed go to others within seconds.
+
+    Example: `compactor worker --store sqlite:///.compactor/compactor.db --concurrency 4`
+    """
+    if store_url(store) == "memory:":
+        raise BadSetting("store: one in memory has no jobs of other programs. Try: --store with the server's address.")
+    from context_compactor.sessions.events import Bus, ServiceStoreSink
+    from context_compactor.sessions.jobs.worker import WAKING_EVENTS, WorkerPool
+    from context_compactor.store.service_store import event_listener_of
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it says at every try is said once by ourselves
+    out, bus = styled_stream(beside_output=True), Bus()
+    with open_store(store) as kept:
+        engine = WorkerPool(kept, workers=concurrency, bus=bus)
+        bus.subscribe(ServiceStoreSink(engine.service_store))
+        bus.subscribe(lambda event: out.print(_line(event)), types=_TOLD)
+        notices = event_listener_of(kept, lambda kind: engine.wake() if kind in WAKING_EVENTS else None)
+        with _signals(engine.hurry) as stop:
+            engine.start()
+            if notices is not None:
+                notices.start()
+            out.print(f"working on {kept.path}, {concurrency} jobs at once; Ctrl-C stops")
+            stop.wait()
+            out.print(f"stopping; {len(engine.status().running)} jobs under way")
+            engine.stop(timeout=grace)
+            if notices is not None:
+                notices.stop()
+    out.print("stopped; every job is done or waits for another worker")
+
+
+@contextmanager
+def _signals(hurry: Callable[[], None]) -> Iterator[Flag]:
+    """A flag that the first SIGTERM or Ctrl-C sets; every further one hurries."""
+    stop = Flag()
+
+    def told(*_: Any) -> None:
+        if stop.is_set():
+            hurry()
+        stop.set()
+
+    before = {each: signal.signal(each, told) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for each, known in before.items():
+            signal.signal(each, known)
+
+
+def _line(event: Event) -> str:
+    told = event.payload
+    if event.type == "session.compacted":
+        what = f"{told['tokens_before']:,} → {told['tokens_after']:,} tokens"
+    else:
+        what = f"{event.type} {told.get('what', '')}, attempt {told.get('attempt', 0)}: {told.get('reason', '')}"
+    return one_line(f"{event.created_at[11:19]} {event.session_id}: {what}", _LONGEST_LINE)
+
+
+Http = Annotated[bool, typer.Option("--http", help="Listen at an address instead of using standard input and output.")]
+McpHost = Annotated[
+    str, typer.Option(metavar="NAME", help="Where --http listens; another than loopback needs a token file.")
+]
+McpPort = Annotated[int, typer.Option(metavar="N", help="The port of --http; 0 takes a free one.")]
+McpTokenFile = Annotated[
+    Path | None,
+    typer.Option("--token-file", metavar="FILE", help="Who may call over HTTP; `compactor token add` writes it."),
+]
+ProjectFolder = Annotated[
+    Path | None,
+    typer.Option("--project", metavar="DIR", help="The project; without, the one around this folder.", exists=False),
+]
+SessionName = Annotated[
+    str | None,
+    typer.Option(
+        "--session", metavar="ID", help="Only this session; without, that of the agent which starts the server."
+    ),
+]
+
+
+def mcp(
+    http: Http = False,
+    host: McpHost = "127.0.0.1",
+    port: McpPort = 8378,
+    token_file: McpTokenFile = None,
+    project: ProjectFolder = None,
+    session: SessionName = None,
+    store: StoreUrl = None,
+) -> None:
+    """Give a coding agent tools over MCP, with which it gets back what left its context and sees how its work stands.
+
+    They are recall, search_archive, list_turns, facts, context_status, compact_plan, checkpoint and handoff. An agent
+    starts it by itself once it is registered there, as `compactor install` does. It serves the session of that agent,
+    until the agent ends it. With --http it listens at an address; without a token file only this machine can call it.
+
+    Example: `compactor mcp --project .` or `compactor mcp --http --port 8378`
+    """
+    root, admit = _root(project), _admit(token_file) if token_file else None
+    os.chdir(root)  # settings and stores are named from there
+    try:
+        from context_compactor.mcp.server import make_server
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("mcp", "mcp_types", "anyio"):
+            raise
+        raise MissingExtra("the MCP server", "mcp") from error
+    from context_compactor.mcp.tools import ToolContext
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    server, out = make_server(ToolContext(root, store, session)), styled_stream(beside_output=True)
+    if not http:
+        if token_file is not None:
+            raise BadSetting("--token-file is for --http: whoever starts this program can read everything anyway.")
+        from context_compactor.mcp.stdio import serve_stdio
+
+        if sys.stdin.isatty():
+            out.print(
+                "waiting for an MCP client on standard input, which is what an agent starts this for; Ctrl-C stops"
+            )
+        serve_stdio(server)
+        return
+    from context_compactor.mcp.http import ListenAddress, serve_http
+
+    where = ListenAddress(host.strip("[]"), port, admit)
+    serve_http(server, where, lambda address: out.print(f"listening at {address} (project: {root}); Ctrl-C stops"))
+    out.print("stopped; everything that was begun is done")
+
+
+def _root(project: Path | None) -> str:
+    from context_compactor.agents.paths import project_root
+
+    if project is None:
+        return project_root("", os.environ)
+    if not project.is_dir():
+        raise BadSetting(f"--project: there is no folder {project}. Try: the one in which the agent works.")
+    return str(project.absolute())
+
+
+def _admit(token_file: Path) -> TokenCheck:
+    """Who may call: tokens of the default namespace, as for `compactor serve`."""
+    from context_compactor.server.tokens import TokenFile
+
+    tokens = TokenFile(token_file.absolute())
+
+    def admit(secret: str) -> bool | None:
+        scope = tokens.find(secret)
+        return None if scope is None or scope.namespace else scope.may_write
+
+    return admit

@@ -1,4 +1,4 @@
-"""`compactor sessions`, `context` and `history`: which sessions there are, what the model sees, what was said."""
+"""`compactor sessions`, `context`, `history`, `restore`, `undo`, `redo`, `diff` and `delete`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from context_compactor.cli.opening import find_session, open_session, open_store, store_url
-from context_compactor.cli.options import AsJson, SessionName, StoreUrl
-from context_compactor.cli.output import paper, print_json, write_messages
-from context_compactor.messages.printing import one_line
+from context_compactor.cli.options import (
+    AsJson,
+    SessionId,
+    SessionName,
+    StoreUrl,
+    Yes,
+    find_session,
+    open_session,
+    open_store,
+    store_url,
+)
+from context_compactor.cli.output import columns, confirm, print_json, styled_stream, write_messages
+from context_compactor.text import one_line, plural
 
 if TYPE_CHECKING:
-    from context_compactor.session.record import Totals
+    from context_compactor.engine.report import Report
+    from context_compactor.sessions.views import Totals
     from context_compactor.store.rows import SessionRow
+
 
 At = Annotated[
     int | None,
@@ -36,7 +47,7 @@ def sessions(limit: Limit = None, store: StoreUrl = None, as_json: AsJson = Fals
     if as_json:
         print_json({"store": path, "sessions": known})
         return
-    out = paper(beside_output=False)
+    out = styled_stream(beside_output=False)
     if not known:
         out.print(f"There is no session in {path} yet.")
         return
@@ -53,7 +64,7 @@ def moment(time: str) -> str:
 
 def described(row: SessionRow) -> dict[str, Any]:
     """What the store knows of a session."""
-    from context_compactor.session.values import read_profile, read_state
+    from context_compactor.sessions.state import read_profile, read_session_state
 
     profile = read_profile(row.profile)
     return {
@@ -61,7 +72,7 @@ def described(row: SessionRow) -> dict[str, Any]:
         "created_at": row.created_at,
         "updated_at": row.updated_at,
         "messages": row.messages,
-        "tokens": read_state(row.state).gauge.tokens,
+        "tokens": read_session_state(row.state).gauge.tokens,
         "window": profile.window,
         "dialect": profile.dialect,
         "model": profile.model,
@@ -76,7 +87,7 @@ def context(session: SessionName = None, at: At = None, store: StoreUrl = None, 
     Example: `compactor context run-42 --at 120 > then.json`
     """
     found = find_session(session, store)
-    from context_compactor.session.session import Session
+    from context_compactor.sessions.session import Session
 
     with Session.open(found.id, store=store_url(store)) as opened:
         messages = opened.context(found.messages if at is None else at)
@@ -85,7 +96,7 @@ def context(session: SessionName = None, at: At = None, store: StoreUrl = None, 
         return
     write_messages(messages, None)
     then = "" if at is None else f" when {at:,} had been appended"
-    paper(beside_output=True).print(
+    styled_stream(beside_output=True).print(
         f"{len(messages):,} messages in the context{then}; {found.messages:,} in the history"
     )
 
@@ -107,13 +118,13 @@ def history(
         print_json(known | {"compactions" if reports else "messages": found})
     elif reports:
         _print_reports(found)
-        paper(beside_output=False).print(in_words(totals), style="bold")
+        styled_stream(beside_output=False).print(compactions_text(totals), style="bold")
     else:
         write_messages(found, None)
-        paper(beside_output=True).print(f"{len(found):,} messages; {in_words(totals)}")
+        styled_stream(beside_output=True).print(f"{len(found):,} messages; {compactions_text(totals)}")
 
 
-def in_words(totals: Totals) -> str:
+def compactions_text(totals: Totals) -> str:
     """How often a session was compacted and what that saved."""
     if not totals.compactions:
         return "no compaction yet"
@@ -123,8 +134,126 @@ def in_words(totals: Totals) -> str:
 
 
 def _print_reports(reports: list[dict[str, Any]]) -> None:
-    out = paper(beside_output=False)
+    out = styled_stream(beside_output=False)
     for each in reports:
         change = f"{each['tokens_before']:>9,} → {each['tokens_after']:<9,}"
         why = one_line(f"{each['trigger']} {each['level'] or ''}", 24)
         out.print(f"{moment(each['created_at'])}  {each['compaction_id']:<16} {change} {why}")
+
+
+Ref = Annotated[str, typer.Argument(metavar="REF", help="The id of an original, such as tool_017.")]
+Before = Annotated[
+    int | None, typer.Option("--before", min=0, metavar="N", help="The context when N messages had been appended.")
+]
+After = Annotated[int | None, typer.Option("--after", min=0, metavar="N", help="The other one; without, as it is now.")]
+
+
+def restore(ref: Ref, session: SessionId = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """Put an original back into the context, with room made for it when there is none.
+
+    It stays until the next compaction, which leaves its reference again.
+
+    Example: `compactor restore tool_017`
+    """
+    with open_session(session, store) as opened:
+        name, restored = opened.id, opened.restore(ref)
+    if as_json:
+        print_json({"session_id": name} | msgspec.to_builtins(restored))
+        return
+    out = styled_stream(beside_output=False)
+    out.print(restored.in_words(), style="bold green")
+    out.print(f"{'context':<12}{restored.tokens_after:,} tokens")
+
+
+def undo(session: SessionId = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """Take the last compaction back: the context is again what it was, with everything appended since.
+
+    `compactor redo` makes it count again. Undo once more to take back the one before.
+
+    Example: `compactor undo --session run-42`
+    """
+    with open_session(session, store) as opened:
+        _print_turned("undo", opened.id, opened.undo(), opened.usage().tokens, as_json)
+
+
+def redo(session: SessionId = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """Take the last undo back: the compaction counts again.
+
+    Example: `compactor redo --session run-42`
+    """
+    with open_session(session, store) as opened:
+        _print_turned("redo", opened.id, opened.redo(), opened.usage().tokens, as_json)
+
+
+def _print_turned(verb: str, session_id: str, report: Report | None, tokens: int, as_json: bool) -> None:
+    if as_json:
+        told = report.to_dict() if report else None
+        print_json({"session_id": session_id, "done": report is not None, "tokens": tokens, "report": told})
+        return
+    out = styled_stream(beside_output=False)
+    if report is None:
+        out.print(f"Nothing to {verb} in session {session_id!r}.")
+        return
+    done = "was taken back" if verb == "undo" else "counts again"
+    out.print(f"The compaction {report.compaction_id} {done}.", style="bold green")
+    out.print(f"{'context':<12}{tokens:,} tokens")
+
+
+def diff(
+    before: Before = None,
+    after: After = None,
+    session: SessionId = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show two contexts side by side: before and after the last compaction, or those at two messages.
+
+    Each line is a message: `=` the same, `<` gone, `>` new, `|` changed.
+
+    Example: `compactor diff --before 120 --after 240`
+    """
+    with open_session(session, store) as opened:
+        name, found = opened.id, opened.diff(before, after)
+    if as_json:
+        print_json({"session_id": name, "counts": found.counts()} | msgspec.to_builtins(found))
+        return
+    out = styled_stream(beside_output=False)
+    out.print(found.to_text(columns()))
+    out.print()
+    out.print(", ".join(f"{count:,} {name}" for name, count in found.counts().items()), style="bold")
+
+
+Sessions = Annotated[list[str], typer.Argument(metavar="SESSION…", help="Which sessions of the store.")]
+
+
+def delete(sessions: Sessions, yes: Yes = False, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """Delete sessions for good: messages, archive, facts, compactions, and the files made from them in the project.
+
+    The sessions of their sub-agents go with them. Contents that other sessions have too stay for them. Nothing brings
+    a deleted session back; on a terminal it is asked first.
+
+    Example: `compactor delete run-42`
+    """
+    from context_compactor.agents.deletion import delete_sessions, with_subagents
+    from context_compactor.sessions.lifecycle import clear_deleted
+
+    with open_store(store) as kept:
+        clear_deleted(kept)  # what a deletion that was interrupted has left
+        wanted = list(dict.fromkeys(name for session in sessions for name in with_subagents(kept, session)))
+        messages = {name: kept.session(name).messages for name in wanted}
+        out = styled_stream(beside_output=as_json or not yes)
+        if not yes:
+            for name, count in messages.items():
+                out.print(f"  {one_line(name, 80)}: {plural(count, 'message')}, with everything archived of it")
+        named = f"the session {one_line(wanted[0], 80)!r}" if len(wanted) == 1 else f"these {len(wanted):,} sessions"
+        confirm(f"Delete {named} from {kept.path} for good?", yes=yes, default=False, instead="--yes")
+        delete_sessions(kept, store_url(store), wanted)
+        path = kept.path
+    if as_json:
+        gone = [{"id": name, "messages": count} for name, count in messages.items()]
+        print_json({"store": path, "deleted": gone})
+        return
+    for name, count in messages.items():
+        styled_stream(beside_output=False).print(
+            f"Deleted {one_line(name, 80)}: {plural(count, 'message')}", style="green"
+        )

@@ -1,4 +1,4 @@
-"""`compactor show`: how full a conversation is, with what, and for how long there is room."""
+"""`compactor show`: how full a transcript or a stored session is, with what, and how long there is room."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from context_compactor.classify.tier import Tier
-from context_compactor.cli.options import AsJson, FileOrSession, StoreUrl, Window
-from context_compactor.cli.output import Out, paper, print_json, working
-from context_compactor.levels import Level
-from context_compactor.messages.printing import one_line
-from context_compactor.settings import Settings
+from context_compactor.cli.options import AsJson, FileOrSession, StoreUrl, Window, open_store, store_url
+from context_compactor.cli.output import LineOutput, print_json, progress_line, styled_stream
+from context_compactor.cli.sessions import compactions_text, described, moment
+from context_compactor.engine.tiers import Tier
+from context_compactor.errors import BadSetting, BadTranscript, UnknownSession
+from context_compactor.settings import Level, Settings
+from context_compactor.text import one_line
 
 if TYPE_CHECKING:
-    from context_compactor.cli.conversation import Conversation
-    from context_compactor.measure.budget import Budget
-    from context_compactor.measure.usage import Sections, Usage
+    from context_compactor.cli.conversation import TranscriptInput
+    from context_compactor.engine.report import Report
+    from context_compactor.sessions.views import Totals
+    from context_compactor.store.rows import SessionRow
+    from context_compactor.tokens.budget import Budget, Sections, Usage
 
 
-class Shown(Struct, frozen=True):
+class TranscriptStatus(Struct, frozen=True):
     """Everything that `show` prints."""
 
-    conversation: Conversation
+    conversation: TranscriptInput
     usage: Usage
     budget: Budget
     turns: int
@@ -41,18 +44,16 @@ def show(file: FileOrSession, window: Window = None, store: StoreUrl = None, as_
     Example: `compactor show session.jsonl --window 200k` or `compactor show run-42`
     """
     if not is_file(file):
-        from context_compactor.cli.show_session import show_session
-
         show_session(file, window, store, as_json)
         return
-    with working("Measuring", file):
+    with progress_line("Measuring", file):
         from context_compactor.cli.conversation import open_conversation
 
-        shown = look_at(open_conversation(file, window))
+        shown = transcript_status(open_conversation(file, window))
     if as_json:
-        print_json(_as_json(shown))
+        print_json(_transcript_json(shown))
     else:
-        print_shown(shown, paper(beside_output=False))
+        print_transcript_status(shown, styled_stream(beside_output=False))
 
 
 def is_file(name: str) -> bool:
@@ -61,18 +62,18 @@ def is_file(name: str) -> bool:
     return name == "-" or any(os.path.lexists(each) for each in (name, path if mark else ""))
 
 
-def look_at(conversation: Conversation) -> Shown:
+def transcript_status(conversation: TranscriptInput) -> TranscriptStatus:
     """Measure a conversation and see what a soft compaction would make of its turns."""
-    from context_compactor.cli.gauge import budget_of, measure_conversation
-    from context_compactor.messages.turn import split_turns
+    from context_compactor.cli.conversation import budget_of, measure_conversation
+    from context_compactor.dialects.turns import split_turns
 
     turns = split_turns(conversation.messages)
     budget = budget_of(conversation)
     usage = measure_conversation(conversation, turns, budget)
-    return Shown(conversation, usage, budget, len(turns), _tiers(conversation, len(turns)))
+    return TranscriptStatus(conversation, usage, budget, len(turns), _tiers(conversation, len(turns)))
 
 
-def print_shown(shown: Shown, out: Out) -> None:
+def print_transcript_status(shown: TranscriptStatus, out: LineOutput) -> None:
     """The whole page."""
     transcript = shown.conversation.transcript
     title = [transcript.source, transcript.dialect, transcript.model, transcript.session_id]
@@ -81,13 +82,13 @@ def print_shown(shown: Shown, out: Out) -> None:
     out.print()
     print_sections(shown.usage.sections, shown.usage.budget_tokens, out)
     out.print()
-    for name, text in _rows(shown):
+    for name, text in _transcript_rows(shown):
         out.print(f"{name:<12}{text}")
 
 
-def print_sections(sections: Sections, budget_tokens: int, out: Out) -> None:
+def print_sections(sections: Sections, budget_tokens: int, out: LineOutput) -> None:
     """Tokens by section, as bars of one scale."""
-    from context_compactor.cli.render import BAR_WIDTH, bar
+    from context_compactor.cli.report import BAR_WIDTH, bar
 
     weights = {name: tokens for name, tokens in msgspec.structs.asdict(sections).items() if tokens}
     most = max(weights.values(), default=1)
@@ -98,7 +99,7 @@ def print_sections(sections: Sections, budget_tokens: int, out: Out) -> None:
     out.print(f"{'in all':<14}{sections.total:>10,} {total:5.1f} % of {budget_tokens:,}", style="bold")
 
 
-def _tiers(conversation: Conversation, turns: int) -> dict[str, int]:
+def _tiers(conversation: TranscriptInput, turns: int) -> dict[str, int]:
     """How many turns fall into each tier; a turn is what most of its tokens become."""
     weights: dict[int, Counter[Tier]] = {}
     decisions = conversation.compacted(level=Level.SOFT).decisions
@@ -110,7 +111,7 @@ def _tiers(conversation: Conversation, turns: int) -> dict[str, int]:
     return {tier.value: tiers[tier] for tier in Tier}
 
 
-def _rows(shown: Shown) -> Iterator[tuple[str, str]]:
+def _transcript_rows(shown: TranscriptStatus) -> Iterator[tuple[str, str]]:
     usage = shown.usage
     yield counted_row(usage)
     yield "window", str(shown.conversation.window)
@@ -132,14 +133,14 @@ def usage_rows(usage: Usage, settings: Settings) -> Iterator[tuple[str, str]]:
     yield "level", str(usage.level) if usage.level else "none reached"
     for rule in settings.levels:
         starts, ends = int(rule.threshold * usage.budget_tokens), int(rule.target * usage.budget_tokens)
-        yield "", f"{rule.level}: from {starts:,} down to {ends:,} tokens{_away(usage, starts)}"
+        yield "", f"{rule.level}: from {starts:,} down to {ends:,} tokens{_distance(usage, starts)}"
     yield "counters", f"{usage.tool_results:,} tool results{_hint(usage.tool_results, settings.suggest_tool_results)}"
     yield "", f"{usage.files_loaded:,} files loaded{_hint(usage.files_loaded, settings.suggest_files)}"
     if usage.turns_left is not None:
         yield "forecast", f"room for about {usage.turns_left:,} more turns of {usage.growth:,} tokens"
 
 
-def _away(usage: Usage, tokens: int) -> str:
+def _distance(usage: Usage, tokens: int) -> str:
     turns = usage.turns_until(tokens)
     return f", in about {turns:,} turns" if turns else ""
 
@@ -148,7 +149,7 @@ def _hint(count: int, threshold: int) -> str:
     return f" (a compaction is suggested from {threshold:,} on)" if 0 < threshold <= count else ""
 
 
-def _as_json(shown: Shown) -> dict[str, Any]:
+def _transcript_json(shown: TranscriptStatus) -> dict[str, Any]:
     transcript = shown.conversation.transcript
     window = shown.conversation.window
     return {
@@ -164,4 +165,90 @@ def _as_json(shown: Shown) -> dict[str, Any]:
         "levels": msgspec.to_builtins(shown.conversation.settings.levels),
         "tiers": shown.tiers,
         "notes": transcript.notes,
+    }
+
+
+class SessionStatus(Struct, frozen=True):
+    """Everything that `show` prints of a session."""
+
+    known: dict[str, Any]
+    usage: Usage
+    settings: Settings
+    totals: Totals
+    last: Report | None
+
+
+def show_session(name: str, window: str | None, store: str | None, as_json: bool) -> None:
+    """Show a session of the store."""
+    row = find_named(name, store)
+    if window is not None:
+        raise BadSetting(f"--window: session {name!r} has a window of its own; leave it out")
+    shown = session_status(row, store_url(store))
+    if as_json:
+        print_json(_session_json(shown))
+    else:
+        print_session_status(shown, styled_stream(beside_output=False))
+
+
+def find_named(name: str, store: str | None) -> SessionRow:
+    """The session, or an error that says that there is neither a file nor a session of this name."""
+    try:
+        with open_store(store) as kept:
+            return kept.session(name)
+    except UnknownSession as error:
+        raise UnknownSession(f"there is no file {name!r:.80}, and {error}") from None
+    except BadSetting as error:
+        if store is not None:
+            raise
+        raise BadTranscript(f"{name}: there is no such file, and {error}") from None
+
+
+def session_status(row: SessionRow, url: str) -> SessionStatus:
+    """Measure a session and look at its compactions."""
+    from context_compactor.sessions.session import Session
+
+    with Session.open(row.id, store=url) as session:
+        reports = session.compactions()
+        return SessionStatus(
+            described(row), session.usage(), session.settings, session.totals(), reports[-1] if reports else None
+        )
+
+
+def print_session_status(shown: SessionStatus, out: LineOutput) -> None:
+    """The whole page."""
+    known = shown.known
+    title = ["session", known["dialect"], known["model"], known["id"]]
+    out.print(one_line(" · ".join(filter(None, title)), 200), style="bold")
+    out.print(f"{known['messages']:,} messages, last used {moment(known['updated_at'])} UTC")
+    out.print()
+    print_sections(shown.usage.sections, shown.usage.budget_tokens, out)
+    out.print()
+    for name, text in _session_rows(shown):
+        out.print(f"{name:<12}{text}")
+
+
+def _session_rows(shown: SessionStatus) -> Iterator[tuple[str, str]]:
+    yield counted_row(shown.usage)
+    yield from usage_rows(shown.usage, shown.settings)
+    yield "history", compactions_text(shown.totals)
+    spent = shown.totals.spent
+    if spent.attempts:
+        yield "models", f"{spent.attempts:,} requests, ${spent.dollars:.4f} as far as prices are known"
+    if shown.last is not None:
+        yield from (("last" if at == 0 else "", line) for at, line in enumerate(_last(shown.last)))
+
+
+def _last(report: Report) -> list[str]:
+    why = f"{report.trigger}, {report.level}" if report.level else report.trigger
+    return [f"{moment(report.created_at)} UTC, {report.compaction_id} ({why})", *report.short().splitlines()]
+
+
+def _session_json(shown: SessionStatus) -> dict[str, Any]:
+    return {
+        "source": "session",
+        **shown.known,
+        "usage": msgspec.to_builtins(shown.usage) | {"turns_left": shown.usage.turns_left},
+        "levels": msgspec.to_builtins(shown.settings.levels),
+        "totals": msgspec.to_builtins(shown.totals),
+        "last_compaction": shown.last.to_dict() if shown.last else None,
     }

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from context_compactor.cli.opening import store_url
-from context_compactor.cli.options import StoreUrl
+from context_compactor.cli.options import StoreUrl, store_url
 from context_compactor.errors import BadSetting, MissingExtra
 
 if TYPE_CHECKING:
     from context_compactor.tui.chat.chats import Chats
-    from context_compactor.tui.source import Source
+    from context_compactor.tui.sources.base import SessionSource
 
 Server = Annotated[
     str | None,
@@ -58,9 +57,9 @@ def tui(
     `compactor tui --session talk --model http://127.0.0.1:11434/v1#llama3.2 --window 32k`
     """
     try:
-        from context_compactor.session.values import check_id
+        from context_compactor.sessions.state import check_id
         from context_compactor.tui.app import CompactorApp
-        from context_compactor.tui.running import check_terminal, run_app
+        from context_compactor.tui.runtime import check_terminal, run_app
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("textual", "textual_plotext", "plotext", "pygments"):
             raise
@@ -77,10 +76,10 @@ def tui(
 
 def _chats(model: str | None, window: str | None) -> Chats:
     """With whom one talks. A name that cannot be one is an error before anything is drawn."""
-    from context_compactor.llm.names import name_model
     from context_compactor.settings import Settings, read_value
+    from context_compactor.summarize.clients.names import describe_model
     from context_compactor.tui.chat.chats import Chats
-    from context_compactor.tui.chat.models import Chosen, full_name
+    from context_compactor.tui.chat.models import ModelChoice, full_name
 
     if model is None:
         if window is not None:
@@ -88,11 +87,11 @@ def _chats(model: str | None, window: str | None) -> Chats:
         return Chats()
     accepts = read_value("window", window, "--window") if window is not None else None
     name = full_name(model.strip()) or model.strip()
-    name_model(name, Settings())
-    return Chats(Chosen(name, accepts, "--model"))
+    describe_model(name, Settings())
+    return Chats(ModelChoice(name, accepts, "--model"))
 
 
-async def _is_there(source: Source, session_id: str, chats: Chats) -> bool:
+async def _is_there(source: SessionSource, session_id: str, chats: Chats) -> bool:
     """Whether a session is there; one that is not is an error unless there is a model to begin it with."""
     from context_compactor.errors import CompactorError, ServerError, UnknownSession
 
@@ -112,18 +111,18 @@ async def _is_there(source: Source, session_id: str, chats: Chats) -> bool:
     return True
 
 
-def _source(store: str | None, server: str | None, token: str | None, token_file: Path | None) -> Source:
+def _source(store: str | None, server: str | None, token: str | None, token_file: Path | None) -> SessionSource:
     if server is None:
         if token is not None or token_file is not None:
             raise BadSetting("--token and --token-file are for --server. Try: with it, or without them.")
-        from context_compactor.tui.local import LocalSource
+        from context_compactor.tui.sources.local import LocalSource
 
         return LocalSource(store_url(store))
     if store is not None:
         raise BadSetting("--store and --server are two places. Try: one of them.")
     if token is not None and token_file is not None:
         raise BadSetting("--token and --token-file are the same thing twice. Try: one of them.")
-    from context_compactor.tui.remote import RemoteSource
+    from context_compactor.tui.sources.remote import RemoteSource
 
     return RemoteSource(server, _read(token_file) if token_file else token)
 

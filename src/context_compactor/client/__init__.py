@@ -12,7 +12,7 @@ Read `client.py` (the verbs), `transport.py` (connections and retries), `reading
 
 from __future__ import annotations
 
-from context_compactor.client.asynchronous import AsyncClient
+from context_compactor.client.async_client import AsyncClient
 from context_compactor.client.client import Client
 
 __all__ = ["AsyncClient", "Client"]

@@ -1,4 +1,4 @@
-"""The client: every verb of a session, and what a server adds to them."""
+"""The client: every method of a session, and what a server adds to them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,47 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from http.client import HTTPException
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
-from context_compactor import api
-from context_compactor.classify.tier import Tier
-from context_compactor.client.addressing import by_tier, path_of, query_of, quoted
-from context_compactor.client.ending import Ending
-from context_compactor.client.reading import answer_of, error_of
-from context_compactor.client.sse import EventStream
-from context_compactor.client.transport import RETRY_SECONDS, Reply, Request, Transport
+from context_compactor.client.responses import EventStream, answer_of, error_of
+from context_compactor.client.transport import RETRY_SECONDS, HttpReply, HttpRequest, StreamCancel, Transport
+from context_compactor.engine.plan import Plan
+from context_compactor.engine.report import Report
+from context_compactor.engine.tiers import Tier, tier_named, write_turns
 from context_compactor.errors import ServerUnavailable
-from context_compactor.events.event import Event
 from context_compactor.facts.fact import Fact
-from context_compactor.handoff.messages import HandoffRequest
-from context_compactor.messages.jsontext import json_bytes
-from context_compactor.messages.ready_types import make_types_ready
-from context_compactor.plan.plan import Plan
-from context_compactor.report import Report
+from context_compactor.handoff.protocol import HandoffRequest
+from context_compactor.json_values import json_bytes, prepare_types
+from context_compactor.sessions import api
+from context_compactor.store.events import Event
+
+
+def path_of(session_id: str) -> str:
+    """Where a session is."""
+    return f"/v1/sessions/{quoted(session_id)}"
+
+
+def by_tier(steers: Mapping[int, str] | None) -> dict[str, str]:
+    """Tiers by turn as a query has them, such as `keep=12,15`; `keep=` alone says that nothing is decided."""
+    turns: dict[Tier, list[int]] = {} if steers is None else {Tier.KEEP: []}
+    for turn, tier in (steers or {}).items():
+        turns.setdefault(tier_named(tier), []).append(turn)
+    return {tier.value: write_turns(numbers) for tier, numbers in turns.items()}
+
+
+def quoted(name: str) -> str:
+    """A name as a part of a path."""
+    return quote(name, safe="", errors="replace")
+
+
+def query_of(query: Mapping[str, Any]) -> dict[str, str]:
+    """A query without what was not given."""
+    return {name: _text(value) for name, value in query.items() if value is not None}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
 
 T = TypeVar("T")
 
@@ -42,7 +67,7 @@ class Client:
     def __init__(
         self, url: str, token: str | None = None, *, timeout: float = 330.0, retry_seconds: float = RETRY_SECONDS
     ) -> None:
-        make_types_ready()
+        prepare_types()
         self._transport = Transport(url, token, timeout=timeout, retry_seconds=retry_seconds)
 
     def __enter__(self) -> Self:
@@ -285,11 +310,11 @@ class Client:
         be missing, and `on_gap` is called with a sentence that says so. Without it a warning is logged. A server that
         stays away for longer than `retry_seconds` is `ServerUnavailable`.
         """
-        return self._follow(Ending(), session_id, after, types, on_gap)
+        return self._follow(StreamCancel(), session_id, after, types, on_gap)
 
     def _follow(
         self,
-        ending: Ending,
+        ending: StreamCancel,
         session_id: str | None,
         after: str,
         types: Iterable[str],
@@ -300,7 +325,7 @@ class Client:
         query = query_of({"session_id": session_id, "types": ",".join(types) or None})
         while True:
             known = {"Last-Event-ID": stream.last_id} if stream.last_id else {}
-            request = Request(
+            request = HttpRequest(
                 method="GET", path="/v1/events", query=query, headers={"Accept": "text/event-stream", **known}
             )
             try:
@@ -342,12 +367,12 @@ class Client:
     # How it is said
 
     def _get(self, path: str, answer: type[T], /, **query: Any) -> T:
-        request = Request(method="GET", path=path, query=query_of(query))
+        request = HttpRequest(method="GET", path=path, query=query_of(query))
         return answer_of(self._transport.send(request), answer)
 
-    def _delete(self, path: str) -> Reply:
+    def _delete(self, path: str) -> HttpReply:
         return self._transport.send(
-            Request(method="DELETE", path=path, headers={api.IDEMPOTENCY_KEY: uuid.uuid4().hex})
+            HttpRequest(method="DELETE", path=path, headers={api.IDEMPOTENCY_KEY: uuid.uuid4().hex})
         )
 
     def _post(
@@ -361,5 +386,5 @@ class Client:
         wanted = None if body is None else {name: value for name, value in body.items() if value is not None}
         content = None if wanted is None else json_bytes(wanted)
         headers = {api.IDEMPOTENCY_KEY: key or uuid.uuid4().hex}
-        request = Request(method="POST", path=path, body=content, headers=headers)
+        request = HttpRequest(method="POST", path=path, body=content, headers=headers)
         return answer_of(self._transport.send(request), kind)

@@ -1,4 +1,4 @@
-"""Connections to a server: kept for the next call, made anew while it is away, for any number of threads at once."""
+"""Connections to a server: reused, retried while it is away, for any number of threads, and cancelled from another."""
 
 from __future__ import annotations
 
@@ -6,18 +6,61 @@ import gzip
 import http.client
 import math
 import random
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct, field, structs
 
-from context_compactor.client.ending import Ending
 from context_compactor.errors import BadSetting, ServerUnavailable
+
+
+class StreamCancel:
+    """Ends one stream: what it reads from is cut off, and what it waits for is over."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._line: socket.socket | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the stream is to end."""
+        return self._over.is_set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait, but not beyond the end."""
+        self._over.wait(seconds)
+
+    def end(self) -> None:
+        """End the stream; any thread may do so, and a second time does nothing."""
+        self._over.set()
+        with self._lock:
+            self._cut()
+
+    @contextmanager
+    def reading(self, line: socket.socket) -> Iterator[None]:
+        """While the block runs, the end cuts this line off: whoever reads from it finds that there is no more."""
+        with self._lock:
+            self._line = line
+            if self.is_over:
+                self._cut()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._line = None
+
+    def _cut(self) -> None:
+        if self._line is not None:
+            with suppress(OSError):  # the other side was first
+                socket.socket.shutdown(self._line, socket.SHUT_RDWR)  # of TLS too only the line, which is being read
+
 
 # A server closes a connection that was quiet for five seconds; one that is nearly so old is not used again.
 _KEPT_SECONDS = 3.0
@@ -31,7 +74,7 @@ RETRY_SECONDS = 30.0
 T = TypeVar("T")
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class HttpRequest(Struct, frozen=True, kw_only=True):
     """What is sent. One that changes something carries a key: a server which gets it twice does it once."""
 
     method: str
@@ -46,7 +89,7 @@ class Request(Struct, frozen=True, kw_only=True):
         return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
 
 
-class Reply(Struct, frozen=True):
+class HttpReply(Struct, frozen=True):
     """What came back. `tried` says how often and how long a server that is away was asked, when that was in vain."""
 
     status: int
@@ -55,7 +98,7 @@ class Reply(Struct, frozen=True):
     tried: str = ""
 
 
-class Patience:
+class RetryTimer:
     """How long a server that is away is asked again, from the first failure on, and how long to wait each time."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
@@ -109,7 +152,7 @@ class Transport:
         self._retry_seconds = retry_seconds
         self._clock = clock
         self._sleep = sleep
-        self._closing = Ending()
+        self._closing = StreamCancel()
         self._calls = threading.local()
         self._kept: list[tuple[float, http.client.HTTPConnection]] = []
         self._lock = threading.Lock()
@@ -123,7 +166,7 @@ class Transport:
         for _, connection in kept:
             connection.close()
 
-    def until(self, ending: Ending, work: Callable[[], T]) -> T:
+    def until(self, ending: StreamCancel, work: Callable[[], T]) -> T:
         """Do something in this thread that is not tried again once `ending` is over."""
         self._calls.ending = ending
         try:
@@ -131,14 +174,14 @@ class Transport:
         finally:
             del self._calls.ending
 
-    def patience(self) -> Patience:
+    def patience(self) -> RetryTimer:
         """How long a call may go on."""
-        return Patience(self._retry_seconds, self._clock)
+        return RetryTimer(self._retry_seconds, self._clock)
 
-    def send(self, request: Request) -> Reply:
+    def send(self, request: HttpRequest) -> HttpReply:
         """The reply to a request; `ServerUnavailable` when there is none for as long as it is tried."""
         patience = self.patience()
-        ending: Ending = getattr(self._calls, "ending", self._closing)
+        ending: StreamCancel = getattr(self._calls, "ending", self._closing)
         while True:
             try:
                 reply = self._once(request)
@@ -154,7 +197,9 @@ class Transport:
             (self._sleep or ending.wait)(wait)
 
     @contextmanager
-    def stream(self, request: Request, quiet_seconds: float, ending: Ending) -> Iterator[tuple[Reply, Iterator[bytes]]]:
+    def stream(
+        self, request: HttpRequest, quiet_seconds: float, ending: StreamCancel
+    ) -> Iterator[tuple[HttpReply, Iterator[bytes]]]:
         """A reply that has no end but this one: what is known of it, and its lines.
 
         A silence that is too long is an `OSError`.
@@ -162,14 +207,14 @@ class Transport:
         with closing(self._connect(quiet_seconds)) as connection, ending.reading(connection.sock):
             response = self._ask(connection, request)
             is_good = response.status == http.client.OK
-            reply = Reply(response.status, _headers(response), b"" if is_good else response.read())
+            reply = HttpReply(response.status, _headers(response), b"" if is_good else response.read())
             yield reply, iter(response.readline, b"")
 
-    def _once(self, request: Request) -> Reply:
+    def _once(self, request: HttpRequest) -> HttpReply:
         connection = self._take()
         try:
             response = self._ask(connection, request)
-            reply = Reply(response.status, _headers(response), _unpacked(response))
+            reply = HttpReply(response.status, _headers(response), _unpacked(response))
         except BaseException:
             connection.close()
             raise
@@ -179,7 +224,7 @@ class Transport:
             self._keep(connection)
         return reply
 
-    def _ask(self, connection: http.client.HTTPConnection, request: Request) -> http.client.HTTPResponse:
+    def _ask(self, connection: http.client.HTTPConnection, request: HttpRequest) -> http.client.HTTPResponse:
         headers = {"Accept-Encoding": "gzip", **request.headers}
         if request.body is not None:
             headers["Content-Type"] = "application/json"
@@ -216,7 +261,7 @@ class Transport:
             raise
         return connection
 
-    def unavailable(self, error: Exception, patience: Patience) -> ServerUnavailable:
+    def unavailable(self, error: Exception, patience: RetryTimer) -> ServerUnavailable:
         """What to raise when a server stayed away; `error` is the last one."""
         why = str(error) or type(error).__name__
         tried = patience.in_words()

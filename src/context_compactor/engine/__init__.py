@@ -1,1 +1,1 @@
-"""The parts of one compaction, from the turns of a conversation to the record that stands for them."""
+"""One compaction, from the messages of a context to a shorter context and a report. Read `compact.py` first."""

@@ -1,33 +1,153 @@
-"""The open question stays as its user typed it; what was pasted into it is shortened when it would fill the target.
-
-The words that nobody has answered yet are pinned, so a log of 20,000 tokens pasted into them would keep any smaller
-target from being met. This step comes before planning: what it shortens is archived whole under the turn's own id.
-"""
+"""The open question stays as its user typed it; what was pasted into it is shortened when it would fill the target."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from msgspec import Struct, structs
 
-from context_compactor.apply.digests import digest
-from context_compactor.apply.instructions import Fitted
-from context_compactor.archive.archive import Original
-from context_compactor.archive.gather import result_original, turn_original
-from context_compactor.archive.search.english import STOP_WORDS
-from context_compactor.classify.kinds import kind_of
-from context_compactor.classify.pins import interjection, last_words
-from context_compactor.classify.rules import Verdicts
-from context_compactor.engine.pasted import MOST_TYPED, TextSpan, split_pasted, without_ends
-from context_compactor.measure.count import MessageCounter
-from context_compactor.messages.dialect import Dialect
-from context_compactor.messages.ends import beginning, ending
-from context_compactor.messages.message import Text, ToolResult
-from context_compactor.messages.record import Record, render
-from context_compactor.messages.references import reference_id
-from context_compactor.messages.turn import Turn
-from context_compactor.plan.zones import turn_sizes
+from context_compactor.archive.originals import Original, result_original, turn_original
+from context_compactor.archive.search.terms import STOP_WORDS
+from context_compactor.dialects.dialect import Dialect
+from context_compactor.dialects.messages import Text, ToolResult
+from context_compactor.dialects.record import Record, render_record
+from context_compactor.dialects.turns import Turn, reference_id
+from context_compactor.engine.classify import Verdicts
+from context_compactor.engine.digests import digest
+from context_compactor.engine.layouts import turn_sizes
+from context_compactor.engine.tiers import interjected_turn, unanswered_turns
+from context_compactor.engine.truncation import FittedTurns
+from context_compactor.facts.kinds import kind_of
+from context_compactor.text import beginning, ending
+from context_compactor.tokens.counting import MessageCounter
+
+# A paste is worth shortening from here on.
+LEAST_PASTE = 600
+# Nobody types a line as long as this, nor a paragraph of so many lines, nor more prose than this in one message.
+_LONGEST_LINE = 4_000
+_MOST_LINES = 12
+MOST_TYPED = 8_000
+# So many sentences inside a run of other lines may have been typed there; where there are more, they belong to it.
+_MOST_REMARKS = 5
+_PROSE_SHARE = 0.93
+_LINE_READ = 400
+
+_FENCE = re.compile(r" {0,3}(?:`{3,}|~{3,})")
+_LISTED = re.compile(r"\s{0,3}(?:[-*+•] |\d{1,3}[.)] )")
+_CODE_START = re.compile(
+    r"(?: {4}|\t|//|/\*|\* |--|#!|<[\w/!?]|[\[{}\]()]|[\w.]+\(|at |\$ |> ?\w+ |\+\+\+|@@|[-+][^\s]|\|)"
+)
+_STAMP = re.compile(
+    r"\[?(?:\d{4}[-/]\d\d|\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:|(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|TRACE)\b)"
+)
+_CODE_END = tuple("{}[];,()\\<=|")
+# Letters of any script, spaces, and the signs between words; the later ranges are those of other scripts.
+_PLAIN = re.compile(r"[^\W\d_]|[ .,:;!?'\"()\u2010-\u2027\u3000-\u303f\uff00-\uffef-]")
+_SENTENCE_END = re.compile(r"[.?!:\u2026\u3002\uff01\uff1a\uff1f]$")
+
+
+class TextSpan(Struct, frozen=True):
+    """A stretch of a text: typed by its user, or pasted in. All pieces of a text together are the text."""
+
+    text: str
+    is_pasted: bool
+
+
+def split_pasted(text: str) -> list[TextSpan]:
+    """A text as the pieces that were typed and those that were pasted."""
+    marked = [mark for paragraph in _paragraphs(text) for mark in _marked(paragraph)]
+    return _joined(marked)
+
+
+def only_ends_typed(pieces: Sequence[TextSpan]) -> list[TextSpan]:
+    """The pieces with the middle of all that counts as typed counted as pasted: what is left is no more than is typed.
+
+    The first and the last words are those with which somebody says what the rest is for.
+    """
+    text = "".join(piece.text for piece in pieces)
+    first = _end_of_opening(text, MOST_TYPED // 2)
+    last = max(len(text) - _end_of_opening(text[:-MOST_TYPED:-1], MOST_TYPED // 2), first)
+    whole = (TextSpan(text[:first], False), TextSpan(text[first:last], True), TextSpan(text[last:], False))
+    return [piece for piece in whole if piece.text]
+
+
+def _end_of_opening(text: str, most: int) -> int:
+    """The end of the last line that ends within so many characters; 0 when the first one is longer."""
+    return text.rfind("\n", 0, most) + 1 if len(text) > most else len(text)
+
+
+def _joined(marked: Sequence[tuple[str, bool]]) -> list[TextSpan]:
+    """Neighbours of one sort as one piece; what is too short to be worth it counts as typed."""
+    runs = [("".join(line for line, _ in group), pasted) for pasted, group in groupby(marked, key=lambda mark: mark[1])]
+    large = [(run, pasted and len(run) >= LEAST_PASTE) for run, pasted in runs]
+    return [
+        TextSpan("".join(run for run, _ in group), pasted) for pasted, group in groupby(large, key=lambda mark: mark[1])
+    ]
+
+
+class _Paragraph(Struct, frozen=True):
+    lines: list[str]
+    is_fenced: bool = False
+
+
+def _paragraphs(text: str) -> Iterator[_Paragraph]:
+    """Lines between blank ones, each with its line end; the blank lines belong to the paragraph before them."""
+    lines: list[str] = []
+    fence = ""
+    for line in text.splitlines(keepends=True):
+        opening = _FENCE.match(line)
+        mark = opening.group().strip()[:3] if opening else ""
+        if fence:
+            lines.append(line)
+            if mark == fence and not line.strip().strip("`~"):
+                yield _Paragraph(lines, is_fenced=True)
+                lines, fence = [], ""
+            continue
+        if mark or (lines and not lines[-1].strip() and line.strip()):
+            if lines:
+                yield _Paragraph(lines)
+            lines = []
+        fence = mark
+        lines.append(line)
+    if lines:
+        yield _Paragraph(lines, is_fenced=bool(fence))
+
+
+def _marked(paragraph: _Paragraph) -> list[tuple[str, bool]]:
+    """Each line of a paragraph, and whether it was pasted."""
+    lines = paragraph.lines
+    if paragraph.is_fenced:
+        return [(line, True) for line in lines]
+    prose = [is_prose(line) for line in lines]
+    told = [line for line in lines if line.strip()]
+    listed = sum(_LISTED.match(line) is not None for line in told)
+    is_long = len(told) > _MOST_LINES and listed * 2 < len(told)
+    if not is_long and sum(prose) * 2 > len(lines):
+        return [(line, len(line) > _LONGEST_LINE) for line in lines]
+    remarks = {at for at, line in enumerate(lines) if prose[at] and _is_sentence(line)}
+    remarks = remarks if len(remarks) <= _MOST_REMARKS else set()
+    first = next((at for at in range(min(3, len(lines))) if not prose[at]), min(3, len(lines)))
+    last = next((at for at in range(min(3, len(lines))) if not prose[-1 - at]), min(3, len(lines)))
+    typed = {*remarks, *range(first), *range(len(lines) - last, len(lines))}
+    return [(line, at not in typed or len(line) > _LONGEST_LINE) for at, line in enumerate(lines)]
+
+
+def is_prose(line: str) -> bool:
+    """Whether a line reads like something that a person writes to another; a blank one may stand anywhere."""
+    text = line[:_LINE_READ].rstrip()
+    if not text:
+        return True
+    if len(line) > _LONGEST_LINE or _CODE_START.match(text) or _STAMP.match(text) or text.endswith(_CODE_END):
+        return False
+    return len(_PLAIN.findall(text)) >= _PROSE_SHARE * len(text)
+
+
+def _is_sentence(line: str) -> bool:
+    text = line.strip()
+    return _SENTENCE_END.search(text) is not None and (len(text.split()) >= 4 or not text.isascii())
+
 
 # It stays whole while it leaves half of the room to everything before it.
 _MOST = 1 / 2
@@ -41,14 +161,14 @@ _NAMED = 1 / 4
 _HEAD = 0.4
 _LEAST_CHARACTERS = 200
 _OPENING_WORDS = 100
-_LONGEST_LINE = 400
+_LONGEST_SHOWN_LINE = 400
 _FEW_LINES = 8
 _WORD = re.compile(r"\w[\w./-]{3,60}")
 _MOST_WORDS = 60
 _RARE = 0.03
 
 
-class _Place(Struct, frozen=True):
+class _OpenText(Struct, frozen=True):
     """A text of the open question: where it stands, the id of its original, and its pieces."""
 
     turn: int
@@ -70,20 +190,20 @@ def fit_open_question(
     verdicts: Verdicts,
     past: Record | None = None,
     kept: Container[int] = (),
-) -> Fitted:
+) -> FittedTurns:
     """The turns with what was pasted into the unanswered ones shortened; as they were when they leave enough room.
 
     `past` is the record before the turns. Those that are `kept` by the user's wish are left alone.
     """
-    waiting = last_words(turns)
-    beside = interjection(turns)
+    waiting = unanswered_turns(turns)
+    beside = interjected_turn(turns)
     asked = [turn for turn in turns if turn.number in (waiting | beside) and turn.number not in kept]
     limit = _limit(turns, target, {turn.number for turn in asked}, counter, past)
     sizes = turn_sizes(asked, counter)
     tokens = sum(size.whole if turn.number in waiting else size.least for turn, size in zip(asked, sizes, strict=True))
     if tokens <= limit:
-        return Fitted(list(turns))
-    places = [place for turn in asked for place in _places(turn, verdicts, with_results=turn.number in waiting)]
+        return FittedTurns(list(turns))
+    places = [place for turn in asked for place in _open_texts(turn, verdicts, with_results=turn.number in waiting)]
     fixed = tokens - sum(counter.texts([place.text for place in places]))
     texts = _shortened(places, limit - fixed, counter)
     changed = {
@@ -92,13 +212,13 @@ def fit_open_question(
         if text != place.text
     }
     if not changed:
-        return Fitted(list(turns))
+        return FittedTurns(list(turns))
     cut = {turn.number: size.whole for turn, size in zip(asked, sizes, strict=True) if _of(turn.number, changed)}
     originals = [
         original for turn in asked if turn.number in cut for original in _originals(turn, changed, cut, verdicts)
     ]
     fitted = [_with_texts(turn, _of(turn.number, changed), dialect) for turn in turns]
-    return Fitted(fitted, cut, tuple(originals))
+    return FittedTurns(fitted, cut, tuple(originals))
 
 
 def _limit(
@@ -110,11 +230,11 @@ def _limit(
     before = [
         message for turn in turns if not turn.is_instruction and turn.number not in asked for message in turn.messages
     ]
-    taken = sum(counter.count_many(before)) + (counter.text(render(past)) if past else 0)
+    taken = sum(counter.count_many(before)) + (counter.text(render_record(past)) if past else 0)
     return int(max(_MOST * room, room - taken - _FRAME))
 
 
-def _places(turn: Turn, verdicts: Verdicts, *, with_results: bool) -> Iterator[_Place]:
+def _open_texts(turn: Turn, verdicts: Verdicts, *, with_results: bool) -> Iterator[_OpenText]:
     refs = {
         exchange.result.call_id: verdicts.exchanges[exchange.number].ref
         for exchange in turn.exchanges
@@ -122,9 +242,9 @@ def _places(turn: Turn, verdicts: Verdicts, *, with_results: bool) -> Iterator[_
     }
     for at, index, message, part in turn.parts():
         if isinstance(part, Text) and message.role == "user":
-            yield _Place(turn.number, at, index, reference_id("turn", turn.number), split_pasted(part.text))
+            yield _OpenText(turn.number, at, index, reference_id("turn", turn.number), split_pasted(part.text))
         elif isinstance(part, ToolResult) and with_results and part.call_id in refs and not part.media:
-            yield _Place(turn.number, at, index, refs[part.call_id], [TextSpan(part.text, is_pasted=True)])
+            yield _OpenText(turn.number, at, index, refs[part.call_id], [TextSpan(part.text, is_pasted=True)])
 
 
 def _of(number: int, changed: Mapping[tuple[int, int, int], str]) -> dict[tuple[int, int], str]:
@@ -167,7 +287,7 @@ def _names(text: str, ref: str) -> bool:
     return f'left out: recall("{ref}")' in text
 
 
-def _shortened(places: Sequence[_Place], limit: int, counter: MessageCounter) -> list[str]:
+def _shortened(places: Sequence[_OpenText], limit: int, counter: MessageCounter) -> list[str]:
     """The texts of all places within a limit, as far as what was typed allows."""
     typed = _typed(places, counter)
     least = typed + sum(
@@ -175,7 +295,7 @@ def _shortened(places: Sequence[_Place], limit: int, counter: MessageCounter) ->
     )
     if least > limit:  # more prose than anybody types, or more pastes than can be told one by one
         places = [
-            structs.replace(place, pieces=without_ends(place.pieces)) if len(place.text) > MOST_TYPED else place
+            structs.replace(place, pieces=only_ends_typed(place.pieces)) if len(place.text) > MOST_TYPED else place
             for place in places
         ]
         typed = _typed(places, counter)
@@ -189,15 +309,15 @@ def _shortened(places: Sequence[_Place], limit: int, counter: MessageCounter) ->
     return texts
 
 
-def _typed(places: Sequence[_Place], counter: MessageCounter) -> int:
+def _typed(places: Sequence[_OpenText], counter: MessageCounter) -> int:
     return sum(counter.texts([piece.text for place in places for piece in place.pieces if not piece.is_pasted]))
 
 
-def _pastes(places: Sequence[_Place]) -> list[tuple[_Place, TextSpan]]:
+def _pastes(places: Sequence[_OpenText]) -> list[tuple[_OpenText, TextSpan]]:
     return [(place, piece) for place in places for piece in place.pieces if piece.is_pasted]
 
 
-def _written(places: Sequence[_Place], room: int, counter: MessageCounter) -> list[str]:
+def _written(places: Sequence[_OpenText], room: int, counter: MessageCounter) -> list[str]:
     sizes = counter.texts([piece.text for _, piece in _pastes(places)])
     shares = iter(_shared_out(sizes, room))
     words = " ".join(piece.text for place in places for piece in place.pieces if not piece.is_pasted)
@@ -263,7 +383,7 @@ def _named_lines(lines: Sequence[str], words: str, room: int) -> list[int]:
     pattern = re.compile("|".join(re.escape(word) for word in sorted(wanted, key=len, reverse=True)))
     found: dict[str, list[int]] = {}
     for at, line in enumerate(lines):
-        for word in pattern.findall(line, 0, _LONGEST_LINE):
+        for word in pattern.findall(line, 0, _LONGEST_SHOWN_LINE):
             found.setdefault(word, []).append(at)
     rare = max(_RARE * len(lines), 3)
     places = sorted({at for hits in found.values() if len(hits) <= rare for at in hits})
@@ -307,4 +427,4 @@ def _mark(lines: int, tokens: int, ref: str) -> str:
 
 
 def _clipped(line: str) -> str:
-    return line if len(line) <= _LONGEST_LINE else f"{beginning(line, _LONGEST_LINE)}…"
+    return line if len(line) <= _LONGEST_SHOWN_LINE else f"{beginning(line, _LONGEST_SHOWN_LINE)}…"

@@ -7,18 +7,17 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from context_compactor.classify.arguments import ASKING_TOOLS
-from context_compactor.classify.calls import Reading, read_call, short_command
-from context_compactor.classify.failures import Failure
-from context_compactor.classify.kinds import Kind
-from context_compactor.classify.outcomes import looks_only
-from context_compactor.classify.rules import Verdict, Verdicts
-from context_compactor.classify.shell import heredoc_in
-from context_compactor.engine.outcomes import outcome_of
-from context_compactor.engine.prose import cut_words, sentences_of
-from context_compactor.facts.consent import answers_in, words_of_refusal
-from context_compactor.facts.definitions import definition_in
-from context_compactor.messages.turn import ToolUse, Turn
+from context_compactor.dialects.turns import ToolUse, Turn
+from context_compactor.engine.classify import Verdict, Verdicts
+from context_compactor.engine.digests.outcomes import outcome_of
+from context_compactor.engine.sentences import cut_words, sentences_of
+from context_compactor.facts.calls import ASKING_TOOLS, ParsedCall, parse_call, short_command
+from context_compactor.facts.decisions import answers_in, refusal_words
+from context_compactor.facts.failures import Failure
+from context_compactor.facts.files import definition_in
+from context_compactor.facts.kinds import Kind
+from context_compactor.facts.outcomes import is_read_only
+from context_compactor.facts.shell import heredoc_in
 
 # What a step of each kind is worth beside the agent's own words, which are worth 1 to 3.
 EDIT, DEFINED, EDITED_LINE, COMMIT, REPORT, FORM, PLAN = 2.2, 1.2, 0.4, 5.0, 2.2, 5.0, 1.2
@@ -56,7 +55,7 @@ _MOST_SENTENCES = 60
 _LONGEST_SIDE = 60_000
 
 
-class Step(Struct, frozen=True):
+class StoryStep(Struct, frozen=True):
     """One thing that can be told of a tool call. Steps with one `head` are told in one line behind it."""
 
     voice: str
@@ -65,15 +64,15 @@ class Step(Struct, frozen=True):
     weight: float
 
 
-def steps_of(turn: Turn, verdicts: Verdicts) -> Iterator[Step]:
+def steps_of(turn: Turn, verdicts: Verdicts) -> Iterator[StoryStep]:
     """Everything that can be told of a turn's calls, the most telling of each call first."""
     for use in turn.exchanges:
         verdict = verdicts.exchanges.get(use.number)
         if use.call is not None and verdict is not None:
-            yield from _steps(use, read_call(use.call), verdict, verdicts.root)
+            yield from _steps(use, parse_call(use.call), verdict, verdicts.root)
 
 
-def _steps(use: ToolUse, reading: Reading, verdict: Verdict, root: str) -> Iterator[Step]:
+def _steps(use: ToolUse, reading: ParsedCall, verdict: Verdict, root: str) -> Iterator[StoryStep]:
     failure = verdict.failure
     if reading.tool in _LISTS:
         return
@@ -94,34 +93,34 @@ def _steps(use: ToolUse, reading: Reading, verdict: Verdict, root: str) -> Itera
     else:
         told = outcome_of(use, verdict.kind, failure)
         weight = FAILED_RUN if failure else LOOK if verdict.is_look or reading.reads else RUN
-        yield Step("look" if weight == LOOK else "run", "", _with_outcome(verdict.label, told), weight)
+        yield StoryStep("look" if weight == LOOK else "run", "", _with_outcome(verdict.label, told), weight)
 
 
 def _with_outcome(what: str, told: str) -> str:
     return f"{what} → {told}" if told else what
 
 
-def _answers(use: ToolUse) -> Iterator[Step]:
+def _answers(use: ToolUse) -> Iterator[StoryStep]:
     """What the user chose when the agent asked: the user's own words."""
     answer = use.result.text if use.result and not use.result.is_error else ""
     for question, choice in answers_in(answer):
-        yield Step("user", "", f"{choice} (asked: {question})", ANSWER)
+        yield StoryStep("user", "", f"{choice} (asked: {question})", ANSWER)
 
 
-def _refusal(use: ToolUse, verdict: Verdict) -> Step:
+def _refusal(use: ToolUse, verdict: Verdict) -> StoryStep:
     """A call that the user refused, with what was said to it: the user's own words."""
-    words = words_of_refusal(use.result.text) if use.result else ""
+    words = refusal_words(use.result.text) if use.result else ""
     refused = f"refused: {verdict.label}"
-    return Step("user", "", f"{words} ({refused})" if words else f"({refused})", ANSWER)
+    return StoryStep("user", "", f"{words} ({refused})" if words else f"({refused})", ANSWER)
 
 
-def _report(use: ToolUse, verdict: Verdict) -> Iterator[Step]:
+def _report(use: ToolUse, verdict: Verdict) -> Iterator[StoryStep]:
     """What a sub-agent was asked, and what it reported: in short where it filled in a form, and in its sentences."""
     answer = use.result.text if use.result else ""
     told = _said("report", f"{verdict.label}: ", answer[:_LONGEST_SIDE], REPORT)
     if _STATUS_FIELD.search(answer, 0, _LONGEST_SIDE):
         short = outcome_of(use, verdict.kind, verdict.failure, _LONGEST_REPORT)
-        yield Step("report", f"{verdict.label}: ", f"{short}.", FORM)
+        yield StoryStep("report", f"{verdict.label}: ", f"{short}.", FORM)
         told = (step for step in told if not _is_in_form(step.text, short))
     yield from told
 
@@ -132,12 +131,12 @@ def _is_in_form(sentence: str, short: str) -> bool:
     return sentence.endswith(":") or _NOTE.sub("", value or label) in short
 
 
-def _said(voice: str, head: str, text: str, weight: float) -> Iterator[Step]:
+def _said(voice: str, head: str, text: str, weight: float) -> Iterator[StoryStep]:
     for sentence in sentences_of(text)[:_MOST_SENTENCES]:
-        yield Step(voice, head, sentence, weight)
+        yield StoryStep(voice, head, sentence, weight)
 
 
-def _command(use: ToolUse, reading: Reading, verdict: Verdict, root: str) -> Iterator[Step]:
+def _command(use: ToolUse, reading: ParsedCall, verdict: Verdict, root: str) -> Iterator[StoryStep]:
     command = reading.command or ""
     if "git commit" in command and not verdict.failure:
         yield from _commit(use, command)
@@ -146,11 +145,11 @@ def _command(use: ToolUse, reading: Reading, verdict: Verdict, root: str) -> Ite
     elif reading.writes:
         yield from _edit(reading, verdict.failure, root)
     else:
-        is_look = verdict.is_look or reading.reads or looks_only(reading.steps)
+        is_look = verdict.is_look or reading.reads or is_read_only(reading.steps)
         is_check = verdict.kind is Kind.TEST_RUN
         weight = FAILED_RUN if verdict.failure else CHECK if is_check else LOOK if is_look else RUN
         told = outcome_of(use, verdict.kind, verdict.failure)
-        yield Step(
+        yield StoryStep(
             "look" if weight == LOOK else "run", "", _with_outcome(f"`{_shown_command(command, root)}`", told), weight
         )
 
@@ -160,12 +159,12 @@ def _shown_command(command: str, root: str) -> str:
     return short_command(_HIDDEN_END.sub("", command.replace(root, "") if root else command), _LONGEST_COMMAND)
 
 
-def _commit(use: ToolUse, command: str) -> Iterator[Step]:
+def _commit(use: ToolUse, command: str) -> Iterator[StoryStep]:
     found = _MESSAGE.search(command)
     message = _SIGNED.sub("", (found[2] or found[3] or found[4] or "") if found else "").strip()
     title, _, body = message.partition("\n")
     told = outcome_of(use, Kind.COMMAND, None)
-    yield Step("commit", "", cut_words(told or title or "git commit", 160), COMMIT)
+    yield StoryStep("commit", "", cut_words(told or title or "git commit", 160), COMMIT)
     yield from _said("commit", "", _unwrapped(body), COMMIT / 3)
 
 
@@ -174,29 +173,33 @@ def _unwrapped(text: str) -> str:
     return _BROKEN.sub(" ", text)
 
 
-def _pull_request(use: ToolUse, command: str, verdict: Verdict) -> Iterator[Step]:
+def _pull_request(use: ToolUse, command: str, verdict: Verdict) -> Iterator[StoryStep]:
     title, body = _TITLE.search(command), _BODY.search(command)
     named = next(filter(None, title.groups()), "") if title else ""
     told = outcome_of(use, verdict.kind, None)
-    yield Step("commit", "", _with_outcome(f'opened "{named}"' if named else _shown_command(command, ""), told), COMMIT)
+    yield StoryStep(
+        "commit", "", _with_outcome(f'opened "{named}"' if named else _shown_command(command, ""), told), COMMIT
+    )
     if body:
         yield from _said("commit", "", body[2] or body[3] or body[4] or "", COMMIT / 3)
 
 
-def _edit(reading: Reading, failure: Failure | None, root: str) -> Iterator[Step]:
+def _edit(reading: ParsedCall, failure: Failure | None, root: str) -> Iterator[StoryStep]:
     if failure:
         what = ", ".join(_shown(path, root) for path in reading.paths) or reading.tool
-        yield Step("edit", "", f"{what}: failed, {failure.error}", FAILED_RUN)
+        yield StoryStep("edit", "", f"{what}: failed, {failure.error}", FAILED_RUN)
         return
     for path, gone, added in _changes(reading):
         head = f"{_shown(path, root)}: "
         lines = _telling(added, path)
         if not lines:
-            yield Step("edit", head, f"− {cut_words(gone[0].strip(), _LONGEST_LINE)}" if gone else "changed", EDIT)
+            yield StoryStep("edit", head, f"− {cut_words(gone[0].strip(), _LONGEST_LINE)}" if gone else "changed", EDIT)
             continue
         first, *rest = lines
-        yield Step("edit", head, first, EDIT)
-        yield from (Step("edit", head, line, DEFINED if definition_in(line, path) else EDITED_LINE) for line in rest)
+        yield StoryStep("edit", head, first, EDIT)
+        yield from (
+            StoryStep("edit", head, line, DEFINED if definition_in(line, path) else EDITED_LINE) for line in rest
+        )
 
 
 def _telling(added: Sequence[str], path: str) -> list[str]:
@@ -213,7 +216,7 @@ def is_import(line: str) -> bool:
     return line.lstrip()[:1] in _IMPORT_BEGINS and _IMPORT.match(line) is not None
 
 
-def _changes(reading: Reading) -> Iterator[tuple[str, list[str], list[str]]]:
+def _changes(reading: ParsedCall) -> Iterator[tuple[str, list[str], list[str]]]:
     """Each file that a call changes, with the lines it takes out and those it puts in."""
     values = reading.arguments
     text = next((value for value in values.values() if isinstance(value, str) and "*** Begin Patch" in value), "")

@@ -18,16 +18,16 @@ from math import exp, inf, log2
 
 from msgspec import Struct, structs
 
-from context_compactor.classify.relevance import fade
-from context_compactor.classify.rules import Verdicts
-from context_compactor.engine.prose import cut_words, sentences_of, split_sentences
-from context_compactor.engine.steps import Step, steps_of
-from context_compactor.facts.choices import answered_by
-from context_compactor.facts.requests import is_request
-from context_compactor.facts.speech import Saying, agent_sayings, user_sayings
-from context_compactor.messages.message import Text
-from context_compactor.messages.record import Record, StoryLine
-from context_compactor.messages.turn import Turn
+from context_compactor.dialects.messages import Text
+from context_compactor.dialects.record import Record, StoryLine
+from context_compactor.dialects.turns import Turn
+from context_compactor.engine.classify import Verdicts
+from context_compactor.engine.relevance import decay
+from context_compactor.engine.sentences import cut_words, sentences_of, split_sentences
+from context_compactor.engine.steps import StoryStep, steps_of
+from context_compactor.facts.decisions import answered_by
+from context_compactor.facts.tasks import is_request
+from context_compactor.facts.utterances import Utterance, agent_utterances, user_utterances
 
 # What a sentence is worth by who says it and where; see docs/why/story.md.
 _USER, _LAST_WORDS, _AGENT = 6.0, 2.6, 1.6
@@ -94,7 +94,7 @@ _INTENDS = re.compile(
 )
 
 
-class Unit:
+class StoryUnit:
     """One thing that can be told. A plain object with slots: thousands are made for each compaction."""
 
     __slots__ = ("follows", "head", "place", "text", "tokens", "turn", "voice", "weight", "words")
@@ -119,7 +119,7 @@ class Unit:
         return self.turn, self.voice, self.head
 
 
-class ToldShare(Struct, frozen=True):
+class StoryShare(Struct, frozen=True):
     """Of a text how many units there are, how many of them are told, and in how many tokens.
 
     `gain` is what the best of them adds for a token; it is infinite where one stands in the record in any case.
@@ -134,14 +134,14 @@ class ToldShare(Struct, frozen=True):
 class Exchange(Struct, frozen=True):
     """From one thing the user says to the next: what was said (None at the beginning) and the turns that followed."""
 
-    asked: Saying | None
+    asked: Utterance | None
     turns: tuple[Turn, ...]
 
 
-def split_exchanges(turns: Sequence[Turn], sayings: Sequence[Saying]) -> list[Exchange]:
+def split_exchanges(turns: Sequence[Turn], sayings: Sequence[Utterance]) -> list[Exchange]:
     """The exchanges of a conversation, in order."""
     said = {saying.turn: saying for saying in sayings}
-    found: list[tuple[Saying | None, list[Turn]]] = []
+    found: list[tuple[Utterance | None, list[Turn]]] = []
     for turn in turns:
         if turn.number in said or not found:
             found.append((said.get(turn.number), []))
@@ -149,13 +149,15 @@ def split_exchanges(turns: Sequence[Turn], sayings: Sequence[Saying]) -> list[Ex
     return [Exchange(asked, tuple(each)) for asked, each in found]
 
 
-def story_units(turns: Sequence[Turn], verdicts: Verdicts, past: Record | None, folded: Iterable[int]) -> list[Unit]:
+def story_units(
+    turns: Sequence[Turn], verdicts: Verdicts, past: Record | None, folded: Iterable[int]
+) -> list[StoryUnit]:
     """All that can be told of the turns that are folded, and of those that an earlier record told, in order."""
     gone = set(folded)
     live = [turn for turn in turns if not turn.is_instruction]
-    units = [*_told_before(past)]
-    said = {saying.turn: saying.text for saying in agent_sayings(live)}
-    exchanges = split_exchanges(live, user_sayings(live))
+    units = [*_units_of_record(past)]
+    said = {saying.turn: saying.text for saying in agent_utterances(live)}
+    exchanges = split_exchanges(live, user_utterances(live))
     before = ""
     for exchange in exchanges:
         last = max((turn.number for turn in exchange.turns if turn.number in said), default=0)
@@ -168,7 +170,7 @@ def story_units(turns: Sequence[Turn], verdicts: Verdicts, past: Record | None, 
     return units
 
 
-def _told_before(past: Record | None) -> Iterator[Unit]:
+def _units_of_record(past: Record | None) -> Iterator[StoryUnit]:
     """What an earlier record told, line by line, so that it can be told again or in fewer words."""
     for line in past.happened if past else ():
         weight = _WEIGHT_BEFORE.get(line.voice, 1.0)
@@ -176,7 +178,7 @@ def _told_before(past: Record | None) -> Iterator[Unit]:
         for piece in text.split(_GAP):
             for at, sentence in enumerate(split_sentences(piece)):
                 strength = _strength(sentence) if line.voice == "agent" else 1.0
-                yield Unit(line.turn, line.voice, sentence, weight * strength, head, follows=at > 0)
+                yield StoryUnit(line.turn, line.voice, sentence, weight * strength, head, follows=at > 0)
 
 
 def _head_of(line: StoryLine) -> tuple[str, str]:
@@ -185,7 +187,7 @@ def _head_of(line: StoryLine) -> tuple[str, str]:
     return (path[0], line.text[path.end() :]) if path else ("", line.text)
 
 
-def _units(exchange: Exchange, said: dict[int, str], before: str, last: int, verdicts: Verdicts) -> Iterator[Unit]:
+def _units(exchange: Exchange, said: dict[int, str], before: str, last: int, verdicts: Verdicts) -> Iterator[StoryUnit]:
     if exchange.asked is not None:
         yield from _user_units(_as_typed(exchange.asked, exchange.turns[0]), before)
     yield from (unit for turn in exchange.turns if turn.role == "user" for unit in _instruction_units(turn))
@@ -200,10 +202,10 @@ def _units(exchange: Exchange, said: dict[int, str], before: str, last: int, ver
             if id(step) in merged:
                 yield merged[id(step)]
             elif id(step) not in repeated:
-                yield Unit(turn.number, step.voice, step.text, step.weight, step.head)
+                yield StoryUnit(turn.number, step.voice, step.text, step.weight, step.head)
 
 
-def _attempts(steps: Sequence[tuple[int, Step]]) -> list[tuple[int, Step]]:
+def _attempts(steps: Sequence[tuple[int, StoryStep]]) -> list[tuple[int, StoryStep]]:
     """The runs of one command that was run more than once."""
     counts: dict[str, int] = {}
     for _, step in steps:
@@ -212,7 +214,7 @@ def _attempts(steps: Sequence[tuple[int, Step]]) -> list[tuple[int, Step]]:
     return [(turn, step) for turn, step in steps if step.voice == "run" and counts[_command(step)] > 1]
 
 
-def _merged_attempts(steps: Sequence[tuple[int, Step]]) -> Iterator[tuple[int, Unit]]:
+def _merged_attempts(steps: Sequence[tuple[int, StoryStep]]) -> Iterator[tuple[int, StoryUnit]]:
     """For each command that was run again its last run, told with how the ones before ended."""
     attempts = sorted(_attempts(steps), key=lambda each: _command(each[1]))
     for command, group in groupby(attempts, key=lambda each: _command(each[1])):
@@ -222,36 +224,36 @@ def _merged_attempts(steps: Sequence[tuple[int, Step]]) -> Iterator[tuple[int, U
         told = [f"{end} ×{times}" if times > 1 else end for end, times in counted]
         turn, last = runs[-1]
         text = f"{command} (×{len(runs)}) → {'; then '.join(told[-4:])}"
-        yield id(last), Unit(turn, "run", text, max(step.weight for _, step in runs))
+        yield id(last), StoryUnit(turn, "run", text, max(step.weight for _, step in runs))
 
 
-def _command(step: Step) -> str:
+def _command(step: StoryStep) -> str:
     return step.text.partition(" → ")[0]
 
 
-def _as_typed(saying: Saying, turn: Turn) -> Saying:
+def _as_typed(saying: Utterance, turn: Turn) -> Utterance:
     """What the user said, behind the slash command by which it was said."""
     command = next((found[1] for message in turn.messages if (found := _COMMAND_NAME.search(message.text))), "")
     if not command or command in saying.text:
         return saying
-    return Saying(saying.turn, f"{command} {saying.text}")
+    return Utterance(saying.turn, f"{command} {saying.text}")
 
 
-def _user_units(saying: Saying, before: str) -> Iterator[Unit]:
+def _user_units(saying: Utterance, before: str) -> Iterator[StoryUnit]:
     text = saying.text.strip()
     words = len(text.split())
     if words <= _SHORT_REPLY:
         is_clear = words > _BARE_REPLY and is_request(text)
         answered = "" if is_clear else answered_by(text, before)
-        yield Unit(saying.turn, "user", f'{text} (to: "{answered}")' if answered else text, _USER)
+        yield StoryUnit(saying.turn, "user", f'{text} (to: "{answered}")' if answered else text, _USER)
         return
     weight = _USER * min(1.0, (_LONG_MESSAGE / words) ** 0.5)
     items = dict(_ITEM.findall(before)) if _ITEM.match(text) else {}
     for at, sentence in enumerate(sentences_of(text, is_quote=True)):
-        yield Unit(saying.turn, "user", _with_item(sentence, items), weight * (1.5 if at == 0 else 1.0))
+        yield StoryUnit(saying.turn, "user", _with_item(sentence, items), weight * (1.5 if at == 0 else 1.0))
 
 
-def _instruction_units(turn: Turn) -> Iterator[Unit]:
+def _instruction_units(turn: Turn) -> Iterator[StoryUnit]:
     """What a client put in of instructions in the user's name: a project's rules, a skill, a command's text."""
     command = ""
     for part in (part for message in turn.messages for part in message.parts if isinstance(part, Text)):
@@ -262,7 +264,7 @@ def _instruction_units(turn: Turn) -> Iterator[Unit]:
         source = next((name for opening, name in _INSTRUCTIONS.items() if part.text.lstrip().startswith(opening)), "")
         if command or source:
             for sentence in sentences_of(part.text)[:_MOST_INSTRUCTIONS]:
-                yield Unit(turn.number, "rules", sentence, _INVOKED, f"{command or source}: ")
+                yield StoryUnit(turn.number, "rules", sentence, _INVOKED, f"{command or source}: ")
 
 
 def _with_item(sentence: str, items: dict[str, str]) -> str:
@@ -273,9 +275,9 @@ def _with_item(sentence: str, items: dict[str, str]) -> str:
     return f'{sentence} (to: "{cut_words(items[numbered[1]].strip("* "), _ITEM_LENGTH)}")'
 
 
-def _agent_units(turn: int, text: str, *, is_last: bool) -> Iterator[Unit]:
+def _agent_units(turn: int, text: str, *, is_last: bool) -> Iterator[StoryUnit]:
     weight = _LAST_WORDS if is_last else _AGENT
-    yield from (Unit(turn, "agent", sentence, weight * _strength(sentence)) for sentence in sentences_of(text))
+    yield from (StoryUnit(turn, "agent", sentence, weight * _strength(sentence)) for sentence in sentences_of(text))
 
 
 def _strength(sentence: str) -> float:
@@ -291,7 +293,7 @@ class Story:
     """Chooses units by what they add for their tokens, and writes those chosen as lines in order."""
 
     def __init__(
-        self, units: Sequence[Unit], count: Callable[[Sequence[str]], Sequence[int]], after: dict[int, int]
+        self, units: Sequence[StoryUnit], count: Callable[[Sequence[str]], Sequence[int]], after: dict[int, int]
     ) -> None:
         self.units = units
         self.tokens = 0.0
@@ -307,7 +309,7 @@ class Story:
             unit.tokens = tokens + 1.0
             unit.words = self._words(unit.text)
             if unit.voice != "user":
-                unit.weight *= fade(after.get(unit.turn, oldest), _REACH, _BEND)
+                unit.weight *= decay(after.get(unit.turn, oldest), _REACH, _BEND)
                 unit.weight *= 1.0 + _NEWEST * exp((unit.turn - newest) / _NEWEST_TURNS)
         self._worth = self._word_worth()
         self._seen = bytearray(len(self._numbers))
@@ -371,7 +373,7 @@ class Story:
         """Whether nothing is told."""
         return not self._chosen
 
-    def taken(self) -> list[Unit]:
+    def taken(self) -> list[StoryUnit]:
         """The units that are told, in order."""
         return [unit for at, unit in enumerate(self.units) if self._taken[at] and at not in self._repeated]
 
@@ -380,7 +382,7 @@ class Story:
         known: set[str] = set()
         last = "", ""
         lines: list[StoryLine] = []
-        for (turn, voice, head), group in groupby(self._told_units(), key=lambda unit: unit.line):
+        for (turn, voice, head), group in groupby(self._chosen_units(), key=lambda unit: unit.line):
             # A path that was named before goes by its last part.
             shown = head.rpartition("/")[2] if head in known else head
             known.add(head)
@@ -392,15 +394,15 @@ class Story:
             last = voice, head
         return tuple(lines)
 
-    def shares(self) -> dict[tuple[int, str], ToldShare]:
+    def shares(self) -> dict[tuple[int, str], StoryShare]:
         """How much is told of each turn: of the user's words, of the agent's, and of what was done."""
-        found: dict[tuple[int, str], ToldShare] = {}
+        found: dict[tuple[int, str], StoryShare] = {}
         for at, unit in enumerate(self.units):
             key = unit.turn, unit.voice if unit.voice in ("user", "agent") else "step"
-            before = found.get(key, ToldShare())
+            before = found.get(key, StoryShare())
             is_told = bool(self._taken[at])
             gain = inf if at in self._repeated else self._gains[at] if is_told else self._density(at)
-            found[key] = ToldShare(
+            found[key] = StoryShare(
                 before.units + 1,
                 before.told + is_told,
                 before.tokens + is_told * unit.tokens,
@@ -412,9 +414,9 @@ class Story:
         """What each unit that is told added for a token when it was chosen."""
         return [self._gains[at] for at, _ in self._chosen]
 
-    def _told_units(self) -> Iterator[Unit]:
+    def _chosen_units(self) -> Iterator[StoryUnit]:
         """The units that are told; before what an exchange led to, at least how the user's words begin."""
-        asked: Unit | None = None
+        asked: StoryUnit | None = None
         for at, unit in enumerate(self.units):
             is_told = self._taken[at] and at not in self._repeated
             if unit.voice == "user" and not is_told:
@@ -422,7 +424,7 @@ class Story:
             elif is_told:
                 if asked is not None and asked.turn != unit.turn:
                     is_above = asked.place in self._repeated
-                    stub = Unit(asked.turn, "user", _ABOVE if is_above else cut_words(asked.text, _STUB), 0.0)
+                    stub = StoryUnit(asked.turn, "user", _ABOVE if is_above else cut_words(asked.text, _STUB), 0.0)
                     stub.place = asked.place
                     yield stub
                 asked = None
@@ -484,7 +486,7 @@ def _plain_word(word: str) -> str:
     return plain if len(plain) > 1 and plain not in _STOP else ""
 
 
-def _joined(units: Sequence[Unit]) -> str:
+def _joined(units: Sequence[StoryUnit]) -> str:
     """Units of one line: neighbours follow each other, others with a mark between them."""
     text = units[0].text
     for before, unit in pairwise(units):

@@ -8,27 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from context_compactor.classify.failures import Failure, find_failures, merge_failures
-from context_compactor.classify.lifecycle import FileLife, file_life
-from context_compactor.facts.consent import consent_facts
-from context_compactor.facts.constraints import constraint_facts
-from context_compactor.facts.decisions import decision_facts
-from context_compactor.facts.exchanges import calls_of
+from context_compactor.dialects.turns import Turn
+from context_compactor.facts.calls import calls_in_turns
+from context_compactor.facts.decisions import consent_facts, constraint_facts, decision_facts
 from context_compactor.facts.fact import Fact
+from context_compactor.facts.failures import Failure, find_failures, merge_failures
+from context_compactor.facts.file_history import FileHistory, file_history
 from context_compactor.facts.files import DescribeOutcome, command_facts, dependency_facts, file_facts
-from context_compactor.facts.processes import running_facts
-from context_compactor.facts.requests import task_facts
-from context_compactor.facts.side_effects import side_effect_facts
-from context_compactor.facts.speech import agent_sayings, user_sayings
-from context_compactor.facts.state import mode_facts, next_facts, todo_facts
-from context_compactor.facts.subagents import subagent_facts
-from context_compactor.messages.turn import Turn
+from context_compactor.facts.side_effects import running_facts, side_effect_facts, subagent_facts
+from context_compactor.facts.tasks import mode_facts, next_facts, task_facts, todo_facts
+from context_compactor.facts.utterances import agent_utterances, user_utterances
 
 
 def extract_facts(
     turns: Sequence[Turn],
     failures: Sequence[Failure] | None = None,
-    life: FileLife | None = None,
+    life: FileHistory | None = None,
     describe_outcome: DescribeOutcome = lambda _use, _kind, _failure: "",
 ) -> list[Fact]:
     """All that must outlive the text, in the order of the ledgers. Give `failures` and `life` when they are known.
@@ -39,8 +34,8 @@ def extract_facts(
         failures = find_failures(turns)
     failed = {failure.exchange for failure in failures}
     if life is None:
-        life = file_life(turns, failed)
-    user, agent, called = user_sayings(turns), agent_sayings(turns), calls_of(turns)
+        life = file_history(turns, failed)
+    user, agent, called = user_utterances(turns), agent_utterances(turns), calls_in_turns(turns)
     todos = todo_facts(called)
     return [
         *task_facts(user, turns),

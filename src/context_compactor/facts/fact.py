@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from context_compactor.messages.message import Role
+from context_compactor.dialects.messages import Role
 
 FactKind = Literal[
     "task",
@@ -54,6 +54,6 @@ class Fact(Struct, frozen=True):
     last_seen: str | None = None
 
 
-def kinds_asked(kind: str) -> tuple[str, ...]:
+def expand_kind(kind: str) -> tuple[str, ...]:
     """The kinds that are meant by one that is asked for: whoever asks for errors wants failed attempts as well."""
     return ("failure", "error") if kind == "error" else (kind,)

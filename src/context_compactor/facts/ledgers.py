@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from context_compactor.classify.resolutions import GIVEN_UP, OPEN, RESOLVED, Course
-from context_compactor.classify.telling import BETWEEN
+from context_compactor.dialects.record import FAILED, FINDINGS, RULES, STANDING, TASK, RecordEntry, entry_line
 from context_compactor.facts.cues import is_labelled
 from context_compactor.facts.fact import Fact
-from context_compactor.messages.record import FAILED, FINDINGS, RULES, STANDING, TASK, Entry, entry_line
+from context_compactor.facts.failures import GIVEN_UP, OPEN, RESOLVED, CallTimeline
+from context_compactor.facts.outputs import ERROR_SEPARATOR
 
 
 class LedgerLine(Struct, frozen=True):
@@ -24,9 +24,9 @@ class LedgerLine(Struct, frozen=True):
     status: str = ""
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> RecordEntry:
         """The line as an entry of the record's section."""
-        return Entry(self.text, self.status)
+        return RecordEntry(self.text, self.status)
 
     @property
     def written(self) -> str:
@@ -35,7 +35,7 @@ class LedgerLine(Struct, frozen=True):
 
 
 # Under which heading a fact stands, and by which word, for each status it can have.
-_PLACES: dict[str, tuple[str, dict[str, str]]] = {
+_SECTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "task": (TASK, {}),
     "constraint": (RULES, {"active": ""}),
     "mode": (STANDING, {"active": "mode", "done": "mode"}),
@@ -67,7 +67,7 @@ _TEST_PATH = re.compile(r"^FAILED \S*::(?=\S+ - )")
 _FAILURE = re.compile(r"^`(.*)` → (.*) (\([^()]*\))$", re.DOTALL)
 _SEEN = re.compile(r"^(.*) \((?:×(\d+), )?(?:turns (\d+)-(\d+), )?((?:turn|tool|file|agent)_\d+)\)$", re.DOTALL)
 # What came of a failure, at the end of its line, in the words that `classify.resolutions` has for it.
-_CAME = re.compile(
+_RESOLUTION = re.compile(
     r" → ((?:`[^`]+` |\w+ )?(?:passed|applied|worked|read|found at|no longer|in) [^→]*\bturn \d+[^→]*"
     r"|conflicts settled[^→]*|not tried again|aborted in turn \d+|denied by the user|(?:user|agent): \"[^→]*\")$"
 )
@@ -83,12 +83,12 @@ def ledger_lines(facts: Iterable[Fact]) -> list[LedgerLine]:
     twice = [fact for fact in facts if fact.kind == "failure" and fact.ref in denied and fact.status in _REFUSED]
     told = [fact for fact in facts if fact not in twice]
     return [
-        LedgerLine(section_of(fact.kind), entry.text, fact.last_turn or fact.turn, _must(fact), entry.status)
+        LedgerLine(section_of(fact.kind), entry.text, fact.last_turn or fact.turn, _is_required(fact), entry.status)
         for fact, entry in ((fact, fact_entry(fact)) for fact in told)
     ]
 
 
-def _must(fact: Fact) -> bool:
+def _is_required(fact: Fact) -> bool:
     if fact.kind in _ALWAYS or (fact.kind == "failure" and fact.status != RESOLVED):
         return True
     if fact.kind == "decision":
@@ -111,7 +111,7 @@ def fact_line(fact: Fact) -> str:
     return entry_line(section_of(fact.kind), fact_entry(fact))
 
 
-def fact_entry(fact: Fact) -> Entry:
+def fact_entry(fact: Fact) -> RecordEntry:
     """A fact as an entry of the record: its words with what came of it, and its status beside them."""
     body = _one_line(fact.content)
     if fact.kind == "failure":
@@ -127,8 +127,8 @@ def fact_entry(fact: Fact) -> Entry:
     if times and fact.kind == "failure" and fact.last_turn > fact.turn > 0:
         times += f"turns {fact.turn}-{fact.last_turn}, "
     text = f"{body} ({times}{fact.ref or f'turn_{fact.last_turn or fact.turn:03d}'})"
-    words = _PLACES[fact.kind][1]
-    return Entry(text, words.get(fact.status, fact.status))
+    words = _SECTIONS[fact.kind][1]
+    return RecordEntry(text, words.get(fact.status, fact.status))
 
 
 def _act(what: str, evidence: str) -> str:
@@ -140,17 +140,17 @@ def _act(what: str, evidence: str) -> str:
 
 def section_of(kind: str) -> str:
     """The heading under which facts of a kind stand."""
-    return _PLACES[kind][0]
+    return _SECTIONS[kind][0]
 
 
-def identity(section: str, entry: Entry) -> tuple[str, str]:
+def entry_identity(section: str, entry: RecordEntry) -> tuple[str, str]:
     """What an entry is about, whatever its count: entries with one identity are one fact at two times."""
     match = _SEEN.match(entry.text)
     body = match[1] if match else entry.text
     return section, body.split(" · ")[0] if section == STANDING and entry.status in _OF_SUBJECT else body
 
 
-class _Sum(Struct, frozen=True):
+class _MergedEntry(Struct, frozen=True):
     """Entries with the same words: what the last one says, and how often and when they were seen."""
 
     body: str
@@ -161,40 +161,40 @@ class _Sum(Struct, frozen=True):
     ref: str = ""
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> RecordEntry:
         told = [f"×{self.count}"] if self.count > 1 else []
         told += [f"turns {self.first}-{self.last}"] if self.count > 1 and self.last > self.first > 0 else []
-        return Entry(f"{self.body} ({', '.join((*told, self.ref))})" if self.ref else self.body, self.status)
+        return RecordEntry(f"{self.body} ({', '.join((*told, self.ref))})" if self.ref else self.body, self.status)
 
 
-def merge_entries(entries: Iterable[Entry]) -> list[Entry]:
+def merge_entries(entries: Iterable[RecordEntry]) -> list[RecordEntry]:
     """The entries in order; a later one with the same words and status adds its count to the first.
 
     A failure is the same whatever came of it: the later entry says that.
     """
-    merged: dict[tuple[str, str], _Sum] = {}
+    merged: dict[tuple[str, str], _MergedEntry] = {}
     for entry in entries:
         match = _SEEN.match(entry.text)
         body, count, ref = (match[1], int(match[2] or 1), match[5]) if match else (entry.text, 1, "")
         first, last = (int(match[3] or 0), int(match[4] or 0)) if match else (0, 0)
-        key = ("", _CAME.sub("", body)) if _is_failure(entry) else (entry.status, body)
-        seen = merged.get(key, _Sum(body, entry.status, first=first))
-        merged[key] = _Sum(body, entry.status, seen.count + count, seen.first, max(last, seen.last), ref)
+        key = ("", _RESOLUTION.sub("", body)) if _is_failure(entry) else (entry.status, body)
+        seen = merged.get(key, _MergedEntry(body, entry.status, first=first))
+        merged[key] = _MergedEntry(body, entry.status, seen.count + count, seen.first, max(last, seen.last), ref)
     return [each.entry for each in merged.values()]
 
 
-def _is_failure(entry: Entry) -> bool:
+def _is_failure(entry: RecordEntry) -> bool:
     return entry.status in (OPEN, RESOLVED, GIVEN_UP) and entry.text.startswith("`")
 
 
-def resolved_entry(entry: Entry, course: Course) -> Entry:
+def resolved_entry(entry: RecordEntry, course: CallTimeline) -> RecordEntry:
     """A failure's entry of an earlier record, resolved as far as the calls of later turns show it."""
     match = _FAILURE.match(entry.text) if entry.status != RESOLVED else None
     if match is None:
         return entry
-    error = _CAME.sub("", match[2])
+    error = _RESOLUTION.sub("", match[2])
     how = course.later(match[1], error)
-    return Entry(f"`{match[1]}` → {error} → {how} {match[3]}", RESOLVED) if how else entry
+    return RecordEntry(f"`{match[1]}` → {error} → {how} {match[3]}", RESOLVED) if how else entry
 
 
 def cut_failure(line: str, most: int) -> str:
@@ -202,9 +202,9 @@ def cut_failure(line: str, most: int) -> str:
     match = _FAILURE.match(line) if most else None
     if match is None:
         return line
-    came = _CAME.search(match[2])
+    came = _RESOLUTION.search(match[2])
     told = match[2][: came.start()] if came else match[2]
-    error = BETWEEN.join(_cut(_without_path(part, most), most) for part in told.split(BETWEEN))
+    error = ERROR_SEPARATOR.join(_cut(_without_path(part, most), most) for part in told.split(ERROR_SEPARATOR))
     return f"`{_cut(match[1], most)}` → {error}{f' → {_cut(came[1], most)}' if came else ''} {match[3]}"
 
 

@@ -1,18 +1,20 @@
-"""What was done to the world outside of the project, and must not be done again."""
+"""What reaches beyond the conversation: side effects, commands that still run, and sub-agents."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from typing import Any
 
-from context_compactor.classify.calls import Reading
-from context_compactor.classify.envelope import unwrap
-from context_compactor.classify.failures import wording_of
-from context_compactor.classify.references import reference_of
-from context_compactor.classify.shell import Step
-from context_compactor.facts.exchanges import Called
+from msgspec import Struct, structs
+
+from context_compactor.dialects.turns import ToolUse, Turn
+from context_compactor.facts.calls import CallInTurn, ParsedCall, background_id
 from context_compactor.facts.fact import Fact
-from context_compactor.messages.turn import ToolUse
+from context_compactor.facts.failures import call_text
+from context_compactor.facts.kinds import reference_of
+from context_compactor.facts.outputs import unwrap
+from context_compactor.facts.shell import ShellStep
 
 # Program, and words of which one must follow it; `*` stands for any.
 _ACTS = {
@@ -48,10 +50,10 @@ _PUSHED = re.compile(
     r"^[ \t]*[*+!=-]?[ \t]*(?:[0-9a-f]{7,40}\.{2,3}[0-9a-f]{7,40}|\[new (?:branch|tag)\])[ \t]+\S+ -> \S+", re.MULTILINE
 )
 _ID = re.compile(r'"(?:id|identifier|number|\w{1,30}_id|key|url|html_url)"\s*:\s*"?([^",}\s]{1,120})')
-_LONGEST = 140
+_LONGEST_EFFECT = 140
 
 
-def side_effect_facts(called: Sequence[Called], failed: Collection[int]) -> list[Fact]:
+def side_effect_facts(called: Sequence[CallInTurn], failed: Collection[int]) -> list[Fact]:
     """Commits, pushes, pull requests, messages, bookings, deployments: each with the id or address its answer gave."""
     found: dict[tuple[str, str], Fact] = {}
     for turn, exchange, reading in called:
@@ -69,17 +71,17 @@ def side_effect_facts(called: Sequence[Called], failed: Collection[int]) -> list
     return list(found.values())
 
 
-def _act_of(exchange: ToolUse, reading: Reading) -> str:
+def _act_of(exchange: ToolUse, reading: ParsedCall) -> str:
     if reading.command is not None:
         acts = [step for step in reading.steps if step.words and _acts(step)]
-        return "; ".join(dict.fromkeys(_label(step) for step in acts))[:_LONGEST]
+        return "; ".join(dict.fromkeys(_effect_label(step) for step in acts))[:_LONGEST_EFFECT]
     if reading.tool in _OWN_TOOLS or reading.reads or reading.writes or exchange.call is None:
         return ""
     first = _NAME_PART.findall(exchange.call.name.rpartition("__")[2])[:2]
-    return wording_of(exchange.call) if any(part.lower() in _TOOL_VERBS for part in first) else ""
+    return call_text(exchange.call) if any(part.lower() in _TOOL_VERBS for part in first) else ""
 
 
-def _acts(step: Step) -> bool:
+def _acts(step: ShellStep) -> bool:
     words = _ACT_WORDS.get(step.program)
     if words is not None:
         told = [word for word in step.words[1:5] if not word.startswith("-") or word in words]
@@ -93,11 +95,11 @@ def _acts(step: Step) -> bool:
     return step.program in ("curl", "http", "https", "wget") and _sends(step)
 
 
-def _only_asks(step: Step) -> bool:
+def _only_asks(step: ShellStep) -> bool:
     return not _QUESTIONS.isdisjoint(step.words)
 
 
-def _sends(step: Step) -> bool:
+def _sends(step: ShellStep) -> bool:
     if "api" not in step.words[1:2] and step.program == "gh":
         return False
     if not _METHODS.isdisjoint(step.words):
@@ -105,10 +107,10 @@ def _sends(step: Step) -> bool:
     return any(word in _SENDS for word in step.words) and "GET" not in step.words
 
 
-def _label(step: Step) -> str:
+def _effect_label(step: ShellStep) -> str:
     """The command; of a commit no more than that, since its answer names it better."""
     words = step.words if "commit" not in step.words[1:4] else step.words[: step.words.index("commit") + 1]
-    return " ".join(" ".join(words).split())[:_LONGEST]
+    return " ".join(" ".join(words).split())[:_LONGEST_EFFECT]
 
 
 def _evidence(text: str) -> str:
@@ -124,7 +126,205 @@ def _evidence(text: str) -> str:
     url = _URL.search(excerpt)
     named = _ID.search(excerpt)
     if named and (not url or body.lstrip()[:1] in "{["):
-        return named[0].replace('"', "")[:_LONGEST]
+        return named[0].replace('"', "")[:_LONGEST_EFFECT]
     if url:
         return url[0].rstrip(".,;:")
-    return next((line.strip() for line in body[:400].split("\n") if line.strip(" {}[]")), "")[:_LONGEST]
+    return next((line.strip() for line in body[:400].split("\n") if line.strip(" {}[]")), "")[:_LONGEST_EFFECT]
+
+
+_NUMBERED = re.compile(r"^\[\d{1,3}\] (\d{2,9})\b|\bPID:? ?(\d{2,9})\b", re.MULTILINE)
+_BACKGROUNDED = re.compile(
+    r"(?<![&>|<\d])&(?![&>\d])[ \t]*(?:$|\n|\)|;|disown|echo|sleep|curl|[A-Z_]+=\$!)", re.MULTILINE
+)
+_PORT = re.compile(
+    r"(?:--port[ =]|\bPORT=|(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::\]):|\bport:? )(\d{2,5})\b", re.IGNORECASE
+)
+_PROCESS_ENDED = re.compile(
+    r"<status>(?:completed|failed|killed|stopped)|Process exited with code|\bexit(?:ed)?[ _]code\b|successfully stopped"
+    r"|\bkilled\b|not (?:found|running)",
+    re.IGNORECASE,
+)
+_LONG_RUNNING = re.compile(r"\b(?:serve|server|dev|watch|start|daemon|tail -[fF]|up|preview|listen)\b")
+_RECENT = 10
+_NOTICE = "<task-notification>"
+_STOPS = frozenset(("kill", "pkill", "killall", "taskkill"))
+_ANSWER_HEAD = 600
+_MOST_PROCESSES = 6
+_MOST_OPEN = 12
+
+
+class _Running(Struct):
+    fact: Fact
+    id: str
+    port: str
+    command: str
+    yielded: bool = False
+    """The client came back early from a command that was not meant to stay: it is forgotten after some turns."""
+
+
+def running_facts(called: Sequence[CallInTurn], turns: Sequence[Turn]) -> list[Fact]:
+    """Background commands that were neither stopped nor seen to end, with the id and the port to reach them by."""
+    running: list[_Running] = []
+    for turn, exchange, reading in called:
+        running = [each for each in running[-_MOST_OPEN:] if not _ends_process(each, exchange, reading)]
+        started = _started_process(exchange, turn, reading)
+        if started is not None:
+            running.append(started)
+    if running:
+        notices = [turn for turn in turns if turn.role == "user" and _NOTICE in turn.messages[0].text]
+        running = [each for each in running if not any(_reports_end(each, turn) for turn in notices)]
+    newest = called[-1][0] if called else 0
+    running = [each for each in running if not each.yielded or newest - each.fact.turn <= _RECENT]
+    return [each.fact for each in running[-_MOST_PROCESSES:]]
+
+
+def runs_in_background(exchange: ToolUse, reading: ParsedCall) -> bool:
+    """Whether a call leaves its command running and comes back before it has ended."""
+    if reading.command is None or exchange.result is None:
+        return False
+    if reading.arguments.get("run_in_background") is True:
+        return not exchange.result.is_error
+    head = exchange.result.text[:_ANSWER_HEAD]
+    if ("unning " in head or "ackground" in head) and background_id(head):
+        return True
+    if reading.command.count("&") <= 2 * reading.command.count("&&") + reading.command.count(">&"):
+        return False
+    if not _BACKGROUNDED.search(reading.command):
+        return False
+    return not any(step.program in _STOPS or step.program == "wait" for step in reading.steps)
+
+
+def _started_process(exchange: ToolUse, turn: int, reading: ParsedCall) -> _Running | None:
+    if not runs_in_background(exchange, reading):
+        return None
+    command, answer = reading.command or "", exchange.result.text[:_ANSWER_HEAD] if exchange.result else ""
+    told = _NUMBERED.search(answer)
+    number = background_id(answer) or (next(filter(None, told.groups()), "") if told else "")
+    port = _PORT.search(command) or _PORT.search(answer)
+    place = ", ".join(filter(None, (f"port {port[1]}" if port else "", f"id {number}" if number else "")))
+    fact = Fact("command", call_text(exchange.call), turn, "tool", place, "running", 1, turn, reference_of(exchange))
+    yielded = "running with session ID" in answer and not port and not _LONG_RUNNING.search(command)
+    return _Running(fact, number, port[1] if port else "", command, yielded)
+
+
+def _ends_process(running: _Running, exchange: ToolUse, reading: ParsedCall) -> bool:
+    if exchange.call is None or exchange.result is None:
+        return False
+    if running.id and running.id in exchange.call.arguments[:_ANSWER_HEAD]:
+        if reading.tool.startswith(("kill", "stop")) or reading.tool.endswith(("stop", "kill")):
+            return not exchange.result.is_error
+        if reading.command is None:
+            return _PROCESS_ENDED.search(exchange.result.text[:_ANSWER_HEAD]) is not None
+    if reading.command is None or "kill" not in reading.command:
+        return False
+    return any(step.program in _STOPS and _names(step.words[1:], running) for step in reading.steps)
+
+
+def _names(words: Sequence[str], running: _Running) -> bool:
+    """Whether a command that stops processes means this one: by its id, its port, a part of its name, or a variable."""
+    targets = [word for word in words if not word.startswith("-")]
+    if not targets:
+        return True
+    if any(word.startswith(("$", "%")) for word in targets):
+        return not running.port or not any(word.isdigit() for word in targets)
+    return any(word == running.id or word in running.command or _is_port(word, running.port) for word in targets)
+
+
+def _is_port(word: str, port: str) -> bool:
+    return bool(port) and port in word
+
+
+def _reports_end(running: _Running, turn: Turn) -> bool:
+    text = turn.messages[0].text[:4_000]
+    return (
+        bool(running.id)
+        and turn.number > running.fact.turn
+        and running.id in text
+        and bool(_PROCESS_ENDED.search(text))
+    )
+
+
+_SUBAGENT_TOOLS = frozenset(
+    "task agent spawnagent delegate subagent runagent newtask dispatchagent delegatetask".split()
+)
+_LAUNCHED = re.compile(
+    r"(?:async )?agent launched|launched successfully|running in the background|spawned|\"agent_id\"", re.IGNORECASE
+)
+_AGENT_ID = re.compile(r"agent_?-?id\W{1,5}([\w-]{3,64})", re.IGNORECASE)
+_SUBAGENT_FINISHED = re.compile(r"\b(?:completed?|finished|done|closed|failed|errored|killed|stopped)\b", re.IGNORECASE)
+_SUBAGENT_FAILED = re.compile(r"<status>(?:failed|killed|errored)|\"(?:failed|errored)\"\s*:", re.IGNORECASE)
+_REPORTED_WORDS = re.compile(
+    r"<(?:output|result)>\s*(.{1,1500}?)(?:</(?:output|result)>|\Z)|\"completed\"\s*:\s*\"(.{1,1500}?)\"",
+    re.DOTALL,
+)
+_PREFACE = re.compile(
+    r"(?:perfect|excellent|great|now i have|let me|i now have|i have (?:all|completed|enough))\b", re.I
+)
+_LONGEST_REPORT = 160
+
+
+def subagent_facts(called: Sequence[CallInTurn], turns: Sequence[Turn], failed: Collection[int]) -> list[Fact]:
+    """Every sub-agent that was started: `running`, `done` or `failed`, with its task and the head of its answer."""
+    found: list[Fact] = []
+    by_id: dict[str, int] = {}
+    for turn, exchange, reading in called:
+        if reading.tool in _SUBAGENT_TOOLS and _task_of(reading.arguments):
+            fact = _started_subagent(exchange, turn, reading.arguments, exchange.number in failed)
+            launched = _AGENT_ID.search(exchange.result.text[:600]) if exchange.result else None
+            if launched and fact.status == "running":
+                by_id[launched[1]] = len(found)
+            found.append(fact)
+    return _with_reported_ends(found, by_id, turns) if by_id else found
+
+
+def _started_subagent(exchange: ToolUse, turn: int, arguments: dict[str, Any], is_failed: bool) -> Fact:
+    answer = exchange.result.text if exchange.result else ""
+    if exchange.result is None or (len(answer) < 1_500 and _LAUNCHED.search(answer[:300])):
+        status, detail = "running", _first_line(_text(arguments, "prompt", "message", "task"))
+    else:
+        status, detail = "failed" if is_failed else "done", _first_line(answer)
+    return Fact("subagent", _task_of(arguments), turn, "assistant", detail, status, 1, turn, reference_of(exchange))
+
+
+def _with_reported_ends(found: list[Fact], by_id: dict[str, int], turns: Sequence[Turn]) -> list[Fact]:
+    """Mark those whose end was reported later, by a notice or by the tool that fetches their output."""
+    for turn in turns:
+        reports = _reports(turn)
+        for agent, at in by_id.items() if reports else ():
+            report = next((text for text in reports if agent in text and _SUBAGENT_FINISHED.search(text)), None)
+            if report is not None and found[at].turn < turn.number:
+                status = "failed" if _SUBAGENT_FAILED.search(report) else "done"
+                head = _first_line(_reported(report)) or found[at].detail
+                found[at] = structs.replace(found[at], status=status, detail=head, last_turn=turn.number)
+    return found
+
+
+def _reported(report: str) -> str:
+    """What a sub-agent said itself, within what a client tells of its end."""
+    said = _REPORTED_WORDS.search(report)
+    return (said[1] or said[2]).replace("\\n", "\n") if said else ""
+
+
+def _reports(turn: Turn) -> list[str]:
+    notices = [message.text[:3_000] for message in turn.messages if message.role == "user" and "<task-" in message.text]
+    answered = [(each.call, each.result) for each in turn.exchanges if each.call and each.result]
+    return notices + [f"{call.arguments[:400]}\n{result.text[:1_500]}" for call, result in answered]
+
+
+def _task_of(arguments: dict[str, Any]) -> str:
+    task = _text(arguments, "description", "title", "name", "task", "prompt", "message")
+    kind = _text(arguments, "subagent_type", "agent_type", "agent")
+    line = _first_line(task)
+    return f"{kind}: {line}"[:_LONGEST_REPORT] if kind and line else line
+
+
+def _text(arguments: dict[str, Any], *keys: str) -> str:
+    return next((arguments[key] for key in keys if isinstance(arguments.get(key), str) and arguments[key]), "")
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text[:3_000].split("\n")]
+    telling = [line for line in lines if len(line) > 3 and not _PREFACE.match(line) and line.strip("-=#* ")]
+    # A line that only leads to the next says less than that.
+    first = next((line for line in telling if not line.endswith(":")), telling[0] if telling else "")
+    return first.lstrip("# ")[:_LONGEST_REPORT]

@@ -17,8 +17,15 @@ import msgspec
 from msgspec import Struct
 
 from context_compactor.errors import BadCheckpoint
-from context_compactor.handoff.checkpoint import ArchiveLine, Checkpoint, FileMark, Items, Span
-from context_compactor.handoff.git import DirtyFile, GitState
+from context_compactor.handoff.checkpoint import (
+    ArchiveLine,
+    Checkpoint,
+    CheckpointSpan,
+    DirtyFile,
+    FileMark,
+    GitState,
+    Items,
+)
 
 _LETTERS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _SIGNS = {escape[1]: sign for sign, escape in _LETTERS.items()} | {"s": " "}
@@ -102,7 +109,7 @@ _MORE = re.compile(r"… and (\d{1,18}) more: .*")
 _ITEM = re.compile(r"(?:-|\d+\.)(?: (.*)|$)")
 
 
-class Section(Protocol):
+class CheckpointSection(Protocol):
     """One part of the file."""
 
     def write(self, checkpoint: Checkpoint) -> Iterator[str]:
@@ -184,7 +191,7 @@ class HeaderSection:
         numbers = _SPAN.fullmatch(told)
         if numbers is None:
             raise damaged(lines[0][0], f"History says {told!r:.60}, not how many messages, tokens, turns and calls")
-        return FieldSection(self.labels).read(lines) | {"span": Span(*map(int, numbers.groups()))}
+        return FieldSection(self.labels).read(lines) | {"span": CheckpointSpan(*map(int, numbers.groups()))}
 
 
 @dataclass(frozen=True)
@@ -268,7 +275,7 @@ def _fields(lines: Lines, needed: Iterable[str]) -> dict[str, str]:
     return found
 
 
-_SECTIONS: dict[str, Section] = {
+_SECTIONS: dict[str, CheckpointSection] = {
     "# Progress Checkpoint": HeaderSection({"Updated": "updated", "Session": "session_id", "Phase": "phase"}),
     "## Executive Summary": TextSection("summary"),
     "## Recovery Instructions": TextSection("recovery", numbered=True),

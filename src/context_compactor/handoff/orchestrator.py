@@ -1,45 +1,111 @@
-"""The orchestrator: `begin`, `start` a sub-agent, take `after` each answer what it needs, and let the answer go.
-
-What is kept is the decision, the `context_summary`, changed files and errors; all the rest is returned as an original
-to archive, under the `agent_NNN` that the state remembers. So the state grows by a few hundred tokens where the answer
-had thousands, and never beyond its bounds: 500 tokens of summary for each phase and fixed numbers of everything else.
-"""
+"""The orchestrator: starts sub-agents, takes what it needs from each response, and measures the sizes of both."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any, Literal, Self, get_args
 
 from msgspec import Struct, structs
 
-from context_compactor.apply.digests.text import clip
-from context_compactor.archive.archive import Original
-from context_compactor.classify.arguments import paths_in
-from context_compactor.classify.kinds import Kind
-from context_compactor.classify.telling import telling_lines
-from context_compactor.engine.prose import cut_words, sentences_of
+from context_compactor.archive.originals import Original
+from context_compactor.dialects.turns import reference_id
+from context_compactor.engine.digests.text import clip
+from context_compactor.engine.sentences import cut_words, sentences_of
 from context_compactor.errors import BadInput
+from context_compactor.facts.calls import paths_in
 from context_compactor.facts.fact import Fact
-from context_compactor.handoff.messages import PHASES, Decision, HandoffRequest, HandoffResponse, Phase
-from context_compactor.handoff.reading import Received
-from context_compactor.handoff.rules import files_in
-from context_compactor.handoff.state import (
+from context_compactor.facts.kinds import Kind
+from context_compactor.facts.outputs import error_lines
+from context_compactor.handoff.context_summary import MOST_TOKENS, count_tokens, files_in, join_summaries
+from context_compactor.handoff.parser import Parsed
+from context_compactor.handoff.protocol import (
     LONGEST_LINE,
     MOST_BLOCKED,
     MOST_ERRORS,
     MOST_FILES,
-    Agent,
+    PHASES,
     Blocked,
+    Decision,
+    HandoffRequest,
+    HandoffResponse,
     OrchestratorState,
+    Phase,
     Progress,
+    SubAgent,
     Task,
+    read_stored,
+    stored_text,
 )
-from context_compactor.handoff.summary import MOST_TOKENS, count_tokens, join_summaries
-from context_compactor.messages.copying import copy_containers
-from context_compactor.messages.jsontext import json_text
-from context_compactor.messages.references import reference_id
+from context_compactor.json_values import copy_containers, json_text
+
+Point = Literal["response_tokens", "summary_tokens", "state_tokens", "tool_calls", "tokens_used"]
+POINTS: tuple[Point, ...] = get_args(Point)
+
+
+class Figures(Struct, frozen=True):
+    """A measurement point in four numbers, all 0 when nothing was measured."""
+
+    count: int
+    median: float
+    max: int
+    total: int
+
+
+class Points(Struct, frozen=True):
+    """What was measured, in order: sizes in tokens for each answer, and the tool calls of each session."""
+
+    response_tokens: tuple[int, ...] = ()
+    summary_tokens: tuple[int, ...] = ()
+    state_tokens: tuple[int, ...] = ()
+    tool_calls: tuple[int, ...] = ()
+    tokens_used: tuple[int, ...] = ()
+
+    def answered(self, received: Parsed[HandoffResponse], state: OrchestratorState) -> Self:
+        """With one more answer, and the state after it."""
+        raw, used = received.raw, received.message.tokens_used
+        size = count_tokens(raw if isinstance(raw, str) else json_text(raw))
+        return structs.replace(
+            self,
+            response_tokens=(*self.response_tokens, size),
+            summary_tokens=(*self.summary_tokens, count_tokens(received.message.context_summary)),
+            state_tokens=(*self.state_tokens, state.tokens),
+            tokens_used=self.tokens_used if used is None else (*self.tokens_used, used),
+        )
+
+    def called(self, times: int = 1) -> Self:
+        """With more tool calls in the session at hand, which is the last one."""
+        if times < 0:
+            raise BadInput(f"tool calls: {times} is less than none")
+        *before, now = self.tool_calls or (0,)
+        return structs.replace(self, tool_calls=(*before, now + times))
+
+    def figures(self, point: Point) -> Figures:
+        """Count, median, largest and sum of one point."""
+        if point not in POINTS:
+            raise BadInput(f"there is no measurement point {str(point)[:60]!r}; use one of {', '.join(POINTS)}")
+        values: tuple[int, ...] = getattr(self, point)
+        return Figures(len(values), median(values), max(values), sum(values)) if values else Figures(0, 0, 0, 0)
+
+    def to_json(self) -> str:
+        """The points as JSON text."""
+        return stored_text(self)
+
+
+def join_points(sessions: Iterable[Points]) -> Points:
+    """The points of several sessions as one, so that tool calls can be compared from session to session."""
+    every = list(sessions)
+    return Points(
+        *(tuple(value for points in every for value in getattr(points, name)) for name in Points.__struct_fields__)
+    )
+
+
+def read_points(text: str | bytes) -> Points:
+    """Points from their JSON text."""
+    return read_stored(text, Points, "list of measurement points")
+
 
 _CHANGED = ("files_changed", "files_modified", "files_created", "files_written", "changed_files", "modified_files")
 _ERRORS = ("errors", "error", "failures")
@@ -78,7 +144,7 @@ class Extracted(Struct, frozen=True):
         return 1 - self.tokens_kept / self.tokens_raw if self.tokens_raw else 0.0
 
 
-def extract(received: Received[HandoffResponse], ref: str) -> Extracted:
+def extract(received: Parsed[HandoffResponse], ref: str) -> Extracted:
     """Decision, summary, files and errors of an answer; all of it, as it came, goes under the reference."""
     response = received.message
     raw = received.raw if isinstance(received.raw, str) else json_text(received.raw)
@@ -111,7 +177,7 @@ def _errors(findings: Mapping[str, Any]) -> Iterator[str]:
     for value in (findings[key] for key in _ERRORS if key in findings):
         for each in value if isinstance(value, list) else [value]:
             if not _is_settled(each) and (text := _words_of(each)):
-                yield clip(telling_lines(text) if "\n" in text else text, LONGEST_LINE)
+                yield clip(error_lines(text) if "\n" in text else text, LONGEST_LINE)
 
 
 def _is_settled(value: object) -> bool:
@@ -164,7 +230,7 @@ def start(state: OrchestratorState, request: HandoffRequest, outputs: Sequence[s
 
 
 def after(
-    state: OrchestratorState, received: Received[HandoffResponse], ref: str = ""
+    state: OrchestratorState, received: Parsed[HandoffResponse], ref: str = ""
 ) -> tuple[OrchestratorState, Extracted]:
     """The state after a sub-agent's answer, and what was extracted, with the original to archive.
 
@@ -280,7 +346,7 @@ def _refuse_blocked(state: OrchestratorState, phase: Phase) -> None:
         raise BadInput(f"{MOST_BLOCKED} sub-agents wait for an answer, which are the most; unblock them first")
 
 
-def _asked(state: OrchestratorState, response: HandoffResponse, digest: str) -> Agent:
+def _asked(state: OrchestratorState, response: HandoffResponse, digest: str) -> SubAgent:
     """The sub-agent that was asked for this answer: it runs, or has given the same answer before."""
     agent = state.subagents.find(response.task_id)
     if agent.phase != response.phase:

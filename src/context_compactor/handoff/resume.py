@@ -8,11 +8,9 @@ from typing import Literal
 
 from msgspec import Struct, field, structs
 
-from context_compactor.apply.digests.text import clip
+from context_compactor.engine.digests.text import clip
 from context_compactor.errors import BadCheckpoint
-from context_compactor.handoff.checkpoint import Checkpoint, FileMark, Span
-from context_compactor.handoff.git import GitState
-from context_compactor.handoff.writer import resume_brief
+from context_compactor.handoff.checkpoint import Checkpoint, CheckpointSpan, FileMark, GitState
 
 _MOST_NAMES = 5
 
@@ -100,7 +98,9 @@ def _differ(before: FileMark, after: FileMark) -> bool:
     return before.size != after.size or bool(before.sha256 and after.sha256 and before.sha256 != after.sha256)
 
 
-def session_reasons(checkpoint: Checkpoint, others: Sequence[OpenSession], span: Span | None) -> Iterator[Reason]:
+def session_reasons(
+    checkpoint: Checkpoint, others: Sequence[OpenSession], span: CheckpointSpan | None
+) -> Iterator[Reason]:
     """Who else is at work: in this session, in another one of the project, or here since the checkpoint."""
     same = [other.who or "another process" for other in others if other.session_id == checkpoint.session_id]
     rest = [other.session_id for other in others if other.session_id != checkpoint.session_id]
@@ -130,15 +130,13 @@ def _named(names: Sequence[str], more: int = 0) -> str:
     return "; ".join(clip(name) for name in names[:_MOST_NAMES]) + (f"; and {left:,} more" if left else "")
 
 
-__all__ = ["OpenSession", "Readiness", "Reason", "check_readiness", "resume_brief"]
-
 _LONGEST = 500
 _RANKS = ("blocking", "attention", "note")
 
 ReadyStatus = Literal["ready", "needs_attention", "blocked"]
 
 
-class Readiness(Struct, frozen=True):
+class ResumeCheck(Struct, frozen=True):
     """Whether work can go on: `ready`, `needs_attention` or `blocked`, with the reasons, gravest first, and the brief.
 
     Reasons that are mere notes leave the status at `ready`.
@@ -158,9 +156,9 @@ def check_readiness(
     git: GitState | None = None,
     files: Sequence[FileMark] = (),
     others: Sequence[OpenSession] = (),
-    span: Span | None = None,
+    span: CheckpointSpan | None = None,
     brief: str = "",
-) -> Readiness:
+) -> ResumeCheck:
     """Compare a checkpoint with how things are now.
 
     `problem` is why the file could not be read; `checkpoint` is then the one rebuilt from the store, or None when the
@@ -170,7 +168,7 @@ def check_readiness(
     if checkpoint is None:
         what = str(problem) if problem else "there is no checkpoint"
         reason = Reason(f"{what}, and the store has no session to go on with", "blocking", "start a new session")
-        return Readiness("blocked", (reason,), brief)
+        return ResumeCheck("blocked", (reason,), brief)
     found = [
         *_as_found(checkpoint, session_id, problem, is_edited),
         *session_reasons(checkpoint, others, span),
@@ -180,7 +178,7 @@ def check_readiness(
     ]
     ranked = sorted(found, key=lambda reason: _RANKS.index(reason.severity))
     reasons = tuple(structs.replace(reason, what=clip(reason.what, _LONGEST)) for reason in ranked)
-    return Readiness(_status(reasons), reasons, brief)
+    return ResumeCheck(_status(reasons), reasons, brief)
 
 
 def _status(reasons: Sequence[Reason]) -> ReadyStatus:

@@ -15,31 +15,8 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from context_compactor.apply.digests.text import clip
-from context_compactor.classify.resolutions import GIVEN_UP, RESOLVED
-from context_compactor.engine.prose import cut_words, sentences_of
-from context_compactor.engine.steps import CHECK
-from context_compactor.engine.story import Story, Unit, story_units
-from context_compactor.errors import BadSetting
-from context_compactor.facts.fact import Fact
-from context_compactor.facts.ledgers import (
-    FILE_STATUSES,
-    LedgerLine,
-    cut_failure,
-    identity,
-    ledger_lines,
-    merge_entries,
-)
-from context_compactor.facts.quotes import LEFT_OUT, PROJECT_RULES
-from context_compactor.facts.requests import is_request
-from context_compactor.facts.speech import is_quoted
-from context_compactor.flow import Scene, read_scene
-from context_compactor.handoff.checkpoint import Checkpoint
-from context_compactor.handoff.rules import Rank, rank_of
-from context_compactor.measure.count import MessageCounter, message_counter_for
-from context_compactor.messages.boundaries import repair
-from context_compactor.messages.detect import find_dialect
-from context_compactor.messages.record import (
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.record import (
     FAILED,
     FINDINGS,
     RULES,
@@ -48,9 +25,32 @@ from context_compactor.messages.record import (
     TASK,
     Record,
     StoryLine,
-    render,
+    render_record,
 )
-from context_compactor.messages.references import ID
+from context_compactor.dialects.repair import repair
+from context_compactor.dialects.turns import REFERENCE_PATTERN
+from context_compactor.engine.compact import ParsedContext, parse_context
+from context_compactor.engine.digests.text import clip
+from context_compactor.engine.required import LEFT_OUT, PROJECT_RULES
+from context_compactor.engine.sentences import cut_words, sentences_of
+from context_compactor.engine.steps import CHECK
+from context_compactor.engine.story import Story, StoryUnit, story_units
+from context_compactor.errors import BadSetting
+from context_compactor.facts.fact import Fact
+from context_compactor.facts.failures import GIVEN_UP, RESOLVED
+from context_compactor.facts.ledgers import (
+    FILE_STATUSES,
+    LedgerLine,
+    cut_failure,
+    entry_identity,
+    ledger_lines,
+    merge_entries,
+)
+from context_compactor.facts.tasks import is_request
+from context_compactor.facts.utterances import is_quoted
+from context_compactor.handoff.checkpoint import Checkpoint
+from context_compactor.handoff.context_summary import Rank, rank_of
+from context_compactor.tokens.counting import MessageCounter, message_counter_for
 
 _FEWEST = 100
 _SO_FAR = "So far:"
@@ -126,23 +126,23 @@ _CHARS = 4
 _ENDS = (".", "!", "?", "…", "\u3002", "\uff01", "\uff1f", '."', '!"', '?"')
 
 
-class Material(Struct, frozen=True):
+class HandoffMaterial(Struct, frozen=True):
     """What is known of some work: lines of the ledgers, and what can be told of what happened."""
 
     lines: tuple[LedgerLine, ...] = ()
-    told: tuple[Unit, ...] = ()
+    told: tuple[StoryUnit, ...] = ()
     after: dict[int, int] = {}
     """About how many tokens there are behind each turn."""
     root: str = ""
     """The folder that is left out of paths."""
 
     @property
-    def units(self) -> list[Unit]:
+    def units(self) -> list[StoryUnit]:
         """What can be told, as units of one's own: whoever chooses from them weighs them anew."""
         return [copy(unit) for unit in self.told]
 
 
-def material_of(scene: Scene, facts: Sequence[Fact] | None = None) -> Material:
+def material_of(scene: ParsedContext, facts: Sequence[Fact] | None = None) -> HandoffMaterial:
     """What is known of a conversation. `facts` are all that are known of it, when these are more than it tells now."""
     fresh = ledger_lines(scene.facts if facts is None else facts)
     lines = (*_past_lines(scene.past, fresh, all_known=facts is not None), *fresh)
@@ -159,35 +159,35 @@ def material_of(scene: Scene, facts: Sequence[Fact] | None = None) -> Material:
     for turn in reversed(scene.turns):
         after[turn.number] = behind
         behind += sum(len(getattr(part, "text", "")) for *_, part in turn.parts()) // _CHARS
-    return Material(lines, tuple(units), after, scene.verdicts.root)
+    return HandoffMaterial(lines, tuple(units), after, scene.verdicts.root)
 
 
 def _past_lines(past: Record | None, fresh: Sequence[LedgerLine], *, all_known: bool) -> Iterator[LedgerLine]:
     """The lines of an earlier record that nothing newer has overtaken; where all facts are known, its findings."""
-    overtaken = {identity(line.section, line.entry) for line in fresh}
+    overtaken = {entry_identity(line.section, line.entry) for line in fresh}
     for title in (FINDINGS,) if all_known else SECTIONS:
         for entry in past.sections.get(title, ()) if past else ():
-            if identity(title, entry) not in overtaken:
+            if entry_identity(title, entry) not in overtaken:
                 yield LedgerLine(title, entry.text, 0, True, entry.status)
 
 
-def _past_units(past: Record) -> Iterator[Unit]:
+def _past_units(past: Record) -> Iterator[StoryUnit]:
     """The user's requests that a record quotes beside its lines of what happened."""
     quotes = [(quote.ref, quote.text) for quote in past.quotes if quote.status != PROJECT_RULES]
     asked = [found.groups() for entry in past.sections.get(TASK, ()) if (found := _ASKED.fullmatch(entry.text))]
     for ref, text in (*quotes, *((ref, text) for text, ref in asked)):
         for sentence in sentences_of(text, is_quote=True):
             if LEFT_OUT not in sentence:
-                yield Unit(int(ref.partition("_")[2]), "user", sentence, _QUOTED)
+                yield StoryUnit(int(ref.partition("_")[2]), "user", sentence, _QUOTED)
 
 
-def _found_before(lines: Iterable[LedgerLine], live: Container[int]) -> Iterator[Unit]:
+def _found_before(lines: Iterable[LedgerLine], live: Container[int]) -> Iterator[StoryUnit]:
     """What was found and decided in turns that are no longer in the context, as something to tell."""
     for line in lines:
         source = _TURN.search(line.text)
         turn = line.turn or (int(source[1]) if source else 0)
         if line.section == FINDINGS and line.status != "superseded" and turn not in live:
-            yield Unit(turn, "agent", _bare(line.text), _FOUND)
+            yield StoryUnit(turn, "agent", _bare(line.text), _FOUND)
 
 
 def handoff_text(
@@ -206,7 +206,7 @@ def handoff_text(
     spoken = find_dialect(dialect, messages)
     legal, _ = repair(spoken.parse(messages), spoken)
     counter = message_counter_for(None, spoken.name)
-    material = material_of(read_scene(legal, spoken))
+    material = material_of(parse_context(legal, spoken))
     return handover_text(material, tokens, counter, f"# Handoff: {phase}" if phase else "# Handoff")
 
 
@@ -215,9 +215,9 @@ def is_enough(tokens: object, fewest: int) -> bool:
     return isinstance(tokens, int) and tokens >= fewest
 
 
-def handover_text(material: Material, tokens: int, counter: MessageCounter, head: str = "") -> str:
+def handover_text(material: HandoffMaterial, tokens: int, counter: MessageCounter, head: str = "") -> str:
     """What is known as plain lines, in whole sentences and at most so many tokens."""
-    text = _Text(material, tokens, counter, head)
+    text = _HandoffText(material, tokens, counter, head)
     text.fill()
     parts = text.parts()
     while parts and counter.text("\n".join(parts)) > tokens:
@@ -225,16 +225,16 @@ def handover_text(material: Material, tokens: int, counter: MessageCounter, head
     return "\n".join(parts)
 
 
-def happened_lines(material: Material, tokens: int, counter: MessageCounter) -> list[str]:
+def happened_lines(material: HandoffMaterial, tokens: int, counter: MessageCounter) -> list[str]:
     """What the user asked for, and what came of it, in at most so many tokens; one line for each exchange."""
     told = handover_text(structs.replace(material, lines=()), tokens, counter)
     return [line.removeprefix("- ") for line in told.split("\n") if line and line != _SO_FAR]
 
 
-class _Text:
+class _HandoffText:
     """A handover in plain sentences: each ledger within its share, and what happened in what they leave."""
 
-    def __init__(self, material: Material, tokens: int, counter: MessageCounter, head: str) -> None:
+    def __init__(self, material: HandoffMaterial, tokens: int, counter: MessageCounter, head: str) -> None:
         self._tokens, self._counter, self._head, self._root = tokens, counter, head, material.root
         self._lines = [structs.replace(line, text=_bare(line.text)) for line in material.lines]
         units = material.units
@@ -287,7 +287,7 @@ class _Text:
 
     # What the user said
 
-    def _choose_asked(self, units: Sequence[Unit], material: Material) -> list[Unit]:
+    def _choose_asked(self, units: Sequence[StoryUnit], material: HandoffMaterial) -> list[StoryUnit]:
         """The user's sentences that matter most: the newest and the first request, and what the work took up."""
         users = [unit for unit in units if unit.voice == "user"]
         used = {word for unit in units if unit.voice != "user" for word in _WORD.findall(unit.text.lower())}
@@ -321,7 +321,7 @@ class _Text:
 
     # What happened
 
-    def _story(self, told: Sequence[Unit], material: Material) -> Story:
+    def _story(self, told: Sequence[StoryUnit], material: HandoffMaterial) -> Story:
         units = [unit for unit in told if _tells(unit)]
         decided = {_bare(line.text) for line in self._of(FINDINGS)}
         last = {self._exchange(unit.turn): unit.turn for unit in units if unit.voice == "agent"}
@@ -342,7 +342,7 @@ class _Text:
 
     def _so_far(self) -> Iterator[str]:
         """One line for each exchange: what the user said, and what was done and found then."""
-        told: dict[int, list[Unit]] = {}
+        told: dict[int, list[StoryUnit]] = {}
         for unit in self._done.taken():
             told.setdefault(self._exchange(unit.turn), []).append(unit)
         for turn in sorted({-1, *self._starts}):
@@ -409,7 +409,7 @@ class _Text:
         return chosen
 
 
-def _led_to(unit: Unit, units: Sequence[Unit]) -> Iterator[Unit]:
+def _led_to(unit: StoryUnit, units: Sequence[StoryUnit]) -> Iterator[StoryUnit]:
     """What follows a sentence that only leads to it, in the same message."""
     after = (each for each in units if each.turn == unit.turn and each.place > unit.place)
     for each in islice(after, _MOST_LED):
@@ -429,7 +429,7 @@ def _is_odd(text: str) -> bool:
     return bool(_CODE.search(text)) or is_quoted(text)
 
 
-def _tells(unit: Unit) -> bool:
+def _tells(unit: StoryUnit) -> bool:
     """Whether somebody who takes over is told this: conclusions, outcomes and commits, not the steps to them."""
     if unit.voice == "run":
         return unit.weight >= CHECK
@@ -448,7 +448,7 @@ def _tells(unit: Unit) -> bool:
     return rank_of(unit.text) is not Rank.OUT
 
 
-def _sentence(unit: Unit) -> str:
+def _sentence(unit: StoryUnit) -> str:
     text = " ".join(unit.text.split())
     return _ended(_STATISTICS.sub("", text) if unit.voice == "commit" else text)
 
@@ -498,7 +498,9 @@ def _is_new(line: LedgerLine) -> bool:
 # As a record
 
 
-def resume_brief(checkpoint: Checkpoint, facts: Sequence[Fact], tokens: int, material: Material | None = None) -> str:
+def resume_brief(
+    checkpoint: Checkpoint, facts: Sequence[Fact], tokens: int, material: HandoffMaterial | None = None
+) -> str:
     """What a fresh window is given to start with, in at most so many tokens, the most important first.
 
     The task and every failure that is not resolved are always there: failures are cut short before they take too much,
@@ -510,15 +512,15 @@ def resume_brief(checkpoint: Checkpoint, facts: Sequence[Fact], tokens: int, mat
             f"resume: tokens={tokens!r:.40} is no room for a brief; {_FEWEST_BRIEF} are the least, 4000 are good"
         )
     counter = message_counter_for(None, "openai-chat")
-    known = material or Material(tuple(ledger_lines(facts)))
+    known = material or HandoffMaterial(tuple(ledger_lines(facts)))
     units = [unit for unit in known.units if unit.voice != "look"]
     for unit in units:
         unit.weight *= _USER_IN_BRIEF if unit.voice == "user" else 1.0
     story = Story(units, counter.texts, known.after)
-    fixed, rest = _always(_told_once(known.lines, tokens), tokens, counter)
+    fixed, rest = _always(_without_repeats(known.lines, tokens), tokens, counter)
     rest = [*rest, *_own_lines(checkpoint)]
     counts = _counts(checkpoint, facts)
-    bare = counter.text(render(_record([*fixed, _way_back(len(rest))], counts, ()))) + _HEADINGS
+    bare = counter.text(render_record(_record([*fixed, _way_back(len(rest))], counts, ()))) + _HEADINGS
     room = tokens - bare
     ledger = [line for line in rest if not story.units or _is_needed(line)]
     chosen = _fitting(ledger, room * (_LEDGER_SHARE if story.units else 1.0), counter)
@@ -527,7 +529,7 @@ def resume_brief(checkpoint: Checkpoint, facts: Sequence[Fact], tokens: int, mat
     story.fill(room - sum(counter.texts([f"\n- {line.written}" for line in chosen])))
     while True:
         left = _way_back(len(rest) - len(chosen))
-        text = render(_record([*fixed, *chosen, left], counts, story.lines()))
+        text = render_record(_record([*fixed, *chosen, left], counts, story.lines()))
         beyond = counter.text(text) - tokens
         if beyond <= 0 or (story.is_empty and not chosen):
             return text
@@ -537,7 +539,7 @@ def resume_brief(checkpoint: Checkpoint, facts: Sequence[Fact], tokens: int, mat
             chosen.pop()
 
 
-def _told_once(lines: Sequence[LedgerLine], tokens: int) -> Iterator[LedgerLine]:
+def _without_repeats(lines: Sequence[LedgerLine], tokens: int) -> Iterator[LedgerLine]:
     """The lines, with long requests cut; a command that failed is told by its failure."""
     most = int(tokens * _TASK_SHARE)
     for line in lines:
@@ -611,7 +613,9 @@ def _fitting(lines: Sequence[LedgerLine], room: float, counter: MessageCounter) 
 def _counts(checkpoint: Checkpoint, facts: Sequence[Fact]) -> Record:
     """A record of nothing but its size. No id that is known may be given again, even if the history was not counted."""
     known = " ".join((*(fact.ref for fact in facts), *(line.id for line in checkpoint.archive)))
-    numbers = [(prefix, int(number)) for prefix, _, number in (ref.partition("_") for ref in ID.findall(known))]
+    numbers = [
+        (prefix, int(number)) for prefix, _, number in (ref.partition("_") for ref in REFERENCE_PATTERN.findall(known))
+    ]
     span = checkpoint.span
     turns = [span.turns, *(max(fact.turn, fact.last_turn) for fact in facts)]
     return Record(

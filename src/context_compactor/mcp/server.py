@@ -15,22 +15,31 @@ from msgspec import structs
 
 from context_compactor import __version__
 from context_compactor.errors import CompactorError
-from context_compactor.mcp.place import Place
-from context_compactor.mcp.sendable import sendable
-from context_compactor.mcp.tools import INSTRUCTIONS, TOOLS, Tool, schema_of
+from context_compactor.mcp.tools import INSTRUCTIONS, TOOLS, Tool, ToolContext, schema_of
+from context_compactor.tokens.counting import replace_surrogates
+
+
+def sendable(value: Any) -> Any:
+    """A plain value without halves of characters, which the protocol cannot carry."""
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if isinstance(value, dict):
+        return {replace_surrogates(name): sendable(each) for name, each in value.items()}
+    return [sendable(each) for each in value] if isinstance(value, list) else value
+
 
 MAY_WRITE = "compactor_may_write"
 """Where a connection says whether its caller may change anything; one that does not say so may."""
 
 _log = logging.getLogger("context_compactor")
-_AT_ONCE = 4
+_MAX_CALLS = 4
 _Context = ServerRequestContext[Any, Any]
 _TOOLS: Mapping[str, Tool] = {tool.name: tool for tool in TOOLS}
 
 
-def make_server(place: Place) -> Server[Any]:
+def make_server(place: ToolContext) -> Server[Any]:
     """A server for one project, not running yet."""
-    desk = anyio.CapacityLimiter(_AT_ONCE)
+    service_store = anyio.CapacityLimiter(_MAX_CALLS)
 
     async def list_tools(_: _Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_described(tool) for tool in TOOLS])
@@ -41,8 +50,10 @@ def make_server(place: Place) -> Server[Any]:
             return _failed(f"there is no tool {params.name!r:.60}. Try: {', '.join(_TOOLS)}.")
         if tool.writes and not _may_write(context):
             return _failed("this token may only read. Try: one that was made without --read-only.")
-        told = structs.replace(place, asked_by=_asked_by(params))
-        return await anyio.to_thread.run_sync(answer_of, tool, told, params.arguments or {}, limiter=desk)
+        told = structs.replace(place, caller_session=_caller_session(params))
+        return await anyio.to_thread.run_sync(
+            call_tool_safely, tool, told, params.arguments or {}, limiter=service_store
+        )
 
     return Server(
         "context-compactor",
@@ -54,7 +65,7 @@ def make_server(place: Place) -> Server[Any]:
     )
 
 
-def _asked_by(params: types.CallToolRequestParams) -> str:
+def _caller_session(params: types.CallToolRequestParams) -> str:
     """The session that an agent says a call comes from."""
     told = params.meta.get("sessionId") if isinstance(params.meta, dict) else None
     return told if isinstance(told, str) else ""
@@ -64,12 +75,14 @@ def _may_write(context: _Context) -> bool:
     return context.request is None or bool(context.request.scope.get(MAY_WRITE, True))
 
 
-def answer_of(tool: Tool, place: Place, arguments: dict[str, Any]) -> types.CallToolResult:
+def call_tool_safely(tool: Tool, place: ToolContext, arguments: dict[str, Any]) -> types.CallToolResult:
     """Do the work. Whatever goes wrong is an answer that a model can act on; the server goes on."""
     try:
-        from context_compactor.mcp.work import run  # takes time to load, and the client waits for the first answer
+        from context_compactor.mcp.handlers import (
+            run_tool,  # takes time to load, and the client waits for the first answer
+        )
 
-        answer = run(tool, place, arguments)
+        answer = run_tool(tool, place, arguments)
     except msgspec.ValidationError as error:
         names = sorted(tool.asked.__struct_fields__, key=lambda name: name == "session")
         return _failed(f"{tool.name}: {error}. Try: {tool.name}({', '.join(names)}).")
@@ -103,5 +116,5 @@ def _described(tool: Tool) -> types.Tool:
             open_world_hint=False,
         ),
         # Claude Code has its model search for the tools of servers unless one says that it is always needed.
-        _meta={"anthropic/alwaysLoad": True} if tool.at_hand else None,
+        _meta={"anthropic/alwaysLoad": True} if tool.always_loaded else None,
     )

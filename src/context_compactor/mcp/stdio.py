@@ -13,12 +13,12 @@ import anyio
 from mcp.server import Server
 from mcp.server.stdio import stdio_server
 
-from context_compactor.mcp.sendable import sendable
+from context_compactor.mcp.server import sendable
 
-_AT_ONCE = 1 << 16
+_READ_BYTES = 1 << 16
 
 
-class Wire:
+class StdinLines:
     """Lines of standard input, which end where it ends or when `stop` is called, by a signal too.
 
     A thread that waits for the next line could not be ended otherwise.
@@ -46,7 +46,7 @@ class Wire:
             ready, _, _ = select.select([self._input, self._stopped], [], [])
             if self._stopped in ready:
                 return ""
-            more = os.read(self._input, _AT_ONCE)
+            more = os.read(self._input, _READ_BYTES)
             self._unread += more
             self._is_over = not more
         size = end + 1 if end >= 0 else len(self._unread)
@@ -67,7 +67,7 @@ def _readable(line: str) -> str:
 
 def serve_stdio(server: Server[Any]) -> None:
     """Serve whoever started this program, until it ends the input or says stop."""
-    wire = Wire()
+    wire = StdinLines()
     before = {each: signal.signal(each, lambda *_: wire.stop()) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         anyio.run(_serve, server, wire)
@@ -76,7 +76,7 @@ def serve_stdio(server: Server[Any]) -> None:
             signal.signal(each, known)
 
 
-async def _serve(server: Server[Any], wire: Wire) -> None:
+async def _serve(server: Server[Any], wire: StdinLines) -> None:
     lines = anyio.wrap_file(cast("Any", wire))
     try:
         async with stdio_server(stdin=lines) as (reading, writing):

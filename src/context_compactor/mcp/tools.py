@@ -1,4 +1,4 @@
-"""The tools, each as a value: what it is called, when to use it, what it takes and what it gives."""
+"""The tools, each as a value: its name, when to use it, what it takes and what it gives; and the project they serve."""
 
 from __future__ import annotations
 
@@ -7,28 +7,37 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from context_compactor.mcp.answers import (
-    Answer,
-    CheckpointAnswer,
-    FactsAnswer,
-    HandoffAnswer,
-    PlanAnswer,
-    RecallAnswer,
-    SearchAnswer,
-    StatusAnswer,
-    TurnsAnswer,
+from context_compactor.mcp.schemas import (
+    CheckpointInput,
+    CheckpointOutput,
+    FactsInput,
+    FactsOutput,
+    HandoffInput,
+    HandoffOutput,
+    PlanInput,
+    PlanOutput,
+    RecallInput,
+    RecallOutput,
+    SearchInput,
+    SearchOutput,
+    StatusInput,
+    StatusOutput,
+    ToolInput,
+    ToolOutput,
+    TurnsInput,
+    TurnsOutput,
 )
-from context_compactor.mcp.asked import (
-    Asked,
-    CheckpointAsked,
-    FactsAsked,
-    HandoffAsked,
-    PlanAsked,
-    RecallAsked,
-    SearchAsked,
-    StatusAsked,
-    TurnsAsked,
-)
+
+
+class ToolContext(Struct, frozen=True):
+    """The project's folder, and a store and a session when these were given."""
+
+    root: str
+    store: str | None = None
+    session: str | None = None
+    caller_session: str = ""
+    """The agent's session that a call comes from, where the agent says so: Codex does with each."""
+
 
 INSTRUCTIONS = """\
 Everything that was said and done in this session is kept here, word for word, also what is no longer in your context \
@@ -44,10 +53,10 @@ class Tool(Struct, frozen=True, kw_only=True):
     name: str
     title: str
     description: str
-    asked: type[Asked]
-    answer: type[Answer]
+    asked: type[ToolInput]
+    answer: type[ToolOutput]
     writes: bool = False
-    at_hand: bool = False
+    always_loaded: bool = False
 
 
 TOOLS = (
@@ -64,9 +73,9 @@ TOOLS = (
             'With lines="10-40" only those lines are given. A turn reads as a conversation, with the ids of its '
             "results and of the turns beside it."
         ),
-        asked=RecallAsked,
-        answer=RecallAnswer,
-        at_hand=True,
+        asked=RecallInput,
+        answer=RecallOutput,
+        always_loaded=True,
     ),
     Tool(
         name="search_archive",
@@ -79,9 +88,9 @@ TOOLS = (
             "about 2,000 tokens. A name that is spelled out in full is found where it stands. `kind` narrows it, such "
             'as "test run", "code file", "search result", "user" (what the user said) or "turn" (all that was said).'
         ),
-        asked=SearchAsked,
-        answer=SearchAnswer,
-        at_hand=True,
+        asked=SearchInput,
+        answer=SearchOutput,
+        always_loaded=True,
     ),
     Tool(
         name="list_turns",
@@ -91,8 +100,8 @@ TOOLS = (
             "it to find your way when a summary names a turn by its number, or to see what came before and after "
             'something. `words` keeps only turns that hold all of them; recall("turn_012") reads one.'
         ),
-        asked=TurnsAsked,
-        answer=TurnsAnswer,
+        asked=TurnsInput,
+        answer=TurnsOutput,
     ),
     Tool(
         name="facts",
@@ -105,8 +114,8 @@ TOOLS = (
             "approach (kind=failure says what did not work) and before you say that you are done (kind=constraint). "
             "Newest first, in pages; `counts` says how many there are of each kind, `ref` recalls the source."
         ),
-        asked=FactsAsked,
-        answer=FactsAnswer,
+        asked=FactsInput,
+        answer=FactsOutput,
     ),
     Tool(
         name="context_status",
@@ -117,8 +126,8 @@ TOOLS = (
             "work, or when you are told that the context gets full, to decide whether to finish, to write a "
             "checkpoint or to hand work to a sub-agent first."
         ),
-        asked=StatusAsked,
-        answer=StatusAnswer,
+        asked=StatusInput,
+        answer=StatusOutput,
     ),
     Tool(
         name="compact_plan",
@@ -129,8 +138,8 @@ TOOLS = (
             "calls it, so there is no tool that compacts. Use it when the user asks what a compaction would cost or "
             "lose, or to see which results fill the window. Those that save most come first, in pages."
         ),
-        asked=PlanAsked,
-        answer=PlanAnswer,
+        asked=PlanInput,
+        answer=PlanOutput,
     ),
     Tool(
         name="checkpoint",
@@ -141,8 +150,8 @@ TOOLS = (
             "before a compaction, or before the user leaves, with a `note` about what cannot be seen in the files. "
             "It replaces the checkpoint before."
         ),
-        asked=CheckpointAsked,
-        answer=CheckpointAnswer,
+        asked=CheckpointInput,
+        answer=CheckpointOutput,
         writes=True,
     ),
     Tool(
@@ -153,8 +162,8 @@ TOOLS = (
             "phase, the user's rules, what failed before, changed files, and ids to recall. Use it before you start a "
             "sub-agent, and put the text into its prompt instead of telling the history yourself. Changes nothing."
         ),
-        asked=HandoffAsked,
-        answer=HandoffAnswer,
+        asked=HandoffInput,
+        answer=HandoffOutput,
     ),
 )
 

@@ -26,29 +26,38 @@ from litestar.types import ASGIApp, ControllerRouterHandler, ExceptionHandler
 from msgspec import Struct
 
 from context_compactor.errors import CompactorError, StoreError, StoreLocked, UnknownSession
-from context_compactor.server.asked import Asked, decode, read_query, unpack
-from context_compactor.server.gate import house_rules
+from context_compactor.server.middleware import guard_hosts_and_origins
 from context_compactor.server.problems import (
-    Refused,
-    on_error,
-    on_failure,
-    on_http,
-    on_refused,
+    RequestRefused,
+    on_compactor_error,
+    on_http_exception,
+    on_request_refused,
+    on_unexpected_error,
     problem_of,
     problem_response,
 )
+from context_compactor.server.requests import RequestContext, decode_body, decompress, read_query
+from context_compactor.server.responses import (
+    GZIP_LEVEL,
+    GZIP_MIN_BYTES,
+    LARGE_BODY,
+    JsonResponse,
+    asgi_response,
+    json_response,
+)
 from context_compactor.server.routes import ROUTES, Route
-from context_compactor.server.scope import Scope
-from context_compactor.server.sending import LARGE, PACKED_FROM, PACKING_LEVEL, Sent, response_of, sent
 from context_compactor.server.service import Service
-from context_compactor.session.core import wall_clock
-from context_compactor.store.desk_rows import timestamp
+from context_compactor.server.tokens import Scope
+from context_compactor.sessions.core import wall_clock
+from context_compactor.store.rows import timestamp
 
 _log = logging.getLogger("context_compactor")
 
 
 def make_app(
-    service: Service, routers: Sequence[ControllerRouterHandler] = (), on_lost: ExceptionHandler[Any] = on_http
+    service: Service,
+    routers: Sequence[ControllerRouterHandler] = (),
+    on_lost: ExceptionHandler[Any] = on_http_exception,
 ) -> ASGIApp:
     """The ASGI app of a service, which is closed when the app stops. `on_lost` answers for paths that are not there."""
 
@@ -60,26 +69,26 @@ def make_app(
 
     origins = service.config.origins
     app = Litestar(
-        [*(_endpoint(route, service) for route in ROUTES), _packed([_openapi(service), *routers])],
+        [*(_endpoint(route, service) for route in ROUTES), _gzip_router([_openapi(service), *routers])],
         lifespan=[life],
         openapi_config=None,
         logging_config=None,
         cors_config=CORSConfig(allow_origins=list(origins), expose_headers=["ETag"]) if origins else None,
         request_max_body_size=service.config.max_body_bytes,
         exception_handlers={
-            Refused: on_refused,
-            CompactorError: on_error,
+            RequestRefused: on_request_refused,
+            CompactorError: on_compactor_error,
             NotFoundException: on_lost,
-            HTTPException: on_http,
-            Exception: on_failure,
+            HTTPException: on_http_exception,
+            Exception: on_unexpected_error,
         },
     )
-    return house_rules(app, service.config.hosts, origins)
+    return guard_hosts_and_origins(app, service.config.hosts, origins)
 
 
-def _packed(handlers: Sequence[ControllerRouterHandler]) -> Router:
+def _gzip_router(handlers: Sequence[ControllerRouterHandler]) -> Router:
     """Pages, whose answers the framework packs, in the event loop. Those of the routes are packed by `response_of`."""
-    config = CompressionConfig("gzip", minimum_size=PACKED_FROM, gzip_compress_level=PACKING_LEVEL)
+    config = CompressionConfig("gzip", minimum_size=GZIP_MIN_BYTES, gzip_compress_level=GZIP_LEVEL)
     return Router("/", route_handlers=handlers, middleware=[DefineMiddleware(CompressionMiddleware, config=config)])
 
 
@@ -92,7 +101,7 @@ def _endpoint(route: Route, service: Service) -> HTTPRouteHandler:
         try:
             response = await answered(request)
             status = response.status_code
-        except Refused as refused:
+        except RequestRefused as refused:
             status = refused.status
             raise
         except HTTPException as refused:
@@ -103,32 +112,32 @@ def _endpoint(route: Route, service: Service) -> HTTPRouteHandler:
         return response
 
     async def answered(request: Request[Any, Any, Any]) -> ASGIResponse:
-        asked = await _read(route, service, _admission(route, service, request), request)
+        asked = await _request_context(route, service, _authentication(route, service, request), request)
         try:
-            answer = await (_once(route, asked) if route.writes else route.verb(asked))
-            return await response_of(answer, request.headers.get("accept-encoding", ""), service.run)
+            answer = await (_idempotent(route, asked) if route.writes else route.verb(asked))
+            return await asgi_response(answer, request.headers.get("accept-encoding", ""), service.run)
         except CompactorError as error:
-            return problem_response(problem_of(error, _told(asked.scope, asked.id, error)))
+            return problem_response(problem_of(error, _public_text(asked.scope, asked.id, error)))
 
     path = route.path.replace("{id}", "{id:str}").replace("{ref}", "{ref:str}")
     methods: Any = route.methods
     return HTTPRouteHandler(path, http_method=methods, name=route.name, status_code=200)(answer)
 
 
-def _admission(route: Route, service: Service, request: Request[Any, Any, Any]) -> Callable[[], Scope]:
+def _authentication(route: Route, service: Service, request: Request[Any, Any, Any]) -> Callable[[], Scope]:
     """What tells, as often as it is asked, what the caller may see, or refuses it."""
     if route.is_open or route.path in service.config.open_paths:
         return Scope
-    return partial(service.doorman.admit, request, writes=route.writes)
+    return partial(service.authenticator.admit, request, writes=route.writes)
 
 
-async def _read(
-    route: Route, service: Service, admitted: Callable[[], Scope], request: Request[Any, Any, Any]
-) -> Asked[Any, Any]:
-    scope = admitted()
-    raw, body = await _body(route.body, service, request) if route.body else (b"", None)
+async def _request_context(
+    route: Route, service: Service, authenticate: Callable[[], Scope], request: Request[Any, Any, Any]
+) -> RequestContext[Any, Any]:
+    scope = authenticate()
+    raw, body = await _read_body(route.body, service, request) if route.body else (b"", None)
     names = request.path_params
-    return Asked(
+    return RequestContext(
         service=service,
         scope=scope,
         raw=raw,
@@ -137,23 +146,23 @@ async def _read(
         headers=request.headers,
         id=names.get("id", ""),
         ref=names.get("ref", ""),
-        admitted=admitted,
+        authenticate=authenticate,
     )
 
 
-async def _body(kind: type[Struct], service: Service, request: Request[Any, Any, Any]) -> tuple[bytes, Struct]:
+async def _read_body(kind: type[Struct], service: Service, request: Request[Any, Any, Any]) -> tuple[bytes, Struct]:
     try:
         raw = await request.body()
     except InternalServerException as error:  # all that it can mean here
-        raise Refused(499, "The client went away before its request was complete.") from error
+        raise RequestRefused(499, "The client went away before its request was complete.") from error
     content_type, encoding = (request.headers.get(name, "") for name in ("content-type", "content-encoding"))
     if encoding:  # a few bytes of it may be many
-        raw = await service.run(partial(unpack, raw, encoding, service.config.max_body_bytes))
-    read = partial(decode, raw, kind, content_type)
-    return raw, await service.run(read) if len(raw) > LARGE else read()
+        raw = await service.run(partial(decompress, raw, encoding, service.config.max_body_bytes))
+    read = partial(decode_body, raw, kind, content_type)
+    return raw, await service.run(read) if len(raw) > LARGE_BODY else read()
 
 
-async def _once(route: Route, asked: Asked[Any, Any]) -> Any:
+async def _idempotent(route: Route, asked: RequestContext[Any, Any]) -> Any:
     """Do what is asked; when it was done before under the same key, answer as then.
 
     An append keeps its key with its messages, in one transaction. Of anything else it is noted that it was begun, then
@@ -162,25 +171,25 @@ async def _once(route: Route, asked: Asked[Any, Any]) -> Any:
     key = "" if route.name == "append" else asked.key
     if not key:
         return await route.verb(asked)
-    answers, run, place = asked.service.desk.answers, asked.service.run, asked.scope.prefix
+    answers, run, place = asked.service.service_store.answers, asked.service.run, asked.scope.prefix
     body_hash = sha256("\n".join((route.name, asked.id, asked.ref, "")).encode() + asked.raw).hexdigest()
     if not await run(lambda: answers.take(place, key, body_hash, timestamp(wall_clock()))):
         kept = await run(lambda: answers.find(place, key, body_hash))
         if kept is None or not kept.answer:
-            raise Refused(
+            raise RequestRefused(
                 503,
                 "A request with this Idempotency-Key is under way, or was broken off. "
                 "Try: again in a moment; else look whether it was done, then use another key.",
             )
         status, _, content = kept.answer.partition(" ")
-        return sent(content.encode(), status=int(status), headers={"Idempotency-Replayed": "true"})
+        return json_response(content.encode(), status=int(status), headers={"Idempotency-Replayed": "true"})
     try:
         answer = await route.verb(asked)
     except Exception as error:
         if not isinstance(error, StoreError) or isinstance(error, StoreLocked):  # else it may have been done
             await run(lambda: answers.release(place, key))
         raise
-    out: Sent[Struct] = answer if isinstance(answer, Sent) else sent(answer)
+    out: JsonResponse[Struct] = answer if isinstance(answer, JsonResponse) else json_response(answer)
     try:
         await run(lambda: answers.keep(place, key, f"{out.status} {out.content.decode()}"))
     except StoreError as error:
@@ -188,7 +197,7 @@ async def _once(route: Route, asked: Asked[Any, Any]) -> Any:
     return out
 
 
-def _told(scope: Scope, session_id: str, error: CompactorError) -> str:
+def _public_text(scope: Scope, session_id: str, error: CompactorError) -> str:
     """An error's text as its caller may read it: with the session's own name, and nothing of other sessions."""
     if isinstance(error, UnknownSession) and session_id:
         return f"There is no session {session_id[:80]!r}. Try: GET /v1/sessions."
@@ -197,12 +206,12 @@ def _told(scope: Scope, session_id: str, error: CompactorError) -> str:
 
 def _openapi(service: Service) -> HTTPRouteHandler:
     async def openapi() -> ASGIResponse:
-        return ASGIResponse(body=await service.run(_document), media_type="application/json")
+        return ASGIResponse(body=await service.run(_openapi_document), media_type="application/json")
 
     return HTTPRouteHandler("/openapi.json", http_method=["GET", "HEAD"], name="openapi")(openapi)
 
 
-def _document() -> bytes:
+def _openapi_document() -> bytes:
     from context_compactor.server.openapi import document  # its examples take a quarter of the time to start a server
 
     return document()

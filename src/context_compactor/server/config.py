@@ -7,12 +7,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from context_compactor.errors import BadSetting
-from context_compactor.server.gate import LOOPBACK
+from context_compactor.server.middleware import LOOPBACK_HOSTS
 
 MEGABYTE = 1 << 20
 
 
-class Config(Struct, frozen=True, kw_only=True):
+class ServerConfig(Struct, frozen=True, kw_only=True):
     """Where a server listens, where its sessions rest, who may call it, and how much it takes on at once."""
 
     store: str
@@ -41,7 +41,7 @@ class Config(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65_536:
             raise BadSetting(f"--port: {self.port} is no port. Try: a number from 1 to 65535, or 0 for a free one.")
-        if self.token_file is None and self.host not in LOOPBACK:
+        if self.token_file is None and self.host not in LOOPBACK_HOSTS:
             raise BadSetting(
                 f"--host: {self.host!r:.80} can be reached from other machines, and no token file says who may call. "
                 "Try: `compactor token add NAME`, then --token-file; or --host 127.0.0.1."
@@ -50,7 +50,7 @@ class Config(Struct, frozen=True, kw_only=True):
     @property
     def hosts(self) -> frozenset[str] | None:
         """The names by which the server may be called; None when any will do, since tokens keep strangers out."""
-        return LOOPBACK if self.token_file is None else None
+        return LOOPBACK_HOSTS if self.token_file is None else None
 
     @property
     def open_paths(self) -> frozenset[str]:

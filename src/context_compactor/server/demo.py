@@ -18,48 +18,49 @@ from threading import Thread
 from msgspec import Struct
 
 from context_compactor.client import Client
+from context_compactor.dialects.transcripts.reader import read_transcript
+from context_compactor.dialects.transcripts.transcript import Transcript
 from context_compactor.errors import BadSetting, ServerError
-from context_compactor.messages.transcripts import Transcript, read_transcript
 from context_compactor.settings import ENV_PREFIX
 
 _SESSION = "demo_session.jsonl.gz"
-_DONE_ALREADY, _DONE_WINDOW, _AT_ONCE = "demo-finished", 32_000, 2
+_FINISHED_SESSION, _FINISHED_WINDOW, _FINISHED_BATCH = "demo-finished", 32_000, 2
 
 
-class Pace(Struct, frozen=True):
+class DemoPace(Struct, frozen=True):
     """How a session is told: in which window, and how long after each message."""
 
     window: int
     seconds: float
 
 
-PACES = (Pace(16_000, 0.2), Pace(24_000, 0.3), Pace(48_000, 0.4))
+DEMO_PACES = (DemoPace(16_000, 0.2), DemoPace(24_000, 0.3), DemoPace(48_000, 0.4))
 _PAUSE_SECONDS = 20.0
 # Somebody who leaves it running finds a list that can still be read.
 _ROUNDS = 3
 
 
 @contextmanager
-def demo_place() -> Iterator[str]:
+def demo_store() -> Iterator[str]:
     """The address of a store in a folder that is removed afterwards. Meanwhile no setting of the user's counts."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="compactor-demo-", ignore_cleanup_errors=True))
         stack.callback(os.chdir, Path.cwd())
-        stack.callback(os.environ.update, {name: os.environ[name] for name in list(os.environ) if _is_ours(name)})
-        for name in [name for name in os.environ if _is_ours(name)]:
+        stack.callback(os.environ.update, {name: os.environ[name] for name in list(os.environ) if _is_setting(name)})
+        for name in [name for name in os.environ if _is_setting(name)]:
             del os.environ[name]
         os.chdir(folder)
         yield f"sqlite:///{folder}/compactor.db"
 
 
-def _is_ours(name: str) -> bool:
+def _is_setting(name: str) -> bool:
     return name.startswith(ENV_PREFIX)
 
 
-class Replay:
+class DemoReplay:
     """Tells the session to a server, in one thread for each pace, until it is stopped or the server is."""
 
-    def __init__(self, paces: tuple[Pace, ...] = PACES) -> None:
+    def __init__(self, paces: tuple[DemoPace, ...] = DEMO_PACES) -> None:
         self._transcript = read_transcript(demo_file())
         self._stopped = Flag()
         self._paces = paces
@@ -79,7 +80,7 @@ class Replay:
         for thread in self._threads:
             thread.join()
 
-    def _talk(self, address: str, pace: Pace) -> None:
+    def _talk(self, address: str, pace: DemoPace) -> None:
         with Client(address, retry_seconds=0) as client:
             for number in range(1, _ROUNDS + 1):
                 name = f"demo-{pace.window // 1000}k" + (f"-{number}" if number > 1 else "")
@@ -89,7 +90,7 @@ class Replay:
     def _finish_one(self, address: str) -> None:
         """One session that is over, for whoever does not want to wait."""
         with Client(address, retry_seconds=0) as client:
-            self._tell(client, _DONE_ALREADY, _DONE_WINDOW, _AT_ONCE, 0.0)
+            self._tell(client, _FINISHED_SESSION, _FINISHED_WINDOW, _FINISHED_BATCH, 0.0)
 
     def _tell(self, client: Client, name: str, window: int, at_once: int, seconds: float) -> bool:
         """Whether the whole session was told."""

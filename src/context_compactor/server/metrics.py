@@ -1,8 +1,4 @@
-"""The metrics behind `GET /metrics`: what a server sees of its store, and of itself.
-
-What is about the store (sessions, compactions, jobs, models) every server of it says alike: take the `max` of them.
-What is about a server (requests, readers, deliveries) is its own: take the `sum`.
-"""
+"""The Prometheus metrics of a server, and the collectors that look them up."""
 
 from __future__ import annotations
 
@@ -17,26 +13,31 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from context_compactor import __version__
-from context_compactor.events.event import Event
-from context_compactor.levels import Level
-from context_compactor.store.desk_rows import KeptEvent
+from context_compactor.protocols import ServiceStore
+from context_compactor.server.event_feed import Subscribers
+from context_compactor.server.open_sessions import OpenSessions
+from context_compactor.server.webhook_delivery import WebhookSender
+from context_compactor.settings import Level
+from context_compactor.store.events import Event
+from context_compactor.store.rows import StoredEvent
+from context_compactor.store.statistics import SessionStatistics
 
-_FRESH_SECONDS = 5.0
-_MOST_NAMES = 40
+_CACHE_SECONDS = 5.0
+_MAX_LABEL_VALUES = 40
 _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 _OUTCOMES = {"compaction.refused": "refused", "compaction.failed": "failed", "compaction.undone": "undone"}
 _MEASURES = ("retained_share", "failures_share", "recallable_share", "pins_share")
 
 
-class Metrics:
+class ServerMetrics:
     """All metrics of one server, in a registry of its own. Events are counted as the feed gives them out."""
 
     def __init__(self, look: Callable[[], Iterator[Metric]]) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(_Looking(look))
+        self.registry.register(_CachedCollector(look))
         ProcessCollector(registry=self.registry)
-        self._names = _Names(_MOST_NAMES)
+        self._names = _LabelValues(_MAX_LABEL_VALUES)
         self._events = self._counter("compactor_events", "Events of the store", "type")
         self._crossings = self._counter("compactor_thresholds_crossed", "Levels that were reached", "level")
         self._compactions = self._counter("compactor_compactions", "Compactions by how they ended", "level", "outcome")
@@ -67,7 +68,7 @@ class Metrics:
             timer = self._timers[key] = self._requests.labels(route, method, str(status))
         timer.observe(seconds)
 
-    def count(self, batch: Sequence[KeptEvent]) -> None:
+    def count(self, batch: Sequence[StoredEvent]) -> None:
         """Count new events of the store."""
         for kept in batch:
             self._count(kept.event)
@@ -117,7 +118,7 @@ class Metrics:
         return Histogram(name, text, labels, registry=self.registry, buckets=buckets)
 
 
-class _Looking(Collector):
+class _CachedCollector(Collector):
     """What is looked up when it is asked for, and not more often than every few seconds."""
 
     def __init__(self, look: Callable[[], Iterator[Metric]]) -> None:
@@ -135,11 +136,11 @@ class _Looking(Collector):
         with self._lock:
             if time.monotonic() >= self._fresh_until:
                 self._found = list(self._look())
-                self._fresh_until = time.monotonic() + _FRESH_SECONDS
+                self._fresh_until = time.monotonic() + _CACHE_SECONDS
             return iter(self._found)
 
 
-class _Names:
+class _LabelValues:
     """The first so many names that come; all others are one, since every label is a series for ever."""
 
     def __init__(self, most: int) -> None:
@@ -154,7 +155,7 @@ class _Names:
         return text
 
 
-def gauge(name: str, text: str, values: Mapping[Any, float], *labels: str) -> Metric:
+def gauge_metric(name: str, text: str, values: Mapping[Any, float], *labels: str) -> Metric:
     """A metric that goes up and down."""
     family = GaugeMetricFamily(name, text, labels=labels)
     for label, value in values.items():
@@ -162,7 +163,7 @@ def gauge(name: str, text: str, values: Mapping[Any, float], *labels: str) -> Me
     return family
 
 
-def total(name: str, text: str, values: Mapping[Any, float], *labels: str) -> Metric:
+def counter_metric(name: str, text: str, values: Mapping[Any, float], *labels: str) -> Metric:
     """A metric that only rises."""
     family = CounterMetricFamily(name, text, labels=labels)
     for label, value in values.items():
@@ -170,9 +171,9 @@ def total(name: str, text: str, values: Mapping[Any, float], *labels: str) -> Me
     return family
 
 
-def version() -> Metric:
+def version_metric() -> Metric:
     """Which program this is."""
-    return gauge("compactor_version", "The version of the server", {(__version__,): 1.0}, "version")
+    return gauge_metric("compactor_version", "The version of the server", {(__version__,): 1.0}, "version")
 
 
 def _level(payload: dict[str, Any]) -> str:
@@ -183,3 +184,40 @@ def _level(payload: dict[str, Any]) -> str:
 def _number(payload: dict[str, Any], name: str) -> float:
     value = payload.get(name)
     return value if isinstance(value, int | float) else 0
+
+
+_DELIVERY_OUTCOMES = ("delivered", "failed", "disabled")
+
+
+def make_collector(
+    survey: SessionStatistics,
+    service_store: ServiceStore,
+    opened: OpenSessions,
+    readers: Subscribers,
+    sender: WebhookSender,
+) -> Callable[[], Iterator[Metric]]:
+    """A function that looks at all of them. It blocks."""
+
+    def look() -> Iterator[Metric]:
+        census = survey.look()
+        levels = {(level or "none",): float(census.levels.get(level, 0)) for level in ("", *Level)}
+        yield version_metric()
+        yield gauge_metric(
+            "compactor_sessions", "Sessions of the store by the level they have reached", levels, "level"
+        )
+        yield gauge_metric(
+            "compactor_context_tokens", "Tokens of all contexts of the store", {(): float(census.tokens)}
+        )
+        jobs = {key: float(count) for key, count in service_store.jobs.counts().items()}
+        yield gauge_metric("compactor_jobs", "Jobs of the store", jobs, "kind", "state")
+        yield gauge_metric("compactor_open_sessions", "Sessions that this server keeps open", {(): float(len(opened))})
+        yield gauge_metric("compactor_event_readers", "Who follows events of this server", {(): float(len(readers))})
+        yield counter_metric(
+            "compactor_event_readers_dropped", "Readers that were too slow", {(): float(readers.dropped)}
+        )
+        sent = {(outcome,): float(sender.counts[outcome]) for outcome in _DELIVERY_OUTCOMES}
+        yield counter_metric(
+            "compactor_webhook_deliveries", "Attempts to tell webhooks, by this server", sent, "outcome"
+        )
+
+    return look

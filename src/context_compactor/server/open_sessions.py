@@ -1,34 +1,38 @@
-"""The sessions that are open: a bounded number of them, each used by one request at a time, in the order they came."""
+"""The sessions that a server keeps open, one request at a time in each, and the threads in which compactions run."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import copy_context
+from typing import TypeVar
 
 from context_compactor.errors import Cancelled, ModelStopped
-from context_compactor.events.bus import Bus
-from context_compactor.jobs.schedule import Schedule
 from context_compactor.protocols import Store
-from context_compactor.session.core import Core
-from context_compactor.session.opening import continue_core
-from context_compactor.session.session import Session
-from context_compactor.session.values import read_profile
+from context_compactor.sessions.core import Core
+from context_compactor.sessions.events import Bus
+from context_compactor.sessions.jobs.schedule import Schedule
+from context_compactor.sessions.lifecycle import continue_core
+from context_compactor.sessions.session import Session
+from context_compactor.sessions.state import read_profile
 from context_compactor.store.rows import SessionRow
 
-LOOK_SECONDS = 0.05
+CANCEL_POLL_SECONDS = 0.05
 """How often it is seen whether what is ended is over."""
 
 
-class Asking:
+class PendingCall:
     """Something long that somebody has asked for: it may wait for its turn, be under way, or be about to begin."""
 
     def __init__(self) -> None:
         self.session: Session | None = None
         """Who does it, once it is its turn."""
         self.is_cancelled = False
-        self.was_ended = False
+        self.was_stopped = False
 
     def check(self) -> None:
         """Raise once it is cancelled."""
@@ -36,7 +40,7 @@ class Asking:
             raise ModelStopped("cancelled before it began")
 
 
-class Opened:
+class SessionHandle:
     """A session that may be open. Its `turn` is held by whoever uses it, `compaction` by whoever compacts it."""
 
     def __init__(self, store_id: str, store: Store, bus: Bus, schedule: Schedule) -> None:
@@ -50,12 +54,12 @@ class Opened:
         self._core: Core | None = None
         self._session: Session | None = None
         self._is_stale = False
-        self._asked: set[Asking] = set()
+        self._asked: set[PendingCall] = set()
 
     @contextmanager
-    def asking(self, *, is_listed: bool) -> Iterator[Asking]:
+    def asking(self, *, is_listed: bool) -> Iterator[PendingCall]:
         """While the block runs somebody asks for something long, which can be ended if it is listed."""
-        asking = Asking()
+        asking = PendingCall()
         if is_listed:
             self._asked.add(asking)
         try:
@@ -63,12 +67,12 @@ class Opened:
         except ModelStopped as error:
             if not asking.is_cancelled:
                 raise
-            asking.was_ended = True
+            asking.was_stopped = True
             raise Cancelled("it was cancelled, and everything is as it was") from error
         finally:
             self._asked.discard(asking)
 
-    async def end_compactions(self) -> bool:
+    async def cancel_compactions(self) -> bool:
         """End what was asked for and what came by itself, and wait until it is over; whether anything was ended."""
         ending = set(self._asked)
         for asking in ending:
@@ -77,13 +81,13 @@ class Opened:
         while ending & self._asked:
             for session in filter(None, (asking.session for asking in ending)):
                 session.cancel()  # again and again: it may only be about to begin
-            await asyncio.sleep(LOOK_SECONDS)
-        return any(asking.was_ended for asking in ending) if ending else is_under_way
+            await asyncio.sleep(CANCEL_POLL_SECONDS)
+        return any(asking.was_stopped for asking in ending) if ending else is_under_way
 
     def session(self) -> Session:
         """The session, as it is in the store now; `UnknownSession` when it is not there. Blocks."""
         self.notice(self._store.session(self.id))
-        return self.as_known()
+        return self.cached_session()
 
     def notice(self, row: SessionRow) -> None:
         """See whether somebody else has changed what the session is; then the next use opens it anew."""
@@ -91,7 +95,7 @@ class Opened:
         if known is not None and (row.created_at != known.created_at or read_profile(row.profile) != known.profile):
             self._is_stale = True
 
-    def as_known(self) -> Session:
+    def cached_session(self) -> Session:
         """The session without a look at the store, for whoever looks afterwards. Blocks."""
         if self._is_stale:
             self.close()
@@ -124,15 +128,15 @@ class OpenSessions:
     """At most `most` sessions stay open, those used last; one that is in use is never closed."""
 
     def __init__(self, store: Store, bus: Bus, most: int, schedule: Schedule) -> None:
-        self._make: Callable[[str], Opened] = lambda store_id: Opened(store_id, store, bus, schedule)
+        self._make: Callable[[str], SessionHandle] = lambda store_id: SessionHandle(store_id, store, bus, schedule)
         self._most = most
-        self._known: OrderedDict[str, Opened] = OrderedDict()
+        self._known: OrderedDict[str, SessionHandle] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._known)
 
     @contextmanager
-    def use(self, store_id: str) -> Iterator[Opened]:
+    def use(self, store_id: str) -> Iterator[SessionHandle]:
         """The session of this id, which stays open for the length of the block."""
         opened = self._known.get(store_id)
         if opened is None:
@@ -146,13 +150,13 @@ class OpenSessions:
             if not opened.users and not opened.is_open:  # it turned out not to be there, or was closed
                 del self._known[store_id]
 
-    def known(self, store_id: str) -> Opened | None:
+    def known(self, store_id: str) -> SessionHandle | None:
         """The session of this id, if anybody uses it or it is still open."""
         return self._known.get(store_id)
 
-    def surplus(self) -> list[Opened]:
+    def evict(self) -> list[SessionHandle]:
         """Those that are to be closed now. They are no longer known here."""
-        gone: list[Opened] = []
+        gone: list[SessionHandle] = []
         too_many = len(self._known) - self._most
         for store_id in list(self._known)[:too_many] if too_many > 0 else ():
             if not self._known[store_id].users:
@@ -164,3 +168,53 @@ class OpenSessions:
         for opened in self._known.values():
             opened.close()
         self._known.clear()
+
+
+_CLOSE_POLL_SECONDS = 0.05
+T = TypeVar("T")
+
+
+class CompactionPool:
+    """At most so many compactions at once, and of one namespace no more than half of them."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="context-compactor compaction")
+        self._rooms = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(max(1, threads // 2)))
+        self._under_way: set[Session] = set()
+        self._is_over = False
+
+    @asynccontextmanager
+    async def room(self, namespace: str) -> AsyncIterator[None]:
+        """Wait for one's turn."""
+        async with self._rooms[namespace]:
+            yield
+
+    async def run(self, session: Session, work: Callable[[Session], T]) -> T:
+        """Do something with a session that nobody else uses, and close it."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, copy_context().run, self._do, session, work
+        )
+
+    def _do(self, session: Session, work: Callable[[Session], T]) -> T:
+        with session:
+            if self._is_over:
+                raise ModelStopped("the server stops. Try: again in a moment.")
+            self._under_way.add(session)
+            try:
+                return work(session)
+            finally:
+                self._under_way.discard(session)
+
+    def cancel(self) -> None:
+        """End what waits for a model, and begin nothing more; whoever asked for it is told."""
+        self._is_over = True
+        for session in list(self._under_way):
+            session.cancel()
+
+    def close(self) -> None:
+        """End it all. Blocks."""
+        self.cancel()
+        while self._under_way:  # what can be cancelled may only be about to begin
+            time.sleep(_CLOSE_POLL_SECONDS)
+            self.cancel()
+        self._threads.shutdown()

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from context_compactor import __version__, api
-from context_compactor.events.event import Event
-from context_compactor.server.examples import EXAMPLES, PROBLEMS
+from context_compactor import __version__
+from context_compactor.server.openapi_examples import EXAMPLES, PROBLEMS
 from context_compactor.server.problems import MEDIA_TYPE
 from context_compactor.server.routes import ROUTES, Route
+from context_compactor.sessions import api
+from context_compactor.store.events import Event
 
 _REF = "#/components/schemas/{name}"
 _PROBLEMS = {
@@ -40,16 +41,16 @@ _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 _KEY = {"type": "string", "maxLength": 200, "pattern": "^[!-~]+$"}
-_PACKED = "With `Content-Encoding: gzip` it may be packed; the limits count for what is unpacked."
+_GZIP_NOTE = "With `Content-Encoding: gzip` it may be packed; the limits count for what is unpacked."
 
-_OTHERS = {
+_NON_JSON = {
     "events": "Events as they happen, each with its `id`; the `data` of each is an `Event`",
     "metrics": "Numbers, as Prometheus reads them",
 }
 # The problems that only some routes can have.
-_MORE = {"compact": (409, 502), "handoff": (409, 502), "restore": (409,)}
+_EXTRA_PROBLEMS = {"compact": (409, 502), "handoff": (409, 502), "restore": (409,)}
 # Of what a webhook is sent.
-_SIGNED = {
+_WEBHOOK_HEADERS = {
     "webhook-id": "The id of the event: the same when it is sent again",
     "webhook-timestamp": "When it was signed, in seconds since 1970",
     "webhook-signature": "`v1,` and the signature, made with the secret of the webhook",
@@ -109,7 +110,7 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     }
     if route.body is not None:
         content = _content(route.body)
-        operation["requestBody"] = {"description": _PACKED, "required": route.needs_body, "content": content}
+        operation["requestBody"] = {"description": _GZIP_NOTE, "required": route.needs_body, "content": content}
     if route.is_open:
         operation["security"] = []
     return operation
@@ -117,7 +118,7 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
 
 def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
     names = [name for name in ("id", "ref") if f"{{{name}}}" in route.path]
-    found = [_parameter(name, "path", _text(name), required=True) for name in names]
+    found = [_parameter(name, "path", _path_schema(name), required=True) for name in names]
     query = schemas[route.query.__name__]
     required = query.get("required", ())
     for name, schema in query.get("properties", {}).items():
@@ -136,7 +137,7 @@ def _parameter(name: str, where: str, schema: dict[str, Any], *, required: bool 
     return {"name": name, "in": where, "required": required, "schema": schema, **more}
 
 
-def _text(name: str) -> dict[str, Any]:
+def _path_schema(name: str) -> dict[str, Any]:
     return {"type": "string", "minLength": 1, "maxLength": 200 if name == "id" else 100}
 
 
@@ -161,7 +162,7 @@ def _responses(route: Route) -> dict[str, Any]:
 def _success(route: Route) -> dict[str, Any]:
     if route.answer is None:
         content = {"schema": {"type": "string"}, **_examples(route.name)}
-        return {"description": _OTHERS[route.name], "content": {route.media_type: content}}
+        return {"description": _NON_JSON[route.name], "content": {route.media_type: content}}
     return {"description": (route.answer.__doc__ or "").split("\n")[0], "content": _content(route.answer)}
 
 
@@ -180,7 +181,7 @@ def _statuses(route: Route) -> list[int]:
     found = [401, 403, 422, 500, 503]
     found += [404] if "{id}" in route.path else []
     found += [400, 413, 415] if route.body else []
-    return sorted([*found, *_MORE.get(route.name, ())])
+    return sorted([*found, *_EXTRA_PROBLEMS.get(route.name, ())])
 
 
 def _problem(status: int) -> dict[str, Any]:
@@ -201,7 +202,7 @@ def _webhook() -> dict[str, Any]:
         "description": "What the server sends to an address that was given to `POST /v1/webhooks`, at least once.",
         "parameters": [
             {**_parameter(name, "header", {"type": "string"}, required=True), "description": told}
-            for name, told in _SIGNED.items()
+            for name, told in _WEBHOOK_HEADERS.items()
         ],
         "requestBody": {"required": True, "content": _content(Event)},
         "responses": {"2XX": {"description": "It was taken; anything else is tried again later"}},

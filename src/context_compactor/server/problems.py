@@ -11,7 +11,6 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.response.base import ASGIResponse
 
-from context_compactor.api import PROBLEM_TYPE, Problem
 from context_compactor.errors import (
     BadInput,
     BadMessage,
@@ -29,12 +28,13 @@ from context_compactor.errors import (
     UnknownReference,
     UnknownSession,
 )
+from context_compactor.sessions.api import PROBLEM_TYPE, Problem
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger("context_compactor")
 
 # The first class that fits says how an error is called and which status it has.
-_KINDS: tuple[tuple[type[CompactorError], int, str, str], ...] = (
+_ERROR_TYPES: tuple[tuple[type[CompactorError], int, str, str], ...] = (
     (UnknownSession, 404, "unknown-session", "No such session"),
     (UnknownReference, 404, "unknown-reference", "No such original"),
     (BadMessage, 422, "bad-message", "A message cannot be read"),
@@ -51,7 +51,7 @@ _KINDS: tuple[tuple[type[CompactorError], int, str, str], ...] = (
     (MissingExtra, 501, "missing-extra", "The server lacks an optional part"),
     (CompactorError, 500, "failed", "It could not be done"),
 )
-_OURS = (StoreError, MissingExtra)
+_SERVER_FAULTS = (StoreError, MissingExtra)
 _STATUSES = {
     400: ("bad-request", "The request cannot be read"),
     401: ("unauthorized", "A token is needed"),
@@ -66,7 +66,7 @@ _STATUSES = {
 }
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that goes no further, with the status it gets."""
 
     def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
@@ -75,20 +75,20 @@ class Refused(Exception):
         super().__init__(detail)
 
 
-def problem_of(error: CompactorError | Refused, told: str = "") -> Problem:
+def problem_of(error: CompactorError | RequestRefused, told: str = "") -> Problem:
     """An error as its caller sees it; `told` is its text where that must differ."""
     text = told or str(error)
-    if isinstance(error, Refused):
+    if isinstance(error, RequestRefused):
         name, title = _STATUSES[error.status]
         return Problem(type=PROBLEM_TYPE + name, title=title, status=error.status, detail=text)
-    status, name, title = next(row[1:] for row in _KINDS if isinstance(error, row[0]))
+    status, name, title = next(row[1:] for row in _ERROR_TYPES if isinstance(error, row[0]))
     problem = Problem(type=PROBLEM_TYPE + name, title=title, status=status, detail=text)
     if isinstance(error, BadMessage):
         return msgspec.structs.replace(problem, index=error.index, field=error.field)
-    return _noted(problem, error) if isinstance(error, _OURS) else problem
+    return _logged(problem, error) if isinstance(error, _SERVER_FAULTS) else problem
 
 
-def _noted(problem: Problem, error: Exception) -> Problem:
+def _logged(problem: Problem, error: Exception) -> Problem:
     """A failure of the server itself: the log has what happened, the caller the name under which it stands there."""
     ref = secrets.token_hex(6)
     is_foreseen = isinstance(error, CompactorError)  # then its words say what is wrong, and nobody has to look further
@@ -99,62 +99,64 @@ def _noted(problem: Problem, error: Exception) -> Problem:
 def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> ASGIResponse:
     """A problem on its way out."""
     return ASGIResponse(
-        body=_content(problem),
+        body=_problem_body(problem),
         status_code=problem.status,
         media_type=MEDIA_TYPE,
-        headers={**_headers(problem), **(headers or {})},
+        headers={**_problem_headers(problem), **(headers or {})},
     )
 
 
-def _later(problem: Problem, headers: dict[str, str] | None = None) -> Response[bytes]:
+def _framework_response(problem: Problem, headers: dict[str, str] | None = None) -> Response[bytes]:
     """The same where the framework sends it."""
     return Response(
-        _content(problem),
+        _problem_body(problem),
         status_code=problem.status,
         media_type=MEDIA_TYPE,
-        headers={**_headers(problem), **(headers or {})},
+        headers={**_problem_headers(problem), **(headers or {})},
     )
 
 
-def _headers(problem: Problem) -> dict[str, str]:
+def _problem_headers(problem: Problem) -> dict[str, str]:
     if problem.status == 401:
         return {"WWW-Authenticate": 'Bearer realm="context-compactor"'}
     return {"Retry-After": "1"} if problem.status == 503 else {}
 
 
-def _content(problem: Problem) -> bytes:
-    return msgspec.json.encode(problem) if _is_whole(problem.detail) else _halved(problem)
+def _problem_body(problem: Problem) -> bytes:
+    return msgspec.json.encode(problem) if _is_valid_unicode(problem.detail) else _replace_surrogates(problem)
 
 
-def _is_whole(text: str) -> bool:
+def _is_valid_unicode(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _halved(problem: Problem) -> bytes:
+def _replace_surrogates(problem: Problem) -> bytes:
     """Half a character cannot be written, only replaced."""
     detail = problem.detail.encode("utf-8", "replace").decode()
     return msgspec.json.encode(msgspec.structs.replace(problem, detail=detail, field=None))
 
 
-def on_refused(_request: Request[Any, Any, Any], error: Refused) -> Response[bytes]:
+def on_request_refused(_request: Request[Any, Any, Any], error: RequestRefused) -> Response[bytes]:
     """The answer to a request that goes no further."""
-    return _later(problem_of(error), error.headers)
+    return _framework_response(problem_of(error), error.headers)
 
 
-def on_error(_request: Request[Any, Any, Any], error: CompactorError) -> Response[bytes]:
+def on_compactor_error(_request: Request[Any, Any, Any], error: CompactorError) -> Response[bytes]:
     """The answer to an error of ours that nobody has answered before."""
-    return _later(problem_of(error))
+    return _framework_response(problem_of(error))
 
 
-def on_http(_request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+def on_http_exception(_request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """The answer to what the framework refuses: an unknown path, a wrong method, a body that is too large."""
     name, title = _STATUSES.get(error.status_code, ("bad-request", "The request cannot be answered"))
     if error.status_code >= 500:
-        return on_failure(_request, error)
+        return on_unexpected_error(_request, error)
     problem = Problem(type=PROBLEM_TYPE + name, title=title, status=error.status_code, detail=error.detail)
-    return _later(problem, error.headers)
+    return _framework_response(problem, error.headers)
 
 
-def on_failure(_request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+def on_unexpected_error(_request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """The answer to a failure that nobody has foreseen."""
-    return _later(_noted(Problem(type=PROBLEM_TYPE + "internal", title="The server failed", status=500), error))
+    return _framework_response(
+        _logged(Problem(type=PROBLEM_TYPE + "internal", title="The server failed", status=500), error)
+    )

@@ -7,8 +7,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from context_compactor import api
-from context_compactor.server import compacting, following, hooks, measuring, recalling, steering, talking
+from context_compactor.server import archive as recalling
+from context_compactor.server import compactions as compacting
+from context_compactor.server import compactions as steering
+from context_compactor.server import events as following
+from context_compactor.server import health
+from context_compactor.server import sessions as talking
+from context_compactor.server import webhooks as hooks
+from context_compactor.sessions import api
 
 _SESSION = "/v1/sessions/{id}"
 _WEBHOOK = "/v1/webhooks/{id}"
@@ -127,7 +133,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     _get(f"{_WEBHOOK}/deliveries", hooks.deliveries, api.DeliveriesAnswer, tag="events"),
     _post(f"{_WEBHOOK}/replay", hooks.replay, api.ReplayAnswer, body=api.ReplayBody, tag="events"),
-    _get("/metrics", measuring.metrics, None, tag="server", media_type=measuring.MEDIA_TYPE),
+    _get("/metrics", health.metrics, None, tag="server", media_type=health.MEDIA_TYPE),
     _get("/healthz", talking.healthz, api.HealthAnswer, is_open=True, tag="server"),
     _get("/readyz", talking.readyz, api.HealthAnswer, is_open=True, tag="server"),
 )

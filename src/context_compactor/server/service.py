@@ -1,80 +1,212 @@
-"""The service behind the routes: the store, the open sessions, the threads, and who may come in."""
+"""The service behind the routes: store, open sessions, threads, batched appends, readiness, start and stop."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from context_compactor.errors import CompactorError, DeletedSession
-from context_compactor.events.bus import Bus
-from context_compactor.events.kept import DeskSink
-from context_compactor.jobs.dropping import drop_compactions
-from context_compactor.jobs.engine import WAKING, Engine
-from context_compactor.jobs.schedule import Schedule
-from context_compactor.messages.ready_types import make_types_ready
-from context_compactor.protocols import Desk, Store
-from context_compactor.server.appending import Alone, Appends
-from context_compactor.server.config import Config
-from context_compactor.server.feed import Feed
-from context_compactor.server.gate import Doorman
-from context_compactor.server.long_work import LongWork
-from context_compactor.server.looking import looking
-from context_compactor.server.metrics import Metrics
-from context_compactor.server.open_sessions import LOOK_SECONDS, Opened, OpenSessions
-from context_compactor.server.readers import Readers
-from context_compactor.server.readiness import LOCK_SECONDS, Readiness
-from context_compactor.server.sender import Sender
+from context_compactor.json_values import prepare_types
+from context_compactor.protocols import ServiceStore, Store
+from context_compactor.server.config import ServerConfig
+from context_compactor.server.event_feed import EventFeed, Subscribers
+from context_compactor.server.metrics import ServerMetrics, make_collector
+from context_compactor.server.middleware import Authenticator
+from context_compactor.server.open_sessions import CANCEL_POLL_SECONDS, CompactionPool, OpenSessions, SessionHandle
 from context_compactor.server.tokens import TokenFile
-from context_compactor.session.append import Ready
-from context_compactor.session.deleting import clear_deleted, delete_from
-from context_compactor.session.lens import Raw
-from context_compactor.session.opening import continue_core
-from context_compactor.session.project import project_of
-from context_compactor.session.session import Session
+from context_compactor.server.webhook_delivery import WebhookSender
+from context_compactor.sessions.append import ReadyMessages
+from context_compactor.sessions.events import Bus, ServiceStoreSink
+from context_compactor.sessions.jobs.schedule import Schedule, cancel_compactions
+from context_compactor.sessions.jobs.worker import WAKING_EVENTS, WorkerPool
+from context_compactor.sessions.lifecycle import clear_deleted, continue_core, delete_from
+from context_compactor.sessions.log import Raw
+from context_compactor.sessions.project import project_of
+from context_compactor.sessions.session import Session
 from context_compactor.store.connect import connect
-from context_compactor.store.desk import desk_of
-from context_compactor.store.desk_rows import Job, namespace_of
-from context_compactor.store.notices import notices_of
+from context_compactor.store.rows import Job, namespace_of
+from context_compactor.store.service_store import event_listener_of, service_store_of
 from context_compactor.store.sqlite import SqliteStore
-from context_compactor.store.survey import Survey
+from context_compactor.store.statistics import SessionStatistics
 
 _log = logging.getLogger("context_compactor")
+ANSWER_SECONDS = 0.8
+LOCK_SECONDS = 0.5
+"""How long a check waits for a lock of the store: it is to know why it failed before the answer is due."""
+_FRESH_SECONDS = 1.0
+"""How long a result counts: whoever may ask, and anybody may, costs at most one small write in that time."""
+_TIMED_OUT = dict.fromkeys(("read", "write"), f"no answer from the store within {ANSWER_SECONDS:g} seconds")
+
+StoreFailures = Mapping[str, str]
+"""What fails, `read` or `write`, and why."""
+
+
+class ReadinessCheck:
+    """Checks the store in a thread of its own. Those who ask while a check is under way share it."""
+
+    def __init__(self, check: Callable[[], StoreFailures]) -> None:
+        self._check = check
+        self._under_way: asyncio.Future[StoreFailures] | None = None
+        self._known: StoreFailures = {}
+        self._known_until = 0.0
+        self._told: frozenset[str] = frozenset()
+
+    async def failing(self) -> StoreFailures:
+        """What fails now; nothing when all is well."""
+        loop = asyncio.get_running_loop()
+        if self._under_way is None and loop.time() < self._known_until:
+            return self._known
+        if self._under_way is None:
+            self._under_way = loop.create_future()
+            threading.Thread(target=self._work, args=(loop,), name="context-compactor readiness", daemon=True).start()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                found = await asyncio.shield(self._under_way)
+        except TimeoutError:
+            found = _TIMED_OUT
+        self._tell(found)
+        return found
+
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            found = self._check()
+        except Exception as error:  # noqa: BLE001  whoever waits is told, whatever it was
+            found = dict.fromkeys(("read", "write"), f"{type(error).__name__}: {error}")
+        with suppress(RuntimeError):  # the server has stopped meanwhile
+            loop.call_soon_threadsafe(self._settle, found, loop.time())
+
+    def _settle(self, found: StoreFailures, now: float) -> None:
+        self._known, self._known_until = found, now + _FRESH_SECONDS
+        done, self._under_way = self._under_way, None
+        if done is not None:
+            done.set_result(found)
+
+    def _tell(self, found: StoreFailures) -> None:
+        """Log when something else fails than before: checks come every few seconds."""
+        if found.keys() != self._told:
+            self._told = frozenset(found)
+            for what, why in found.items():
+                _log.error("the store fails to %s: %s", what, why)
+            if not found:
+                _log.warning("the store can be read and written again")
+
+
+_MAX_BATCH = 64
+_YIELDS = 4
+
+Work = Callable[[], Any]
+_QueuedWork = tuple[Work, "asyncio.Future[Any]"]
+
+
+class AppendBatcher:
+    """Does pieces of work in the order they came, as many as wait, within one transaction."""
+
+    def __init__(self, service_store: ServiceStore, executor: Executor) -> None:
+        self._service_store = service_store
+        self._executor = executor
+        self._waiting: list[_QueuedWork] = []
+        self._runner: asyncio.Task[None] | None = None
+
+    async def submit(self, work: Work) -> Any:
+        """What the work returns, once it is on the disk, or what it raises, and then nothing of it was written."""
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append((partial(copy_context().run, work), done))  # what belongs to a request goes with it
+        if self._runner is None:
+            self._runner = asyncio.create_task(self._run())
+        return await done
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                for _ in range(_YIELDS):  # those that are being read now come along
+                    await asyncio.sleep(0)
+                batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
+                loop = asyncio.get_running_loop()
+                outcomes = await loop.run_in_executor(self._executor, self._write, [work for work, _ in batch])
+                for (_, done), outcome in zip(batch, outcomes, strict=True):
+                    _resolve(done, outcome)
+        finally:
+            self._runner = None
+
+    def _write(self, works: list[Work]) -> list[Any]:
+        """What each piece of work came to; what it raised is among it. When the disk refuses, it is so for all."""
+        try:
+            if len(works) == 1:
+                return [works[0]()]
+            with self._service_store.writing():
+                return [self._attempt(work) for work in works]
+        except Exception as error:  # noqa: BLE001  whoever waits is told, whatever it was
+            return [_Raised(error)] * len(works)
+
+    def _attempt(self, work: Work) -> Any:
+        try:
+            with self._service_store.part():
+                return work()
+        except Exception as error:  # noqa: BLE001  one that fails must not take back what the others have written
+            return _Raised(error)
+
+
+class _Raised:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def _resolve(done: asyncio.Future[Any], outcome: Any) -> None:
+    if done.done():
+        return  # nobody waits any more; what was written stays written
+    if isinstance(outcome, _Raised):
+        done.set_exception(outcome.error)
+    else:
+        done.set_result(outcome)
+
+
+class DirectAppends:
+    """For a store whose sessions are written side by side: each piece of work has a thread and a transaction."""
+
+    def __init__(self, run: Callable[[Work], Awaitable[Any]]) -> None:
+        self.submit = run
+
+
 # So long before the time is up what waits for a model is broken off, so that whoever asked can still be told.
-_LAST_SECONDS = 5.0
+_CANCEL_MARGIN_SECONDS = 5.0
 T = TypeVar("T")
 
 
 class Service:
     """What every route works with. Everything that blocks is done in a thread; the event loop only waits."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: ServerConfig) -> None:
         self.config = config
-        self.doorman = Doorman(TokenFile(config.token_file) if config.token_file else None)
+        self.authenticator = Authenticator(TokenFile(config.token_file) if config.token_file else None)
         self.bus = Bus()
         opened = connect(config.store)
         self.store: Store = opened
-        self.readiness = Readiness(lambda: opened.failing(LOCK_SECONDS))
-        self.desk: Desk = desk_of(self.store)
-        self.bus.subscribe(DeskSink(self.desk))
-        self.notices = notices_of(self.store, self._hear)
-        self.feed = Feed(self.desk, lambda: self.notices is not None and self.notices.is_listening)
-        self.bus.subscribe(lambda _: self.feed.nudge())
-        self.schedule = Schedule(self.desk)
-        self.engine = Engine(self.store, self.desk, workers=config.workers, bus=self.bus) if config.workers else None
+        self.readiness = ReadinessCheck(lambda: opened.failing(LOCK_SECONDS))
+        self.service_store: ServiceStore = service_store_of(self.store)
+        self.bus.subscribe(ServiceStoreSink(self.service_store))
+        self.notices = event_listener_of(self.store, self._hear)
+        self.feed = EventFeed(self.service_store, lambda: self.notices is not None and self.notices.is_listening)
+        self.bus.subscribe(lambda _: self.feed.notify())
+        self.schedule = Schedule(self.service_store)
+        self.engine = (
+            WorkerPool(self.store, self.service_store, workers=config.workers, bus=self.bus) if config.workers else None
+        )
         self.opened = OpenSessions(self.store, self.bus, config.open_sessions, self.schedule)
-        self.long_work = LongWork(config.threads)
+        self.long_work = CompactionPool(config.threads)
         self._threads = ThreadPoolExecutor(config.threads, thread_name_prefix="context-compactor")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="context-compactor append")
         one_file = isinstance(self.store, SqliteStore)
-        self.appends = Appends(self.desk, self._writer) if one_file else Alone(self.run)
-        self.readers = Readers(config.event_readers, self.store.path, are_shared=self.doorman.needs_token)
-        self.sender = Sender(
-            self.desk,
+        self.appends = AppendBatcher(self.service_store, self._writer) if one_file else DirectAppends(self.run)
+        self.readers = Subscribers(config.event_readers, self.store.path, are_shared=self.authenticator.requires_token)
+        self.sender = WebhookSender(
+            self.service_store,
             self.bus,
             self.run,
             store_path=self.store.path,
@@ -83,23 +215,23 @@ class Service:
         self._stopping: asyncio.Future[None] | None = None
         self._clearing: asyncio.Task[None] | None = None
         self._is_uncleared = False
-        survey = Survey(self.store)
-        self.metrics = Metrics(looking(survey, self.desk, self.opened, self.readers, self.sender))
-        for follower in (self.readers.give, self.metrics.count, lambda _: self.sender.nudge()):
+        survey = SessionStatistics(self.store)
+        self.metrics = ServerMetrics(make_collector(survey, self.service_store, self.opened, self.readers, self.sender))
+        for follower in (self.readers.give, self.metrics.count, lambda _: self.sender.notify()):
             self.feed.follow(follower)
 
     async def run(self, work: Callable[[], T]) -> T:
         """Do something that blocks. What belongs to a request, such as its trace, goes with it."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, work)
 
-    async def in_session(self, store_id: str, work: Callable[[Opened], T]) -> T:
+    async def with_session(self, store_id: str, work: Callable[[SessionHandle], T]) -> T:
         """Do something with a session: one request after the other, in the order they came."""
         return await self._use(store_id, lambda opened: self.run(partial(work, opened)))
 
     async def append(
         self,
         store_id: str,
-        work: Callable[[Opened, list[Raw] | Ready], T],
+        work: Callable[[SessionHandle, list[Raw] | ReadyMessages], T],
         messages: list[Raw],
         *,
         is_large: bool,
@@ -109,10 +241,10 @@ class Service:
         What `is_large` is made ready in a thread of its own before, so that the others do not wait for that.
         """
 
-        async def append(opened: Opened) -> T:
-            given: list[Raw] | Ready = messages
+        async def append(opened: SessionHandle) -> T:
+            given: list[Raw] | ReadyMessages = messages
             if is_large:
-                given = await self.run(lambda: opened.as_known().make_ready(messages))
+                given = await self.run(lambda: opened.cached_session().make_ready(messages))
             written: T = await self.appends.submit(partial(work, opened, given))
             return written
 
@@ -127,7 +259,7 @@ class Service:
 
     async def let_go(self, store_id: str) -> None:
         """Close a session, so that the next use opens it anew."""
-        await self.in_session(store_id, _let_go)
+        await self.with_session(store_id, _close_slot)
 
     async def beside(self, store_id: str, work: Callable[[Session], T], *, can_cancel: bool = False) -> T:
         """Do something long with a session, while messages can still be appended to it; one such thing at a time.
@@ -138,7 +270,7 @@ class Service:
         with self.opened.use(store_id) as opened, opened.asking(is_listed=can_cancel) as asking:
             async with opened.compaction, room:
                 asking.check()
-                asking.session = await self.in_session(store_id, lambda opened: opened.session().twin())
+                asking.session = await self.with_session(store_id, lambda opened: opened.session().twin())
                 return await self.long_work.run(asking.session, work)
 
     async def cancel(self, store_id: str) -> tuple[bool, bool]:
@@ -148,11 +280,11 @@ class Service:
         """
         core = await self.run(lambda: continue_core(store_id, self.store, self.bus))
         opened = self.opened.known(store_id)
-        here = await opened.end_compactions() if opened is not None else False
-        dropped = await self.run(lambda: drop_compactions(core, self.desk))
+        here = await opened.cancel_compactions() if opened is not None else False
+        dropped = await self.run(lambda: cancel_compactions(core, self.service_store))
         ours = self.engine.cancel(dropped) if self.engine is not None else []
         while self.engine is not None and self.engine.cancel(ours):
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CANCEL_POLL_SECONDS)
         return here or bool(ours), len(dropped) > len(ours)
 
     async def delete(self, store_id: str) -> None:
@@ -160,14 +292,14 @@ class Service:
         running = await self.run(lambda: self._running(store_id))
         opened = self.opened.known(store_id)
         if opened is not None:
-            await opened.end_compactions()
+            await opened.cancel_compactions()
 
-        def remove(opened: Opened) -> None:
-            _let_go(opened)
+        def remove(opened: SessionHandle) -> None:
+            _close_slot(opened)
             delete_from(self.store, store_id, bus=self.bus, project=project_of(self.config.store))
 
         try:
-            await self.in_session(store_id, remove)
+            await self.with_session(store_id, remove)
         finally:
             if self.engine is not None:
                 self.engine.cancel(running)
@@ -189,20 +321,20 @@ class Service:
     def _running(self, store_id: str) -> list[Job]:
         """The jobs of a session that are being done; `UnknownSession` when it is not there."""
         self.store.session(store_id)
-        return [job for job in self.desk.jobs.open(store_id) if job.state == "running"]
+        return [job for job in self.service_store.jobs.open(store_id) if job.state == "running"]
 
-    async def _use(self, store_id: str, work: Callable[[Opened], Awaitable[T]]) -> T:
+    async def _use(self, store_id: str, work: Callable[[SessionHandle], Awaitable[T]]) -> T:
         try:
             with self.opened.use(store_id) as opened:
                 async with opened.turn:
                     return await work(opened)
         finally:
-            for opened in self.opened.surplus():
-                await self.run(partial(_let_go, opened))
+            for opened in self.opened.evict():
+                await self.run(partial(_close_slot, opened))
 
     def start(self) -> None:
         """Begin with jobs, events and webhooks, with what waits from before too. Call it in the event loop."""
-        make_types_ready()
+        prepare_types()
         self.feed.start()
         self.sender.start()
         if self.notices is not None:
@@ -212,18 +344,18 @@ class Service:
 
     def _hear(self, kind: str) -> None:
         """Somebody has committed an event, in whichever process; "" when some may have been missed."""
-        self.feed.nudge()
-        if self.engine is not None and kind in WAKING:
+        self.feed.notify()
+        if self.engine is not None and kind in WAKING_EVENTS:
             self.engine.wake()
 
-    def begin_to_stop(self) -> None:
+    def begin_shutdown(self) -> None:
         """Take no more jobs, tell those who follow events to come again, and let what waits for a model have an end.
 
         Call it in the event loop, `stop` when all requests are answered.
         """
         self.readers.end()
         loop, seconds = asyncio.get_running_loop(), self.config.stop_seconds
-        loop.call_later(max(0.0, seconds - _LAST_SECONDS), self.long_work.cancel)
+        loop.call_later(max(0.0, seconds - _CANCEL_MARGIN_SECONDS), self.long_work.cancel)
         if self.engine is not None:
             self._stopping = loop.run_in_executor(None, partial(self.engine.stop, finish=True, timeout=seconds))
 
@@ -248,7 +380,7 @@ class Service:
         self.store.close()
 
 
-def _let_go(opened: Opened) -> None:
+def _close_slot(opened: SessionHandle) -> None:
     """Close a session. When that fails, it is no failure of what somebody has just asked for."""
     try:
         opened.close()

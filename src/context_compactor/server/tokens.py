@@ -1,7 +1,4 @@
-"""Tokens: who may call the server. The file holds only hashes; a token is shown once, when it is made.
-
-One token on each line: `name:namespace:kind:sha256`. The kind is `full` or `read`; what begins with `#` is a comment.
-"""
+"""Bearer tokens, and the namespace that each may read or write. The token file holds only hashes."""
 
 from __future__ import annotations
 
@@ -12,22 +9,96 @@ import re
 import secrets
 import stat
 import time
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
 
-from context_compactor.errors import BadSetting
+from context_compactor.errors import BadSetting, UnknownSession
 from context_compactor.files import make_private_folder, one_writer, write_atomically
-from context_compactor.server.scope import Scope
+from context_compactor.protocols import Store
+from context_compactor.sessions.state import check_id
+from context_compactor.store.rows import SessionRow, prefix_of
+
+_SEPARATOR = "/"
+# Behind every id that begins with a namespace and the separator.
+_LAST_CHARACTER = "\U0010ffff"
+_ROWS_PER_READ = 200
+
+
+class Scope(Struct, frozen=True):
+    """Who asks: the name of the token, its namespace, and whether it may change anything."""
+
+    namespace: str = ""
+    may_write: bool = True
+    name: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """What the ids of this namespace begin with in the store."""
+        return prefix_of(self.namespace)
+
+    def inside(self, session_id: str) -> str:
+        """The id in the store of a session that is asked for, or `UnknownSession` when it cannot be one."""
+        try:
+            return self.made(session_id)
+        except BadSetting as error:
+            raise UnknownSession(f"there is no session {session_id[:80]!r}. Try: GET /v1/sessions.") from error
+
+    def made(self, session_id: str) -> str:
+        """The id in the store of a session that is to be made, or `BadSetting` when it can have no such name."""
+        if _SEPARATOR in session_id or session_id in (".", ".."):
+            raise BadSetting(f"id: {session_id[:80]!r} cannot stand in an address. Try: one without '/', or none.")
+        check_id(session_id)
+        return check_id(self.prefix + session_id) if self.namespace else session_id
+
+    def outside(self, store_id: str) -> str:
+        """The id as its caller knows it."""
+        return store_id.removeprefix(self.prefix)
+
+    def told(self, text: str, store_id: str) -> str:
+        """A text about a session, with its id as its caller knows it. A path that begins like the id is none."""
+        known = self.outside(store_id)
+        if known in ("", store_id) or store_id not in text:
+            return text
+        return re.sub(rf"(?<![\w./-]){re.escape(store_id)}(?!\.?[\w/-])", lambda _: known, text)
+
+    def sees(self, store_id: str) -> bool:
+        """Whether a session of the store is in this namespace."""
+        return store_id.startswith(self.prefix) if self.namespace else _SEPARATOR not in store_id
+
+    def sessions(self, store: Store, after: str | None, limit: int) -> list[SessionRow]:
+        """The next sessions of this namespace by their ids."""
+        found: list[SessionRow] = []
+        for row in self._rows(store, self.prefix + (after or "")):
+            found.append(row)
+            if len(found) == limit:
+                break
+        return found
+
+    def _rows(self, store: Store, after: str) -> Iterator[SessionRow]:
+        while rows := store.sessions(limit=_ROWS_PER_READ, after=after):
+            for row in rows:
+                if self.sees(row.id):
+                    yield row
+                elif self.namespace:
+                    return
+            after = rows[-1].id if self.sees(rows[-1].id) else max(rows[-1].id, _end_of_namespace(rows[-1].id))
+
+
+def _end_of_namespace(store_id: str) -> str:
+    """The end of another namespace: its sessions are stepped over, however many they are."""
+    return store_id.split(_SEPARATOR, maxsplit=1)[0] + _SEPARATOR + _LAST_CHARACTER
+
 
 _log = logging.getLogger("context_compactor")
 
-PREFIX = "cct_"
+TOKEN_PREFIX = "cct_"
 FULL, READ = "full", "read"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{64}")
-_LOOK_AGAIN_SECONDS = 1.0
+_RELOAD_SECONDS = 1.0
 
 
 class Token(Struct, frozen=True):
@@ -56,14 +127,14 @@ class TokenFile:
         self._tokens = read_tokens(path)
         if not self._tokens:
             raise BadSetting(f"token file: no token is in {path}. Try: `compactor token add NAME --file {path}`.")
-        _warn_if_open(path)
-        self._seen = _stamp(path)
-        self._look_at = time.monotonic() + _LOOK_AGAIN_SECONDS
+        _warn_if_world_accessible(path)
+        self._seen = _file_stamp(path)
+        self._look_at = time.monotonic() + _RELOAD_SECONDS
 
     def find(self, secret: str) -> Scope | None:
         """The scope of a token, or None when it is not known. It takes as long whichever token it is, or none."""
         self._look_again()
-        given = hash_of(secret).encode()
+        given = token_hash(secret).encode()
         found: Token | None = None
         for token in self._tokens:
             if hmac.compare_digest(token.hash.encode(), given):
@@ -73,8 +144,8 @@ class TokenFile:
     def _look_again(self) -> None:
         if time.monotonic() < self._look_at:
             return
-        self._look_at = time.monotonic() + _LOOK_AGAIN_SECONDS
-        stamp = _stamp(self.path)
+        self._look_at = time.monotonic() + _RELOAD_SECONDS
+        stamp = _file_stamp(self.path)
         if stamp == self._seen:
             return
         try:
@@ -85,7 +156,7 @@ class TokenFile:
             self._seen = stamp
 
 
-def hash_of(secret: str) -> str:
+def token_hash(secret: str) -> str:
     """How a token is stored. It is random and long, so it needs no salt."""
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -98,10 +169,12 @@ def read_tokens(path: Path) -> list[Token]:
         return []
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"token file {path} cannot be read: {error}") from error
-    return [_read(line, f"{path}, line {at}") for at, line in enumerate(lines, 1) if line.strip() and line[0] != "#"]
+    return [
+        _parse_token(line, f"{path}, line {at}") for at, line in enumerate(lines, 1) if line.strip() and line[0] != "#"
+    ]
 
 
-def _read(line: str, where: str) -> Token:
+def _parse_token(line: str, where: str) -> Token:
     parts = line.strip().split(":")
     if len(parts) != 4 or parts[2] not in (FULL, READ) or not _HASH.fullmatch(parts[3]):
         raise BadSetting(
@@ -124,28 +197,28 @@ def check_namespace(text: str) -> str:
 
 def add_token(path: Path, name: str, namespace: str, *, read_only: bool) -> str:
     """Make a token and write its hash; the token, which is nowhere else."""
-    secret = PREFIX + secrets.token_urlsafe(32)
-    token = Token(check_name("name", name), check_namespace(namespace), READ if read_only else FULL, hash_of(secret))
+    secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
+    token = Token(check_name("name", name), check_namespace(namespace), READ if read_only else FULL, token_hash(secret))
     make_private_folder(path.parent)
     with one_writer(path.parent):
         tokens = read_tokens(path)
         if any(each.name == name for each in tokens):
             raise BadSetting(f"name: there is a token {name!r} in {path} already. Try: another name, or remove it.")
-        _write(path, [*tokens, token])
+        _write_tokens(path, [*tokens, token])
     return secret
 
 
 def remove_token(path: Path, name: str) -> Token:
     """Take a token away; what it was."""
-    _named(read_tokens(path), name, path)  # before anything is made where there is nothing
+    _find_token(read_tokens(path), name, path)  # before anything is made where there is nothing
     with one_writer(path.parent):
         tokens = read_tokens(path)
-        gone = _named(tokens, name, path)
-        _write(path, [each for each in tokens if each is not gone])
+        gone = _find_token(tokens, name, path)
+        _write_tokens(path, [each for each in tokens if each is not gone])
     return gone
 
 
-def _named(tokens: list[Token], name: str, path: Path) -> Token:
+def _find_token(tokens: list[Token], name: str, path: Path) -> Token:
     found = next((each for each in tokens if each.name == name), None)
     if found is None:
         known = ", ".join(each.name for each in tokens) or "there is none"
@@ -153,18 +226,18 @@ def _named(tokens: list[Token], name: str, path: Path) -> Token:
     return found
 
 
-def _write(path: Path, tokens: list[Token]) -> None:
+def _write_tokens(path: Path, tokens: list[Token]) -> None:
     lines = ["# name:namespace:kind:sha256, written by `compactor token`", *(token.line() for token in tokens)]
     write_atomically(path, ("\n".join(lines) + "\n").encode(), private=True)
 
 
-def _warn_if_open(path: Path) -> None:
+def _warn_if_world_accessible(path: Path) -> None:
     """Hashes let nobody in, but who can write the file can; and who may call is nobody else's business."""
     if os.name == "posix" and path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
         _log.warning("everybody on this machine can read or write the token file %s. Try: chmod 600.", path)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _file_stamp(path: Path) -> tuple[int, int, int] | None:
     try:
         found = path.stat()
     except OSError:

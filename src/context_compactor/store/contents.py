@@ -1,7 +1,8 @@
-"""Contents by their hash: each is kept once, whoever refers to it."""
+"""Contents by their hash: each is stored once, whoever refers to it, and which of them a session needs."""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import cast
@@ -11,7 +12,7 @@ from msgspec import Struct
 
 from context_compactor.errors import DamagedContent
 from context_compactor.store.database import Database, rows_in
-from context_compactor.store.rows import hash_of
+from context_compactor.store.rows import MESSAGE, as_bytes, hash_of
 
 PLAIN, ZSTD, LIST = 0, 1, 2
 _LEVEL = 3
@@ -19,7 +20,7 @@ _SMALL = 96
 _AT_ONCE = 50
 
 
-class Kept(Struct, frozen=True):
+class PackedContent(Struct, frozen=True):
     """A row of the table, as it is stored."""
 
     hash: str
@@ -28,7 +29,7 @@ class Kept(Struct, frozen=True):
     stored: bytes
 
 
-class Contents:
+class ContentTable:
     """Puts bytes into a database and gets them back, checked against their hash."""
 
     def __init__(self, database: Database) -> None:
@@ -39,25 +40,28 @@ class Contents:
         """Keep some bytes; their number and hash. What is there already is not written again."""
         return self.put_many([content])[0]
 
-    def put_many(self, contents: Iterable[bytes | Kept]) -> list[tuple[int, str]]:
+    def put_many(self, contents: Iterable[bytes | PackedContent]) -> list[tuple[int, str]]:
         """Keep contents in a few steps, however many; the number and hash of each."""
-        named = [(each.hash if isinstance(each, Kept) else hash_of(each), each) for each in contents]
+        named = [(each.hash if isinstance(each, PackedContent) else hash_of(each), each) for each in contents]
         numbers = self._numbers([name for name, _ in named])
         new = {name: content for name, content in named if name not in numbers}
         numbers |= self._add([_ready(name, content) for name, content in new.items()])
         return [(numbers[name], name) for name, _ in named]
 
     @staticmethod
-    def ready(content: bytes) -> Kept:
+    def ready(content: bytes) -> PackedContent:
         """Some bytes, hashed and packed: what takes long, and needs no transaction."""
         return _ready(hash_of(content), content)
 
     @staticmethod
-    def ready_list(parts: Sequence[bytes]) -> list[Kept]:
+    def ready_list(parts: Sequence[bytes]) -> list[PackedContent]:
         """A JSON list of JSON values, each as a content of its own; the list comes last, under the hash of its JSON."""
-        ready = [Contents.ready(part) for part in parts]
+        ready = [ContentTable.ready(part) for part in parts]
         whole = b"[" + b",".join(parts) + b"]"
-        return [*ready, Kept(hash_of(whole), len(whole), LIST, b"".join(bytes.fromhex(each.hash) for each in ready))]
+        return [
+            *ready,
+            PackedContent(hash_of(whole), len(whole), LIST, b"".join(bytes.fromhex(each.hash) for each in ready)),
+        ]
 
     def _numbers(self, names: Iterable[str]) -> dict[str, int]:
         """The numbers of those that are there, each the first of its hash.
@@ -82,20 +86,20 @@ class Contents:
         _refuse_missing(wanted, known)
         return known
 
-    def packed(self, names: Iterable[str]) -> list[Kept]:
+    def packed(self, names: Iterable[str]) -> list[PackedContent]:
         """Contents as they are stored, with all that the lists among them are made of; each is checked."""
         kept = self._kept(list(names))
         for name in kept:
             self._whole(name, kept)
         return list(kept.values())
 
-    def put_packed(self, kept: Iterable[Kept]) -> None:
+    def put_packed(self, kept: Iterable[PackedContent]) -> None:
         """Keep contents of another store as they are stored there; those that are here already stay."""
         every = {each.hash: each for each in kept}
         known = self._numbers(every)
         self._add([each for name, each in every.items() if name not in known])
 
-    def _add(self, new: Sequence[Kept]) -> dict[str, int]:
+    def _add(self, new: Sequence[PackedContent]) -> dict[str, int]:
         """Write rows; their numbers. One alone, as most are, takes one step."""
         statement = "INSERT INTO contents (hash, size, codec, bytes) VALUES (?, ?, ?, ?)"
         rows = [(bytes.fromhex(each.hash), each.size, each.codec, each.stored) for each in new]
@@ -110,19 +114,19 @@ class Contents:
         kept = self._kept(wanted)
         return {name: self._whole(name, kept) for name in wanted}
 
-    def _kept(self, wanted: Sequence[str]) -> dict[str, Kept]:
+    def _kept(self, wanted: Sequence[str]) -> dict[str, PackedContent]:
         """The rows of these contents, and of all that the lists among them are made of."""
         statement = "SELECT hash, size, codec, bytes FROM contents WHERE hash IN ({}) ORDER BY number DESC"
-        kept: dict[str, Kept] = {}
+        kept: dict[str, PackedContent] = {}
         while names := [name for name in dict.fromkeys(wanted) if name not in kept]:
             rows = rows_in(self._database, statement, [bytes.fromhex(name) for name in names])
-            found = {row[0].hex(): Kept(row[0].hex(), *row[1:]) for row in rows}
+            found = {row[0].hex(): PackedContent(row[0].hex(), *row[1:]) for row in rows}
             _refuse_missing(names, found)
             kept |= found
             wanted = [part for each in found.values() if each.codec == LIST for part in list_hashes(each.stored)]
         return kept
 
-    def _whole(self, name: str, kept: Mapping[str, Kept]) -> bytes:
+    def _whole(self, name: str, kept: Mapping[str, PackedContent]) -> bytes:
         each = kept[name]
         if each.codec != LIST:
             return self.unpack(each)
@@ -133,9 +137,9 @@ class Contents:
         """The bytes behind a row that was read already."""
         if codec == LIST:
             return self.get([name])[name]
-        return self.unpack(Kept(name, size, codec, stored))
+        return self.unpack(PackedContent(name, size, codec, stored))
 
-    def unpack(self, kept: Kept) -> bytes:
+    def unpack(self, kept: PackedContent) -> bytes:
         """The bytes behind a row that is no list."""
         if kept.codec == PLAIN:
             return _checked(kept.hash, kept.stored)
@@ -168,12 +172,12 @@ class Contents:
                     yield name.hex()
 
 
-def _ready(name: str, content: bytes | Kept) -> Kept:
-    if isinstance(content, Kept):
+def _ready(name: str, content: bytes | PackedContent) -> PackedContent:
+    if isinstance(content, PackedContent):
         return content
     packed = zstandard.ZstdCompressor(level=_LEVEL).compress(content) if len(content) > _SMALL else content
     codec, stored = (ZSTD, packed) if len(packed) < len(content) else (PLAIN, content)
-    return Kept(name, len(content), codec, stored)
+    return PackedContent(name, len(content), codec, stored)
 
 
 def _refuse_missing(names: Iterable[str], known: Container[str]) -> None:
@@ -191,3 +195,57 @@ def _checked(name: str, content: bytes) -> bytes:
     if hash_of(content) != name:
         raise DamagedContent(f"the content {name} has changed since it was stored")
     return content
+
+
+_HASH = re.compile(rb"[0-9a-f]{64}")
+
+
+def needed_hashes(database: Database, contents: ContentTable, session: int | None = None) -> set[str]:
+    """The hashes of all contents that a session needs, or all sessions; those of lists without their parts."""
+    where, values = ("", []) if session is None else (" WHERE t.session = ?", [session])
+    held: set[str] = set()
+    for table in ("entries", "originals"):
+        statement = f"SELECT DISTINCT c.hash FROM {table} t JOIN contents c ON c.number = t.content{where}"
+        held |= {name.hex() for (name,) in database.rows(statement, values)}
+    return held | _hashes_in_records(database, contents, session)
+
+
+def with_parts(database: Database, names: Iterable[str]) -> set[str]:
+    """Contents, and all that the lists among them are made of."""
+    waiting, found = set(names), set[str]()
+    statement = f"SELECT bytes FROM contents WHERE codec = {LIST} AND hash IN ({{}})"
+    while waiting:
+        found |= waiting
+        lists = rows_in(database, statement, [bytes.fromhex(name) for name in waiting])
+        waiting = {part for (joined,) in lists for part in list_hashes(joined)} - found
+    return found
+
+
+def _hashes_in_records(database: Database, contents: ContentTable, session: int | None) -> set[str]:
+    """Contents that states, compactions and revisions speak of, and those that these speak of in turn."""
+    of_entries, of_sessions, values = (
+        ("", "", []) if session is None else (" AND e.session = ?", " WHERE number = ?", [session])
+    )
+    rows = database.rows(
+        "SELECT DISTINCT c.hash FROM entries e JOIN contents c ON c.number = e.content "
+        f"WHERE e.kind <> '{MESSAGE}'{of_entries}",
+        values,
+    )
+    states = database.rows(f"SELECT state FROM sessions{of_sessions}", values)
+    told = _hashes(b"\n".join(as_bytes(state) for (state,) in states))
+    told = _known(database, told | _named_in(contents, [name.hex() for (name,) in rows]))
+    return told | _known(database, _named_in(contents, told))
+
+
+def _named_in(contents: ContentTable, names: Iterable[str]) -> set[str]:
+    return set().union(*map(_hashes, contents.get(names).values()))
+
+
+def _hashes(content: bytes) -> set[str]:
+    return {found.decode() for found in _HASH.findall(content)}
+
+
+def _known(database: Database, names: Iterable[str]) -> set[str]:
+    """What looks like a hash in a text may be none of ours."""
+    rows = rows_in(database, "SELECT hash FROM contents WHERE hash IN ({})", [bytes.fromhex(name) for name in names])
+    return {name.hex() for (name,) in rows}

@@ -1,16 +1,149 @@
-"""What a store needs of a database. `sqlite_file.py` and `postgres_database.py` are the two there are."""
+"""What a store needs of a database: transactions, statements, migrations, a word index, and rest while the process
+forks."""
 
 from __future__ import annotations
 
+import os
+import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from importlib.resources import files
 from types import TracebackType
 from typing import Any, Protocol
+from weakref import WeakSet
+
+from msgspec import Struct
 
 from context_compactor.errors import StoreError
-from context_compactor.store.migrate import Migrated
-from context_compactor.store.words import Words
+
+
+class Forkable(Protocol):
+    """What rests while its process forks."""
+
+    def before_fork(self) -> None:
+        """Let go of everything that must not be inherited."""
+        ...
+
+    def after_fork(self) -> None:
+        """Go on."""
+        ...
+
+    def after_fork_in_child(self) -> None:
+        """Go on in the new process."""
+        ...
+
+
+_forkables: WeakSet[Forkable] = WeakSet()
+_inherited: list[object] = []
+
+
+def pause_at_fork(each: Forkable) -> None:
+    """From now on this rests whenever the process forks, for as long as it lives."""
+    _forkables.add(each)
+
+
+def never_close(inherited: object) -> None:
+    """Never end this in the present process: it is its parent's."""
+    _inherited.append(inherited)
+
+
+def _before() -> None:
+    for each in tuple(_forkables):
+        each.before_fork()
+
+
+def _after() -> None:
+    for each in tuple(_forkables):
+        each.after_fork()
+
+
+def _after_in_child() -> None:
+    for each in tuple(_forkables):
+        each.after_fork_in_child()
+
+
+if hasattr(os, "register_at_fork"):  # where there are forks
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)
+
+
+class Migrated(Struct, frozen=True):
+    """The version of a database's tables when it was opened, 0 for none, and since."""
+
+    before: int
+    now: int
+
+
+@cache
+def scripts(folder: str) -> tuple[str, ...]:
+    """The migrations of one kind of database in order: the first makes version 1."""
+    found = sorted((files(__package__) / "sql" / folder).iterdir(), key=lambda each: each.name)
+    return tuple(script.read_text(encoding="utf-8") for script in found if script.name.endswith(".sql"))
+
+
+def refuse_newer(name: str, version: int, known: int) -> None:
+    """Leave alone what a later version of the program has made."""
+    if version > known:
+        raise StoreError(
+            f"{name} was made by a newer version of this program (its schema is {version}, this one knows {known}). "
+            "Try: update context-compactor."
+        )
+
+
+# What the index takes for one word. Half a character is none: no database takes what UTF-8 cannot write.
+_WORD = re.compile(r"[0-9A-Za-z\x80-\ud7ff\ue000-\U0010ffff]{1,200}")
+
+
+TermsOf = Callable[[bytes], str]
+"""The terms by which the passages in a run's body are found. An index may not know them any more."""
+
+
+class WordQuery(Struct, frozen=True):
+    """Runs between two numbers of one session that hold a term of each group."""
+
+    groups: tuple[tuple[str, ...], ...]
+    first: int
+    last: int
+
+
+class WordIndex(Protocol):
+    """The terms of each run, under its number."""
+
+    def add(self, runs: Iterable[tuple[int, str]]) -> None:
+        """Note the terms of runs, with spaces between them."""
+        ...
+
+    def remove(self, runs: Iterable[tuple[int, str]]) -> None:
+        """Forget runs, which are given with the terms that were noted for them."""
+        ...
+
+    def purge(self) -> None:
+        """Rewrite the index, in steps, without what was forgotten."""
+        ...
+
+    def count(self, wanted: WordQuery, most: int) -> int:
+        """How many runs are wanted; `most` when there are more."""
+        ...
+
+    def numbers(self, wanted: WordQuery) -> list[int]:
+        """The numbers of all that are wanted."""
+        ...
+
+    def newest(self, wanted: WordQuery, limit: int, skip: int = 0) -> list[int]:
+        """The highest numbers of those that are wanted, from the last one backwards."""
+        ...
+
+
+def is_word(term: str) -> bool:
+    """Whether a term can stand in an index."""
+    return _WORD.fullmatch(term) is not None
+
+
+def kind_word(kind: str) -> str:
+    """The word by which runs of originals of a kind are found. No term is one, since none holds a colon."""
+    return f"kind:{kind.encode().hex()}"
+
 
 _IN_ONE_STATEMENT = 500
 _LONGEST_PAUSE = 0.5
@@ -18,7 +151,7 @@ NO_LIMIT = 1 << 62
 """More rows than there will ever be, for a `LIMIT` that is none."""
 
 
-class Writing:
+class OpenTransaction:
     """A transaction that is under way: what it knows of the sessions it has locked, and whether a block of it failed.
 
     `numbers` are those of the sessions; `ends` are the last positions of their logs and the chains up to them.
@@ -45,10 +178,10 @@ class Writing:
             raise StoreError(f"{path}: a part of this transaction failed, so nothing of it was written.")
 
 
-class Joined:
+class NestedTransaction:
     """A block of a transaction that is under way. When it raises, the transaction cannot be kept."""
 
-    def __init__(self, writing: Writing) -> None:
+    def __init__(self, writing: OpenTransaction) -> None:
         self._writing = writing
 
     def __enter__(self) -> None:
@@ -61,7 +194,7 @@ class Joined:
             self._writing.has_failed = True
 
 
-def refuse_within(current: Writing | None, path: str) -> None:
+def refuse_nested(current: OpenTransaction | None, path: str) -> None:
     """Raise `StoreError` within a transaction, for what would wait for whoever waits for it."""
     if current is not None:
         raise StoreError(f"{path}: this needs a transaction of its own, and cannot be done within another one.")
@@ -80,7 +213,7 @@ class Database(Protocol):
     schema: Migrated
 
     @property
-    def words(self) -> Words:
+    def words(self) -> WordIndex:
         """The index by which runs of passages are found."""
         ...
 
@@ -89,7 +222,7 @@ class Database(Protocol):
         ...
 
     @property
-    def current(self) -> Writing | None:
+    def current(self) -> OpenTransaction | None:
         """The transaction of this thread that is under way."""
         ...
 
@@ -139,7 +272,7 @@ class Database(Protocol):
 
 
 @contextmanager
-def one_of_many(transaction: AbstractContextManager[object]) -> Iterator[None]:
+def short_transaction(transaction: AbstractContextManager[object]) -> Iterator[None]:
     """A transaction of many that follow one another: behind it others have as much time to write as it took."""
     with transaction:
         began = time.monotonic()

@@ -1,11 +1,20 @@
-"""The values that go into a store and come out of it. A store keeps bytes; what they mean is the session's business."""
+"""The values that go into a store and come out of it: sessions, entries, originals and facts; jobs, events, answers
+and webhooks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+
+from context_compactor.store.events import Event, plain_text
+
+if TYPE_CHECKING:
+    from context_compactor.store.database import Database
+
 
 MESSAGE = "message"
 
@@ -27,7 +36,7 @@ class SessionRow(Struct, frozen=True):
     view: int = 0
 
 
-class Entry(Struct, frozen=True):
+class LogEntry(Struct, frozen=True):
     """One entry of a session's log. Positions count from 1 and are never used again."""
 
     position: int
@@ -37,7 +46,7 @@ class Entry(Struct, frozen=True):
     body: bytes
 
 
-class Run(Struct, frozen=True):
+class PassageRun(Struct, frozen=True):
     """Some passages of an original that follow one another: how many, and of how many characters.
 
     `terms` are the words by which they are found, with spaces between them; `body` holds the passages, in the form in
@@ -50,7 +59,7 @@ class Run(Struct, frozen=True):
     body: bytes
 
 
-class Item(Struct, frozen=True):
+class NewOriginal(Struct, frozen=True):
     """An original on its way into the archive.
 
     `content` is the hash of its value as JSON, which must be in the store already; `runs` are its passages in order,
@@ -65,11 +74,11 @@ class Item(Struct, frozen=True):
     hint: str
     target: str
     content: str
-    runs: Sequence[Run] = ()
+    runs: Sequence[PassageRun] = ()
     is_indexed: bool = True
 
 
-class Shelved(Struct, frozen=True):
+class OriginalRow(Struct, frozen=True):
     """An original in the archive, without its value. `same_as` names the one archived before with the same value."""
 
     number: int
@@ -88,7 +97,7 @@ class Shelved(Struct, frozen=True):
 class Unindexed(Struct, frozen=True):
     """An original of which the index has only the first `done` passages."""
 
-    original: Shelved
+    original: OriginalRow
     done: int
 
 
@@ -97,11 +106,11 @@ class IndexPart(Struct, frozen=True):
 
     original: int
     done: int
-    runs: Sequence[Run]
+    runs: Sequence[PassageRun]
     is_last: bool
 
 
-class Found(Struct, frozen=True):
+class FoundRun(Struct, frozen=True):
     """A run of passages that a search found, under the id of its original.
 
     `position` is that of its first passage among all that the session has archived.
@@ -132,6 +141,131 @@ def hash_of(content: bytes) -> str:
     return sha256(content).hexdigest()
 
 
-def link(chain: bytes, kind: str, content_hash: str) -> bytes:
+def chain_link(chain: bytes, kind: str, content_hash: str) -> bytes:
     """The chain after one more entry: changing, leaving out or swapping an entry changes every link behind it."""
     return sha256(chain + kind.encode() + bytes.fromhex(content_hash)).digest()
+
+
+JobState = Literal["waiting", "running", "done", "dropped"]
+JobKind = Literal["compact", "extract", "idle"]
+
+JOB_KINDS: tuple[JobKind, ...] = ("compact", "extract", "idle")
+"""Those that matter most to an agent first."""
+
+_LONGEST_REASON = 2_000
+
+
+class Job(Struct, frozen=True):
+    """A piece of work on one session. `id` only rises; of two jobs of a session the one with the lower id goes first.
+
+    `attempts` counts how often it was begun, `worker` is who has it until `lease_until`. `reason` says what went wrong
+    last, or why it ended. `is_asked_again` says that somebody asked for the same while it was running. `trace` is
+    the one that the message which queued it belonged to.
+    """
+
+    id: int
+    session_id: str
+    kind: JobKind
+    level: str
+    state: JobState
+    attempts: int
+    due_at: str
+    lease_until: str
+    worker: str
+    reason: str
+    is_asked_again: bool
+    created_at: str
+    finished_at: str
+    trace: str
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be done about it."""
+        return self.state in ("done", "dropped")
+
+
+class StoredEvent(Struct, frozen=True):
+    """An event with its place among all that were kept; the number only rises."""
+
+    number: int
+    event: Event
+
+
+class StoredAnswer(Struct, frozen=True):
+    """What a request was answered; "" while only its messages are known to be written."""
+
+    body_hash: str
+    answer: str
+    created_at: str
+
+
+class Webhook(Struct, frozen=True):
+    """An address that is told of events. No `types` means all; one with `disabled_at` is told nothing."""
+
+    id: str
+    namespace: str
+    url: str
+    secret: str
+    types: tuple[str, ...]
+    created_at: str
+    failures: int = 0
+    disabled_at: str = ""
+    reason: str = ""
+
+
+class Delivery(Struct, frozen=True):
+    """An event on its way to a webhook. `attempts` counts how often it was begun."""
+
+    id: int
+    webhook: str
+    attempts: int
+    due_at: str
+    worker: str
+    reason: str
+    kept: StoredEvent
+
+
+class DeliveryAttempt(Struct, frozen=True):
+    """One time that a webhook was told. `status` is what it answered, 0 when it did not; no `reason` is success."""
+
+    webhook: str
+    event_id: str
+    type: str
+    attempt: int
+    created_at: str
+    status: int
+    reason: str
+
+
+def take_lock(database: Database, name: str) -> None:
+    """Let nobody else who takes the same turn go on before this transaction has ended."""
+    database.row(f"SELECT name FROM turns WHERE name = ?{database.row_lock}", [name])
+
+
+def lock_webhook(database: Database, webhook_id: str) -> str | None:
+    """The namespace of a webhook that nobody else changes until this transaction ends; None when there is none.
+
+    Whoever changes what a webhook is owed, or how it was told, takes it first: so nobody waits in a circle.
+    """
+    row = database.row(f"SELECT namespace FROM webhooks WHERE id = ?{database.row_lock}", [webhook_id])
+    return row[0] if row else None
+
+
+def plain_reason(reason: str) -> str:
+    """A reason as any database can keep it, and no longer than anybody reads."""
+    return plain_text(reason).replace("\0", "")[:_LONGEST_REASON]
+
+
+def timestamp(moment: datetime, plus_seconds: float = 0.0) -> str:
+    """A time as it is stored."""
+    return (moment.astimezone(UTC) + timedelta(seconds=plus_seconds)).isoformat(timespec="milliseconds")
+
+
+def namespace_of(session_id: str) -> str:
+    """The namespace of a session: what stands before the first slash of its id."""
+    return session_id.partition("/")[0] if "/" in session_id else ""
+
+
+def prefix_of(namespace: str) -> str:
+    """What the ids of a namespace begin with."""
+    return f"{namespace}/" if namespace else ""

@@ -1,19 +1,20 @@
-"""The table of sessions: which there are, and what each remembers beside its log."""
+"""The tables of a session: its row, its log of chained entries, its facts, and the processes that have it open."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from context_compactor.errors import UnknownSession
-from context_compactor.store.database import NO_LIMIT, Database
-from context_compactor.store.rows import SessionRow, as_bytes
+from context_compactor.store.contents import ContentTable, PackedContent
+from context_compactor.store.database import NO_LIMIT, Database, rows_in
+from context_compactor.store.rows import MESSAGE, FactRow, LogEntry, SessionRow, as_bytes, chain_link, hash_of
 
 _ROW = "id, created_at, updated_at, profile, state, head, messages, view"
 
 
-class Sessions:
+class SessionTable:
     """The sessions of one database, by their ids."""
 
     def __init__(self, database: Database) -> None:
@@ -98,3 +99,180 @@ class Sessions:
 def _session_row(row: Sequence[Any]) -> SessionRow:
     session_id, created_at, updated_at, profile, state, *counts = row
     return SessionRow(session_id, created_at, updated_at, as_bytes(profile), as_bytes(state), *counts)
+
+
+_ENTRY = "e.position, e.kind, e.created_at, c.hash, c.codec, c.size, c.bytes"
+
+
+class LogTable:
+    """The logs of all sessions in one database, each under the number of its session."""
+
+    def __init__(self, database: Database, contents: ContentTable) -> None:
+        self._database = database
+        self._contents = contents
+
+    def append(
+        self, session: int, kind: str, bodies: Iterable[bytes | PackedContent], now: str, times: Sequence[str] = ()
+    ) -> int:
+        """Add entries behind the last one; the position of the last of them. The session's row must be locked.
+
+        `times` are those of the entries where they are not from `now`.
+        """
+        current = self._database.current
+        head, chain = (current.ends.get(session) if current else None) or self.end(session)
+        rows = []
+        for at, (content, name) in enumerate(self._contents.put_many(bodies)):
+            head, chain = head + 1, chain_link(chain, kind, name)
+            rows.append((session, head, kind, times[at] if times else now, content, chain))
+        self._database.write_many(
+            "INSERT INTO entries (session, position, kind, created_at, content, chain) VALUES (?, ?, ?, ?, ?, ?)", rows
+        )
+        counted, seen = (len(rows), 0) if kind == MESSAGE else (0, head if rows else 0)
+        self._database.write(
+            "UPDATE sessions SET head = ?, chain = ?, updated_at = ?, messages = messages + ?, "
+            "view = CASE WHEN ? > 0 THEN ? ELSE view END WHERE number = ?",
+            [head, chain, now, counted, seen, seen, session],
+        )
+        if current is not None:
+            current.ends[session] = head, chain
+        return int(head)
+
+    def end(self, session: int) -> tuple[int, bytes]:
+        """The position of the last entry and the chain up to it."""
+        head, chain = self._database.row("SELECT head, chain FROM sessions WHERE number = ?", [session])
+        return head, chain
+
+    def entries(self, session: int, kinds: Sequence[str], after: int, until: int | None) -> list[LogEntry]:
+        """Entries in order, those behind `after` and up to `until`."""
+        marks = ",".join("?" * len(kinds))
+        where = f" AND e.kind IN ({marks})" if kinds else ""
+        # Without it SQLite may walk the whole log for the few entries that are no message.
+        hint = self._database.by_index("entries_by_kind") if kinds and MESSAGE not in kinds else ""
+        rare = f" AND e.kind <> '{MESSAGE}'" if kinds and MESSAGE not in kinds else ""
+        rows = self._database.rows(
+            f"SELECT {_ENTRY} FROM entries e{hint} JOIN contents c ON c.number = e.content "
+            f"WHERE e.session = ? AND e.position > ? AND e.position <= ?{rare}{where} ORDER BY e.position",
+            [session, after, NO_LIMIT if until is None else until, *kinds],
+        )
+        return [
+            LogEntry(position, kind, at, name.hex(), self._contents.read(name.hex(), codec, size, stored))
+            for position, kind, at, name, codec, size, stored in rows
+        ]
+
+    def message_position(self, session: int, count: int) -> int | None:
+        """The position of the message with so many messages up to and with it; None when there are fewer."""
+        if count > self._database.row("SELECT messages FROM sessions WHERE number = ?", [session])[0]:
+            return None
+        # No position is left out, so only the few entries that are no message have to be counted.
+        others = self._database.rows(
+            f"SELECT position FROM entries{self._database.by_index('entries_by_kind')} "
+            f"WHERE session = ? AND kind <> '{MESSAGE}' ORDER BY position",
+            [session],
+        )
+        position = count
+        for (other,) in others:
+            if other > position:
+                break
+            position += 1
+        return position
+
+    def verify(self, session_id: str, session: int) -> Iterator[str]:
+        """Follow the chain again; one line for each thing that is not as it was stored."""
+        rows = self._database.rows(  # in one statement, since others may append meanwhile
+            "SELECT s.head, s.chain, e.position, e.kind, c.hash, e.chain FROM sessions s "
+            "LEFT JOIN entries e ON e.session = s.number LEFT JOIN contents c ON c.number = e.content "
+            "WHERE s.number = ? ORDER BY e.position",
+            [session],
+        )
+        chain, last = b"", 0
+        for _, _, position, kind, name, stored in rows if rows and rows[0][2] is not None else ():
+            if position != last + 1 or name is None:
+                yield f"session {session_id}: entry {last + 1} is missing"
+                return
+            chain, last = chain_link(chain, kind, name.hex()), position
+            if chain != stored:
+                yield f"session {session_id}: entry {position} was changed"
+                return
+        for head, end in [row[:2] for row in rows[:1]]:
+            if last != head:
+                yield f"session {session_id}: {head - last} entries are missing at the end"
+            elif chain != end:
+                yield f"session {session_id}: entries behind {last} were taken out"
+
+
+_PUT = (
+    "INSERT INTO facts (session, kind, turn, hash, pattern, updated_at, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (session, kind, turn, hash) DO UPDATE SET pattern = excluded.pattern, "
+    "updated_at = excluded.updated_at, body = excluded.body"
+)
+
+
+class FactTable:
+    """The facts of all sessions in one database, each under the number of its session."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, session: int, facts: Iterable[FactRow], now: str) -> None:
+        """Keep facts; one of the same kind, turn and content takes the place of what was known."""
+        rows = [
+            (session, fact.kind, fact.turn, bytes.fromhex(hash_of(fact.body))[:16], fact.pattern, now, fact.body)
+            for fact in facts
+        ]
+        self._database.write_many(_PUT, rows)
+
+    def drop(self, session: int, from_turn: int) -> None:
+        """Forget what was extracted from a turn on."""
+        self._database.write("DELETE FROM facts WHERE session = ? AND turn >= ?", [session, from_turn])
+
+    def of(self, session: int, kind: str) -> list[FactRow]:
+        """Facts by turn."""
+        where, values = (" AND kind = ?", [kind]) if kind else ("", [])
+        rows = self._database.rows(
+            f"SELECT kind, turn, body, pattern, updated_at FROM facts WHERE session = ?{where} "
+            "ORDER BY turn, kind, hash",
+            [session, *values],
+        )
+        return [FactRow(*row) for row in rows]
+
+    def sessions_with(self, patterns: Sequence[str]) -> dict[str, set[str]]:
+        """The sessions in which a fact with each of these patterns was seen."""
+        statement = (
+            "SELECT DISTINCT f.pattern, s.id FROM facts f JOIN sessions s ON s.number = f.session "
+            "WHERE f.pattern <> '' AND f.pattern IN ({})"
+        )
+        found: dict[str, set[str]] = {}
+        for pattern, session_id in rows_in(self._database, statement, list(dict.fromkeys(patterns))):
+            found.setdefault(pattern, set()).add(session_id)
+        return found
+
+
+class HolderTable:
+    """The holders of all sessions in one database, each under the number of its session."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, session: int, holder: str, now: str) -> None:
+        """Note that somebody has the session open."""
+        self._database.write(
+            "INSERT INTO holders (session, holder, opened_at) VALUES (?, ?, ?) "
+            "ON CONFLICT (session, holder) DO UPDATE SET opened_at = excluded.opened_at",
+            [session, holder, now],
+        )
+
+    def remove(self, session: int, holder: str) -> None:
+        """Note that somebody has closed it."""
+        self._database.write("DELETE FROM holders WHERE session = ? AND holder = ?", [session, holder])
+
+    def of(self, session: int) -> dict[str, str]:
+        """Who has the session open, and since when."""
+        statement = "SELECT holder, opened_at FROM holders WHERE session = ? ORDER BY opened_at, holder"
+        return dict(self._database.rows(statement, [session]))
+
+    def all(self) -> list[tuple[str, str, str]]:
+        """Who has which session open: session, holder, and since when."""
+        return self._database.rows(
+            "SELECT s.id, h.holder, h.opened_at FROM holders h JOIN sessions s ON s.number = h.session "
+            "ORDER BY h.opened_at, s.id"
+        )

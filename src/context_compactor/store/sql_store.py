@@ -6,17 +6,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 
 from context_compactor.errors import StoreError, UnknownSession
-from context_compactor.store.contents import Contents, Kept
-from context_compactor.store.database import Database
-from context_compactor.store.deleting import clear, delete, old_sessions
-from context_compactor.store.facts import Facts
-from context_compactor.store.holders import Holders
-from context_compactor.store.log import Log
-from context_compactor.store.rows import Entry, FactRow, Found, IndexPart, Item, SessionRow, Shelved, Unindexed
-from context_compactor.store.runs import Filter
-from context_compactor.store.sessions import Sessions
-from context_compactor.store.shelf import Shelf
-from context_compactor.store.words import TermsOf
+from context_compactor.store.contents import ContentTable, PackedContent
+from context_compactor.store.database import Database, TermsOf
+from context_compactor.store.deletion import clear, delete, old_sessions
+from context_compactor.store.originals import OriginalTable, SearchFilter
+from context_compactor.store.rows import (
+    FactRow,
+    FoundRun,
+    IndexPart,
+    LogEntry,
+    NewOriginal,
+    OriginalRow,
+    SessionRow,
+    Unindexed,
+)
+from context_compactor.store.sessions import FactTable, HolderTable, LogTable, SessionTable
 
 _READ = "SELECT name FROM turns WHERE name = 'ready'"
 _WRITE = "INSERT INTO turns (name) VALUES ('ready') ON CONFLICT (name) DO UPDATE SET name = excluded.name"
@@ -29,12 +33,12 @@ class SqlStore:
         self.path = database.path
         self.schema = database.schema
         self._database = database
-        self._sessions = Sessions(database)
-        self._contents = Contents(database)
-        self._log = Log(database, self._contents)
-        self._shelf = Shelf(database, self._contents)
-        self._facts = Facts(database)
-        self._holders = Holders(database)
+        self._sessions = SessionTable(database)
+        self._contents = ContentTable(database)
+        self._log = LogTable(database, self._contents)
+        self._shelf = OriginalTable(database, self._contents)
+        self._facts = FactTable(database)
+        self._holders = HolderTable(database)
 
     def close(self) -> None:
         """Give the database back."""
@@ -75,7 +79,7 @@ class SqlStore:
             yield row
 
     def append(
-        self, session_id: str, kind: str, bodies: Iterable[bytes | Kept], now: str, times: Sequence[str] = ()
+        self, session_id: str, kind: str, bodies: Iterable[bytes | PackedContent], now: str, times: Sequence[str] = ()
     ) -> int:
         """Add entries of a kind behind the last one; the position of the last of them.
 
@@ -86,7 +90,7 @@ class SqlStore:
 
     def entries(
         self, session_id: str, *, kinds: Sequence[str] = (), after: int = 0, until: int | None = None
-    ) -> list[Entry]:
+    ) -> list[LogEntry]:
         """Entries in order, those behind `after` and up to `until`."""
         return self._log.entries(self._sessions.number(session_id), kinds, after, until)
 
@@ -96,15 +100,15 @@ class SqlStore:
 
     # Contents and originals
 
-    def ready(self, contents: Iterable[bytes]) -> list[Kept]:
+    def ready(self, contents: Iterable[bytes]) -> list[PackedContent]:
         """Contents made ready to be put or appended: hashed and packed before anybody waits for it."""
         return [self._contents.ready(content) for content in contents]
 
-    def ready_list(self, parts: Sequence[bytes]) -> list[Kept]:
+    def ready_list(self, parts: Sequence[bytes]) -> list[PackedContent]:
         """A JSON list whose values are contents of their own, made ready to be put; the list is the last of them."""
         return self._contents.ready_list(parts)
 
-    def put(self, contents: Iterable[bytes | Kept]) -> list[str]:
+    def put(self, contents: Iterable[bytes | PackedContent]) -> list[str]:
         """Keep contents; their hashes."""
         with self._database.writing():
             return [name for _, name in self._contents.put_many(contents)]
@@ -117,7 +121,7 @@ class SqlStore:
         """Contents by their hashes, each checked against it."""
         return self._contents.get(hashes)
 
-    def archive(self, session_id: str, items: Sequence[Item], now: str) -> list[str]:
+    def archive(self, session_id: str, items: Sequence[NewOriginal], now: str) -> list[str]:
         """Put originals into the archive; on the disk when it returns. The ids of those that were not there."""
         with self._sessions.locked(session_id) as number:
             return self._shelf.add(number, items, now)
@@ -132,7 +136,7 @@ class SqlStore:
         with self._sessions.locked(session_id) as number:
             return self._shelf.index(number, packed)
 
-    def original(self, session_id: str, ref: str) -> Shelved | None:
+    def original(self, session_id: str, ref: str) -> OriginalRow | None:
         """The original under an id."""
         return self._shelf.find(self._sessions.number(session_id), ref)
 
@@ -146,12 +150,14 @@ class SqlStore:
         after: int = 0,
         limit: int = 0,
         newest: int = 0,
-    ) -> list[Shelved]:
+    ) -> list[OriginalRow]:
         """The originals of a session in the order in which they were archived.
 
         Of those behind `after` only the first `limit`, or the `newest`, if given.
         """
-        return self._shelf.all(self._sessions.number(session_id), Filter(kind, since, until), after, limit, newest)
+        return self._shelf.all(
+            self._sessions.number(session_id), SearchFilter(kind, since, until), after, limit, newest
+        )
 
     def search(
         self,
@@ -162,11 +168,11 @@ class SqlStore:
         kind: str = "",
         since: str = "",
         until: str = "",
-    ) -> list[Found]:
+    ) -> list[FoundRun]:
         """Runs of passages, in their order, of about `most` characters: those whose terms tell most, or all."""
-        return self._shelf.search(self._sessions.number(session_id), terms, most, Filter(kind, since, until))
+        return self._shelf.search(self._sessions.number(session_id), terms, most, SearchFilter(kind, since, until))
 
-    def beginnings(self, session_id: str, refs: Sequence[str], most: int) -> list[Found]:
+    def beginnings(self, session_id: str, refs: Sequence[str], most: int) -> list[FoundRun]:
         """The first runs of some originals, in their order, of about `most` passages of each."""
         return self._shelf.beginnings(self._sessions.number(session_id), refs, most)
 

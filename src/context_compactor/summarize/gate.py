@@ -1,36 +1,128 @@
-"""The gate between a model's answer and the record: what is wrong is mended or left out, line by line, with a reason.
-
-An answer is refused as a whole only when nothing useful would be left of it: it is empty, cut short at its beginning,
-in another language, in no shape that can be read, hostile, or mostly made up.
-"""
+"""The gate between a model's answer and the record: each line is accepted, corrected or removed, with a reason."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, structs
 
-from context_compactor.llm.model import ModelAnswer
-from context_compactor.messages.ends import beginning
-from context_compactor.messages.record import (
+from context_compactor.dialects.record import (
     FAILED,
     FINDINGS,
     RULES,
     STANDING,
     TASK,
-    Entry,
     Excerpt,
+    RecordEntry,
     StoryLine,
     entry_line,
 )
-from context_compactor.messages.references import ID, reference_id
-from context_compactor.summarize import hostile
-from context_compactor.summarize.evidence import WORD, Evidence, Objection, Passage, flat
-from context_compactor.summarize.exact import code_in, urls_in
+from context_compactor.dialects.turns import REFERENCE_PATTERN, reference_id
+from context_compactor.summarize.evidence import (
+    WORD,
+    Evidence,
+    Objection,
+    QuotableText,
+    code_in,
+    find_unfinished,
+    plain_words,
+    urls_in,
+)
 from context_compactor.summarize.language import NAMES, is_in
-from context_compactor.summarize.losses import unfinished
+from context_compactor.summarize.model import ModelAnswer
 from context_compactor.summarize.summary import Summary, parse_summary, turn_named, with_turn_id, without_thoughts
+from context_compactor.text import beginning
+
+_IGNORE = r"(?:ignore|disregard|forget|override|bypass|skip|discard)"
+_EARLIER = r"(?:previous|prior|above|earlier|preceding|foregoing|existing|original|other|system|your|these|those|all)"
+_ORDERS = r"(?:instructions?|prompts?|messages?|rules?|guidelines?|directions?|orders?|commands?|context|constraints?)"
+OVERRIDES = re.compile(
+    rf"\b{_IGNORE}\b(?:\W+\w+){{0,3}}?\W+{_EARLIER}\b(?:\W+\w+){{0,3}}?\W+{_ORDERS}\b"
+    rf"|\b{_IGNORE}\s+(?:everything|anything|all)\b(?:\W+\w+){{0,3}}?\W+(?:above|before|said|told|earlier|previous)"
+    r"|\byou are now (?:a|an|the|in|free|no longer)\b|\bfrom now on,? (?:you|the assistant|act|respond|always|never)\b"
+    r"|\b(?:new|updated|real|hidden|secret) (?:system )?(?:instructions?|prompt)\b\s*[:=]"
+    r"|\b(?:do not|don't|never) (?:tell|inform|alert|mention (?:this|it) to) (?:the )?(?:user|human|operator)\b"
+    r"|\b(?:developer|jailbreak|dan|god) mode\b"
+    r"|\bimportant instructions? (?:for|to) (?:the )?(?:ai|assistant|agent|model)"
+    r"|\b(?:ignoriere|vergiss|missachte)\b.{0,40}\b(?:anweisung|vorgabe|regel)"
+    r"|\b(?:ignorez?|oublie[sz]?)\b.{0,40}\b(?:instructions?|consignes?)\b"
+    r"|\b(?:ignora|olvida|ignore|esqueça)\b.{0,40}\b(?:instrucciones|instruções|órdenes)\b"
+    r"|\b(?:игнорируй|забудь)\w*.{0,40}(?:инструкци|указани)"
+    r"|(?:忽略|无视|忘记|忘掉).{0,12}(?:指令|指示|提示|说明)|(?:指示|命令)を(?:無視|忘れ)|(?:지시|명령).{0,6}무시"
+)
+ADDRESSED = re.compile(
+    r"\b(?:you|the (?:assistant|agent|model|ai|llm|reader)|assistant|agents?)\b,? "
+    r"(?:must|should|shall|needs? to|have to|has to|are to|is to|(?:are|is) required to|will now|ought to)\b"
+    r"|^(?:\w+: )?(?:please|always|never|do not|don't|immediately|make sure|be sure|remember to|run|execute|send|delete"
+    r"|upload|download|install|visit|email|reply|respond|reveal) \w"
+)
+TOOL_SYNTAX = re.compile(
+    r"</?(?:antml:)?(?:tool_calls?|tool_use|tool_result|function_calls?|function_results?|invoke|parameter)\b"
+    r"|<function=|<\|?(?:tool|python_tag|function)[\w ]{0,20}\|?>|\[/?tool_(?:calls?|results?)\]|```tool_(?:code|call)"
+    r"|[\"'](?:tool_calls?|function_call|tool_use)[\"']\s*:"
+    r"|\{\s*[\"'](?:name|function|tool|recipient_name)[\"']\s*:\s*[^{}]{1,200}?[\"'](?:arguments|parameters|input|args)[\"']\s*:"
+    r"|\bto=functions\.\w|^action input\s*:"
+)
+ROLE_MARKS = re.compile(
+    r"< ?\|[^|<>\n]{1,40}\| ?>|\[/?inst\]|<</?sys>>|</?(?:s|bos|eos|start_of_turn|end_of_turn)>"
+    r"|</?(?:system|user|assistant|human|developer|system-reminder|system_prompt|instructions?)(?: [^<>\n]{0,40})?>"
+)
+FRAMES = re.compile(
+    r"\[context record\.|\[end of record\.|</?user turn_\d|=== [0-9a-f]{8} |\[turn_\d+ (?:user|agent)[\],]"
+)
+SPEAKERS = re.compile(
+    r"^[\s>*#_-]{0,8}(?:user|human|assistant|ai|agent|system|developer|tool|nutzer|benutzer|assistent|utilisateur"
+    r"|usuario|usuário|asistente|пользователь|ассистент|用户|用戶|助手|系统|ユーザー|アシスタント|사용자|어시스턴트)"
+    r"[*_]{0,2}\s{0,2}(?:\(?turn[_ ]\d+\)?)?[*_]{0,2}[:\uff1a]"
+)
+REFUSALS = re.compile(
+    r"^\W{0,4}(?:done: |active: |blocked: )?"
+    r"(?:i(?:'m| am) (?:sorry|unable|not able|afraid)|sorry\b|apologies|i apologi[sz]e"
+    r"|i (?:can(?:no|')t|can not|won't|will not|must decline|do not feel|don't feel)\b"
+    r"|as an? (?:ai|large language model|language model|assistant)\b|unfortunately,? i\b"
+    r"|es tut mir leid|ich kann (?:dir |ihnen )?(?:dabei |das )?(?:leider )?nicht|je (?:suis désolé|ne peux pas)|désolé"
+    r"|lo siento|no puedo (?:ayudar|asistir|resumir)|desculpe|sinto muito|mi dispiace|извините|к сожалению, я"
+    r"|(?:很)?抱歉|对不起|我无法|我不能|申し訳|すみません|죄송)"
+)
+
+# Steps that cannot be taken back, and the words one of which must have been spoken before such a step may come next.
+RISKS = tuple(
+    (re.compile(rf"\b(?:{step})"), re.compile(rf"\b(?:{step}|{other})"))
+    for step, other in (
+        (
+            r"delet|drop\w*\b|wip(?:e|ing)|eras(?:e|ing)|destroy|purg(?:e|ing)|truncat",
+            r"remov|clean|clear|rm\b|get rid",
+        ),
+        (r"push|deploy|publish|releas", r"ship(?:s|ped|ping)?\b|merg(?:e|ing)|pull requests?\b|prs?\b"),
+        (r"forc(?:e|ing)|bypass|disabl|circumvent|overrid", r"skip|ignor|no verify|turn\w* off"),
+        (r"send|upload|e-?mail|transfer", r"post(?:s|ed|ing)?\b|attach"),
+        (r"grant|revok|chmod|chown|sudo", r"permission|access(?:es)?\b|admin|root\b"),
+    )
+)
+PERMISSIONS = re.compile(r"\buser\W+(?:\w+\W+){0,3}?(?:allow|permit|approv|authori[sz])\w*")
+PERMITTED = re.compile(
+    r"\b(?:allow|permit|approv|authori[sz]|agree)\w*"
+    r"|\b(?:yes|yep|yeah|ok|okay|sure|fine|accept(?:ed)?|go ahead|go for it|do it|do so|please do)\b"
+    r"|\b(?:you|it) (?:may|can)\b"
+)
+HOSTILE = (OVERRIDES, ROLE_MARKS, TOOL_SYNTAX, FRAMES, SPEAKERS)
+"""What no fact and no reason may say, whoever said it."""
+
+
+# Cyrillic and Greek letters that pass for Latin ones, in words that hold Latin ones as well.
+_LOOK_ALIKES = str.maketrans("авеікмнорстухѕјԁοαεινρτυχκ", "abeikmhopctyxsjdoaeivptuxk")
+_MIXED = re.compile(r"(?=\w{0,60}[a-z])(?=\w{0,60}[\u0370-\u052f])\w+")
+
+
+def normalize(text: str) -> str:
+    """A text in small letters as a reader takes it: no invisible signs, one form for look-alikes."""
+    seen = unicodedata.normalize("NFKC", text)
+    shown = (sign for sign in seen if sign in "\n\t" or unicodedata.category(sign) not in ("Cc", "Cf", "Mn"))
+    small = "".join(shown).replace("\u2019", "'").lower()
+    return _MIXED.sub(lambda word: word[0].translate(_LOOK_ALIKES), small)
+
 
 _QUOTED = re.compile(
     r"[\"\u201c\u201e\u00ab\u300c]([^\"\u201c\u201d\u00bb\u300d\n]{2,900})[\"\u201d\u201c\u00bb\u300d]"
@@ -60,7 +152,7 @@ _WHOLE_ENOUGH = 3
 _HOSTILE = frozenset(("tool_syntax", "role_mark", "frame", "continued", "instruction", "unspoken", "refusal", "echo"))
 
 
-class Checked(Struct, frozen=True):
+class CheckedSummary(Struct, frozen=True):
     """An answer that was held against the evidence: what may be used of it, and what was changed.
 
     `wrong` says why nothing of it may be used; `corrections` which lines were mended or left out, and why.
@@ -71,12 +163,12 @@ class Checked(Struct, frozen=True):
     wrong: tuple[Objection, ...] = ()
 
 
-def check_answer(answer: ModelAnswer, evidence: Evidence) -> Checked:
+def check_answer(answer: ModelAnswer, evidence: Evidence) -> CheckedSummary:
     """Read an answer, mend it line by line, and say whether it can be used."""
     said = without_thoughts(answer.text)
     wrong = list(_of_call(answer, said))
     if wrong:
-        return Checked(Summary(), wrong=tuple(wrong))
+        return CheckedSummary(Summary(), wrong=tuple(wrong))
     summary = parse_summary(_whole_lines(said) if answer.stop == "length" else said, own_headings=evidence.own_headings)
     checked = check_summary(summary, evidence)
     return structs.replace(checked, wrong=(*_of_shape(answer, summary, evidence), *checked.wrong))
@@ -107,8 +199,8 @@ def _of_shape(answer: ModelAnswer, summary: Summary, evidence: Evidence) -> Iter
     """Whether the answer is what was asked for: some of the sections, and of a cut one enough."""
     if answer.stop == "length" and summary.headings < _WHOLE_ENOUGH:
         yield Objection("cut_off", "the answer was cut off before its end; write much less")
-    first = hostile.as_read(next(iter((*summary.strays, *summary.lines())), ""))
-    if hostile.REFUSALS.match(first) and flat(first) not in flat(evidence.source):
+    first = normalize(next(iter((*summary.strays, *summary.lines())), ""))
+    if REFUSALS.match(first) and plain_words(first) not in plain_words(evidence.source):
         yield Objection("refusal", f"the answer refuses: {first[:_SHOWN]!r}")
     if len(answer.text) >= max(len(evidence.source), _LONG):
         yield Objection("not_smaller", "the answer is as long as what it should sum up")
@@ -117,10 +209,10 @@ def _of_shape(answer: ModelAnswer, summary: Summary, evidence: Evidence) -> Iter
         yield Objection("missing_heading", "the answer does not have the sections that were asked for")
 
 
-def check_summary(summary: Summary, evidence: Evidence) -> Checked:
+def check_summary(summary: Summary, evidence: Evidence) -> CheckedSummary:
     """A summary with every line mended or left out that the evidence does not bear, and whether enough is left."""
     notes: list[Objection] = []
-    mender = _Mender(evidence, notes)
+    mender = _Corrector(evidence, notes)
     sections = {title: tuple(mender.entries(title, entries)) for title, entries in summary.sections.items()}
     sections[FINDINGS] = (*sections.get(FINDINGS, ()), *mender.entries(FINDINGS, mender.moved))
     kept = Summary(
@@ -140,7 +232,7 @@ def check_summary(summary: Summary, evidence: Evidence) -> Checked:
     if sum(map(_is_exact, _points(kept))) < min(_FEWEST_EXACT, before):
         wrong.append(Objection("vague", "hardly a line names anything that can be looked up"))
     wrong.extend(_of_wording(kept, evidence))
-    return Checked(kept, tuple(dict.fromkeys(notes)), tuple(wrong))
+    return CheckedSummary(kept, tuple(dict.fromkeys(notes)), tuple(wrong))
 
 
 def _points(summary: Summary) -> list[str]:
@@ -168,43 +260,43 @@ def _of_wording(summary: Summary, evidence: Evidence) -> Iterator[Objection]:
         yield Objection("repetitive", "the answer says the same again and again")
 
 
-class _Mender:
+class _Corrector:
     """Mends one answer and takes notes."""
 
     def __init__(self, evidence: Evidence, notes: list[Objection]) -> None:
         self._evidence = evidence
         self._notes = notes
-        self.moved: list[Entry] = []
+        self.moved: list[RecordEntry] = []
         """What was told as a failure and is none."""
 
-    def entries(self, title: str, entries: Sequence[Entry]) -> Iterator[Entry]:
+    def entries(self, title: str, entries: Sequence[RecordEntry]) -> Iterator[RecordEntry]:
         """The entries of a section that may stand, mended."""
         for entry in entries:
             mended = self._entry(title, entry) if title != FAILED or self._has_failed(entry) else None
             if mended is not None:
                 yield mended
 
-    def _has_failed(self, entry: Entry) -> bool:
+    def _has_failed(self, entry: RecordEntry) -> bool:
         """Whether a failure is one. What was spoken of, but as no failure, is a finding."""
         if self._evidence.is_trouble(entry.text):
             return True
         if self._evidence.is_spoken_of(entry.text):
             self._note("no_failure", "moved to the findings, for it did not fail", entry.text)
-            self.moved.append(Entry(entry_line(FAILED, entry)))
+            self.moved.append(RecordEntry(entry_line(FAILED, entry)))
         else:
             self._leave_out("no_failure", "nothing of this kind failed in the conversation", entry.text)
         return False
 
-    def _entry(self, title: str, entry: Entry) -> Entry | None:
+    def _entry(self, title: str, entry: RecordEntry) -> RecordEntry | None:
         if self._is_hostile(title, entry):
             return None
         if title in (TASK, RULES) and entry.text.startswith('"'):
             said = self._said(entry.text)
-            return Entry(said, entry.status) if said else None
+            return RecordEntry(said, entry.status) if said else None
         if title == RULES and not _QUOTED.search(entry.text):
             return self._as_rule(entry)
         if title == STANDING and entry.status in _FINISHED:
-            open_item = unfinished(entry.text, self._evidence.facts)
+            open_item = find_unfinished(entry.text, self._evidence.facts)
             if open_item is not None:
                 self._note("false_claim", "this is not done", entry.text)
                 entry = structs.replace(entry, status="open")
@@ -212,16 +304,16 @@ class _Mender:
                 self._leave_out("vague_claim", "what is done must be named", entry.text)
                 return None
         text = self._line(entry.text)
-        return Entry(text, entry.status) if text else None
+        return RecordEntry(text, entry.status) if text else None
 
-    def _as_rule(self, entry: Entry) -> Entry | None:
+    def _as_rule(self, entry: RecordEntry) -> RecordEntry | None:
         """A rule that is not quoted: the user's sentence that it tells takes its place."""
         near = self._evidence.nearest(_ENDING.sub("", entry.text), user_only=True)
         if not near:
             self._leave_out("unquoted_rule", "the user has not said this", entry.text)
             return None
         self._note("quote", "put into the user's own words", entry.text)
-        return Entry(self._with_turn(near, entry.text))
+        return RecordEntry(self._with_turn(near, entry.text))
 
     def _said(self, line: str) -> str:
         """A line that is a quotation of the user, as the user said it; nothing when nothing like it was said."""
@@ -245,7 +337,7 @@ class _Mender:
 
     def _stands_in(self, turn: int, words: str) -> bool:
         from_turn = self._evidence.users.get(turn, "")
-        return bool(from_turn) and flat(words) in flat(from_turn)
+        return bool(from_turn) and plain_words(words) in plain_words(from_turn)
 
     def story(self, lines: Sequence[StoryLine]) -> list[StoryLine]:
         """What happened, in order: the user's words as they were said, and what was done as far as it is borne out."""
@@ -255,7 +347,7 @@ class _Mender:
             if line.voice == "user":
                 moved[line.turn] = self._turn_said(line)
             turn = min(moved.get(line.turn, line.turn), self._evidence.last)
-            if not self._is_hostile("", Entry(line.text)):
+            if not self._is_hostile("", RecordEntry(line.text)):
                 mended = self._of_user(line, turn) if line.voice == "user" else self._line(line.text)
                 found += [StoryLine(turn, line.voice, mended)] if mended else []
         return sorted(found, key=lambda line: line.turn)
@@ -263,7 +355,7 @@ class _Mender:
     def _turn_said(self, line: StoryLine) -> int:
         """The turn in which the user said what a line quotes: the one that it names, or else another one."""
         words = _bracket(line.text)[0]
-        if line.turn in self._evidence.users and Passage(self._evidence.users[line.turn]).verbatim(words):
+        if line.turn in self._evidence.users and QuotableText(self._evidence.users[line.turn]).verbatim(words):
             return line.turn
         return self._evidence.turn_of(words) or line.turn
 
@@ -291,7 +383,7 @@ class _Mender:
 
     def _exact(self, line: str) -> list[str]:
         """A line as it stands in the source, with its own indentation; nothing when it does not."""
-        if line.strip() in ("…", "...") or hostile.OVERRIDES.search(hostile.as_read(line)):
+        if line.strip() in ("…", "...") or OVERRIDES.search(normalize(line)):
             return []
         stands = self._evidence.exact_lines(line)
         if not stands:
@@ -318,7 +410,7 @@ class _Mender:
 
     def _references(self, line: str) -> str:
         """A line without ids of turns that are not there."""
-        unknown = {ref for ref in ID.findall(line) if not self._is_known(ref)}
+        unknown = {ref for ref in REFERENCE_PATTERN.findall(line) if not self._is_known(ref)}
         for ref in unknown:
             self._note("unknown_reference", f"there is no {ref}", line)
             line = re.sub(rf"\s*\({ref}\)|,? ?{ref}", "", line)
@@ -369,10 +461,10 @@ class _Mender:
             text = text.replace(path, name)
         return text
 
-    def _is_hostile(self, title: str, entry: Entry) -> bool:
+    def _is_hostile(self, title: str, entry: RecordEntry) -> bool:
         """Whether a line gives orders that are not the user's, holds what no record may hold, or is of our question."""
         line = _ENDING.sub("", entry_line(title, entry)).strip('"')
-        is_asked = not self._evidence.asked.isdisjoint((flat(line), flat(entry_line(title, entry))))
+        is_asked = not self._evidence.asked.isdisjoint((plain_words(line), plain_words(entry_line(title, entry))))
         if is_asked and not self._evidence.passage.verbatim(line):
             self._leave_out("echo", "it is a line of the question", entry.text)
             return True
@@ -401,21 +493,21 @@ def _label(label: str) -> str:
     return " ".join(label.replace("[", "(").replace("]", ")").split())[:120]
 
 
-def _hostile(title: str, entry: Entry, evidence: Evidence) -> Iterator[Objection]:
+def _hostile(title: str, entry: RecordEntry, evidence: Evidence) -> Iterator[Objection]:
     line = entry.text
     # A command may have placeholders that look like marks: what stands in the source as it is here is code.
-    read = hostile.as_read(_CODE.sub(lambda code: " " if evidence.passage.verbatim(code[0][1:-1]) else code[0], line))
+    read = normalize(_CODE.sub(lambda code: " " if evidence.passage.verbatim(code[0][1:-1]) else code[0], line))
     for code, pattern, words in _MARKS:
         if pattern.search(read):
             yield Objection(code, f"left out, {words}: {line[:_SHOWN]!r}")
-    bare = hostile.as_read(_without_quotes(line, evidence))
-    if hostile.SPEAKERS.match(bare):
+    bare = normalize(_without_quotes(line, evidence))
+    if SPEAKERS.match(bare):
         yield Objection("continued", f"left out, it begins like a turn of a conversation: {line[:_SHOWN]!r}")
-    if hostile.OVERRIDES.search(bare):
+    if OVERRIDES.search(bare):
         yield Objection("instruction", f"left out, it orders its reader about: {line[:_SHOWN]!r}")
-    if hostile.ADDRESSED.search(bare) and _comes_from(bare, evidence.results, evidence.spoken):
+    if ADDRESSED.search(bare) and _comes_from(bare, evidence.results, evidence.spoken):
         yield Objection("instruction", f"left out, it repeats an order from a tool's output: {line[:_SHOWN]!r}")
-    if hostile.PERMISSIONS.search(bare) and not hostile.PERMITTED.search(evidence.spoken):
+    if PERMISSIONS.search(bare) and not PERMITTED.search(evidence.spoken):
         yield Objection("unspoken", f"left out, the user has not allowed this: {line[:_SHOWN]!r}")
     is_ahead = (title == STANDING and entry.status in _AHEAD) or (title == TASK and not line.startswith('"'))
     if is_ahead:
@@ -423,20 +515,20 @@ def _hostile(title: str, entry: Entry, evidence: Evidence) -> Iterator[Objection
 
 
 _MARKS = (
-    ("tool_syntax", hostile.TOOL_SYNTAX, "it holds the syntax of a tool call"),
-    ("role_mark", hostile.ROLE_MARKS, "it holds a mark of a role"),
-    ("frame", hostile.FRAMES, "it holds a frame that is ours"),
+    ("tool_syntax", TOOL_SYNTAX, "it holds the syntax of a tool call"),
+    ("role_mark", ROLE_MARKS, "it holds a mark of a role"),
+    ("frame", FRAMES, "it holds a frame that is ours"),
 )
 
 
 def _unspoken(line: str, bare: str, evidence: Evidence) -> Iterator[Objection]:
     """A step to come that nobody has spoken of and that cannot be taken back, or that only a tool's output names."""
-    for step, spoken in hostile.RISKS:
+    for step, spoken in RISKS:
         found = step.search(bare)
         if found and not spoken.search(evidence.spoken):
             yield Objection("unspoken", f"left out, nobody has spoken of {found[0]!r}: {line[:_SHOWN]!r}")
     told = [*urls_in(line), *(code for code in code_in(line) if " " in code)]
-    if any(flat(each) in evidence.results and each not in evidence.said for each in told):
+    if any(plain_words(each) in evidence.results and each not in evidence.said for each in told):
         yield Objection("instruction", f"left out, the step comes from a tool's output alone: {line[:_SHOWN]!r}")
 
 

@@ -1,24 +1,43 @@
-"""What a summary is about, what it may take, and what came of it."""
+"""What a summary is about, what it may take, what it should cost, and which way of asking is cheaper."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any
 
 from msgspec import Struct, structs
 
+from context_compactor.archive.redaction import redact
+from context_compactor.dialects.repair import find_violations
+from context_compactor.dialects.turns import Turn
+from context_compactor.engine import compact
+from context_compactor.engine.report import Expected, ModelCall
+from context_compactor.engine.result import PreparedRequest
 from context_compactor.facts.fact import Fact
-from context_compactor.facts.speech import agent_sayings, user_sayings
-from context_compactor.messages.turn import Turn
-from context_compactor.price import Price
+from context_compactor.facts.utterances import agent_utterances, user_utterances
 from context_compactor.protocols import Model
-from context_compactor.report import ModelCall
-from context_compactor.summarize.ask import Material
+from context_compactor.settings import Level, Price, Settings
 from context_compactor.summarize.evidence import Objection
 from context_compactor.summarize.language import language_of
-from context_compactor.summarize.quoting import quoted
-from context_compactor.summarize.spans import Count, Coverage
-from context_compactor.summarize.summary import Summary
+from context_compactor.summarize.merge import EngineCompaction
+from context_compactor.summarize.model import ModelUsage
+from context_compactor.summarize.prices import call_cost
+from context_compactor.summarize.prompt import Prompt
+from context_compactor.summarize.request import (
+    Count,
+    Coverage,
+    PromptMaterial,
+    SummaryAssignment,
+    build_request,
+    cut_chunks,
+    quote_turns,
+    quoted,
+    request_tokens,
+    room_for_text,
+)
+from context_compactor.summarize.summary import Summary, from_record
 
 # Of a system text, and of the exact lines in an earlier record, a model is shown no more than this.
 _SYSTEM_TOKENS = 2_000
@@ -28,7 +47,7 @@ _WINDOW_PARTS = 8
 _LEAST_TOKENS = 300
 
 
-class Limits(Struct, frozen=True):
+class SummaryLimits(Struct, frozen=True):
     """What one summary may take: its own tokens, those of each request, calls at once and altogether.
 
     Without `chunk_tokens` the model is shown as much at once as its window takes. `prices` are the user's own, over
@@ -41,15 +60,15 @@ class Limits(Struct, frozen=True):
     calls: int = 100
     prices: dict[str, Price] = {}
 
-    def within(self, model: Model) -> Limits:
+    def within(self, model: Model) -> SummaryLimits:
         """The same for a model with a small window, most of which is for what it is shown."""
         return structs.replace(self, tokens=min(self.tokens, max(model.window // _WINDOW_PARTS, _LEAST_TOKENS)))
 
 
-USUAL = Limits()
+DEFAULT_LIMITS = SummaryLimits()
 
 
-class Subject(Struct, frozen=True):
+class SummarySubject(Struct, frozen=True):
     """What a summary is about: the turns, what is known of them, and what stands before them."""
 
     turns: Sequence[Turn]
@@ -62,13 +81,13 @@ class Subject(Struct, frozen=True):
     beside: dict[str, Any] = {}
     """What the agent sends with them."""
 
-    def before(self, count: Count) -> Material:
+    def before(self, count: Count) -> PromptMaterial:
         """What a model is shown before the turns."""
         system = "\n".join(quoted(self.system))
         tokens = count(system)
         if tokens > _SYSTEM_TOKENS:
             system = system[: len(system) * _SYSTEM_TOKENS // tokens] + "\n[the rest is left out]"
-        return Material("", system if self.system.strip() else "", _shortened(self.previous, count))
+        return PromptMaterial("", system if self.system.strip() else "", _shortened(self.previous, count))
 
 
 def _shortened(previous: Summary, count: Count) -> Summary:
@@ -93,8 +112,220 @@ class SummaryOutcome(Struct, frozen=True):
     failed: frozenset[str] = frozenset()
 
 
-def language_for(subject: Subject) -> str:
+def language_for(subject: SummarySubject) -> str:
     """The language of the user's own words; of the agent's when the user has said too little; nothing when unknown."""
-    user = "\n".join(saying.text for saying in user_sayings(subject.turns))
-    agent = "\n".join(saying.text for saying in agent_sayings(subject.turns))
+    user = "\n".join(saying.text for saying in user_utterances(subject.turns))
+    agent = "\n".join(saying.text for saying in agent_utterances(subject.turns))
     return language_of(user) or language_of(subject.previous.text) or language_of(agent)
+
+
+# With less room for the conversation than this, a model is not asked.
+MIN_ROOM = 200
+_PART_HEADING_TOKENS = 20
+
+
+class CallEstimate(Struct, frozen=True):
+    """So many calls, tokens shown, of these read from the provider's cache, and tokens written."""
+
+    calls: int = 0
+    shown: int = 0
+    cached: int = 0
+    written: int = 0
+
+    def plus(self, other: CallEstimate) -> CallEstimate:
+        """Both together."""
+        return CallEstimate(
+            self.calls + other.calls,
+            self.shown + other.shown,
+            self.cached + other.cached,
+            self.written + other.written,
+        )
+
+    def cost(self, model: str, prices: Mapping[str, Price]) -> float | None:
+        """US dollars, or None when the price is not known."""
+        fresh = ModelUsage(input=self.shown - self.cached, cache_read=self.cached, output=self.written)
+        return call_cost(fresh, model, prices)
+
+    def expected(self, model: str, prices: Mapping[str, Price]) -> Expected:
+        """The same as the report has it."""
+        return Expected(
+            model, self.calls, self.shown, self.written, self.cost(model, prices), with_prefix=self.cached > 0
+        )
+
+
+def estimate_copy(
+    model: Model, subject: SummarySubject, count: Count, limits: SummaryLimits, prompt: Prompt
+) -> CallEstimate:
+    """When the turns are shown as a copy; nothing when that cannot be done at all."""
+    limits = limits.within(model)
+    assignment, before = (
+        SummaryAssignment(prompt, language_for(subject), limits.tokens, subject.focus),
+        subject.before(count),
+    )
+    room = chunk_room(assignment, model, count, before, limits)
+    chunks = cut_chunks(quote_turns(subject.turns), room, count) if room >= MIN_ROOM else []
+    if not chunks or expected_calls(len(chunks), limits, room) > limits.calls:
+        return CallEstimate()
+    frame = request_tokens(build_request(assignment, before, model), count)
+    shown = sum(chunk.tokens for chunk in chunks)
+    parts = CallEstimate(len(chunks), shown + frame * len(chunks), 0, limits.tokens * len(chunks))
+    return parts.plus(_merges(len(chunks), frame, limits, room))
+
+
+def chunk_room(
+    assignment: SummaryAssignment, model: Model, count: Count, before: PromptMaterial, limits: SummaryLimits
+) -> int:
+    """How many tokens of turns one request takes: what the window leaves, or less where the settings say so."""
+    room = room_for_text(assignment, model, count, before)
+    return min(room, limits.chunk_tokens) if limits.chunk_tokens else room
+
+
+def estimate_prefix(
+    model: Model, subject: SummarySubject, count: Count, limits: SummaryLimits, prompt: Prompt, prefix: int
+) -> CallEstimate:
+    """When the instruction is sent behind the conversation's own messages of `prefix` tokens."""
+    assignment = SummaryAssignment(prompt, language_for(subject), limits.tokens, subject.focus)
+    material = structs.replace(subject.before(count), prefix=({},))
+    return CallEstimate(
+        1, prefix + request_tokens(build_request(assignment, material, model), count), prefix, limits.tokens
+    )
+
+
+def expected_calls(chunks: int, limits: SummaryLimits, room: int) -> int:
+    """How many calls it takes to tell so many chunks and to merge what came of them."""
+    return chunks + _merges(chunks, 0, limits, room).calls
+
+
+def _merges(parts: int, frame: int, limits: SummaryLimits, room: int) -> CallEstimate:
+    """A few parts at a time are made one, until one is left."""
+    taken = CallEstimate()
+    each = limits.tokens + _PART_HEADING_TOKENS
+    while parts > 1:
+        groups = ceil(parts / max(room // each, 2))
+        taken = taken.plus(CallEstimate(groups, parts * each + groups * frame, 0, groups * limits.tokens))
+        parts = groups
+    return taken
+
+
+# Which client takes the messages of a dialect as they are.
+_NATIVE_CLIENTS = {"openai-chat": ("openai/", "http://", "https://"), "anthropic": ("anthropic/",)}
+# Our counts may be a tenth too low.
+_WINDOW_SHARE = 0.9
+
+
+class RequestPlan(Struct, frozen=True):
+    """What is asked for, within which limits, and what that should take."""
+
+    subject: SummarySubject
+    limits: SummaryLimits
+    effort: CallEstimate
+
+
+def plan_request(
+    job: EngineCompaction, model: Model, settings: Settings, prompt: Prompt, *, may_send_own: bool = True
+) -> RequestPlan:
+    """Brief a model on a compaction. The conversation's own messages are used where they may be and are cheaper."""
+    count = job.config.counter.text
+    subject, limits = subject_of(job), limits_for(settings, job.asked_tokens)
+    copied = estimate_copy(model, subject, count, limits, prompt)
+    prefix = cached_prefix(job, model, settings) if may_send_own else ()
+    if not prefix:
+        return RequestPlan(subject, limits, copied)
+    spoken = job.config.counter.count_many(job.config.dialect.parse(prefix))
+    beside = count(str(settings.agent_request))
+    sent = estimate_prefix(model, subject, count, limits, prompt, sum(spoken) + beside)
+    if sent.shown + 2 * sent.written > _WINDOW_SHARE * model.window or not _is_cheaper(
+        sent, copied, model.name, settings
+    ):
+        return RequestPlan(subject, limits, copied)
+    own = structs.replace(subject, prefix=prefix, beside=settings.agent_request)
+    return RequestPlan(own, limits, sent)
+
+
+def subject_of(
+    job: EngineCompaction, turns: Sequence[Turn] | None = None, previous: Summary | None = None
+) -> SummarySubject:
+    """The turns that leave the context, what is known of them, and what stands before them.
+
+    Only some of the `turns` can be told, behind what is told of those before.
+    """
+    told = without_secrets(job)
+    numbers = {turn.number for turn in (job.folded if turns is None else turns)}
+    earlier = from_record(told.scene.past) if previous is None else previous
+    instructions = [message.text for turn in told.scene.turns if turn.is_instruction for message in turn.messages]
+    return SummarySubject(
+        turns=[turn for turn in told.scene.turns if turn.number in numbers],
+        facts=told.facts,
+        previous=earlier if told is job else redact(earlier).value,
+        system="\n".join(instructions),
+        focus=told.config.focus,
+    )
+
+
+def without_secrets(job: EngineCompaction) -> EngineCompaction:
+    """The job as a model may be told of it. Secrets are taken out first: half of one would not be known any more."""
+    if not job.request.ask.settings.redact_secrets:
+        return job
+    dialect, raws = job.config.dialect, [message.raw for message in job.scene.messages]
+    scene = compact.parse_context(dialect.parse(redact(raws).value), dialect)
+    return structs.replace(job, scene=scene, config=structs.replace(job.config, focus=redact(job.config.focus).value))
+
+
+def limits_for(settings: Settings, tokens: int) -> SummaryLimits:
+    """What the settings allow a summary of so many tokens to take."""
+    return SummaryLimits(
+        tokens=tokens,
+        chunk_tokens=settings.model_input_tokens,
+        parallel=settings.model_parallel_calls,
+        calls=settings.attempt_limit,
+        prices=settings.prices,
+    )
+
+
+def reason_to_skip(job: EngineCompaction) -> str:
+    """Why a model is not asked; empty when it is."""
+    if not is_model_asked(job.request):
+        return "an emergency cannot wait for one"
+    if job.digest.report.status != "success":
+        return "the context does not fit even without one"
+    if not job.folded:
+        return "no turn was folded, so there is nothing to tell"
+    if not job.asked_tokens:
+        return f"a target of {job.goal.target:,} tokens leaves no room for a record by a model"
+    return ""
+
+
+def is_model_asked(request: PreparedRequest) -> bool:
+    """Whether a model is asked in such a compaction: at the soft and aggressive levels, and when somebody asked."""
+    return request.trigger.level in (Level.SOFT, Level.AGGRESSIVE) or request.ask.is_wanted
+
+
+def cached_prefix(job: EngineCompaction, model: Model, settings: Settings) -> tuple[dict[str, Any], ...]:
+    """The conversation up to the last turn that leaves it, as the agent sends it; empty when it cannot be sent.
+
+    A cache is read as long as a request begins the same, and what the agent sends first are its tools and its system
+    prompt. So without `agent_request` there is nothing to gain, and neither where secrets are to be left out.
+    """
+    ask, dialect = job.request.ask, job.config.dialect
+    if ask.settings.redact_secrets or not settings.agent_request or not job.folded:
+        return ()
+    if not is_agent_model(model.name, ask.model, dialect.name):
+        return ()
+    last = job.folded[-1].messages[-1].raw
+    sent = list(ask.sent) or [message.raw for message in job.scene.messages]
+    end = next((at for at, raw in enumerate(sent, 1) if raw is last or raw == last), 0)
+    prefix = sent[:end]
+    return () if find_violations(dialect.parse(prefix), dialect) else tuple(prefix)
+
+
+def is_agent_model(name: str, agents: str | None, dialect: str) -> bool:
+    """Whether a model is the one the agent works with, and takes messages of this dialect as they are."""
+    if not agents or not name.startswith(_NATIVE_CLIENTS.get(dialect, ())):
+        return False
+    return name == agents or ("/" not in agents and re.split(r"[/#]", name)[-1] == agents)
+
+
+def _is_cheaper(sent: CallEstimate, copied: CallEstimate, name: str, settings: Settings) -> bool:
+    """Where no price is known one call that a cache serves is taken for cheaper than copies."""
+    own, copies = sent.cost(name, settings.prices), copied.cost(name, settings.prices)
+    return not copied.calls or own is None or copies is None or own <= copies

@@ -1,18 +1,16 @@
-"""A summary: what a model writes under the record's headings, read from its answer into the record's own parts.
-
-It holds the same values as a `Record`, so it can take a record's place, and the next compaction reads it back line by
-line. Headings that a user's own prompt has set are sections of their own.
-"""
+"""A summary: read from a model's answer, rendered, merged and fitted, or kept for a compaction that is still to
+come."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from hashlib import sha256
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
-from context_compactor.messages.record import (
+from context_compactor.dialects.record import (
     EXCERPTS,
     FAILED,
     FINDINGS,
@@ -21,15 +19,17 @@ from context_compactor.messages.record import (
     SECTIONS,
     STANDING,
     TASK,
-    Entry,
     Excerpt,
     Record,
+    RecordEntry,
     StoryLine,
     entry_line,
     parse_entry,
+    render_record,
     story_text,
 )
-from context_compactor.messages.references import ID, reference_id
+from context_compactor.dialects.turns import REFERENCE_PATTERN, Turn, reference_id
+from context_compactor.json_values import json_bytes
 
 # A heading is known by its first words, in whatever way it is written.
 _KNOWN = {
@@ -71,7 +71,7 @@ _DROPPED = (EXCERPTS, HAPPENED, "", FINDINGS, FAILED, STANDING, RULES, TASK)
 class Summary(Struct, frozen=True):
     """What a model wrote. `strays` are lines under no heading."""
 
-    sections: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
+    sections: dict[str, tuple[RecordEntry, ...]] = field(default_factory=dict)
     happened: tuple[StoryLine, ...] = ()
     excerpts: tuple[Excerpt, ...] = ()
     strays: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ def without_thoughts(text: str) -> str:
 
 def parse_summary(text: str, *, own_headings: bool = False) -> Summary:
     """Read an answer. With `own_headings` any heading makes a section; else an unknown one belongs to the findings."""
-    sections: dict[str, list[Entry]] = {}
+    sections: dict[str, list[RecordEntry]] = {}
     happened: list[StoryLine] = []
     shown: list[tuple[str, str, list[str]]] = []
     strays: list[str] = []
@@ -164,11 +164,11 @@ def _is_none(line: str) -> bool:
     return is_empty or (len(body) <= _LONGEST_NONE and bool(_NONE.fullmatch(body)))
 
 
-def _entry(title: str, line: str) -> Entry:
+def _entry(title: str, line: str) -> RecordEntry:
     """A line as an entry. What is quoted stands between quotation marks, as the ledgers have it."""
     bare = _BULLET.sub("", line)
     if bare.startswith(">"):
-        return Entry(as_quote(bare[1:].strip()))
+        return RecordEntry(as_quote(bare[1:].strip()))
     body = with_turn_id(bare)
     status = _STATUS.match(body)
     if status and parse_entry(title, f"{status[1].lower()}: ").status:
@@ -256,14 +256,14 @@ def from_record(record: Record | None) -> Summary:
     """What an earlier record carries, the user's task with it, to be shown to a model."""
     if record is None:
         return Summary()
-    quotes = tuple(Entry(f'"{" / ".join(quote.text.split(chr(10)))}" ({quote.ref})') for quote in record.quotes)
+    quotes = tuple(RecordEntry(f'"{" / ".join(quote.text.split(chr(10)))}" ({quote.ref})') for quote in record.quotes)
     sections = {TASK: (*quotes, *record.sections.get(TASK, ()))} if quotes else {}
     return Summary(record.sections | sections, record.happened, record.excerpts)
 
 
 def merge_summaries(old: Summary, new: Summary) -> Summary:
     """Both in one: of how things stand the newer, of all else first the old and then what is new."""
-    sections: dict[str, tuple[Entry, ...]] = {}
+    sections: dict[str, tuple[RecordEntry, ...]] = {}
     for title in dict.fromkeys((*SECTIONS, *old.sections, *new.sections)):
         before, after = old.sections.get(title, ()), new.sections.get(title, ())
         entries = after if title == STANDING and after else tuple(dict.fromkeys((*before, *after)))
@@ -320,5 +320,67 @@ def _worth(place: tuple[str, int, int]) -> tuple[int, int, int]:
 
 def turn_named(text: str) -> int:
     """The number of the turn that a line names at its end; 0 when it names none."""
-    found = ID.findall(text[-24:])
+    found = REFERENCE_PATTERN.findall(text[-24:])
     return int(found[-1][5:]) if found and found[-1].startswith("turn_") and text.endswith(")") else 0
+
+
+# A summary of less than this share of what is folded cannot stand for it.
+_LEAST_COVERED = 0.5
+# Statuses that say how things stood at one time.
+_OVERTAKEN = (
+    "",
+    "doing",
+    "next",
+    "blocked",
+    "asked",
+    "running",
+    "open",
+    "uncommitted",
+    "mode",
+    "phase",
+    "git",
+)
+
+
+class PreparedSummary(Struct, frozen=True, kw_only=True):
+    """A summary of the turns of these numbers.
+
+    `base` stands for everything it was written from; `tokens` is how large the context was.
+    """
+
+    base: str
+    turns: tuple[int, ...]
+    summary: Summary
+    model: str
+    tokens: int = 0
+
+
+def source_fingerprint(turns: Sequence[Turn], numbers: Collection[int], past: Record | None, asked: str) -> str:
+    """The same for the same turns behind the same record, asked for in the same way; "" when one of them is gone."""
+    told = [turn for turn in turns if turn.number in numbers]
+    if len(told) != len(numbers):
+        return ""
+    digest = sha256(asked.encode("utf-8", "replace"))
+    digest.update(render_record(past).encode("utf-8", "replace") if past else b"")
+    for turn in told:
+        digest.update(f"\n{turn.number}\n".encode())
+        digest.update(b"\n".join(json_bytes(message.raw) for message in turn.messages))
+    return digest.hexdigest()[:32]
+
+
+def reason_not_to_use(held: PreparedSummary, folded: dict[int, int], focus: str) -> str:
+    """Why a summary may not stand for these turns, given with their tokens; "" when it may."""
+    if focus:
+        return "it was written without the focus that is wanted"
+    if not folded.keys() >= set(held.turns):
+        return "it tells of turns that stay"
+    share = sum(folded[number] for number in held.turns) / max(sum(folded.values()), 1)
+    return "" if share >= _LEAST_COVERED else f"it tells only {share:.0%} of what is folded"
+
+
+def without_current_state(summary: Summary) -> Summary:
+    """A summary with turns behind it that it does not tell: how things stood then is left out, what was done stays."""
+    standing = tuple(entry for entry in summary.sections.get(STANDING, ()) if entry.status not in _OVERTAKEN)
+    task = tuple(entry for entry in summary.sections.get(TASK, ()) if entry.text.startswith('"'))
+    sections = summary.sections | {STANDING: standing, TASK: task}
+    return structs.replace(summary, sections={title: entries for title, entries in sections.items() if entries})

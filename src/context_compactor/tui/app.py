@@ -1,11 +1,13 @@
-"""The app: which screen is shown, who is told of changes, and what an error looks like."""
+"""The app: which screen is shown, what Ctrl-C does, who is told of changes, and what an error looks like."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events
 from textual.app import SystemCommand
@@ -13,32 +15,102 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.geometry import Size
 from textual.screen import Screen
+from textual.widgets import Input, TextArea
 from textual.worker import Worker
 
 from context_compactor.errors import CompactorError
 from context_compactor.tui.chat.chats import Chats
-from context_compactor.tui.interrupting import InterruptedApp
-from context_compactor.tui.plan.wish import Wish
+from context_compactor.tui.formatting import cut_line
+from context_compactor.tui.plan_editor import PlanDraft
 from context_compactor.tui.registry import COMMANDS, PANES
+from context_compactor.tui.runtime import KeyQueueApp
+from context_compactor.tui.screens.base import LiveScreen
+from context_compactor.tui.screens.dialogs import SmallScreen, is_too_small
 from context_compactor.tui.screens.help import HelpScreen
-from context_compactor.tui.screens.live import LiveScreen
 from context_compactor.tui.screens.session import SessionScreen
 from context_compactor.tui.screens.sessions import SessionsScreen
-from context_compactor.tui.screens.small import SmallScreen, is_too_small
-from context_compactor.tui.source import Source
-from context_compactor.tui.texts import cut_line
-from context_compactor.tui.values import Change
-from context_compactor.tui.widgets.entered import Entered
+from context_compactor.tui.sources.base import SessionSource, SourceChange
+from context_compactor.tui.widgets.prompt import PromptHistory, PromptInput
 
-_LONGEST = 1_000
-_REST_SECONDS = 2.0
+_LEAVE_SECONDS = 2.0
+_CANCELLABLE_GROUPS = ("command", "talk")
+
+
+class InterruptibleApp(KeyQueueApp):
+    """An app that knows what is under way in its sessions, and ends it when asked to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked_to_leave = -math.inf
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the app ends."""
+        return self._exit
+
+    def busy_with(self, screen: SessionScreen) -> str:
+        """What is under way in a session, in words; empty when nothing is."""
+        for worker in self._works(screen):
+            return worker.description if worker.group == "command" else "the answer"
+        return ""
+
+    def action_interrupt(self) -> None:
+        """One step of what Ctrl-C does."""
+        if self._copy():
+            return
+        here = next((each for each in reversed(self.screen_stack) if isinstance(each, SessionScreen)), None)
+        works = [worker for worker in self._works(here) if not worker.is_cancelled]
+        for worker in works:
+            worker.cancel()
+        if not works and not self._empty():
+            self._leave_at_the_second()
+
+    def _works(self, screen: SessionScreen | None) -> Iterator[Worker[Any]]:
+        """What is under way in a session, or anywhere when none is shown."""
+        for worker in self.workers:
+            is_here = screen is None or worker.name == screen.session_id or screen in worker.node.ancestors_with_self
+            if is_here and worker.group in _CANCELLABLE_GROUPS and not worker.is_finished:
+                yield worker
+
+    def _copy(self) -> bool:
+        field = self.focused
+        selected = field.selected_text if isinstance(field, (Input, TextArea)) else ""
+        selected = selected or self.screen.get_selected_text() or ""
+        if selected:
+            self.copy_to_clipboard(selected)
+            self.screen.clear_selection()  # so that the next one goes on
+            if isinstance(field, TextArea):
+                field.move_cursor(field.cursor_location)
+            elif isinstance(field, Input):
+                field.cursor_position = field.cursor_position
+            self.notify(f"{len(selected):,} characters copied.", timeout=_LEAVE_SECONDS, markup=False)
+        return bool(selected)
+
+    def _empty(self) -> bool:
+        """Empty the field that is written into, or the prompt of the screen; says whether there was anything."""
+        field = self.focused
+        if isinstance(field, Input) and field.value:
+            field.value = ""
+            return True
+        return isinstance(self.screen, SessionScreen) and self.screen.query_one(PromptInput).empty()
+
+    def _leave_at_the_second(self) -> None:
+        now = time.monotonic()
+        if now - self._asked_to_leave < _LEAVE_SECONDS:
+            self.exit()
+        self._asked_to_leave = now
+        self.notify("Ctrl-C again leaves.", timeout=_LEAVE_SECONDS, markup=False)
+
+
+_MAX_MESSAGE = 1_000
+_RETRY_SECONDS = 2.0
 
 
 def _wall_clock() -> datetime:
     return datetime.now(UTC)
 
 
-class CompactorApp(InterruptedApp):
+class CompactorApp(InterruptibleApp):
     """Sessions of a source on a terminal."""
 
     TITLE = "Context Compactor"
@@ -52,7 +124,7 @@ class CompactorApp(InterruptedApp):
 
     def __init__(
         self,
-        source: Source,
+        source: SessionSource,
         session_id: str = "",
         *,
         chats: Chats | None = None,
@@ -66,9 +138,9 @@ class CompactorApp(InterruptedApp):
         """The time, for distances from it."""
         self.offline = ""
         """Why the source cannot be reached; empty while it can."""
-        self.plans: dict[str, Wish] = {}
+        self.plans: dict[str, PlanDraft] = {}
         """Per session what is wished for in its plan."""
-        self._entered: dict[str, Entered] = {}
+        self._entered: dict[str, PromptHistory] = {}
         self._first = session_id
 
     def get_driver_class(self) -> type[Driver]:
@@ -76,7 +148,7 @@ class CompactorApp(InterruptedApp):
         usual = super().get_driver_class()
         if usual.__name__ != "LinuxDriver":
             return usual
-        from context_compactor.tui.terminal import TerminalDriver
+        from context_compactor.tui.driver import TerminalDriver
 
         return TerminalDriver
 
@@ -120,9 +192,9 @@ class CompactorApp(InterruptedApp):
                 return screen
         return None
 
-    def entered_in(self, session_id: str) -> Entered:
+    def prompt_history(self, session_id: str) -> PromptHistory:
         """What was entered into the prompt of a session, and what is being written there."""
-        return self._entered.setdefault(session_id, Entered())
+        return self._entered.setdefault(session_id, PromptHistory())
 
     def action_help(self) -> None:
         """Words and keys."""
@@ -156,15 +228,15 @@ class CompactorApp(InterruptedApp):
                     self._tell(change)
             except Exception as error:  # noqa: BLE001  whatever it was, what happens next is still to be seen
                 self.meet(error)
-            await asyncio.sleep(_REST_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: SourceChange) -> None:
         if change.offline != self.offline:
             self.offline = change.offline
-            if not change.offline and not (self.chats.has_made and not self.source.is_remote):
+            if not change.offline and not (self.chats.has_created_session and not self.source.is_remote):
                 self.notify("It answers again.", title="Online", markup=False)
         if change.told:
-            self.notify(cut_line(change.told, _LONGEST), markup=False)
+            self.notify(cut_line(change.told, _MAX_MESSAGE), markup=False)
         for screen in self.screen_stack:
             if isinstance(screen, LiveScreen):  # later, since it may still be in the making
                 screen.call_later(screen.show_offline, self.offline)
@@ -172,8 +244,8 @@ class CompactorApp(InterruptedApp):
 
     def tell_error(self, error: CompactorError) -> None:
         """An error is a message: what went wrong, and what to try."""
-        self.notify(cut_line(str(error), _LONGEST), severity="error", markup=False)
+        self.notify(cut_line(str(error), _MAX_MESSAGE), severity="error", markup=False)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """What nobody expected is a message as well."""
-        self.tell_unexpected(event)
+        self.report_worker_error(event)

@@ -7,25 +7,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from context_compactor.tui.commands.chat import MODEL, RETRY, send_message
 from context_compactor.tui.commands.command import Command
-from context_compactor.tui.commands.compact import COMPACT, PLAN
-from context_compactor.tui.commands.going_on import CHECKPOINT, EXPORT, HANDOFF
-from context_compactor.tui.commands.leaving import DELETE, QUIT, SESSIONS, help_for
-from context_compactor.tui.commands.looking import CONTEXT, FACTS, SEARCH, SETTINGS
-from context_compactor.tui.commands.originals import RECALL, RESTORE
-from context_compactor.tui.commands.talking import MODEL, RETRY
-from context_compactor.tui.commands.undo import REDO, UNDO
-from context_compactor.tui.screens.session_changes import ChangesPane
-from context_compactor.tui.screens.session_chat import ChatPane
-from context_compactor.tui.screens.session_compactions import CompactionsPane
-from context_compactor.tui.screens.session_context import ContextPane
-from context_compactor.tui.screens.session_facts import FactsPane
-from context_compactor.tui.screens.session_pane import Pane
-from context_compactor.tui.screens.session_plan import PlanPane
-from context_compactor.tui.screens.session_plot import PlotPane
-from context_compactor.tui.screens.session_search import SearchPane
-from context_compactor.tui.screens.session_turns import TurnsPane
-from context_compactor.tui.screens.talking import talk
+from context_compactor.tui.commands.compaction import COMPACT, PLAN, REDO, UNDO
+from context_compactor.tui.commands.inspect import CONTEXT, FACTS, RECALL, RESTORE, SEARCH, SETTINGS
+from context_compactor.tui.commands.session import CHECKPOINT, DELETE, EXPORT, HANDOFF, QUIT, SESSIONS, help_command
+from context_compactor.tui.panes.chat import ChatPane
+from context_compactor.tui.panes.compactions import CompactionsPane, DiffPane, PlotPane
+from context_compactor.tui.panes.facts import FactsPane, SearchPane
+from context_compactor.tui.panes.plan import PlanPane
+from context_compactor.tui.panes.turns import ContextPane, TurnsPane
+from context_compactor.tui.screens.base import Pane
 
 if TYPE_CHECKING:
     from context_compactor.tui.screens.session import SessionScreen
@@ -48,7 +40,7 @@ PANES: list[PaneSpec] = [
     PaneSpec("compactions", "Compactions", CompactionsPane),
     PaneSpec("facts", "Facts", FactsPane),
     PaneSpec("search", "Search", SearchPane),
-    PaneSpec("diff", "Diff", ChangesPane),
+    PaneSpec("diff", "Diff", DiffPane),
 ]
 """In the order of their tabs; the key of each is its number."""
 
@@ -71,7 +63,7 @@ COMMANDS: dict[str, Command] = {
         RETRY,
         SETTINGS,
         EXPORT,
-        help_for(lambda: COMMANDS),
+        help_command(lambda: COMMANDS),
         DELETE,
         SESSIONS,
         QUIT,
@@ -79,5 +71,5 @@ COMMANDS: dict[str, Command] = {
 }
 """By name, without the slash, in the order in which they are offered."""
 
-TALK: list[Callable[[SessionScreen, str], Awaitable[None]]] = [talk]
+TALK: list[Callable[[SessionScreen, str], Awaitable[None]]] = [send_message]
 """What is entered without a slash goes to the last of these."""

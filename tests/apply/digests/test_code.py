@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from context_compactor.apply.digests import digest
-from context_compactor.classify.kinds import Kind
+from context_compactor.engine.digests import digest
+from context_compactor.facts.kinds import Kind
 from tests.apply.digests.code_samples import PATHS, sample
 from tests.classify.calls_of import bash, tool
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from context_compactor.apply.digests import digest
-from context_compactor.classify.kinds import Kind
-from context_compactor.messages.message import ToolCall
+from context_compactor.dialects.messages import ToolCall
+from context_compactor.engine.digests import digest
+from context_compactor.facts.kinds import Kind
 from tests.apply.digests import outputs
 from tests.apply.digests.code_samples import PATHS, sample
 from tests.classify.calls_of import bash, tool

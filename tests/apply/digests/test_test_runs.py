@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from context_compactor.apply.digests import digest
-from context_compactor.classify.kinds import Kind
+from context_compactor.engine.digests import digest
+from context_compactor.facts.kinds import Kind
 from tests.apply.digests import outputs
 
 

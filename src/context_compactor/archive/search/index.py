@@ -1,19 +1,20 @@
-"""The index: which passage holds which term, and how well each passage answers a query."""
+"""Which passage holds which term, how well each answers a query, and which make the most of a number of tokens."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from math import log
+from math import fsum, log
 
-from context_compactor.archive.search.passages import INSTRUCTIONS, SAID, TALK, Passage
+from context_compactor.archive.search.passages import INSTRUCTIONS, SPOKEN_KINDS, TALK_KINDS, Passage
 from context_compactor.archive.search.query import Query
-from context_compactor.archive.search.words import terms
-from context_compactor.classify.kinds import KIND_WEIGHT, Kind, Voice
-from context_compactor.classify.names import CHUNK, names_in
+from context_compactor.archive.search.terms import terms
+from context_compactor.facts.kinds import KIND_WEIGHT, Kind, Voice
+from context_compactor.facts.names import CHUNK, names_in
 
 # BM25's two numbers: how soon a repeated term says no more, and how much a long passage has to say for itself.
 _SOON, _LENGTH = 1.2, 0.5
@@ -53,7 +54,7 @@ _WANTED_VOICE = 3.0
 _NEWEST = 0.5
 
 
-class Index:
+class PassageIndex:
     """Passages with their terms and names. Passages may be missing between two of them."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
@@ -81,7 +82,7 @@ class Index:
         """Where each speaker of a dialogue speaks: names that open several passages of talk, as in `Ann: Hello!`."""
         found: dict[str, list[int]] = {}
         for at, passage in enumerate(self.passages):
-            opening = _SPEAKER.match(passage.text) if passage.kind in TALK else None
+            opening = _SPEAKER.match(passage.text) if passage.kind in TALK_KINDS else None
             if opening:
                 found.setdefault(opening[1].lower(), []).append(at)
         fewest = max(_FEWEST_TURNS, _SMALLEST_SHARE * len(self.passages))
@@ -124,8 +125,8 @@ class Index:
     def _put_spoken_first(self, scores: list[float], query: Query) -> None:
         """Lower what only mentions the words below what was said with as many of them, or nearly."""
         shares = self._shares(query)
-        spoken = [at for at, passage in enumerate(self.passages) if passage.kind in SAID]
-        others = [at for at, passage in enumerate(self.passages) if passage.kind not in SAID]
+        spoken = [at for at, passage in enumerate(self.passages) if passage.kind in SPOKEN_KINDS]
+        others = [at for at, passage in enumerate(self.passages) if passage.kind not in SPOKEN_KINDS]
         said, mentioned = (max((shares[at] for at in places), default=0.0) for places in (spoken, others))
         first, second = (max((scores[at] for at in places), default=0.0) for places in (spoken, others))
         if first and said >= _NEARLY * mentioned and second >= first:
@@ -142,7 +143,7 @@ class Index:
 
     def _spoken(self, scores: Sequence[float], exchanges: Sequence[int]) -> dict[int, float]:
         """What was said, with a share of what was said before and behind it, whatever was called in between."""
-        places = [at for at, passage in enumerate(self.passages) if passage.kind in SAID]
+        places = [at for at, passage in enumerate(self.passages) if passage.kind in SPOKEN_KINDS]
         positions = [0]
         for before, after in pairwise(places):
             positions.append(positions[-1] + max(1, exchanges[after] - exchanges[before]))
@@ -193,3 +194,78 @@ def _carried(scores: Sequence[float], steps: Sequence[int]) -> Iterator[float]:
             carried *= _DECAY ** (step - 1)
         yield carried
         carried = _DECAY * (carried + score)
+
+
+# Beside a new name, which is worth 1: a token of text, a name the reader has, and a name whose parts were asked for.
+_TEXT, _SHOWN, _ASKED = 0.03, 0.05, 3.0
+_BESIDE = 2
+# Beside the best answer, what is as faint as this is none.
+_FAINT = 0.05
+# The power of relevance: a short question means its words, a long one is about them.
+_LONG, _SHORT = 0.7, 8
+
+
+def rank_by_gain(
+    index: PassageIndex,
+    query: Query,
+    places: Iterable[int],
+    relevance: Sequence[float],
+    tokens: Mapping[int, int],
+    shown: Collection[str],
+    taken: Collection[str],
+) -> Iterator[int]:
+    """Some passages by what each adds per token, best first.
+
+    `shown` are the names that the reader has; `taken` those of the passages taken so far, to which the caller adds.
+    """
+    worth = _name_worth(index, query, shown)
+    sharpness = _LONG + _SHORT / max(len(query.asked), 1)
+
+    def gain(at: int) -> float:
+        names = fsum(worth(name) for name in index.named(at) if name not in taken)
+        return float(relevance[at] ** sharpness) * (_TEXT * tokens[at] + names) / (tokens[at] + _BESIDE)
+
+    return best_first(places, gain)
+
+
+def relevant_places(relevance: Sequence[float]) -> list[int]:
+    """The places of what is no fainter than an answer may be."""
+    faint = _FAINT * max(relevance, default=0.0)
+    return [at for at, relevant in enumerate(relevance) if relevant > faint]
+
+
+def best_first(items: Iterable[int], gain: Callable[[int], float]) -> Iterator[int]:
+    """Items by what each still adds when its turn comes, until none adds anything.
+
+    What an item adds only ever shrinks, so one that still leads when its gain is worked out again is the best there is.
+    """
+    heap = [(-gain(item), item) for item in items]
+    heapify(heap)
+    while heap:
+        _, item = heappop(heap)
+        now = (-gain(item), item)
+        if heap and now > heap[0]:
+            heappush(heap, now)
+        elif now[0] < 0:
+            yield item
+
+
+def _name_worth(index: PassageIndex, query: Query, shown: Collection[str]) -> Callable[[str], float]:
+    """A name counts for more when its parts were asked for, and for little when the reader has it already."""
+    known: dict[str, float] = {}
+
+    def worth(name: str) -> float:
+        if name not in known:
+            known[name] = (1 + _ASKED * _asked_share(index, query, name)) * (_SHOWN if name in shown else 1)
+        return known[name]
+
+    return worth
+
+
+def _asked_share(index: PassageIndex, query: Query, name: str) -> float:
+    """How much of what a name tells was asked for."""
+    parts = dict.fromkeys(terms(name))
+    if query.asked.isdisjoint(parts):
+        return 0.0
+    rarities = {term: index.rarity(term) for term in parts}
+    return sum(rarity for term, rarity in rarities.items() if term in query.asked) / (sum(rarities.values()) or 1)

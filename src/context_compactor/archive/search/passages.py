@@ -1,22 +1,24 @@
-"""Passages: originals cut into the few lines that a search finds."""
+"""Originals cut into passages, the exchanges they stand in, and the hits a search returns."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 
-from context_compactor.archive.archive import Original
-from context_compactor.classify.kinds import Kind, Voice
+from context_compactor.archive.originals import Original
+from context_compactor.dialects.client_text import is_client_text, without_client_blocks
+from context_compactor.dialects.detection import detect
+from context_compactor.dialects.messages import Message, Part, Text, Thinking, ToolCall, ToolResult
+from context_compactor.engine.view import call_body
 from context_compactor.errors import BadInput
-from context_compactor.messages.client_text import is_client_text, without_client_blocks
-from context_compactor.messages.detect import detect
-from context_compactor.messages.message import Message, Part, Text, Thinking, ToolCall, ToolResult
-from context_compactor.plan.sources import call_body
+from context_compactor.facts.kinds import Kind, Voice
 
-TALK = frozenset({Voice.USER.value, Voice.AGENT.value, Voice.THINKING.value})
-SAID = frozenset({Voice.USER.value, Voice.AGENT.value})
+TALK_KINDS = frozenset({Voice.USER.value, Voice.AGENT.value, Voice.THINKING.value})
+SPOKEN_KINDS = frozenset({Voice.USER.value, Voice.AGENT.value})
 INSTRUCTIONS = "instructions"
 
 _TALK_LINES, _TALK_SIZE = 4, 600
@@ -47,7 +49,7 @@ class Passage(Struct, frozen=True):
         """The line on which the passage ends."""
         return self.line + self.text.count("\n")
 
-    def goes_on_in(self, other: Passage) -> bool:
+    def continues_in(self, other: Passage) -> bool:
         """Whether nothing but blank lines stands between this passage and another."""
         return (self.id, self.kind, self.position + 1) == (other.id, other.kind, other.position)
 
@@ -63,14 +65,14 @@ def cut_originals(originals: Iterable[Original]) -> list[Passage]:
 def cut_original(original: Original, position: int = 0) -> Iterator[Passage]:
     """The passages of an original, one by one."""
     line = 1
-    for kind, text in read_original(original):
+    for kind, text in original_texts(original):
         for passage in cut_text(text, original.id, kind, position, line):
             yield passage
             position += 1
         line += text.count("\n") + 1
 
 
-def read_original(original: Original) -> list[tuple[str, str]]:
+def original_texts(original: Original) -> list[tuple[str, str]]:
     """The texts of an original as a reader sees them, each with its kind: a result is one, a turn has several.
 
     The lines of a hit are counted through all of them. A turn is read without its results, which are originals of
@@ -85,10 +87,10 @@ def read_original(original: Original) -> list[tuple[str, str]]:
 
 
 def _read_turn(messages: Sequence[Message]) -> list[tuple[str, str]]:
-    return [(voice, _words(part)) for message in messages for voice, part in voiced(message) if voice]
+    return [(voice, _words(part)) for message in messages for voice, part in parts_with_voice(message) if voice]
 
 
-def voiced(message: Message) -> Iterator[tuple[str, Part]]:
+def parts_with_voice(message: Message) -> Iterator[tuple[str, Part]]:
     """Each part of a message with who speaks in it, or nothing for a result.
 
     What a client adds in the user's name is instructions: reminders, its own notes, what a command stands for.
@@ -135,7 +137,7 @@ def cut_text(text: str, ref: str, kind: str, position: int = 0, line: int = 1) -
 
     Blank lines are left out, and so are the line numbers that a reading tool put before the lines of a file.
     """
-    most_lines, most_size = (_TALK_LINES, _TALK_SIZE) if kind in TALK else (1, _LINE_SIZE)
+    most_lines, most_size = (_TALK_LINES, _TALK_SIZE) if kind in TALK_KINDS else (1, _LINE_SIZE)
     run: list[str] = []
     start = size = 0
     for at, content in enumerate(_lines(text), line):
@@ -145,7 +147,7 @@ def cut_text(text: str, ref: str, kind: str, position: int = 0, line: int = 1) -
             position += 1
             run, size = [], 0
         if len(content) - offset > most_size or offset:
-            for begin, end in _pieces(content, offset, most_size, is_talk=kind in TALK):
+            for begin, end in _pieces(content, offset, most_size, is_talk=kind in TALK_KINDS):
                 yield Passage(ref, position, content[begin:end], kind, at)
                 position += 1
         elif content.strip():
@@ -183,3 +185,132 @@ def _pieces(line: str, begin: int, size: int, *, is_talk: bool) -> Iterator[tupl
         if line[begin:end].strip():
             yield begin, end
         begin = end
+
+
+class Exchanges:
+    """The exchanges of a history, by the ids of its originals in their order."""
+
+    def __init__(self, refs: Iterable[tuple[str, str]]) -> None:
+        """Each original comes with who speaks in it: the user, the agent, or nobody."""
+        self._number: dict[str, int] = {}
+        self._asked: list[str] = [""]
+        self._concluded: list[str] = [""]
+        self._told: list[list[str]] = [[]]
+        for ref, voice in refs:
+            if voice == Voice.USER:
+                self._asked.append(ref)
+                self._concluded.append("")
+                self._told.append([])
+            elif voice == Voice.AGENT:
+                self._concluded[-1] = ref
+                self._told[-1].append(ref)
+            self._number.setdefault(ref, len(self._asked) - 1)
+
+    def of(self, ref: str) -> int:
+        """The number of the exchange in which an original stands."""
+        return self._number.get(ref, 0)
+
+    def asked(self, number: int) -> str:
+        """The id of the turn in which the user opened it; empty before the first."""
+        return self._asked[number]
+
+    def concluded(self, number: int) -> str:
+        """The id of the turn with the agent's last words in it."""
+        return self._concluded[number]
+
+    def replied(self, number: int) -> str:
+        """The id of the turn in which the user replied to that; empty when it is the last."""
+        return self._asked[number + 1] if number + 1 < len(self._asked) else ""
+
+    def agent_turns_around(self, refs: Iterable[str], most: int) -> list[str]:
+        """Turns in which the agent said something, in the exchanges that hold most of some originals."""
+        often = Counter(map(self.of, refs))
+        return [ref for number, _ in often.most_common() for ref in self._told[number]][:most]
+
+    def newest(self, count: int) -> list[str]:
+        """The turns that opened the newest exchanges."""
+        return [ref for ref in self._asked[-count:] if ref]
+
+    def frame_of(self, refs: Iterable[str]) -> list[str]:
+        """The turns that open and close the exchanges of some originals, and what the user replied."""
+        frames = ((self.asked(each), self.concluded(each), self.replied(each)) for each in {*map(self.of, refs)})
+        return [ref for frame in frames for ref in frame if ref]
+
+
+def voices_of(passages: Iterable[Passage]) -> Iterator[tuple[str, str]]:
+    """Each original with the first of its voices that says something; nothing where none does."""
+    voices: dict[str, str] = {}
+    for passage in passages:
+        voices[passage.id] = voices.get(passage.id) or (passage.kind if passage.kind in SPOKEN_KINDS else "")
+    yield from voices.items()
+
+
+GAP = "…"
+
+
+class Hit(Struct, frozen=True):
+    """Lines of an original that answer a search.
+
+    `id` recalls the whole original. Lines count from 1 in what a reader of the original sees; `position` orders hits
+    as the history does. `exchange` is the turn in which the user opened the exchange that they stand in.
+    """
+
+    id: str
+    kind: str
+    first_line: int
+    last_line: int
+    text: str
+    score: float
+    position: int
+    exchange: str = ""
+
+
+def make_hits(chosen: Sequence[tuple[Passage, float]], exchanges: Exchanges) -> list[Hit]:
+    """Join passages that follow one another, given in their order with their scores; the best hits come first."""
+    hits = [_hit([passage for passage, _ in run], max(score for _, score in run), exchanges) for run in _joined(chosen)]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.position))
+
+
+def _joined(chosen: Sequence[tuple[Passage, float]]) -> Iterator[list[tuple[Passage, float]]]:
+    joined = list(chosen[:1])
+    for before, after in pairwise(chosen):
+        if not before[0].continues_in(after[0]):
+            yield joined
+            joined = []
+        joined.append(after)
+    if joined:
+        yield joined
+
+
+def _hit(run: Sequence[Passage], score: float, exchanges: Exchanges) -> Hit:
+    first, last = run[0], run[-1]
+    parts = [first.text]
+    for before, after in pairwise(run):
+        parts += "\n" * (after.line - before.last_line), after.text
+    asked = exchanges.asked(exchanges.of(first.id))
+    text = "".join(parts)
+    return Hit(first.id, first.kind, first.line, last.last_line, text, round(score, 4), first.position, asked)
+
+
+def render_hits(hits: Sequence[Hit]) -> str:
+    """Hits as text in the order of the history: each original's id and kind over its lines, with a mark at gaps."""
+    blocks: list[str] = []
+    open_head = ""
+    for hit in sorted(hits, key=lambda hit: hit.position):
+        head = heading(hit)
+        blocks.append(f"{GAP}{hit.text}" if head == open_head else f"{head}{hit.text}")
+        open_head = head
+    return "\n".join(blocks)
+
+
+def heading(shown: Hit | Passage) -> str:
+    """What stands before the first lines of an original: talk goes on behind it, anything else under it."""
+    return f"{shown.id}: " if shown.kind in TALK_KINDS else f"{shown.id} {shown.kind}:\n"
+
+
+def group_by_exchange(hits: Sequence[Hit]) -> list[Hit]:
+    """Hits for a reader: those of the exchange with the best one first, each exchange from its beginning to its end."""
+    groups: dict[str, list[Hit]] = {}
+    for hit in hits:
+        groups.setdefault(hit.exchange, []).append(hit)
+    return [hit for group in groups.values() for hit in sorted(group, key=lambda hit: hit.position)]

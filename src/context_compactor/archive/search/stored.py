@@ -11,20 +11,17 @@ from datetime import UTC, datetime
 
 from msgspec import Struct, structs
 
-from context_compactor.archive.gather import voice_told
-from context_compactor.archive.search.exact import exact_tokens
-from context_compactor.archive.search.exchanges import Exchanges, voices_of
-from context_compactor.archive.search.hits import Hit
-from context_compactor.archive.search.lines import Lines, check_search
-from context_compactor.archive.search.passages import SAID, Passage, texts_of
-from context_compactor.archive.search.query import read_query
-from context_compactor.archive.search.words import signs, terms
-from context_compactor.archive.shelve import cut_unindexed, index_archived, read_passages
-from context_compactor.classify.kinds import Kind, Voice
+from context_compactor.archive.originals import voice_in_summary
+from context_compactor.archive.search.passages import SPOKEN_KINDS, Exchanges, Hit, Passage, texts_of, voices_of
+from context_compactor.archive.search.query import exact_tokens, read_query
+from context_compactor.archive.search.search import LineSelector, check_search
+from context_compactor.archive.search.terms import signs, terms
+from context_compactor.archive.storage import cut_unindexed, index_archived, load_passages
+from context_compactor.dialects.messages import Message
 from context_compactor.errors import BadSetting, StoreError
-from context_compactor.messages.message import Message
+from context_compactor.facts.kinds import Kind, Voice
 from context_compactor.protocols import Store, TokenCounter
-from context_compactor.store.rows import Found, Shelved
+from context_compactor.store.rows import FoundRun, OriginalRow
 
 # How many characters to choose from: at least so many, and so many for each token of the answer.
 _LEAST, _PER_TOKEN = 50_000, 16
@@ -38,7 +35,7 @@ _FRAME = 12
 # Those of so many of the newest exchanges are read whatever is asked: they are little, and answer much.
 _EXCHANGES = 100
 # And the beginnings of so many turns in which the agent said something around what was found.
-_TOLD = 150
+_TURNS_AROUND = 150
 _TURN = "turn"
 _VOICES = (Voice.USER.value, Voice.AGENT.value, Voice.THINKING.value, Voice.CALL.value)
 _KINDS = (_TURN, *_VOICES, *(kind.value for kind in Kind), "instructions")
@@ -64,9 +61,9 @@ def search_stored(
     looked for as it stands: by its signs, or among the newest originals.
     """
     check_search(text, tokens, limit)
-    wanted = Wanted(text, kind, since, until)
-    found = _gather(store, session_id, wanted, max(_LEAST, _PER_TOKEN * tokens))
-    return Lines(found.passages, counter, texts_of(shown), Exchanges(found.voices)).choose(text, tokens, limit)
+    wanted = StoredQuery(text, kind, since, until)
+    found = _find_candidates(store, session_id, wanted, max(_LEAST, _PER_TOKEN * tokens))
+    return LineSelector(found.passages, counter, texts_of(shown), Exchanges(found.voices)).choose(text, tokens, limit)
 
 
 def search_all(
@@ -83,18 +80,18 @@ def search_all(
 ) -> list[tuple[str, Hit]]:
     """The same over many sessions, each hit with the session it is from: all are weighed together, not each alone."""
     check_search(text, tokens, limit)
-    wanted = Wanted(text, kind, since, until)
+    wanted = StoredQuery(text, kind, since, until)
     most = max(_LEAST_OF_MANY, _MOST_OF_ALL // max(len(session_ids), 1))
     passages: list[Passage] = []
     voices: list[tuple[str, str]] = []
     for number, session_id in enumerate(session_ids):  # the same ids stand for other originals in each session
-        found = _gather(store, session_id, wanted, most)
+        found = _find_candidates(store, session_id, wanted, most)
         start = number * _SESSION
         passages += (
             structs.replace(each, id=f"{number}:{each.id}", position=start + each.position) for each in found.passages
         )
         voices += ((f"{number}:{ref}", voice) for ref, voice in found.voices)
-    hits = Lines(passages, counter, (), Exchanges(voices)).choose(text, tokens, limit)
+    hits = LineSelector(passages, counter, (), Exchanges(voices)).choose(text, tokens, limit)
     return [(session_ids[hit.position // _SESSION], _of_session(hit)) for hit in hits]
 
 
@@ -103,7 +100,7 @@ def _of_session(hit: Hit) -> Hit:
     return structs.replace(hit, id=hit.id.partition(":")[2], position=hit.position % _SESSION, exchange=asked)
 
 
-class Wanted(Struct, frozen=True):
+class StoredQuery(Struct, frozen=True):
     """What is searched for: words, and of which kind and time of archiving."""
 
     text: str
@@ -116,14 +113,14 @@ class Wanted(Struct, frozen=True):
             raise BadSetting(f"search: kind={self.kind!r:.40} is no kind of content. Try: {', '.join(_KINDS)}.")
 
 
-class _Gathered(Struct, frozen=True):
+class _Candidates(Struct, frozen=True):
     """What may answer a question, in its order, and who speaks in each original of the session."""
 
     passages: list[Passage]
     voices: list[tuple[str, str]]
 
 
-def _gather(store: Store, session_id: str, wanted: Wanted, most: int) -> _Gathered:
+def _find_candidates(store: Store, session_id: str, wanted: StoredQuery, most: int) -> _Candidates:
     """What may answer, in about so many characters of what is in the index.
 
     What was said has a share of its own, and so has each token that is spelled out, whatever else is asked. With it
@@ -148,29 +145,29 @@ def _gather(store: Store, session_id: str, wanted: Wanted, most: int) -> _Gather
     rows = store.originals(session_id)
     if not kind and not any(times.values()):
         exchanges = Exchanges(_voices(rows, passages))
-        refs = [passage.id for passage in passages if passage.kind in SAID]
+        refs = [passage.id for passage in passages if passage.kind in SPOKEN_KINDS]
         framing = exchanges.frame_of({*(passage.id for passage in passages), *exchanges.newest(_EXCHANGES)})
         runs += store.beginnings(session_id, framing, _FRAME)
-        runs += store.beginnings(session_id, exchanges.told_around(refs, _TOLD), 0)
+        runs += store.beginnings(session_id, exchanges.agent_turns_around(refs, _TURNS_AROUND), 0)
         passages = _passages(runs) + unindexed
     if wanted.kind in _VOICES:
         passages = [passage for passage in passages if passage.kind == wanted.kind]
-    return _Gathered(passages, _voices(rows, passages))
+    return _Candidates(passages, _voices(rows, passages))
 
 
-def _passages(runs: Iterable[Found]) -> list[Passage]:
+def _passages(runs: Iterable[FoundRun]) -> list[Passage]:
     """The passages of runs in their order, each once."""
     every = {run.position: run for run in runs}
-    return [passage for position in sorted(every) for passage in read_passages(every[position])]
+    return [passage for position in sorted(every) for passage in load_passages(every[position])]
 
 
-def _voices(rows: Iterable[Shelved], passages: Iterable[Passage]) -> list[tuple[str, str]]:
+def _voices(rows: Iterable[OriginalRow], passages: Iterable[Passage]) -> list[tuple[str, str]]:
     """Who speaks in each original: by its passages, or by its summary where not all of them are here."""
     known = dict(voices_of(passages))
-    return [(row.ref, known.get(row.ref) or voice_told(row.summary)) for row in rows]
+    return [(row.ref, known.get(row.ref) or voice_in_summary(row.summary)) for row in rows]
 
 
-def _is_of(original: Shelved, kind: str, since: str, until: str) -> bool:
+def _is_of(original: OriginalRow, kind: str, since: str, until: str) -> bool:
     return kind in ("", original.kind) and since <= original.created_at and (not until or original.created_at < until)
 
 

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from context_compactor.figures import count, percent, short_count
 from context_compactor.markup import Markup, element, join
-from context_compactor.server.dashboard.measures import MOST, Measured
-from context_compactor.server.dashboard.pieces import card, empty, grid, live, numbers, text
-from context_compactor.server.dashboard.sending import Page
-from context_compactor.server.dashboard.visit import NoForm, Visit
-from context_compactor.server.dashboard.words import path, when
+from context_compactor.server.dashboard.caches import MAX_COMPACTIONS, CompactionNumbers
+from context_compactor.server.dashboard.components import (
+    bounded_text,
+    card,
+    data_table,
+    empty_state,
+    live_attributes,
+    number_list,
+    page_path,
+    time_ago,
+)
+from context_compactor.server.dashboard.layout import HtmlPage
+from context_compactor.server.dashboard.requests import NoForm, PageRequest
+from context_compactor.text import format_count, percent, short_count
 
-_ROWS = 25
+_MAX_ROWS = 25
 _CHARTS = (
     ("reduction", "Reduction", "How much of a context each compaction took away."),
     (
@@ -25,28 +33,28 @@ _CHARTS = (
 )
 
 
-async def quality(visit: Visit[NoForm, NoForm]) -> Page:
+async def quality(visit: PageRequest[NoForm, NoForm]) -> HtmlPage:
     """Reduction, fidelity, failures kept and tokens saved, compaction by compaction."""
-    measured = await visit.service.run(lambda: _look(visit))
-    told = element("div", _told(measured), **live("quality", "/quality"))
+    measured = await visit.service.run(lambda: _measured(visit))
+    told = element("div", _averages(measured), **live_attributes("quality", "/quality"))
     if visit.part == "quality":
-        return Page(body=told)
-    table = element("div", _table(visit, measured), **live("measured", "/quality"))
+        return HtmlPage(body=told)
+    table = element("div", _quality_table(visit, measured), **live_attributes("measured", "/quality"))
     if visit.part == "measured":
-        return Page(body=table)
+        return HtmlPage(body=table)
     heading = element(
         "div",
         element("h1", "Quality"),
-        element("p", f"The last {MOST} compactions of all sessions", class_="faint"),
+        element("p", f"The last {MAX_COMPACTIONS} compactions of all sessions", class_="faint"),
         class_="title-row",
     )
     charts = element("div", *(_chart(*each) for each in _CHARTS), class_="charts") if measured else ""
-    return Page(title="Quality", place="Quality", body=join((heading, told, charts, table)))
+    return HtmlPage(title="Quality", place="Quality", body=join((heading, told, charts, table)))
 
 
-async def quality_series(visit: Visit[NoForm, NoForm]) -> dict[str, object]:
+async def quality_series(visit: PageRequest[NoForm, NoForm]) -> dict[str, object]:
     """The same as lists of numbers, for the charts."""
-    measured = await visit.service.run(lambda: _look(visit))
+    measured = await visit.service.run(lambda: _measured(visit))
     return {
         "at": [each.created_at for each in measured],
         "session": [each.session for each in measured],
@@ -62,7 +70,7 @@ def _hundredth(share: float | None) -> float | None:
     return None if share is None else round(100 * share, 1)
 
 
-def _look(visit: Visit[NoForm, NoForm]) -> list[Measured]:
+def _measured(visit: PageRequest[NoForm, NoForm]) -> list[CompactionNumbers]:
     sessions = visit.kept.listing.sessions(visit.scope, visit.service.store)
     return visit.kept.measures.newest(sessions, visit.service.store)
 
@@ -80,15 +88,15 @@ def _chart(name: str, title: str, words: str) -> Markup:
     return card(title, element("p", words, class_="faint"), plot)
 
 
-def _told(measured: Sequence[Measured]) -> Markup:
+def _averages(measured: Sequence[CompactionNumbers]) -> Markup:
     if not measured:
-        return empty("Nothing was compacted yet.", "After the first compaction its measures stand here.")
+        return empty_state("Nothing was compacted yet.", "After the first compaction its measures stand here.")
     active = [each for each in measured if each.is_active] or measured
     undone = sum(not each.is_active for each in measured)
-    made = join((count(len(measured)), element("small", f" {undone:,} undone" if undone else "")))
+    made = join((format_count(len(measured)), element("small", f" {undone:,} undone" if undone else "")))
     return element(
         "div",
-        numbers(
+        number_list(
             (
                 ("Compactions", made),
                 ("Reduction", percent(_mean(each.reduction for each in active))),
@@ -103,12 +111,12 @@ def _told(measured: Sequence[Measured]) -> Markup:
     )
 
 
-def _table(visit: Visit[NoForm, NoForm], measured: Sequence[Measured]) -> Markup:
+def _quality_table(visit: PageRequest[NoForm, NoForm], measured: Sequence[CompactionNumbers]) -> Markup:
     if not measured:
         return Markup()
-    rows = [_row(visit, each) for each in measured[::-1][:_ROWS]]
+    rows = [_quality_row(visit, each) for each in measured[::-1][:_MAX_ROWS]]
     names = ("Session", "When", "Why", "Tokens", "Reduction", "Readable", "Reachable", "Failures kept")
-    return element("div", grid("The newest compactions", names, rows, "compactions"), class_="card flush")
+    return element("div", data_table("The newest compactions", names, rows, "compactions"), class_="card flush")
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -116,13 +124,16 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _row(visit: Visit[NoForm, NoForm], each: Measured) -> tuple[str, ...]:
+def _quality_row(visit: PageRequest[NoForm, NoForm], each: CompactionNumbers) -> tuple[str, ...]:
     link = element(
-        "a", text(each.session, 80), href=path("sessions", each.session, "compactions", each.id), class_="name"
+        "a",
+        bounded_text(each.session, 80),
+        href=page_path("sessions", each.session, "compactions", each.id),
+        class_="name",
     )
     return (
         join((link, " ", Markup() if each.is_active else element("span", "undone", class_="tag"))),
-        when(each.created_at, visit.now),
+        time_ago(each.created_at, visit.now),
         " · ".join(filter(None, (each.trigger, each.level))),
         f"{each.before:,} → {each.after:,}",
         percent(each.reduction),

@@ -11,25 +11,33 @@ from textual.binding import Binding, BindingType
 from textual.notifications import SeverityLevel
 from textual.widgets import Input, TabbedContent, TabPane
 
+from context_compactor.engine.report import Archived
 from context_compactor.errors import CompactorError
-from context_compactor.report import Archived
-from context_compactor.tui.commands.entering import enter
-from context_compactor.tui.commands.offering import offers_for
+from context_compactor.tui.commands.command import completions_for
+from context_compactor.tui.commands.execution import run_entered
+from context_compactor.tui.formatting import cut_line
 from context_compactor.tui.registry import COMMANDS, PANES, TALK
-from context_compactor.tui.screens.live import LiveScreen, app_of, offline_banner
-from context_compactor.tui.screens.session_pane import Pane
-from context_compactor.tui.texts import cut_line
-from context_compactor.tui.values import Change
-from context_compactor.tui.widgets.answer import Answer, Tone
-from context_compactor.tui.widgets.footer import KeysFooter
-from context_compactor.tui.widgets.gauge import Gauge
-from context_compactor.tui.widgets.offers import Offer, Offers
-from context_compactor.tui.widgets.prompt import Prompt
-from context_compactor.tui.widgets.tabs import PaneTabs
+from context_compactor.tui.screens.base import LiveScreen, Pane, app_of, offline_banner
+from context_compactor.tui.sources.base import SourceChange
+from context_compactor.tui.widgets.bars import AnswerPanel, Gauge, KeysFooter, Tone
+from context_compactor.tui.widgets.prompt import Completion, CompletionList, PromptInput
+
+
+class PaneTabs(TabbedContent):
+    """Tabs that change when somebody chooses one, and only then.
+
+    Textual's own go to the pane in which the focus was seen to move, however long ago that was: who presses the key of
+    the next pane meanwhile would be brought back.
+    """
+
+    def _on_tab_pane_focused(self, event: TabPane.Focused) -> None:
+        event.stop()
+        event.prevent_default()
+
 
 _PLACEHOLDER = "/ for commands, ? for help"
 _SEVERITIES: dict[str, SeverityLevel] = {"failed": "error", "warning": "warning"}
-_LONGEST = 1_000
+_MAX_MESSAGE = 1_000
 
 
 class SessionScreen(LiveScreen):
@@ -59,11 +67,11 @@ class SessionScreen(LiveScreen):
             for spec in PANES:
                 with TabPane(spec.title, id=spec.id):
                     yield spec.make(self.session_id)
-        answer = Answer()
-        offers = Offers(answer.make_room)
+        answer = AnswerPanel()
+        offers = CompletionList(answer.set_collapsed)
         yield answer
         yield offers
-        yield Prompt(app_of(self).entered_in(self.session_id), offers, self._find, placeholder=_PLACEHOLDER)
+        yield PromptInput(app_of(self).prompt_history(self.session_id), offers, self._find, placeholder=_PLACEHOLDER)
         yield KeysFooter()
 
     def on_mount(self) -> None:
@@ -94,7 +102,7 @@ class SessionScreen(LiveScreen):
         pane = event.pane.query_one(Pane)
         pane.look()
         first = pane.first_widget()
-        if first is not None and not isinstance(self.focused, Prompt):
+        if first is not None and not isinstance(self.focused, PromptInput):
             first.focus()
 
     def action_pane(self, at: int) -> None:
@@ -111,11 +119,11 @@ class SessionScreen(LiveScreen):
         """Look at everything anew, unless it was left meanwhile."""
         shown = app_of(self).screen_of(self.session_id)
         if shown is not None:
-            shown.changed(Change(frozenset({self.session_id})))
+            shown.changed(SourceChange(frozenset({self.session_id})))
 
     # Living
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: SourceChange) -> None:
         """Look again when this session is no longer as it was, or when the source has come back."""
         if change.offline or (change.sessions and self.session_id not in change.sessions):
             return
@@ -123,7 +131,7 @@ class SessionScreen(LiveScreen):
         self.keep_up(self._measure, "gauge")
         active = self.query_one(TabbedContent).active
         for spec in PANES:
-            self.pane_of(spec.id).turn_stale(is_seen=spec.id == active)
+            self.pane_of(spec.id).mark_stale(is_seen=spec.id == active)
 
     def show_offline(self, why: str) -> None:
         """Say that the source cannot be reached; a store that is made with the first words is not missed."""
@@ -148,20 +156,22 @@ class SessionScreen(LiveScreen):
         app = app_of(self)
         shown = app.screen_of(self.session_id)
         if shown is not None:
-            shown.query_one(Answer).tell(text, style)
+            shown.query_one(AnswerPanel).tell(text, style)
         if shown is None or app.screen is not shown:
             severity = _SEVERITIES.get(style, "information")
-            app.notify(cut_line(text, _LONGEST), title=cut_line(self.session_id, 60), severity=severity, markup=False)
+            app.notify(
+                cut_line(text, _MAX_MESSAGE), title=cut_line(self.session_id, 60), severity=severity, markup=False
+            )
 
     def tell_progress(self, text: str) -> None:
         """Say in one line what goes on; an empty one ends it."""
         shown = app_of(self).screen_of(self.session_id)
         if shown is not None:
-            shown.query_one(Answer).tell_progress(text)
+            shown.query_one(AnswerPanel).tell_progress(text)
 
-    @on(Prompt.LookedBack)
-    def _look_back(self, event: Prompt.LookedBack) -> None:
-        answer = self.query_one(Answer)
+    @on(PromptInput.LookedBack)
+    def _look_back(self, event: PromptInput.LookedBack) -> None:
+        answer = self.query_one(AnswerPanel)
         if answer.is_open or not self.pane.look_back(event.by):
             answer.look_back(event.by)
 
@@ -169,41 +179,41 @@ class SessionScreen(LiveScreen):
 
     def action_prompt(self) -> None:
         """To the prompt, with the slash that a command begins with."""
-        prompt = self.query_one(Prompt)
+        prompt = self.query_one(PromptInput)
         prompt.focus()
         if not prompt.value:
             prompt.value = "/"
 
     def focus_prompt(self) -> None:
         """To the prompt, as it is, at once."""
-        self.set_focus(self.query_one(Prompt))
+        self.set_focus(self.query_one(PromptInput))
 
     def action_leave(self) -> None:
         """Close what is open over the prompt, then from what is being written to the pane, then to all sessions."""
-        if self.query_one(Offers).close() or self.query_one(Answer).close():
+        if self.query_one(CompletionList).close() or self.query_one(AnswerPanel).close():
             return
         if isinstance(self.focused, Input):
             self.focused.value = ""
-        if isinstance(self.focused, Prompt) and self.focused.value == "/":
+        if isinstance(self.focused, PromptInput) and self.focused.value == "/":
             self.focused.empty()
-        if isinstance(self.focused, (Input, Prompt)):
+        if isinstance(self.focused, (Input, PromptInput)):
             self.set_focus(next(iter(self.pane.query("RowList, Conversation")), None))
             return
         app_of(self).show_sessions()
 
-    @on(Prompt.Submitted)
-    def _entered(self, event: Prompt.Submitted) -> None:
-        self.query_one(Answer).begin()
-        if not enter(self, event.text, COMMANDS, TALK):
+    @on(PromptInput.Submitted)
+    def _entered(self, event: PromptInput.Submitted) -> None:
+        self.query_one(AnswerPanel).begin()
+        if not run_entered(self, event.text, COMMANDS, TALK):
             event.prompt.put_back()
 
-    async def _find(self, text: str) -> Sequence[Offer]:
-        return await offers_for(self, text, COMMANDS)
+    async def _find(self, text: str) -> Sequence[Completion]:
+        return await completions_for(self, text, COMMANDS)
 
-    @on(Offers.OptionSelected)
-    def _take(self, event: Offers.OptionSelected) -> None:
+    @on(CompletionList.OptionSelected)
+    def _take(self, event: CompletionList.OptionSelected) -> None:
         event.stop()
-        prompt = self.query_one(Prompt)
+        prompt = self.query_one(PromptInput)
         offer = prompt.offers.at(event.option_index)
         if offer is not None:
             prompt.focus()
@@ -212,10 +222,10 @@ class SessionScreen(LiveScreen):
     def on_paste(self, event: events.Paste) -> None:
         """What nobody else takes goes to the prompt: a paste is never lost."""
         event.stop()
-        self.query_one(Prompt).paste(event.text)
+        self.query_one(PromptInput).paste(event.text)
 
     def enter(self, text: str) -> None:
         """Put something into the prompt, for who is to go on writing."""
-        prompt = self.query_one(Prompt)
+        prompt = self.query_one(PromptInput)
         prompt.focus()
         prompt.value = text

@@ -12,15 +12,13 @@ from textual.containers import VerticalScroll
 from textual.widgets import Input, Static
 
 from context_compactor.errors import CompactorError
-from context_compactor.figures import plural
-from context_compactor.tui.screens.delete_session import ask_and_delete
-from context_compactor.tui.screens.live import LiveScreen, app_of, offline_banner
-from context_compactor.tui.screens.new_session import NewSessionScreen
-from context_compactor.tui.texts import cut_line, gauge_bar, long_ago, percent, safe, short_count, spark
-from context_compactor.tui.values import Change, Course, SessionLine
-from context_compactor.tui.widgets.footer import KeysFooter
-from context_compactor.tui.widgets.gauge import level_style, level_words
-from context_compactor.tui.widgets.rows import Cell, Column, Row, RowList
+from context_compactor.text import percent, plural, short_count
+from context_compactor.tui.formatting import cut_line, gauge_bar, safe_text, sparkline, time_ago
+from context_compactor.tui.screens.base import LiveScreen, app_of, offline_banner
+from context_compactor.tui.screens.dialogs import NewSessionScreen, ask_and_delete
+from context_compactor.tui.sources.base import SessionLine, SessionTrend, SourceChange
+from context_compactor.tui.widgets.bars import KeysFooter, level_style, level_words
+from context_compactor.tui.widgets.row_list import Cell, Column, Row, RowList
 
 _GAUGE, _SPARK = 8, 16
 _COLUMNS = (
@@ -29,10 +27,10 @@ _COLUMNS = (
     Column("Level", 12, name="level"),
     Column("Tokens", 8, right=True, name="tokens"),
     Column("Turns", 7, right=True, name="turns"),
-    Column("Messages", 9, right=True, from_width=120, name="messages"),
+    Column("Messages", 9, right=True, min_list_width=120, name="messages"),
     Column("Compacted", 10, right=True, name="compacted"),
-    Column("Course", _SPARK, from_width=95),
-    Column("Used", 10, right=True, from_width=110, name="used"),
+    Column("Course", _SPARK, min_list_width=95),
+    Column("Used", 10, right=True, min_list_width=110, name="used"),
 )
 _LEVELS = {None: 0, "soft": 1, "aggressive": 2, "emergency": 3}
 _NO_STORE = """{error}
@@ -73,7 +71,7 @@ class SessionsScreen(LiveScreen):
         super().__init__()
         self._every: list[SessionLine] = []
         self._shown: list[SessionLine] = []
-        self._courses: dict[str, Course] = {}
+        self._courses: dict[str, SessionTrend] = {}
         self._sort = "-used"
         self._is_loading = False
         self._again = False
@@ -100,7 +98,7 @@ class SessionsScreen(LiveScreen):
         """The list."""
         return self.query_one("#session-rows", RowList)
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: SourceChange) -> None:
         """Read the list again, unless there is one and nobody can be asked."""
         if not (change.offline and self._every):
             self.load()
@@ -144,7 +142,7 @@ class SessionsScreen(LiveScreen):
     def _show_nothing(self, words: str) -> None:
         nothing = self.query_one("#nothing")
         nothing.display = True
-        nothing.query_one(Static).update(safe(words))
+        nothing.query_one(Static).update(safe_text(words))
         self.rows.display = False
         self.query_one("#sessions-title", Static).update("Context Compactor")
         nothing.focus()
@@ -177,7 +175,7 @@ class SessionsScreen(LiveScreen):
         return sum(line.level == level for line in self._every)
 
     def _keys(self) -> dict[str, Callable[[SessionLine], Any]]:
-        none = Course()
+        none = SessionTrend()
         return {
             "used": lambda line: line.updated_at,
             "name": lambda line: line.id,
@@ -278,7 +276,7 @@ class SessionsScreen(LiveScreen):
         now, course, style = app_of(self).now(), self._courses.get(line.id), level_style(line.level)
         marks = tuple(rule.threshold for rule in line.levels[:1])
         turns = "…" if course is None else "–" if course.turns is None else f"{course.turns:,}"
-        compacted = "…" if course is None else long_ago(course.last_at, now) if course.compactions else "never"
+        compacted = "…" if course is None else time_ago(course.last_at, now) if course.compactions else "never"
         return [
             Cell(line.id, "strong"),
             Cell(f"{gauge_bar(line.share, _GAUGE, marks)} {percent(line.share)}", style),
@@ -287,8 +285,8 @@ class SessionsScreen(LiveScreen):
             Cell(turns),
             Cell(f"{line.messages:,}", "faint"),
             Cell(compacted, "faint"),
-            Cell(spark(course.line, _SPARK) if course else "", style),
-            Cell(long_ago(line.updated_at, now), "faint"),
+            Cell(sparkline(course.line, _SPARK) if course else "", style),
+            Cell(time_ago(line.updated_at, now), "faint"),
         ]
 
     @on(RowList.Chosen)

@@ -1,29 +1,225 @@
-"""A conversation as far as it is in view: its end, what comes in, and earlier messages when somebody wants them."""
+"""A conversation as far as it is in view: messages, compactions between them, and the answer while it comes."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.message import Message as Event
 from textual.widget import Widget
+from textual.widgets import Static
 
-from context_compactor.messages.detect import find_dialect
-from context_compactor.messages.message import ToolCall
-from context_compactor.session.pages import HistoryPage
-from context_compactor.tui.widgets.coming import Coming
-from context_compactor.tui.widgets.utterance import Compaction, Open, Opens, utterances
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from context_compactor.facts.calls import describe_call
+from context_compactor.sessions.views import HistoryPage, Placed
+from context_compactor.text import beginning, plural
+from context_compactor.tui.chat.chats import ChatExchange
+from context_compactor.tui.formatting import cut_line, safe_text
+from context_compactor.tui.sources.base import TextPiece
+from context_compactor.tui.widgets.markdown import Prose
 
-_LAST = 20
-MOST = 300
+MAX_MESSAGE = 6_000
+"""Characters of a message that are shown; what is longer can be opened."""
+_SHOWN_CHARACTERS = 4_000
+_LINE_CHARACTERS = 200
+
+OpenPiece = Callable[[str, TextPiece], None]
+
+
+class LinkLine(Static, can_focus=True):
+    """A line that leads to more: Enter or a click."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "Open")]
+
+    def __init__(self, words: str, follow: Callable[[], None], classes: str = "", *, can_focus: bool = True) -> None:
+        super().__init__(cut_line(words), classes=f"opens {classes}".rstrip(), markup=False)
+        self.can_focus = can_focus
+        self._follow = follow
+
+    def action_open(self) -> None:
+        """Go there."""
+        self._follow()
+
+    def on_click(self, event: events.Click) -> None:
+        """Go there."""
+        event.stop()
+        self._follow()
+
+
+def message_widgets(message: Message, calls: Mapping[str, ToolCall], open_piece: OpenPiece) -> Iterator[Widget]:
+    """What is seen of one message."""
+    if message.role in ("system", "developer"):
+        yield _link_line(f"instructions: {message.text}", TextPiece("instructions", message.text), open_piece)
+        return
+    for part in message.parts:
+        match part:
+            case Text(text=text) if text.strip():
+                yield from _text_widgets(message.role, text, open_piece)
+            case ToolCall(arguments=arguments):
+                yield _link_line(
+                    f"→ {describe_call(part)}", TextPiece(describe_call(part), arguments, "arguments.json"), open_piece
+                )
+            case ToolResult():
+                yield _result_line(part, calls.get(part.call_id), open_piece)
+            case Media(kind=kind, media_type=media_type, byte_size=size):
+                yield Static(f"[{kind} {media_type}, {size:,} bytes]", classes="step", markup=False)
+            case Opaque(type=kind, text=text):
+                yield _link_line(f"[{kind}]", TextPiece(kind, text), open_piece)
+            case Thinking(text=text) if text.strip():
+                yield _link_line(f"thinking: {text}", TextPiece("thinking", text), open_piece)
+            case _:
+                pass
+
+
+def _text_widgets(role: str, text: str, open_piece: OpenPiece) -> Iterator[Widget]:
+    shown = text if len(text) <= MAX_MESSAGE else beginning(text, _SHOWN_CHARACTERS)
+    yield Prose(shown) if role == "assistant" else Static(safe_text(shown.strip("\n")), classes="user", markup=False)
+    rest = len(text) - len(shown)
+    if rest > 0:
+        yield LinkLine(
+            f"… {rest:,} more characters: Enter or a click opens all of it",
+            lambda: open_piece("assistant" if role == "assistant" else "you", TextPiece("", text)),
+            classes="more",
+        )
+
+
+def _result_line(result: ToolResult, call: ToolCall | None, open_piece: OpenPiece) -> Widget:
+    lines = result.text.count("\n") + 1 if result.text else 0
+    first = next((line for line in result.text[:4_000].splitlines() if line.strip()), "")
+    said = f"{plural(lines, 'line')}: {first}" if lines > 1 else first or "nothing"
+    words = f"← {'failed: ' if result.is_error else ''}{said}"
+    title = describe_call(call) if call else "result"
+    return _link_line(words, TextPiece(title, result.text), open_piece, "failed" if result.is_error else "")
+
+
+def _link_line(words: str, piece: TextPiece, open_piece: OpenPiece, tone: str = "") -> LinkLine:
+    return LinkLine(
+        words[: 4 * _LINE_CHARACTERS],
+        lambda: open_piece(piece.title, piece),
+        classes=f"step {tone}".rstrip(),
+        can_focus=False,
+    )
+
+
+class CompactionMarker(LinkLine):
+    """A compaction in its place."""
+
+    def __init__(self, placed: Placed, follow: Callable[[], None]) -> None:
+        super().__init__("", follow, classes="compaction", can_focus=False)
+        self.placed = placed
+
+    def tell(self, *, is_undone: bool, is_last: bool) -> None:
+        """Say what was done, and for the last one how to take it back."""
+        placed = self.placed
+        removed = placed.messages_removed
+        what = f"Compacted {plural(removed, 'message')}" if removed else "Shortened results in place"
+        saved = placed.tokens_before - placed.tokens_after
+        done = f"{what} · Tokens: {placed.tokens_before:,} → {placed.tokens_after:,} (saved {saved:,})"
+        hint = "\n  /undo takes it back · Compactions has its report" if is_last else ""
+        self.update(f"↺ Taken back: {done[0].lower()}{done[1:]}" if is_undone else f"✓ {done}{hint}")
+        self.set_class(is_undone, "undone")
+
+
+_MAX_ANSWER = 40_000
+"""Characters of an answer that are shown while it comes; all of it can be opened when it is there."""
+_MAX_QUESTION = 2_000
+_MAX_THOUGHT = 240
+_SECONDS_SHOWN_FROM = 3
+
+InView = Callable[[str, str, int], bool]
+"""Whether something that somebody of a role has said stands in the conversation behind so many messages."""
+
+
+class PendingAnswer(Vertical):
+    """Draws what was said and its answer as they stand, again and again."""
+
+    def __init__(self) -> None:
+        super().__init__(id="coming")
+        self._saying: ChatExchange | None = None
+        self._since: datetime | None = None
+        self._text = ""
+        self._notes = 0
+        self._question = Static(classes="user", markup=False)
+        self._thought = Static(classes="thought", markup=False)
+        self._answer = Prose()
+        self._told = Vertical(id="told")
+        self._doing = Static(classes="doing", markup=False)
+
+    def compose(self) -> ComposeResult:
+        """From what was asked to what goes on."""
+        yield self._question
+        yield self._thought
+        yield self._answer
+        yield self._told
+        yield self._doing
+
+    def on_mount(self) -> None:
+        """Nothing goes on."""
+        for each in (self._question, self._thought, self._answer, self._doing):
+            each.display = False
+
+    def draw(self, saying: ChatExchange, is_in_view: InView, now: datetime) -> None:
+        """Show how things stand, without what is in view already."""
+        if saying is not self._saying:
+            self._begin(saying, now)
+        text, thought = saying.heard.said()
+        is_asked = saying.is_over or is_in_view("user", saying.text, saying.messages_at_start)
+        is_seen = (saying.is_over and not saying.is_lost) or is_in_view("assistant", text, saying.messages_at_start)
+        self._question.display = bool(saying.text) and not is_asked
+        self._thought.display = bool(thought) and not text and not is_seen
+        if self._thought.display:
+            self._thought.update(safe_text(thought)[-_MAX_THOUGHT:].lstrip())
+        self._answer.display = bool(text) and not is_seen
+        if self._answer.display:
+            self._go_on(text)
+        self._tell_notes(saying)
+        self._doing.display = not saying.is_over
+        self._doing.update(_progress_text(saying, text, thought, int((now - (self._since or now)).total_seconds())))
+
+    def _begin(self, saying: ChatExchange, now: datetime) -> None:
+        self._saying, self._since, self._text, self._notes = saying, now, "", 0
+        self._answer.clear()
+        self._told.remove_children()
+        self._question.update(safe_text(saying.text[:_MAX_QUESTION]))
+
+    def _go_on(self, text: str) -> None:
+        text = text[:_MAX_ANSWER]
+        if not text.startswith(self._text):  # it was asked again
+            self._answer.clear()
+            self._text = ""
+        if len(text) > len(self._text):
+            self._answer.add(text[len(self._text) :])
+            self._text = text
+
+    def _tell_notes(self, saying: ChatExchange) -> None:
+        for note in saying.notes[self._notes :]:
+            self._told.mount(Static(safe_text(note.words), classes=f"note-line {note.tone}".rstrip(), markup=False))
+        self._notes = len(saying.notes)
+
+
+def _progress_text(saying: ChatExchange, text: str, thought: str, seconds: int) -> str:
+    doing = saying.doing
+    if not saying.is_answered and not doing.startswith("compacting"):
+        doing = "answering" if text else "thinking" if thought else doing
+    if len(text) > _MAX_ANSWER:
+        doing = f"{doing}, {len(text):,} characters so far"
+    time = f" · {seconds:,} s" if seconds >= _SECONDS_SHOWN_FROM else ""
+    return cut_line(f"{doing}…{time} · Ctrl-C ends it")
+
+
+_REMEMBERED_MESSAGES = 20
+MAX_MESSAGES = 300
 """Messages that are held in view; earlier ones are let go when new ones come."""
 
 
-class Conversation(VerticalScroll):
+class ConversationView(VerticalScroll):
     """Messages with the compactions between them, and behind them what is just being said."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,i", "write", "Write")]
@@ -35,17 +231,17 @@ class Conversation(VerticalScroll):
             self.what = what
             super().__init__()
 
-    def __init__(self, open_piece: Open) -> None:
+    def __init__(self, open_piece: OpenPiece) -> None:
         super().__init__(id="conversation")
         self.first = self.end = 0
         """The indexes of the first message that is seen, and behind the last."""
-        self.coming = Coming()
-        self._earlier = Opens("", lambda: self._want("earlier"), classes="earlier")
+        self.coming = PendingAnswer()
+        self._earlier = LinkLine("", lambda: self._want("earlier"), classes="earlier")
         self._said = Vertical(id="said")
         self._open_piece = open_piece
         self._shown: deque[tuple[int, list[Widget]]] = deque()
         self._calls: dict[str, ToolCall] = {}
-        self._last: deque[tuple[int, str, str]] = deque(maxlen=_LAST)
+        self._last: deque[tuple[int, str, str]] = deque(maxlen=_REMEMBERED_MESSAGES)
         self._undone: frozenset[str] = frozenset()
 
     def compose(self) -> ComposeResult:
@@ -94,11 +290,11 @@ class Conversation(VerticalScroll):
         self._shown.extend(new)
         self.end = max(self.end, page.first + len(page.messages))
         await self._said.mount_all(_widgets(new))
-        if len(self._shown) > MOST and not self._anchor_released:  # nobody reads what goes
-            await self._let_go(len(self._shown) - MOST)
+        if len(self._shown) > MAX_MESSAGES and not self._anchor_released:  # nobody reads what goes
+            await self._let_go(len(self._shown) - MAX_MESSAGES)
         self._tell()
 
-    async def go_back(self, page: HistoryPage) -> None:
+    async def prepend_page(self, page: HistoryPage) -> None:
         """Show earlier messages over those in view, which stay where they are on the screen."""
         new = self._made(page, lambda index: index < self.first, lambda _: True)
         below = self.max_scroll_y - self.scroll_y
@@ -123,9 +319,9 @@ class Conversation(VerticalScroll):
             self._know(message.calls)
             if index >= self.end:
                 self._last.append((index, message.role, message.text))
-            widgets = list(utterances(message, self._calls, self._open_piece)) if is_new(index) else []
+            widgets = list(message_widgets(message, self._calls, self._open_piece)) if is_new(index) else []
             widgets += [
-                Compaction(placed, lambda: self._want("compactions"))
+                CompactionMarker(placed, lambda: self._want("compactions"))
                 for placed in page.compactions
                 if placed.message == index + 1 and is_unknown(placed.id)
             ]
@@ -136,7 +332,7 @@ class Conversation(VerticalScroll):
     def _know(self, calls: Iterable[ToolCall]) -> None:
         """Remember calls until their results come; not for ever, since they may be large."""
         self._calls.update((call.id, call) for call in calls)
-        for name in list(self._calls)[: max(len(self._calls) - MOST, 0)]:
+        for name in list(self._calls)[: max(len(self._calls) - MAX_MESSAGES, 0)]:
             del self._calls[name]
 
     def is_in_view(self, role: str, text: str, since: int) -> bool:
@@ -153,8 +349,8 @@ class Conversation(VerticalScroll):
         self._undone = frozenset(ids)
         self._tell()
 
-    def _compactions(self) -> list[Compaction]:
-        return [each for _, widgets in self._shown for each in widgets if isinstance(each, Compaction)]
+    def _compactions(self) -> list[CompactionMarker]:
+        return [each for _, widgets in self._shown for each in widgets if isinstance(each, CompactionMarker)]
 
     def _tell(self) -> None:
         self._earlier.display = self.first > 0

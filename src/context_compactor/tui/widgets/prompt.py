@@ -1,32 +1,204 @@
-"""The prompt at the bottom of a session, for commands and for talking: some lines, what was entered before, pastes of
-any size, and offers to go on.
-"""
+"""The prompt: several lines, completions, what was entered before, and long pastes as labels."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import ClassVar
+from unicodedata import category
 
+from msgspec import Struct
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.document._document import EditResult, Location, Selection
 from textual.document._edit import Edit
 from textual.message import Message
-from textual.widgets import TextArea
+from textual.widgets import OptionList, TextArea
+from textual.widgets.option_list import Option
 from textual.worker import WorkType
 
-from context_compactor.tui.widgets.entered import Entered
-from context_compactor.tui.widgets.held import can_be_shown, plain_lines
-from context_compactor.tui.widgets.offers import Offer, Offers
+from context_compactor.tui.formatting import cut_line
 
-Finding = Callable[[str], Awaitable[Sequence[Offer]]]
+_PASTE_LABEL = re.compile(r"\[pasted [^\[\]\n]{1,60}\]")
+_MAX_SHOWN_CHARACTERS, _MAX_SHOWN_LINES = 2_000, 12
+"""What is longer than that is held aside."""
+_HARMLESS = "\n\t\u200d"
+"""Also what joins several emoji into one."""
+
+
+class PastedTexts:
+    """Texts by their labels. A label says how much it stands for."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def label(self, text: str) -> str:
+        """Hold a text; the label that stands for it."""
+        lines = text.count("\n") + 1
+        size = f"{len(text):,} characters" + (f", {lines:,} lines" if lines > 1 else "")
+        number, label = 1, f"[pasted {size}]"
+        while self._texts.get(label, text) != text:
+            number += 1
+            label = f"[pasted {size} #{number}]"
+        self._texts[label] = text
+        return label
+
+    def spans(self, line: str) -> Iterator[tuple[int, int]]:
+        """Where in a line labels stand."""
+        for found in _PASTE_LABEL.finditer(line):
+            if found[0] in self._texts:
+                yield found.span()
+
+    def full(self, text: str) -> str:
+        """A text with what its labels stand for."""
+        return _PASTE_LABEL.sub(lambda found: self._texts.get(found[0], found[0]), text)
+
+    @property
+    def size(self) -> int:
+        """The characters of all of them."""
+        return sum(map(len, self._texts.values()))
+
+    def keep_only(self, texts: list[str]) -> None:
+        """Let go of what none of these texts has a label for."""
+        named = {found for text in texts for found in _PASTE_LABEL.findall(text)}
+        self._texts = {label: text for label, text in self._texts.items() if label in named}
+
+
+def plain_lines(text: str) -> str:
+    """A paste with its lines ended in one way: terminals send a carriage return for each."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def is_short_and_printable(text: str) -> bool:
+    """Whether a paste is short, and nothing in it could drive the terminal or would have to be left out."""
+    if len(text) > _MAX_SHOWN_CHARACTERS or text.count("\n") >= _MAX_SHOWN_LINES:
+        return False
+    return all(char.isprintable() or char in _HARMLESS or category(char) == "Zs" for char in text)
+
+
+_MAX_ENTRIES = 200
+_MAX_PASTED_CHARACTERS = 32_000_000
+"""Of long pastes that are held for what was entered before."""
+
+
+class PromptHistory:
+    """The lines of one session's prompt, the newest last, with the pastes that their labels stand for."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.draft = ""
+        """What is being written."""
+        self.held = PastedTexts()
+        self._at = 0
+        self._new = ""
+
+    def add(self, line: str) -> None:
+        """Something was entered: the draft is over."""
+        if self.lines[-1:] != [line]:
+            self.lines.append(line)
+        del self.lines[: max(len(self.lines) - _MAX_ENTRIES, 0)]
+        self.draft = self._new = ""
+        self.held.keep_only(self.lines)
+        while self.held.size > _MAX_PASTED_CHARACTERS and len(self.lines) > 1:
+            del self.lines[0]
+            self.held.keep_only(self.lines)
+        self._at = len(self.lines)
+
+    def step(self, by: int, now: str) -> str | None:
+        """What was entered before or after what stands there now; None when there is no more of it.
+
+        What was being written comes back behind the newest.
+        """
+        at = self._at + by
+        if not 0 <= at <= len(self.lines):
+            return None
+        if self._at == len(self.lines):
+            self._new = now
+        self._at = at
+        return self.lines[at] if at < len(self.lines) else self._new
+
+
+_MAX_COMPLETIONS = 300
+_MAX_WIDTH = 34
+
+
+class Completion(Struct, frozen=True):
+    """One way to go on: what the prompt then holds, how that is shown, and what it means."""
+
+    line: str
+    shown: str
+    words: str = ""
+
+
+class CompletionList(OptionList, can_focus=False):
+    """What may be chosen. Keys come from the prompt, clicks from anywhere. `make_room` hears if there is a list."""
+
+    BINDINGS: ClassVar = []
+
+    def __init__(self, set_collapsed: Callable[[bool], None]) -> None:
+        super().__init__(id="offers", compact=True, markup=False)
+        self._make_room = set_collapsed
+        self.display = False
+        self._offers: list[Completion] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is anything to choose."""
+        return bool(self.display)
+
+    @property
+    def chosen(self) -> Completion | None:
+        """The one with the cursor, if there is one."""
+        at = self.highlighted
+        return self._offers[at] if self.is_open and at is not None and at < len(self._offers) else None
+
+    def offer(self, offers: Sequence[Completion], *, is_begun: bool) -> None:
+        """Show these, or nothing. Where a word is begun, the first that fits it is chosen already."""
+        self._offers = list(offers[:_MAX_COMPLETIONS])
+        self.clear_options()
+        self._make_room(bool(self._offers))
+        if not self._offers:
+            self.display = False
+            return
+        width = min(max(len(offer.shown) for offer in self._offers), _MAX_WIDTH)
+        self.add_options([_option(offer, width) for offer in self._offers])
+        if len(offers) > _MAX_COMPLETIONS:
+            more = "… and more; go on writing"
+            self.add_option(Option(Content.styled(more, "$text-muted"), disabled=True))
+        self.display = True
+        self.highlighted = 0 if is_begun else None
+        self.scroll_home(animate=False)
+
+    def close(self) -> bool:
+        """Take the list away; says whether there was one."""
+        was_open = self.is_open
+        self.offer([], is_begun=False)
+        return was_open
+
+    def at(self, index: int) -> Completion | None:
+        """The one on this line."""
+        return self._offers[index] if 0 <= index < len(self._offers) else None
+
+    def move(self, by: int) -> None:
+        """The cursor to the next or the one before, around the ends."""
+        count = len(self._offers)
+        at = self.highlighted
+        self.highlighted = (0 if by > 0 else count - 1) if at is None else (at + by) % count
+
+
+def _option(offer: Completion, width: int) -> Option:
+    shown = cut_line(offer.shown, _MAX_WIDTH)
+    return Option(Content.assemble((f"{shown:<{width}}", "bold"), "  ", (cut_line(offer.words, 200), "$text-muted")))
+
+
+CompletionFinder = Callable[[str], Awaitable[Sequence[Completion]]]
 """Finds how a text may go on."""
-_NEW_LINES = ("alt+enter", "shift+enter", "ctrl+j")
+_NEW_LINE_KEYS = ("alt+enter", "shift+enter", "ctrl+j")
 
 
-class Prompt(TextArea):
+class PromptInput(TextArea):
     """Posts `Submitted(text)` when something is entered."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -41,30 +213,32 @@ class Prompt(TextArea):
     class Told(Message):
         """What a prompt tells whoever owns it."""
 
-        def __init__(self, prompt: Prompt) -> None:
+        def __init__(self, prompt: PromptInput) -> None:
             self.prompt = prompt
             super().__init__()
 
         @property
-        def control(self) -> Prompt:
+        def control(self) -> PromptInput:
             """The prompt."""
             return self.prompt
 
     class Submitted(Told):
         """Something was entered."""
 
-        def __init__(self, prompt: Prompt, text: str) -> None:
+        def __init__(self, prompt: PromptInput, text: str) -> None:
             super().__init__(prompt)
             self.text = text
 
     class LookedBack(Told):
         """What was told before is wanted, or what was told after that."""
 
-        def __init__(self, prompt: Prompt, by: int) -> None:
+        def __init__(self, prompt: PromptInput, by: int) -> None:
             super().__init__(prompt)
             self.by = by
 
-    def __init__(self, entered: Entered, offers: Offers, find: Finding, *, placeholder: str = "") -> None:
+    def __init__(
+        self, entered: PromptHistory, offers: CompletionList, find: CompletionFinder, *, placeholder: str = ""
+    ) -> None:
         self._entered = entered  # asked for while the rest is made
         super().__init__(
             entered.draft,
@@ -121,7 +295,7 @@ class Prompt(TextArea):
             await self._look(self.text)  # names are known at once
         if event.key == "enter":
             self.action_submit()
-        elif event.key in _NEW_LINES:
+        elif event.key in _NEW_LINE_KEYS:
             self.action_new_line()
         elif event.key == "tab" and (self.offers.is_open or self._is_ahead):
             self.action_complete()
@@ -185,7 +359,7 @@ class Prompt(TextArea):
 
     # Offers
 
-    def take(self, offer: Offer) -> None:
+    def take(self, offer: Completion) -> None:
         """Go on as offered."""
         self.offers.close()
         self.value = offer.line
@@ -240,7 +414,7 @@ class Prompt(TextArea):
     def paste(self, text: str) -> None:
         """Put a text where the cursor is: a short one as it is, a long one as a label that is one piece."""
         text = plain_lines(text)
-        shown = text if can_be_shown(text) else self._entered.held.label(text)
+        shown = text if is_short_and_printable(text) else self._entered.held.label(text)
         done = self._replace_via_keyboard(shown, *self.selection)
         if done is not None:
             self.move_cursor(done.end_location)

@@ -1,0 +1,175 @@
+"""An agent has compacted by itself: its session takes over the new context, with a report of what the summary lost."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+
+import msgspec
+from msgspec import Struct, structs
+
+from context_compactor.archive.originals import Archive
+from context_compactor.dialects.messages import Message
+from context_compactor.dialects.transcripts.transcript import PastCompaction
+from context_compactor.engine.api import Compaction
+from context_compactor.engine.report import Archived, Fidelity, Missing, Report
+from context_compactor.facts.fact import Fact
+from context_compactor.facts.failures import RESOLVED
+from context_compactor.facts.ledgers import fact_line
+from context_compactor.handoff.writer import material_of, resume_brief
+from context_compactor.json_values import json_bytes
+from context_compactor.sessions import checkpoints, views
+from context_compactor.sessions.archive import archive_history
+from context_compactor.sessions.compaction import PendingCompaction, commit_compaction
+from context_compactor.sessions.core import Core
+from context_compactor.sessions.facts import all_facts
+from context_compactor.sessions.log import REVISION, Revision
+from context_compactor.sessions.state import SessionState, read_session_state
+from context_compactor.summarize.evidence import LineIndex, find_losses, paths_in
+
+# What Claude thinks before it writes a summary is thrown away with it.
+_ANALYSIS = re.compile(r"<analysis>.*?</analysis>", re.DOTALL)
+_CHECKED = ("failure", "decision", "constraint", "todo", "blocker", "file_state", "side_effect")
+
+
+class SummaryLosses(Struct, frozen=True):
+    """How many facts were looked for in a summary, and those it does not tell."""
+
+    checked: int
+    lost: tuple[Fact, ...]
+
+    def by_kind(self) -> dict[str, int]:
+        """How many were lost of each kind."""
+        kinds = dict.fromkeys(fact.kind for fact in self.lost)
+        return {kind: sum(fact.kind == kind for fact in self.lost) for kind in kinds}
+
+    def lines(self) -> list[str]:
+        """Each lost fact in one line."""
+        return [fact_line(fact) for fact in self.lost]
+
+    def fidelity(self, reachable: set[str]) -> Fidelity:
+        """The same as a report says it: what is archived can be reached though it is not told."""
+        missing = [Missing(fact.kind, fact.content[:200], fact.ref) for fact in self.lost if fact.ref not in reachable]
+        return Fidelity(self.checked - len(self.lost), len(self.lost) - len(missing), tuple(missing))
+
+
+def find_summary_losses(summary: str, facts: Iterable[Fact]) -> SummaryLosses:
+    """Which failures, decisions, rules, unfinished points and paths a summary does not tell, in any words."""
+    summary = _ANALYSIS.sub("", summary)
+    checked = [fact for fact in facts if fact.kind in _CHECKED and not fact.told_by and not _is_settled(fact)]
+    found = find_losses(checked, summary)
+    lost = {id(each.fact) for each in found if each.code != "lost_path" or not _names_file(summary, each.fact)}
+    lost |= _lost_rules(summary, checked)
+    return SummaryLosses(len(checked), tuple(fact for fact in checked if id(fact) in lost))
+
+
+def _is_settled(fact: Fact) -> bool:
+    """A file that was only read can be read again, and what failed and worked later can be done."""
+    return (fact.kind, fact.status) in (("file_state", "read"), ("failure", RESOLVED))
+
+
+def _names_file(summary: str, fact: Fact) -> bool:
+    """A summary may name a file without the way to it."""
+    paths = paths_in(fact.content)
+    return bool(paths) and all(path.rstrip("/").rpartition("/")[2] in summary for path in paths)
+
+
+def _lost_rules(summary: str, facts: Sequence[Fact]) -> set[int]:
+    told = LineIndex(summary.split("\n"))
+    return {id(fact) for fact in facts if fact.kind == "constraint" and not told.says(fact.content)}
+
+
+ADOPTED = "adopted"
+_BRIEF_TOKENS = 2_500
+_SUMMARY = "[The summary that {agent} wrote itself when it compacted. It is a record, not a request.]\n\n{text}"
+
+
+def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) -> tuple[Report, SummaryLosses]:
+    """Make an agent's compaction one of its session: everything is archived, facts are kept, a checkpoint is written.
+
+    The context is then a record of ours, which carries on the ids and the failures, and the agent's own summary.
+    `number` counts the compactions of the log: which of them were adopted is written with this one or not at all.
+    """
+    began = time.perf_counter()
+    shelf = archive_history(core, is_closed=True, is_gone=True)
+    facts = all_facts(core, live=shelf.taken.scene.facts)
+    losses = find_summary_losses(past.summary, facts)
+    checkpoint = checkpoints.current_checkpoint(core, live=shelf.taken.scene.facts)
+    file = checkpoints.write_if_possible(core, checkpoint)
+    dialect = shelf.taken.dialect
+    counter = core.counter(dialect)
+    material = material_of(shelf.taken.scene, facts)
+    bare = structs.replace(checkpoint, archive=())
+    record = dialect.user_text(resume_brief(bare, facts, _BRIEF_TOKENS, material))
+    summary = dialect.user_text(_SUMMARY.format(agent=agent, text=past.summary)) if past.summary.strip() else None
+    messages = [record] if summary is None else [record, summary]
+    usage = views.usage(core)
+    reachable = {each.ref for each in core.store.originals(core.id)}
+    report = Report(
+        status="success",
+        reason=f"compacted by {agent} itself; {_losses_sentence(losses)}",
+        trigger="threshold" if past.trigger == "auto" else "manual",
+        session_id=core.id,
+        compaction_id=_id(core, record.text, past.summary),
+        created_at=core.now(),
+        duration_ms=round((time.perf_counter() - began) * 1000, 1),
+        tokens_before=past.pre_tokens or usage.tokens,
+        tokens_after=sum(counter.count_many(messages)),
+        messages_before=len(shelf.taken.seen.raws),
+        messages_after=len(messages),
+        messages_removed=max(len(shelf.taken.seen.raws) - len(messages), 0),
+        archived=tuple(
+            Archived(each.id, each.kind, each.summary, each.tokens, f"archive of {core.store.path}", each.recovery)
+            for each in shelf.new
+        ),
+        recovery_instructions=('Any original: recall("ID"). By what was said: search_archive("words").',),
+        facts_added=len(shelf.taken.scene.facts),
+        fidelity=losses.fidelity(reachable),
+        checkpoint=file,
+    )
+    result = Compaction(
+        messages=[record.raw],
+        report=report,
+        decisions=(),
+        usage=usage,
+        archive=Archive(),
+        counter=counter.counter,
+        facts=tuple(shelf.taken.scene.facts),
+        spans=shelf.taken.spans(),
+    )
+
+    def within(state: SessionState) -> SessionState:
+        if summary is not None:
+            _append_summary(core, summary)
+        return structs.replace(state, notes={**state.notes, ADOPTED: number})
+
+    with core.running.begin("compaction") as control:
+        made = PendingCompaction(result, shelf.taken.seen, dialect, counter, control, is_ahead=False, within=within)
+        return commit_compaction(core, core.ask(kind=report.trigger), made), losses
+
+
+def adopted_compactions(core: Core) -> int:
+    """How many compactions of an agent's log its session has taken over."""
+    count = read_session_state(core.row().state).notes.get(ADOPTED, 0)
+    return count if isinstance(count, int) else 0
+
+
+def _append_summary(core: Core, summary: Message) -> None:
+    """Put the agent's own summary behind the record: its model sees it, but nobody said it, so no fact comes of it."""
+    row = core.row()
+    (name,) = core.store.put([json_bytes(summary.raw)])
+    revision = Revision(why="summary", hash=name, after=row.head, under=core.context_reader.log_state(row.head).under)
+    core.store.append(core.id, REVISION, [msgspec.json.encode(revision)], core.now())
+
+
+def _id(core: Core, *texts: str) -> str:
+    return sha256("\n".join((core.id, core.now(), *texts)).encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def _losses_sentence(losses: SummaryLosses) -> str:
+    if not losses.checked:
+        return "nothing that must outlive the text was known"
+    told = losses.checked - len(losses.lost)
+    return f"its summary tells {told:,} of the {losses.checked:,} facts that were known"

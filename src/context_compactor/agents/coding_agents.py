@@ -1,0 +1,91 @@
+"""What each supported coding agent can do: which hooks it calls, and which of their answers it takes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from context_compactor.errors import BadInput
+
+ReplacementField = Literal["updatedToolOutput", "stopReason"]
+
+
+class HookEvent(Struct, frozen=True):
+    """An event as the agent spells it, and as `compactor hook` does; seconds until the agent gives up on us."""
+
+    event: str
+    word: str
+    timeout: int
+    matcher: str | None = None
+
+
+class CodingAgent(Struct, frozen=True, kw_only=True):
+    """A coding agent. `name` is what users type, `title` what its makers call it.
+
+    `most_said` is how many bytes of a hook's text its model gets; `replacing` names the field by which a hook puts
+    another text in the place of a tool's output; `assumed_window` is its model's window until that is known.
+    """
+
+    name: str
+    title: str
+    hooks: tuple[HookEvent, ...]
+    max_hook_bytes: int
+    replacement_field: ReplacementField
+    assumed_window: int
+    passes_summary: bool
+    """Whether it tells a hook the summary it wrote; else that stands in its log, if anywhere."""
+    has_status_line: bool
+    needs_trust: bool
+    """Whether its user has to look at new hooks before they run."""
+
+
+CLAUDE_CODE = CodingAgent(
+    name="claude-code",
+    title="Claude Code",
+    hooks=(
+        HookEvent("SessionStart", "session-start", 30),
+        HookEvent("UserPromptSubmit", "user-prompt-submit", 15),
+        HookEvent("PostToolUse", "post-tool-use", 15, matcher="*"),
+        HookEvent("PostToolUseFailure", "post-tool-use", 15, matcher="*"),
+        HookEvent("PreCompact", "pre-compact", 60),
+        HookEvent("PostCompact", "post-compact", 60),
+        HookEvent("SubagentStart", "subagent-start", 15),
+        HookEvent("SubagentStop", "subagent-stop", 30),
+        HookEvent("SessionEnd", "session-end", 10),
+    ),
+    max_hook_bytes=10_000,
+    replacement_field="updatedToolOutput",
+    assumed_window=200_000,
+    passes_summary=True,
+    has_status_line=True,
+    needs_trust=False,
+)
+CODEX = CodingAgent(
+    name="codex",
+    title="Codex",
+    hooks=(
+        HookEvent("SessionStart", "session-start", 30),
+        HookEvent("UserPromptSubmit", "user-prompt-submit", 15),
+        HookEvent("PostToolUse", "post-tool-use", 15),
+        HookEvent("PreCompact", "pre-compact", 60),
+        HookEvent("PostCompact", "post-compact", 60),
+        HookEvent("SubagentStart", "subagent-start", 15),
+        HookEvent("SubagentStop", "subagent-stop", 30),
+        HookEvent("SessionEnd", "session-end", 3),
+    ),
+    max_hook_bytes=10_000,
+    replacement_field="stopReason",
+    assumed_window=272_000,
+    passes_summary=False,
+    has_status_line=False,
+    needs_trust=True,
+)
+AGENTS = {agent.name: agent for agent in (CLAUDE_CODE, CODEX)}
+
+
+def find_agent(name: str) -> CodingAgent:
+    """The agent of this name."""
+    if name not in AGENTS:
+        raise BadInput(f"there is no agent {name[:60]!r} here. Try: {' or '.join(AGENTS)}.")
+    return AGENTS[name]

@@ -1,0 +1,68 @@
+"""What an agent's log says about its compactions: when the last one was, and whether a text of ours arrived."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from context_compactor.agents.transcript_tail import is_compaction_line, last_lines
+
+Arrival = Literal["given", "run", "absent"]
+
+_TAIL = 32 * 1024 * 1024
+_CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
+
+
+class CompactionTrace(Struct, frozen=True):
+    """When an agent compacted last, 0 for never, and whether its model has answered since."""
+
+    compacted_at: float = 0.0
+    has_continued: bool = False
+
+
+def read_compaction_trace(path: str) -> CompactionTrace:
+    """The last compaction in a log."""
+    has_continued = False
+    for line in last_lines(path, _TAIL, (b'"compact', b"assistant", b"_call")):
+        if is_compaction_line(line):
+            return CompactionTrace(timestamp_seconds(line.get("timestamp")), has_continued)
+        payload = line.get("payload")
+        is_codex = line.get("type") == "response_item" and isinstance(payload, dict)
+        if line.get("type") == "assistant" or (is_codex and _is_answer(payload)):
+            has_continued = True
+    return CompactionTrace()
+
+
+def _is_answer(payload: Any) -> bool:
+    return payload.get("role") == "assistant" or payload.get("type") in _CALLS
+
+
+def read_time(text: object) -> datetime | None:
+    """A time as logs, the diary and people write it; without a zone it is in UTC."""
+    try:
+        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+        return found and (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def timestamp_seconds(text: object) -> float:
+    """The same as seconds; 0 for what is no time."""
+    found = read_time(text)
+    return found.timestamp() if found else 0.0
+
+
+def brief_arrival(path: str, mark: str) -> Arrival:
+    """Whether a text with this mark stands in a log as one that the model was given, or only as what a hook said."""
+    found: Arrival = "absent"
+    for line in last_lines(path, _TAIL, (mark.encode(),)):
+        attachment, payload = line.get("attachment"), line.get("payload")
+        if isinstance(attachment, dict):
+            if attachment.get("type") == "hook_additional_context" and mark in str(attachment.get("content")):
+                return "given"
+            found = "run"
+        elif line.get("type") == "response_item" and isinstance(payload, dict) and payload.get("role") == "developer":
+            return "given"
+    return found

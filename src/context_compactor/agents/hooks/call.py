@@ -1,0 +1,118 @@
+"""One call of a hook: what the agent said, for which of its sessions, and when the next call has something to do."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from msgspec import Struct
+
+from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, CodingAgent, find_agent
+from context_compactor.agents.hook_state import AgentSessionRow
+from context_compactor.agents.paths import session_key, settings_fingerprint, subagent_log
+from context_compactor.agents.sync import AgentLog, update_hook_state
+from context_compactor.settings import Settings
+from context_compactor.text import printable
+from context_compactor.tokens.models import window_for
+
+_LONGEST_WAIT = 60
+
+HookAnswer = dict[str, Any]
+
+
+class HookCall(Struct, frozen=True):
+    """`said` is the agent's own JSON. `row` is what was known of the session when the call came."""
+
+    event: str
+    agent: CodingAgent
+    root: str
+    said: dict[str, Any]
+    settings: Settings
+    row: AgentSessionRow | None = None
+
+    @property
+    def session_id(self) -> str:
+        """The agent's name of its session."""
+        return self.text("session_id")
+
+    @property
+    def agent_id(self) -> str:
+        """Which sub-agent calls; empty for the agent itself."""
+        return self.text("agent_id")
+
+    @property
+    def log(self) -> AgentLog:
+        """Where the agent writes down what is said in this session."""
+        path = self.text("transcript_path")
+        if self.agent is CLAUDE_CODE and self.agent_id:  # it names the log of the whole session all the same
+            path = subagent_log(path, self.agent_id)
+        if self.row is not None and not path:
+            path = self.row.transcript
+        return AgentLog(self.root, session_key(self.session_id, self.agent_id), path, self.agent.name, self.wait)
+
+    @property
+    def wait(self) -> float:
+        """Seconds to wait for another hook of the same session: less than until the agent gives up on this one."""
+        timeouts = [hook.timeout for hook in self.agent.hooks if hook.word == self.event]
+        return min([*timeouts, _LONGEST_WAIT]) / 3
+
+    @property
+    def has_log(self) -> bool:
+        """Whether there is anything to follow yet: an agent calls before it has written its first line."""
+        return bool(self.log.path) and os.path.isfile(self.log.path) and os.path.getsize(self.log.path) > 0
+
+    def text(self, name: str) -> str:
+        """A field when it is a text."""
+        value = self.said.get(name)
+        return value if isinstance(value, str) else ""
+
+    def event_name(self) -> str:
+        """The event as the agent spells it."""
+        return self.text("hook_event_name") or "".join(word.capitalize() for word in self.event.split("-"))
+
+    def for_model(self, text: str) -> dict[str, Any]:
+        """An answer whose text the model gets."""
+        said = printable(text, keep="\n\t")
+        return {"hookSpecificOutput": {"hookEventName": self.event_name(), "additionalContext": said}}
+
+
+def detect_agent(said: dict[str, Any], told: str) -> CodingAgent:
+    """Which agent calls: what the command says, else what its log is called."""
+    if told:
+        return find_agent(told)
+    path = said.get("transcript_path")
+    name = os.path.basename(path) if isinstance(path, str) else ""
+    return CODEX if name.startswith("rollout-") or "turn_id" in said else CLAUDE_CODE
+
+
+# No text has so few characters for each token, or hardly any: what is below need not be counted.
+_LEAST_CHARS = 2
+_NEVER = 0
+
+
+def set_thresholds(call: HookCall, **more: object) -> AgentSessionRow:
+    """Note when this session has to be looked at again, under the settings as they are; `more` is noted as well."""
+    settings = call.settings
+    values = {
+        "agent": call.agent.name,
+        "transcript": call.log.path,
+        "settings": settings_fingerprint(call.root, os.environ),
+        "wake_calls": next_suggestion(call, call.row),
+        "wake_tokens": int(settings.suggest_share * agent_window(call)),
+        "wake_bytes": _LEAST_CHARS * settings.max_output_tokens if settings.replace_outputs else _NEVER,
+    }
+    return update_hook_state(call.log, **values | more)
+
+
+def next_suggestion(call: HookCall, row: AgentSessionRow | None) -> int:
+    """The next number of calls at which a compaction is suggested."""
+    every = call.settings.suggest_tool_results
+    calls = row.calls if row else 0
+    return (calls // every + 1) * every if every else _NEVER
+
+
+def agent_window(call: HookCall) -> int:
+    """Tokens of the agent's window, as far as they are known: what is set, else what its model takes."""
+    model = call.text("model") or (call.row.model if call.row else "")
+    told = None if model else call.agent.assumed_window
+    return window_for(model, call.settings.window, told, call.agent.name, 0).tokens

@@ -1,0 +1,241 @@
+"""Hooks for the life of an agent's session: it starts, is compacted, rests and ends."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from msgspec import structs
+
+from context_compactor.agents.adoption import SummaryLosses, find_summary_losses
+from context_compactor.agents.hook_log import log_hook, utc_now_text
+from context_compactor.agents.hooks.brief import brief_marker, brief_text, expect_delivery, learned_text
+from context_compactor.agents.hooks.call import HookAnswer, HookCall, set_thresholds
+from context_compactor.agents.paths import AGENT_TOOLS, session_key, subagent_log
+from context_compactor.agents.project import ancestor_processes
+from context_compactor.agents.sync import AgentLog, hook_state_of, synced_session, update_hook_state
+from context_compactor.agents.transcript_tail import last_lines, last_window_tokens
+from context_compactor.sessions import checkpoints
+from context_compactor.sessions.facts import all_facts, promote
+from context_compactor.sessions.state import read_session_state
+from context_compactor.text import one_line
+
+_TAIL = 512 * 1024
+_LAUNCHED = "async_launched"
+
+
+def compacted_log(log: AgentLog) -> AgentLog:
+    """Whose window was compacted: that of a session, or that of one of its sub-agents.
+
+    Claude Code calls the hooks of a compaction within a sub-agent as if it were the session's own. While a session
+    waits for sub-agents it is one of them; while some run in the background, it is whoever is fullest.
+    """
+    waiting, beside = _running(log.path)
+    found = [
+        _subagent_log_of(log, agent_id)
+        for call_id, agent_id in _subagents_of(log.path)
+        if call_id in (waiting or beside)
+    ]
+    if waiting:
+        return max(found, key=_window_fill, default=_subagent_log_of(log, "unknown"))
+    return max([log, *found], key=_window_fill)
+
+
+def _subagent_log_of(log: AgentLog, agent_id: str) -> AgentLog:
+    return structs.replace(log, key=session_key(log.key, agent_id), path=subagent_log(log.path, agent_id))
+
+
+def _window_fill(log: AgentLog) -> int:
+    return last_window_tokens(log.path, with_children=True)
+
+
+def _running(path: str) -> tuple[set[str], set[str]]:
+    """Calls of sub-agents that have no result, and those whose result says that they run in the background.
+
+    One in the background is over when its end is told; that is seen from its id, which is told with it.
+    """
+    answered: dict[str, str] = {}
+    asked: set[str] = set()
+    for line in last_lines(path, _TAIL):
+        message = line.get("message")
+        blocks = message.get("content") if isinstance(message, dict) else None
+        for block in blocks if isinstance(blocks, list) else ():
+            if not isinstance(block, dict):
+                continue
+            if block.get("type") == "tool_result":
+                answered[str(block.get("tool_use_id"))] = json.dumps(line.get("toolUseResult"))[:2_000]
+            elif block.get("type") == "tool_use" and block.get("name") in AGENT_TOOLS:
+                asked.add(str(block.get("id")))
+    waiting = asked - answered.keys()
+    return waiting, {call_id for call_id in asked & answered.keys() if _LAUNCHED in answered[call_id]}
+
+
+def _subagents_of(path: str) -> list[tuple[str, str]]:
+    """The sub-agents of a session, each with the call that began it."""
+    folder = Path(subagent_log(path, "")).parent
+    found = []
+    for meta in sorted(folder.glob("agent-*.meta.json")):
+        try:
+            told = json.loads(meta.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(told, dict):
+            found.append((str(told.get("toolUseId")), meta.name.removeprefix("agent-").removesuffix(".meta.json")))
+    return found
+
+
+_MOST_SHOWN = 3
+_LONGEST = 120
+
+
+def pre_compact(call: HookCall) -> HookAnswer | None:
+    """Archive everything that is new, keep the facts, write a checkpoint, and log the event.
+
+    It says nothing: what Claude Code reads here becomes part of what it asks for, and some of it would stop it.
+    """
+    if not call.has_log:
+        log_hook(call.root, call.event, "nothing to archive", key=call.log.key, path=call.log.path)
+        return None
+    trigger = call.text("trigger") or "unknown"
+    with synced_session(call.log, call.settings) as kept:
+        core = kept.core
+        checkpoints.write_if_possible(core, checkpoints.current_checkpoint(core))
+        state = read_session_state(core.row().state)
+        tokens = last_window_tokens(call.log.path) or state.gauge.tokens
+        core.emit(
+            "compaction.expected",
+            reason=trigger,
+            tokens_before=tokens,
+            tool_calls=state.tool_calls,
+            agent=call.agent.name,
+        )
+    told = kept.followed
+    update_hook_state(call.log, expected=utc_now_text(), summary="")
+    log_hook(
+        call.root, call.event, "archived", key=call.log.key, trigger=trigger, new=told.archived, messages=told.appended
+    )
+    return None
+
+
+def post_compact(call: HookCall) -> HookAnswer | None:
+    """Say what the agent's own summary lost of what was known. All of it can be recalled."""
+    set_thresholds(call, expected="", summary="")
+    if not call.has_log or compacted_log(call.log) != call.log:
+        return None
+    with synced_session(call.log, call.settings) as kept:
+        losses = kept.followed.losses
+        summary = call.text("compact_summary")
+        if losses is None and summary:
+            losses = find_summary_losses(summary, all_facts(kept.core))
+    if losses is None:
+        return None
+    text = losses_message(call, losses)
+    # Claude Code was told before, and what is printed here would become part of the conversation.
+    return None if call.agent.passes_summary else {"systemMessage": text}
+
+
+def losses_message(call: HookCall, losses: SummaryLosses) -> str:
+    """What was lost, in two lines for the user; the diary has all of it."""
+    counts = ", ".join(f"{count:,} {_plural(kind, count)}" for kind, count in losses.by_kind().items())
+    kept = losses.checked - len(losses.lost)
+    log_hook(
+        call.root,
+        call.event,
+        "compared",
+        key=call.log.key,
+        checked=losses.checked,
+        kept=kept,
+        lost=losses.by_kind(),
+        lines=losses.lines()[:50],
+    )
+    if not losses.lost:
+        return f"compactor: the summary tells all {losses.checked:,} facts that were known."
+    shown = "; ".join(one_line(line, _LONGEST) for line in losses.lines()[:_MOST_SHOWN])
+    return (
+        f"compactor: the summary tells {kept:,} of {losses.checked:,} known facts. Not in it: {counts}, such as "
+        f"{shown}. The model is given them again, and every original can be recalled."
+    )
+
+
+_KIND_NAMES = {
+    "failure": "failed approach",
+    "decision": "decision",
+    "constraint": "rule",
+    "todo": "open point",
+    "blocker": "blocker",
+    "file_state": "changed file",
+    "side_effect": "thing done outside",
+}
+
+
+def _plural(kind: str, count: int) -> str:
+    name = _KIND_NAMES.get(kind, kind)
+    if count == 1:
+        return name
+    if name.startswith("thing"):
+        return "things done outside"
+    return name + ("es" if name.endswith("ch") else "s")
+
+
+# A window that is whole needs no more than what has changed around it.
+_RESUMED_CHARS = 4_000
+
+
+def session_start(call: HookCall) -> HookAnswer | None:
+    """The brief after a compaction, a short one when a session is resumed, and what was learned in a new one."""
+    set_thresholds(call, processes=" ".join(ancestor_processes()))
+    with hook_state_of(call.root) as tally:
+        tally.trim()
+    source = call.text("source")
+    if source == "compact":
+        return brief_after_compaction(call)
+    if source == "resume" and call.has_log:
+        return _resume_message(call)
+    text = learned_text(call)
+    return call.for_model(text) if text else None
+
+
+def brief_after_compaction(call: HookCall) -> HookAnswer | None:
+    """The brief, with a mark by which the next hook sees whether it has arrived, and what the agent's summary lost."""
+    log = compacted_log(call.log) if call.has_log else call.log
+    if not os.path.isfile(log.path) or not os.path.getsize(log.path):
+        log_hook(call.root, call.event, "no brief", reason="there is no log of it yet", key=log.key)
+        return None
+    with synced_session(log, call.settings) as kept:
+        mark = brief_marker(kept.core, "compact")
+        text = brief_text(kept.core, call.agent, mark)
+        summary = call.row.summary if call.row and log.key == call.log.key else ""
+        losses = kept.followed.losses or (find_summary_losses(summary, all_facts(kept.core)) if summary else None)
+    if log.key == call.log.key:
+        expect_delivery(call, mark)
+    log_hook(call.root, call.event, "brief given", key=log.key, marker=mark, characters=len(text))
+    told = {} if losses is None else {"systemMessage": losses_message(call, losses)}
+    return call.for_model(text) | told
+
+
+def _resume_message(call: HookCall) -> HookAnswer | None:
+    """What has changed since, and where the rest is: the window itself is as it was."""
+    with synced_session(call.log, call.settings, archive=False) as kept:
+        found = kept.session.resume(400)
+    reasons = [f"- {reason.what}" for reason in found.reasons if reason.severity != "note"]
+    if not reasons:
+        return None
+    told = "Context Compactor compared this project with where this session stood when it was left:"
+    return call.for_model("\n".join((told, *reasons))[:_RESUMED_CHARS])
+
+
+def stop(call: HookCall) -> HookAnswer | None:
+    """Follow the log. It never says anything: an answer could keep an agent from stopping when it must."""
+    if call.has_log and not call.agent_id:
+        with synced_session(call.log, call.settings, archive=False):
+            pass
+    return None
+
+
+def session_end(call: HookCall) -> HookAnswer | None:
+    """Archive all of it, keep the facts, and carry what is worth knowing over to the next session."""
+    if call.has_log:
+        with synced_session(call.log, call.settings, is_closed=True) as kept:
+            promote(kept.core)
+    return None

@@ -1,0 +1,339 @@
+"""Doctor checks: which hooks really run, what they could not do, and whether the last brief reached the model."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from context_compactor.agents.coding_agents import CLAUDE_CODE, CodingAgent
+from context_compactor.agents.compaction_trace import (
+    CompactionTrace,
+    brief_arrival,
+    read_compaction_trace,
+    timestamp_seconds,
+)
+from context_compactor.agents.hook_log import LOG_FILE, read_hook_log
+from context_compactor.agents.hook_state import AgentSessionRow
+from context_compactor.agents.install.commands import is_our_hook
+from context_compactor.agents.install.doctor_findings import (
+    DoctorContext,
+    Finding,
+    hooks_of,
+    look,
+    moment,
+    ok,
+    sources,
+    wrong,
+)
+from context_compactor.agents.paths import HOME
+from context_compactor.agents.transcript_tail import last_lines
+
+_TAIL = 32 * 1024 * 1024
+_FIRST_LINE = 1024 * 1024
+_NEWEST = 20
+_OTHER = re.compile(r"[^A-Za-z0-9]")
+_FAILED = frozenset({"hook_non_blocking_error", "hook_error_during_execution", "hook_blocking_error"})
+
+
+class UnknownLog(Struct, frozen=True):
+    """A log of a session that no hook has told of: when it began, and when it was written last."""
+
+    session_id: str
+    began: float
+    written: float
+
+
+def failed_hooks(path: str) -> list[str]:
+    """What Claude Code noted of hooks of ours that failed, the last first."""
+    found = (line.get("attachment") for line in last_lines(path, _TAIL, (b'"hook_',)))
+    return [
+        f"{each.get('hookEvent')}: {each.get('stderr') or each.get('type')}"
+        for each in found
+        if isinstance(each, dict) and each.get("type") in _FAILED and is_our_hook(each)
+    ]
+
+
+def unknown_logs(case: DoctorContext, agent: CodingAgent, known: Collection[str]) -> Iterator[UnknownLog]:
+    """Sessions of an agent in this project that no hook knows, the newest first."""
+    for path in _claude_code(case) if agent is CLAUDE_CODE else _codex(case):
+        first = _first_line(path)
+        told = first.get("payload") if agent is not CLAUDE_CODE else {"session_id": path.stem, "cwd": str(case.root)}
+        if not isinstance(told, dict) or told.get("cwd") != str(case.root) or told.get("thread_source") == "subagent":
+            continue
+        name, began = str(told.get("session_id") or told.get("id")), timestamp_seconds(first.get("timestamp"))
+        if name not in known and began:
+            yield UnknownLog(name, began, path.stat().st_mtime)
+
+
+def _claude_code(case: DoctorContext) -> list[Path]:
+    folder = case.user.claude_folder / "projects" / _OTHER.sub("-", str(case.root))
+    return _by_time(folder.glob("*.jsonl"))
+
+
+def _codex(case: DoctorContext) -> list[Path]:
+    return _by_time((case.user.codex_folder / "sessions").glob("*/*/*/rollout-*.jsonl"))
+
+
+def _by_time(paths: Iterator[Path]) -> list[Path]:
+    return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)[:_NEWEST]
+
+
+def _first_line(path: Path) -> dict[str, Any]:
+    """The first line of a log that says when it was written."""
+    with path.open("rb") as file:
+        for line in file.read(_FIRST_LINE).split(b"\n"):
+            found = _read(line)
+            if "timestamp" in found:
+                return found
+    return {}
+
+
+def _read(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+FIRING_AREA = "firing"
+# From here on a compaction that was announced is one that did not happen.
+LIMIT_SECONDS = 600.0
+_WITH_COMPACTION = ("pre-compact", "post-compact")
+
+
+def firing(case: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
+    """What has come of an agent's hooks in this project."""
+    since = _registered_at(case, agent)
+    rows = case.rows_of(agent)
+    yield from _unseen(case, agent, since)
+    if not rows:
+        if since:
+            again = "Work with the agent there, then again"
+            yield look(FIRING_AREA, f"no hook of {agent.title} has come in {case.root} yet", again)
+        return
+    row = rows[0]
+    trace = read_compaction_trace(row.transcript)
+    yield _counted(agent, row)
+    if "session-start" not in _events(row):
+        told = f"session {row.key} was under way before its hooks were registered"
+        yield look(FIRING_AREA, told, f"End {agent.title} and start it again; `--resume` keeps the conversation")
+    yield from _announced(case, row, trace)
+    yield from _left_out(agent, row, trace, since)
+    failed = failed_hooks(row.transcript)
+    if failed:
+        told = f"{agent.title} noted {len(failed)} hooks of ours as failed in session {row.key}, the last: {failed[0]}"
+        yield look(FIRING_AREA, told, "Run the command of that hook by hand and see what it says")
+
+
+def _counted(agent: CodingAgent, row: AgentSessionRow) -> Finding:
+    events = _events(row)
+    told = [
+        f"{word} {count:,}× (last {moment(timestamp_seconds(last))})" for word, (count, last) in sorted(events.items())
+    ]
+    calls = f"{row.calls:,} tool calls counted" if row.calls else "no tool call yet"
+    never = [each.word for each in agent.hooks if each.word in _WITH_COMPACTION and each.word not in events]
+    later = f"; not yet: {', '.join(never)}" if never else ""
+    return ok(FIRING_AREA, f"{agent.title}, session {row.key}: {', '.join(told) or 'no event'}; {calls}{later}")
+
+
+def _announced(case: DoctorContext, row: AgentSessionRow, trace: CompactionTrace) -> Iterator[Finding]:
+    """A compaction that was announced and not seen to be over."""
+    expected = timestamp_seconds(row.expected)
+    if not expected:
+        return
+    when = f"the compaction announced at {moment(expected)} in session {row.key}"
+    if trace.compacted_at >= expected:
+        told = f"{when} has happened, but PostCompact did not come"
+        yield look(
+            FIRING_AREA, told, "Nothing is lost: everything was archived before. See “hooks” for what is registered"
+        )
+    elif case.now - expected < LIMIT_SECONDS:
+        yield ok(FIRING_AREA, f"{when} is under way")
+    else:
+        told = f"{when} did not happen: it was refused or cancelled. Nothing is left open by it"
+        yield look(FIRING_AREA, told, "/compact, if it was meant")
+
+
+def _left_out(agent: CodingAgent, row: AgentSessionRow, trace: CompactionTrace, since: float) -> Iterator[Finding]:
+    """A compaction in the log for which no hook came before it."""
+    if not since or trace.compacted_at <= since:
+        return
+    before = timestamp_seconds(_events(row).get("pre-compact", (0, ""))[1])
+    if before < trace.compacted_at - LIMIT_SECONDS:
+        told = f"{agent.title} compacted session {row.key} at {moment(trace.compacted_at)} and did not call PreCompact"
+        yield wrong(FIRING_AREA, told, f"Start {agent.title} again; if it stays so, compactor install {agent.name}")
+
+
+def _unseen(case: DoctorContext, agent: CodingAgent, since: float) -> Iterator[Finding]:
+    """A session that was written after everything hooks know of, and of which no hook has told."""
+    rows = case.rows_of(agent)
+    newest = rows[0].updated_at if rows else 0.0
+    log = next(unknown_logs(case, agent, {row.key for row in rows}), None)
+    if log is None or not since or log.written <= newest:
+        return
+    when = f"session {log.session_id} of {agent.title} (last written {moment(log.written)})"
+    if log.began > since:
+        remedy = "See “hooks” and “trust” for what keeps them; then start the agent again"
+        yield wrong(FIRING_AREA, f"no hook has come from {when}, although it began after they were registered", remedy)
+    else:
+        yield look(
+            FIRING_AREA, f"{when} began before its hooks were registered", "End it and start it again with `--resume`"
+        )
+
+
+def _registered_at(case: DoctorContext, agent: CodingAgent) -> float:
+    """Since when our hooks stand in the settings at the latest; 0 when they do not."""
+    files = {hook.source.path for hook in hooks_of(sources(case, agent)) if hook.is_ours}
+    return max((path.stat().st_mtime for path in files), default=0.0)
+
+
+def _events(row: AgentSessionRow) -> dict[str, tuple[int, str]]:
+    try:
+        found: Any = json.loads(row.events)
+    except ValueError:
+        return {}
+    return {
+        word: (int(each[0]), str(each[1]))
+        for word, each in (found.items() if isinstance(found, dict) else ())
+        if isinstance(each, list) and len(each) == 2 and isinstance(each[0], int)
+    }
+
+
+BRIEF_AREA = "brief"
+_GIVEN, _ARRIVED, _AGAIN = "brief given", "brief arrived", "brief given again"
+# A brief is given just before the agent writes down that it has compacted.
+_BEFORE_SECONDS = 120.0
+
+
+def briefs(case: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
+    """What became of the brief after the last compaction of an agent's last session."""
+    rows = case.rows_of(agent)
+    if not rows:
+        return
+    row = rows[0]
+    lines = [line for line in read_hook_log(str(case.root)) if line.get("key") == row.key]
+    given = next((line for line in reversed(lines) if line.get("what") == _GIVEN), None)
+    trace = read_compaction_trace(row.transcript)
+    if given is None or timestamp_seconds(given.get("time")) < trace.compacted_at - _BEFORE_SECONDS:
+        yield from _not_given(agent, row, trace, given is not None)
+    else:
+        mark = str(given.get("marker"))
+        told = {line.get("what") for line in lines if line.get("marker") == mark}
+        yield _delivery_finding(agent, row, trace, mark, told, timestamp_seconds(given.get("time")))
+
+
+def _not_given(agent: CodingAgent, row: AgentSessionRow, trace: CompactionTrace, is_known: bool) -> Iterator[Finding]:
+    if not trace.compacted_at:
+        yield ok(BRIEF_AREA, f"{agent.title} has not compacted session {row.key} yet, so no brief was due")
+    elif not trace.has_continued:
+        yield ok(
+            BRIEF_AREA, f"session {row.key} was compacted at {moment(trace.compacted_at)}; its next prompt gets a brief"
+        )
+    elif is_known or row.updated_at >= trace.compacted_at:
+        told = f"session {row.key} was compacted at {moment(trace.compacted_at)}, and its model went on without a brief"
+        yield wrong(
+            BRIEF_AREA, told, "See “hooks”: SessionStart must be called with `compact`; and “diary” for what failed"
+        )
+
+
+def _delivery_finding(
+    agent: CodingAgent, row: AgentSessionRow, trace: CompactionTrace, mark: str, told: set[object], given_at: float
+) -> Finding:
+    when = f"the brief of {moment(given_at)} ({mark})"
+    match brief_arrival(row.transcript, mark):
+        case "given":
+            return ok(BRIEF_AREA, f"{when} has reached the model: it stands in the log of {agent.title}")
+        case "run" if _AGAIN not in told:
+            return wrong(
+                BRIEF_AREA,
+                f"{when} was said, and {agent.title} did not give it to the model",
+                "Another hook may have said too much beside it: see “others”",
+            )
+        case _ if _AGAIN in told:
+            return look(
+                BRIEF_AREA, f"{when} did not arrive at first, and was given again with a later call", "Nothing to do"
+            )
+        case _ if _ARRIVED in told:
+            return ok(BRIEF_AREA, f"{when} was seen to have reached the model")
+        case _ if not trace.has_continued:
+            return look(
+                BRIEF_AREA, f"{when} is on its way: the model has not answered since", "Send a prompt, then again"
+            )
+    return wrong(
+        BRIEF_AREA,
+        f"{when} is not in the log of {agent.title}, and the model has gone on without it",
+        "The next prompt or tool call gives it again; if it never arrives, see “hooks” and “trust”",
+    )
+
+
+HOOK_LOG_AREA = "diary"
+_DAY = 24 * 60 * 60
+_MOST = 5
+_REMEDIES = (
+    ("BadSetting", "compactor config"),
+    ("locked by another process", "Look for a process that hangs with .compactor/compactor.db open, and end it"),
+    ("has been writing for", "Look for a hook that hangs (`ps -ef | grep 'compactor hook'`), and end it"),
+    ("disk is full", "Free some space"),
+    ("No space left", "Free some space"),
+    ("PermissionError", "Give yourself the right to write in .compactor"),
+    ("damaged", "compactor verify"),
+    ("newer version", "Update context-compactor"),
+    ("there is no event", "Register the hooks of this version: compactor install"),
+    ("standard input", "Only agents call `compactor hook`; another program may have done so"),
+    ("no session_id", "Only agents call `compactor hook`; another program may have done so"),
+)
+
+
+class _FailureGroup(Struct):
+    event: str
+    problem: str
+    count: int
+    last: float
+
+
+def hook_log(case: DoctorContext) -> Iterator[Finding]:
+    """The failures of the last day, grouped."""
+    lines = [line for line in read_hook_log(str(case.root)) if line.get("what") == "failed"]
+    groups: dict[tuple[str, str], _FailureGroup] = {}
+    for line in lines:
+        event, problem, at = str(line.get("event")), str(line.get("problem")), timestamp_seconds(line.get("time"))
+        if at > case.now - _DAY:
+            group = groups.setdefault((event, problem), _FailureGroup(event, problem, 0, at))
+            group.count, group.last = group.count + 1, max(group.last, at)
+    found = sorted(groups.values(), key=lambda group: group.last, reverse=True)
+    if not found and case.rows:
+        yield ok(HOOK_LOG_AREA, "no hook has failed in the last day")
+    for group in found[:_MOST]:
+        yield _failure_finding(case, group)
+    if len(found) > _MOST:
+        more = f"{len(found) - _MOST} more kinds of failures in the last day"
+        yield look(HOOK_LOG_AREA, more, f"Read {case.root / HOME / LOG_FILE}")
+
+
+def _failure_finding(case: DoctorContext, group: _FailureGroup) -> Finding:
+    times = f"{group.count:,}× in the last day, last at {moment(group.last)}"
+    what = f"{group.event or 'a hook'} failed {times}: {group.problem}"
+    remedy = next((remedy for word, remedy in _REMEDIES if word in group.problem), "")
+    if _has_worked_since(case, group):
+        return look(HOOK_LOG_AREA, f"{what}. It has worked since", remedy or "Nothing to do")
+    return wrong(HOOK_LOG_AREA, what, remedy or f"Report it, with its line of {case.root / HOME / LOG_FILE}")
+
+
+def _has_worked_since(case: DoctorContext, group: _FailureGroup) -> bool:
+    """A hook notes that it came before it notes that it failed, so a later note is of one that did not fail."""
+    for row in case.rows:
+        if group.event == "post-tool-use" and row.updated_at > group.last + 1:
+            return True
+        try:
+            noted = json.loads(row.events).get(group.event)
+        except ValueError:
+            continue
+        if isinstance(noted, list) and timestamp_seconds(noted[-1]) > group.last:
+            return True
+    return False

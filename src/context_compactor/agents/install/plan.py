@@ -1,0 +1,321 @@
+"""What an install or uninstall would change: the records of earlier installs, the plan, its diff, and notes for the
+user."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import unified_diff
+from itertools import takewhile
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, CodingAgent
+from context_compactor.agents.install.commands import BY_NAME, NAME, Command, home_of, is_on_path, is_temporary
+from context_compactor.agents.install.files import FileChange, missing_folders, read_file
+from context_compactor.agents.install.settings_files import UNKNOWN, SettingsShape, has_other_status_line
+from context_compactor.agents.install.targets import (
+    BOM,
+    InstallScope,
+    SettingsTarget,
+    claude_settings,
+    decoded,
+    has_plugin,
+    read_json_or_empty,
+    read_toml_or_empty,
+    targets,
+)
+from context_compactor.agents.install.text_edits import BadSettingsText, value_at
+from context_compactor.errors import BadSetting, CompactorError
+
+
+class InstallRecord(Struct, frozen=True, omit_defaults=True):
+    """One settings file. `before` is its SHA-256 without us, None where there was no file; we made `folders`."""
+
+    path: str
+    agent: str
+    before: str | None
+    shape: SettingsShape
+    folders: tuple[str, ...] = ()
+
+
+class InstallRecords:
+    """The records, one file each, named by the settings file they are about."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        state = env.get("XDG_STATE_HOME", "")
+        base = Path(state) if Path(state).is_absolute() else home_of(env) / ".local" / "state"
+        self.folder = base / "compactor" / "installs"
+
+    def place(self, path: Path) -> Path:
+        """Where the record of a settings file lies."""
+        return self.folder / f"{digest(os.fsencode(path))[:32]}.json"
+
+    def read(self, path: Path) -> InstallRecord | None:
+        """The record of a settings file; None where there is none, or none that can be read."""
+        try:
+            return msgspec.json.decode(self.place(path).read_bytes(), type=InstallRecord)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def records(self) -> set[Path]:
+        """Where all records lie."""
+        return set(self.folder.glob("*.json"))
+
+
+def digest(content: bytes) -> str:
+    """The SHA-256 of some bytes."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def encode_record(record: InstallRecord) -> bytes:
+    """A record as it lies in its file."""
+    return msgspec.json.format(msgspec.json.encode(record)) + b"\n"
+
+
+class FilePlan(Struct, frozen=True):
+    """One settings file: what changes in it and in the ledger, and what of ours stands in it before and after.
+
+    `folders` were made by us and go when they are empty. `is_exact` says of an uninstall that the file becomes what it
+    was, byte by byte.
+    """
+
+    path: Path
+    change: FileChange
+    ledger: FileChange
+    was: tuple[str, ...]
+    becomes: tuple[str, ...]
+    folders: tuple[Path, ...] = ()
+    is_exact: bool = False
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the settings file itself is written."""
+        return self.change.before != self.change.after
+
+    @property
+    def status(self) -> str:
+        """What happens to the settings file: `unchanged`, `created`, `removed` or `changed`."""
+        if not self.is_changed:
+            return "unchanged"
+        if self.change.before is None:
+            return "created"
+        return "removed" if self.change.after is None else "changed"
+
+
+def plan_install(agent: CodingAgent, wanted: Sequence[SettingsTarget], ledger: InstallRecords) -> list[FilePlan]:
+    """Bring every file to where everything of ours is registered in it."""
+    return [_install(agent, target, ledger) for target in wanted]
+
+
+def plan_uninstall(wanted: Sequence[SettingsTarget], ledger: InstallRecords) -> list[FilePlan]:
+    """Bring every file to where nothing of ours is left in it."""
+    return [_uninstall(target, ledger) for target in wanted]
+
+
+def _install(agent: CodingAgent, target: SettingsTarget, ledger: InstallRecords) -> FilePlan:
+    path, content, record = _read_target(target, ledger)
+    with _naming_file(target.path):
+        base = _without(target, content, record)
+        shape = target.settings.shape_of(decoded(base or b""))
+        text = decoded(content or b"")
+        after = _encoded(content, target.settings.with_ours(text, shape))
+        becomes = tuple(target.settings.registered(decoded(after)))
+    if after == (content or b""):
+        return FilePlan(target.path, FileChange(path, content, content), _same(ledger, path), becomes, becomes)
+    folders = record.folders if record else tuple(str(folder) for folder in missing_folders(path))
+    new = InstallRecord(str(path), agent.name, None if base is None else digest(base), shape, folders)
+    if _without(target, after, new) != base:
+        raise CompactorError(f"{target.path}: what would be added could not be taken out again; nothing was changed")
+    place = ledger.place(path)
+    return FilePlan(
+        target.path,
+        FileChange(path, content, after, is_private=target.is_private and content is None),
+        FileChange(place, read_file(place), encode_record(new), is_private=True),
+        tuple(target.settings.registered(text)),
+        becomes,
+    )
+
+
+def _uninstall(target: SettingsTarget, ledger: InstallRecords) -> FilePlan:
+    path, content, record = _read_target(target, ledger)
+    with _naming_file(target.path):
+        was = tuple(target.settings.registered(decoded(content or b"")))
+        after = _without(target, content, record)
+    change, known = FileChange(path, content, after), _same(ledger, path)
+    if not target.registers:
+        return FilePlan(target.path, change, known, was, ())
+    return FilePlan(
+        target.path,
+        change,
+        FileChange(known.path, known.before, None),
+        was,
+        (),
+        tuple(Path(folder) for folder in record.folders) if record else (),
+        record is not None and record.before == (None if after is None else digest(after)),
+    )
+
+
+def _read_target(target: SettingsTarget, ledger: InstallRecords) -> tuple[Path, bytes | None, InstallRecord | None]:
+    path = Path(os.path.realpath(target.path))
+    content = read_file(path)
+    with _naming_file(target.path):
+        target.settings.check(decoded(content or b""))
+    return path, content, ledger.read(path)
+
+
+def _without(target: SettingsTarget, content: bytes | None, record: InstallRecord | None) -> bytes | None:
+    """A file without anything of ours, None where there would be no file."""
+    if content is None:
+        return None
+    text = target.settings.without_ours(decoded(content), record.shape if record else UNKNOWN)
+    is_nothing = "".join(text.split()) in ("", "{}")
+    return None if is_nothing and record is not None and record.before is None else _encoded(content, text)
+
+
+def _encoded(like: bytes | None, text: str) -> bytes:
+    return (BOM if like is not None and like.startswith(BOM) else b"") + text.encode()
+
+
+def _same(ledger: InstallRecords, path: Path) -> FileChange:
+    place = ledger.place(path)
+    content = read_file(place)
+    return FileChange(place, content, content)
+
+
+@contextmanager
+def _naming_file(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BadSettingsText as error:
+        raise BadSetting(f"{path}, line {error.line}: {error.problem} Nothing was changed.") from error
+
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_LONGEST_LINE = 300
+_AROUND = 40
+_NO_END = "\\ No newline at end of file"
+
+
+def diff_lines(plan: FilePlan) -> Iterator[str]:
+    """The lines of the diff of one settings file. Of a long line only what stands around the change is shown.
+
+    Some programs write a whole file into one line, and there may be secrets in it.
+    """
+    before, after = _lines(plan.change.before), _lines(plan.change.after)
+    name = str(plan.path)
+    names = ("/dev/null" if plan.change.before is None else name, "/dev/null" if plan.change.after is None else name)
+    lines = list(unified_diff(before, after, *names))
+    for number, line in enumerate(lines):
+        text = line.rstrip("\r\n")
+        yield text if number < 2 else _short(text, _partner(lines, number))
+        if not line.endswith("\n"):
+            yield _NO_END
+
+
+def _partner(lines: list[str], number: int) -> str:
+    """The line that stands in the place of this one, or stood there."""
+    at = {"-": number + 1, "+": number - 1}.get(lines[number][0], number)
+    found = lines[at].rstrip("\r\n") if 2 <= at < len(lines) else ""
+    return found if {found[:1], lines[number][0]} == {"-", "+"} else ""
+
+
+def _lines(content: bytes | None) -> list[str]:
+    return _LINE.findall((content or b"").decode("utf-8", "replace"))
+
+
+def _short(line: str, other: str) -> str:
+    if len(line) <= _LONGEST_LINE:
+        return line
+    start = _in_common(line[1:], other[1:])
+    end = _in_common(line[:start:-1], other[:start:-1])
+    first, last = max(1, 1 + start - _AROUND), min(len(line), len(line) - end + _AROUND)
+    shown = line[first:last] if other else f"{line[1 : 1 + _AROUND]} … {line[-_AROUND:]}"
+    left = len(line) - len(shown)
+    return f"{line[0]}{'… ' if first > 1 else ''}{shown}{' …' if last < len(line) else ''} ({left:,} more characters)"
+
+
+def _in_common(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def warnings(agent: CodingAgent, place: InstallScope, own: Command) -> Iterator[str]:
+    """What the user may not expect, each with what to do about it. `own` is the command that is run now."""
+    if place.is_project and not is_on_path(place.env):
+        yield (
+            f"`{NAME}` is not found on the PATH. On this machine {own[0]} is run in its place; others who work in the "
+            f"project need `{NAME}` on the PATH. Try: add its folder there."
+        )
+    if is_temporary(own) and not (place.is_project and is_on_path(place.env)):
+        yield f"{own[0]} may be gone tomorrow. Try: `uv tool install` or `pipx install` the package, then again."
+    if agent is CLAUDE_CODE:
+        yield from _claude_code_warnings(place)
+    else:
+        yield from _codex_warnings(place)
+    elsewhere = InstallScope(place.env, place.root, not place.is_project)
+    here, there = (targets(agent, each, BY_NAME)[0] for each in (place, elsewhere))
+    if here.path != there.path and _is_registered(there):
+        other = "--user" if place.is_project else "--project"
+        undo = undo_command(agent, elsewhere)
+        yield f"The hooks are registered with {other} too, and would run twice. Try: `{undo}`."
+
+
+def next_steps(agent: CodingAgent, place: InstallScope) -> Iterator[str]:
+    """What is left to do for the user."""
+    if agent is CLAUDE_CODE:
+        yield "Start Claude Code again for the MCP server. Hooks and status line also reach sessions that run now."
+        if place.is_project:
+            yield "Approve the MCP server of .mcp.json when Claude Code asks for it."
+        return
+    if agent.needs_trust:
+        if place.is_project:
+            yield "Trust this project when Codex asks for it; only then are its .codex settings read."
+        yield "Start `codex` in a terminal and trust the hooks when it asks (or later: /hooks, then t)."
+        yield "Until then Codex runs none of them, and says nothing about it."
+
+
+def undo_command(agent: CodingAgent, place: InstallScope) -> str:
+    """The command that takes an install back."""
+    return f"{NAME} uninstall {agent.name} {'--project' if place.is_project else '--user'}"
+
+
+def uninstall_notes(agent: CodingAgent) -> Iterator[str]:
+    """What an uninstall leaves to the user."""
+    yield f"Start {agent.title} again. The sessions in .compactor/ stay; remove that folder if you do not want them."
+
+
+def _claude_code_warnings(place: InstallScope) -> Iterator[str]:
+    settings = read_json_or_empty(claude_settings(place))
+    if has_plugin(place):
+        yield "The plugin is switched on, and brings the hooks and the MCP server: only the status line is added here."
+    seen = (settings, read_json_or_empty(place.claude_folder / "settings.json"))
+    if any(has_other_status_line(text) for text in seen):
+        yield f"Your own status line stays. Try: call `{NAME} statusline` in it, which reads the same input."
+    if any(value_at(text, ("disableAllHooks",)) is True for text in seen):
+        yield "Hooks are switched off (disableAllHooks). Try: remove that setting."
+
+
+def _codex_warnings(place: InstallScope) -> Iterator[str]:
+    hooks, config = (target.path for target in targets(CODEX, place, BY_NAME)[:2])
+    if (read_file(hooks) or b"").startswith(BOM):
+        yield f"Codex ignores {hooks}, since it begins with a byte-order mark. Try: save it without one."
+    features, inline = (read_toml_or_empty(config).get(name) for name in ("features", "hooks"))
+    if isinstance(features, dict) and features.get("hooks") is False:
+        yield "Hooks are switched off (features.hooks in config.toml). Try: remove that setting."
+    if isinstance(inline, dict) and set(inline) - {"state"}:
+        yield "Codex will mention that hooks stand in config.toml and in hooks.json; both run."
+
+
+def _is_registered(target: SettingsTarget) -> bool:
+    try:
+        content = read_file(Path(target.path)) or b""
+        target.settings.check(decoded(content))
+        return any("hooks" in found for found in target.settings.registered(decoded(content)))
+    except CompactorError:
+        return False

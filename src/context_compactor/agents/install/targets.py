@@ -1,0 +1,202 @@
+"""Which files of an agent hold which of our entries, for one user or for one project."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, CodingAgent, HookEvent
+from context_compactor.agents.install.commands import BY_NAME, LAUNCHER_FOLDER, SERVER, Command, home_of
+from context_compactor.agents.install.files import read_file
+from context_compactor.agents.install.settings_files import JsonSettings, TomlSettings, has_other_status_line, our_hooks
+from context_compactor.agents.install.text_edits import BadSettingsText, check_json, read_toml, value_at
+from context_compactor.errors import CompactorError
+
+_FIRST = "session-start"
+_FOUND_LATER = f'PATH="$PATH:$HOME/{LAUNCHER_FOLDER}"'
+"""Behind everything on the PATH: the command that the last install on this machine was run by."""
+
+
+def hook_groups(agent: CodingAgent, command: Command) -> dict[str, Mapping[str, Any]]:
+    """For each event the group of hooks that runs this command, as the agent's settings have it."""
+    return {hook.event: _hook_group(agent, hook, command) for hook in agent.hooks}
+
+
+def mcp_server(agent: CodingAgent, command: Command) -> dict[str, Any]:
+    """The MCP server, as the agent's settings have it. Of one that does not start, agents tell their user."""
+    if command == BY_NAME:
+        server = {"command": "sh", "args": ["-c", f"{_FOUND_LATER} exec {shlex.join(command)} mcp"]}
+    else:
+        server = {"command": command[0], "args": [*command[1:], "mcp"]}
+    return {"type": "stdio", **server} if agent is CLAUDE_CODE else server
+
+
+def status_line(command: Command) -> dict[str, Any]:
+    """The status line, which only Claude Code has."""
+    return {"type": "command", "command": _shell_line(command, "statusline", _missing(CLAUDE_CODE, command))}
+
+
+def plugin_files() -> dict[str, dict[str, Any]]:
+    """The files of the Claude Code plugin that register something, by their names in its folder."""
+    return {
+        "hooks/hooks.json": {"hooks": {event: [group] for event, group in hook_groups(CLAUDE_CODE, BY_NAME).items()}},
+        ".mcp.json": {"mcpServers": {SERVER: mcp_server(CLAUDE_CODE, BY_NAME)}},
+    }
+
+
+def _hook_group(agent: CodingAgent, hook: HookEvent, command: Command) -> dict[str, Any]:
+    matcher = {} if hook.matcher is None else {"matcher": hook.matcher}
+    message = {"systemMessage": _missing(agent, command)}
+    said = json.dumps(message, ensure_ascii=False) if hook.word == _FIRST else ""
+    line = _shell_line(command, f"hook {hook.word}", said)
+    return {**matcher, "hooks": [{"type": "command", "command": line, "timeout": hook.timeout}]}
+
+
+def _shell_line(command: Command, arguments: str, otherwise: str) -> str:
+    """A line that any shell runs; when the command does not run, what is printed in its place."""
+    before = f"{_FOUND_LATER} " if command == BY_NAME else ""
+    fallback = f"printf '%s\\n' {shlex.quote(otherwise)}" if otherwise else "true"
+    return f"{before}{shlex.join(command)} {arguments} || {fallback}"
+
+
+def _missing(agent: CodingAgent, command: Command) -> str:
+    return (
+        f"Context Compactor does not run, so nothing is archived: {' '.join(command)} is not there, or broken. "
+        f"Try: install the package again, then compactor install {agent.name}"
+    )
+
+
+BOM = b"\xef\xbb\xbf"
+_CODEX_KEYS = frozenset({"description", "hooks"})
+_CAMEL_CASE = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class SettingsTarget(Struct, frozen=True):
+    """A settings file, and what it shall hold. `path` is as people know it; a link is followed when it is written."""
+
+    path: Path
+    settings: JsonSettings | TomlSettings
+    is_private: bool = False
+
+    @property
+    def registers(self) -> bool:
+        """Whether something of ours may be written into it; from others only what an agent says about us is removed."""
+        return not isinstance(self.settings, TomlSettings) or self.settings.server is not None
+
+
+class InstallScope(Struct, frozen=True):
+    """Whose settings: those of the user, or those of the project in `root`. `env` are environment variables."""
+
+    env: Mapping[str, str]
+    root: Path
+    is_project: bool
+
+    @property
+    def claude_folder(self) -> Path:
+        """Where Claude Code keeps the user's settings."""
+        told = self.env.get("CLAUDE_CONFIG_DIR", "")
+        return Path(told).absolute() if told else home_of(self.env) / ".claude"
+
+    @property
+    def codex_folder(self) -> Path:
+        """Where Codex keeps the user's settings."""
+        told = self.env.get("CODEX_HOME", "")
+        return Path(told).absolute() if told else home_of(self.env) / ".codex"
+
+
+def targets(agent: CodingAgent, place: InstallScope, command: Command) -> list[SettingsTarget]:
+    """The files of one agent."""
+    return _claude_code(place, command) if agent is CLAUDE_CODE else _codex(place, command)
+
+
+def _claude_code(place: InstallScope, command: Command) -> list[SettingsTarget]:
+    brought = has_plugin(place)
+    draws = place.is_project and has_other_status_line(read_json_or_empty(place.claude_folder / "settings.json"))
+    settings = JsonSettings(
+        hooks={} if brought else hook_groups(CLAUDE_CODE, command), status_line={} if draws else status_line(command)
+    )
+    server = JsonSettings(server={} if brought else mcp_server(CLAUDE_CODE, command))
+    if place.is_project:
+        return [SettingsTarget(claude_settings(place), settings), SettingsTarget(place.root / ".mcp.json", server)]
+    return [
+        SettingsTarget(claude_settings(place), settings),
+        SettingsTarget(_claude_state(place), server, is_private=True),
+    ]
+
+
+def _codex(place: InstallScope, command: Command) -> list[SettingsTarget]:
+    folder = place.root / ".codex" if place.is_project else place.codex_folder
+    hooks = folder / "hooks.json"
+    trusted = _trusted(hooks)
+    found = [
+        SettingsTarget(hooks, JsonSettings(hooks=hook_groups(CODEX, command), only_keys=_CODEX_KEYS)),
+        SettingsTarget(folder / "config.toml", TomlSettings(mcp_server(CODEX, command), trusted)),
+    ]
+    if place.is_project and trusted:  # what a user thinks of a project's hooks is kept with the user
+        found.append(SettingsTarget(place.codex_folder / "config.toml", TomlSettings(None, trusted)))
+    return found
+
+
+def claude_settings(place: InstallScope) -> Path:
+    """Where Claude Code reads hooks."""
+    return (place.root / ".claude" if place.is_project else place.claude_folder) / "settings.json"
+
+
+def has_plugin(place: InstallScope) -> bool:
+    """Whether our plugin is switched on in these settings of Claude Code: it brings the hooks and the server itself."""
+    plugins = value_at(read_json_or_empty(claude_settings(place)), ("enabledPlugins",))
+    return isinstance(plugins, dict) and any(
+        name.split("@")[0] == SERVER and is_on is not False for name, is_on in plugins.items()
+    )
+
+
+def read_json_or_empty(path: Path) -> str:
+    """A JSON file that is only looked at: an empty object where it cannot be read."""
+    try:
+        text = decoded(read_file(path) or b"")
+        check_json(text)
+    except CompactorError:
+        return "{}"
+    return text
+
+
+def read_toml_or_empty(path: Path) -> dict[str, Any]:
+    """A TOML file that is only looked at: nothing where it cannot be read."""
+    try:
+        return read_toml(decoded(read_file(path) or b""))
+    except CompactorError:
+        return {}
+
+
+def decoded(content: bytes) -> str:
+    """Settings as text, without the mark that some editors begin a file with."""
+    try:
+        return content.removeprefix(BOM).decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise BadSettingsText(line, "this is not UTF-8. Try: save it as UTF-8, then again.") from error
+
+
+def _claude_state(place: InstallScope) -> Path:
+    old = place.claude_folder / ".config.json"
+    if old.exists():
+        return old
+    return (place.claude_folder if place.env.get("CLAUDE_CONFIG_DIR") else home_of(place.env)) / ".claude.json"
+
+
+def _trusted(hooks: Path) -> tuple[str, ...]:
+    """The names under which Codex keeps in config.toml that our hooks were reviewed."""
+    groups = value_at(read_json_or_empty(hooks), ("hooks",))
+    return tuple(
+        f"{path}:{_CAMEL_CASE.sub('_', event).lower()}:{number}:{place}"
+        for path in sorted({str(hooks), os.path.realpath(hooks)})
+        for event, found in (groups.items() if isinstance(groups, dict) else ())
+        for number, place in our_hooks(found)
+    )

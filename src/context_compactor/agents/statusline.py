@@ -1,0 +1,416 @@
+"""`compactor statusline`: one line under the prompt of Claude Code that says how full its window is; only the
+standard library."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from context_compactor.agents.paths import HOME, project_root
+from context_compactor.agents.transcript_tail import last_bytes, reply_tokens, token_count
+
+TYPE_CHECKING = False  # `typing` would cost more than all of this
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+
+LEVELS = (("soft", 0.80), ("aggressive", 0.85), ("emergency", 0.95))
+_SETTING_NAMES = ("enabled", "window", "reserve_output_tokens", "levels")
+# Claude Code takes nothing outside of these for CLAUDE_CODE_AUTO_COMPACT_WINDOW.
+_LEAST_WINDOW, _MOST_WINDOW = 100_000, 1_000_000
+
+
+class WindowLimits:
+    """What the settings say. `problem` is there instead of levels when they cannot be read."""
+
+    __slots__ = ("levels", "problem", "reserve", "window")
+
+    def __init__(self) -> None:
+        self.levels: tuple[tuple[str, float], ...] = LEVELS
+        self.reserve: int | None = None
+        self.window: int | None = None
+        self.problem = ""
+
+    def budget(self, window: int) -> int:
+        """What a context may use of a window: all but the room for the answer."""
+        reserve = min(8_192, window // 8) if self.reserve is None else self.reserve
+        return window - reserve if reserve < window else window
+
+
+def read_limits(root: str, env: Mapping[str, str]) -> WindowLimits:
+    """The limits of a project; those that hold by default when nothing else is said."""
+    config = os.path.join(root, HOME, "config.toml")
+    limits = WindowLimits()
+    if any(env.get(f"COMPACTOR_{name.upper()}") for name in _SETTING_NAMES) or _names_any(config):
+        _load_settings(limits, config, env)
+    return limits
+
+
+def usable_window(limits: WindowLimits, reported: int, model: object, seen: int, env: Mapping[str, str]) -> int:
+    """The tokens that fit: a setting wins over what the agent reports, and the agent may be told to use less."""
+    window = limits.window or reported
+    if not window:
+        from context_compactor.tokens.models import window_for
+
+        window = window_for(model if isinstance(model, str) else None, client="claude-code", seen=seen).tokens
+    return min(window, _lowered_window(env.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "")) or window)
+
+
+def _names_any(config: str) -> bool:
+    """Whether one of the settings that matter here may be in the file."""
+    try:
+        with open(config, encoding="utf-8") as file:
+            return any(line.lstrip(" \t\"'[").startswith(_SETTING_NAMES) for line in file)
+    except FileNotFoundError:
+        return False
+    except (OSError, UnicodeDecodeError):
+        return True
+
+
+def _load_settings(limits: WindowLimits, config: str, env: Mapping[str, str]) -> None:
+    from context_compactor.errors import BadSetting
+    from context_compactor.settings import load_settings
+
+    try:
+        settings = load_settings(env=env, config_path=config if os.path.exists(config) else None).settings
+    except BadSetting:
+        limits.levels, limits.problem = (), "settings cannot be read, see compactor config"
+        return
+    limits.window, limits.reserve = settings.window, settings.reserve_output_tokens
+    limits.levels = tuple((str(rule.level), rule.threshold) for rule in settings.levels)
+    if not settings.enabled:
+        limits.levels, limits.problem = (), "compactor is off"
+
+
+def _lowered_window(told: str) -> int:
+    """The number that a text begins with, as Claude Code reads it, or 0."""
+    text = told.strip().removeprefix("+")
+    digits = text[: len(text) - len(text.lstrip("0123456789"))][:16]
+    return min(_MOST_WINDOW, max(_LEAST_WINDOW, int(digits))) if digits.strip("0") else 0
+
+
+# Read in about a millisecond, and as much as a session writes in half a window or more.
+_TAIL = 2 * 1024 * 1024
+_LONGEST_LINE = 512 * 1024
+_FORECAST_TURNS = 10
+_FEWEST_TURNS = 3
+
+_BOUNDARY = b'"compact_boundary"'
+_USAGE = b'"usage"'
+
+
+class LastCompaction:
+    """The last time the agent compacted: when, and the tokens in its window before and at the first answer after."""
+
+    __slots__ = ("after", "at", "before")
+
+    def __init__(self, line: dict[str, Any], after: int) -> None:
+        facts = line.get("compactMetadata")
+        stamp = line.get("timestamp")
+        self.before = token_count(facts.get("preTokens")) if isinstance(facts, dict) else 0
+        self.after = after
+        self.at = stamp if isinstance(stamp, str) else ""
+
+
+class TranscriptTail:
+    """`totals` are the tokens in the window at each answer since the last compaction, the newest first."""
+
+    __slots__ = ("compaction", "totals")
+
+    def __init__(self, totals: list[int], compaction: LastCompaction | None = None) -> None:
+        self.totals = totals
+        self.compaction = compaction
+
+    @property
+    def growth(self) -> int | None:
+        """The median of what the last turns have added, or None when there are too few to tell."""
+        steps = [newer - older for newer, older in zip(self.totals, self.totals[1:], strict=False)]
+        added = sorted(step for step in steps if step > 0)
+        if len(added) < _FEWEST_TURNS:
+            return None
+        return (added[len(added) // 2] + added[(len(added) - 1) // 2] + 1) // 2
+
+
+def read_tail(path: str) -> TranscriptTail:
+    """The end of a transcript; nothing, when it cannot be read or tells nothing."""
+    text = last_bytes(path, _TAIL)
+    boundary, since = _last_boundary(text)
+    totals: list[int] = []
+    newest = ""
+    for raw in _lines_backwards(text, since):
+        line = _parse_line(raw) if _USAGE in raw else {}
+        tokens, reply = _reply_total(line), _reply_id(line)
+        if tokens and not (reply and reply == newest):  # a reply is logged as several lines
+            totals.append(tokens)
+            newest = reply
+        if len(totals) > _FORECAST_TURNS:
+            break
+    return TranscriptTail(totals, LastCompaction(boundary, _first_total(text, since)) if boundary else None)
+
+
+def _last_boundary(text: bytes) -> tuple[dict[str, Any], int]:
+    """The line that says that the agent compacted, and where the next one begins."""
+    at = text.rfind(_BOUNDARY)
+    while at >= 0:
+        start, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
+        line = _parse_line(text[start : end if end >= 0 else None])
+        if line.get("subtype") == "compact_boundary":
+            return line, end + 1 if end >= 0 else len(text)
+        at = text.rfind(_BOUNDARY, 0, start)
+    return {}, 0
+
+
+def _lines_backwards(text: bytes, since: int) -> Iterator[bytes]:
+    end = len(text)
+    while end > since:
+        start = text.rfind(b"\n", since, end) + 1 or since
+        yield text[start:end]
+        end = start - 1
+
+
+def _first_total(text: bytes, since: int) -> int:
+    at = text.find(_USAGE, since)
+    while at >= 0:
+        start, end = text.rfind(b"\n", since, at) + 1 or since, text.find(b"\n", at)
+        tokens = _reply_total(_parse_line(text[start : end if end >= 0 else None]))
+        if tokens or end < 0:
+            return tokens
+        at = text.find(_USAGE, end)
+    return 0
+
+
+def _parse_line(raw: bytes) -> dict[str, Any]:
+    """A line of the main conversation, or nothing: a sub-agent has a window of its own."""
+    if len(raw) > _LONGEST_LINE:
+        return {}
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError):  # one that is still being written
+        return {}
+    return line if isinstance(line, dict) and not line.get("isSidechain") else {}
+
+
+def _reply_total(line: dict[str, Any]) -> int:
+    message = line.get("message")
+    if line.get("type") != "assistant" or not isinstance(message, dict):
+        return 0
+    is_by_client = line.get("isApiErrorMessage") or message.get("model") == "<synthetic>"
+    return 0 if is_by_client else reply_tokens(message.get("usage"))
+
+
+def _reply_id(line: dict[str, Any]) -> str:
+    message = line.get("message")
+    found = message.get("id") if isinstance(message, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+_LONGEST_INPUT = 4_000_000
+_BAR = 10
+_INDENT = 4  # Claude Code leaves two columns free on each side
+_MOST_TURNS = 999
+_GLYPHS = "▓░·→"
+_IN_ASCII = {ord("▓"): "#", ord("░"): "-", ord("·"): "|", ord("→"): "->"}
+_COLOURS = {"": "32", "soft": "33", "aggressive": "31", "emergency": "1;31"}
+
+
+class NoStatus(Exception):
+    """Why there is nothing to show, in words for whoever looks at the line."""
+
+
+class Status:
+    """The parts of the line; an empty one is left out."""
+
+    __slots__ = ("compacted", "forecast", "head", "level", "share", "used")
+
+    def __init__(self, share: float, head: str) -> None:
+        self.share = share
+        self.head = head
+        self.level = ""
+        self.used = ""
+        self.forecast = ""
+        self.compacted: tuple[str, ...] = ()
+
+
+def main() -> int:
+    """Print the line. Always 0: Claude Code shows nothing when a status line fails."""
+    _write(_line(os.environ))
+    return 0
+
+
+def _line(env: Mapping[str, str]) -> str:
+    try:
+        return _fit_line(session_status(_read_input(), env, time.time()), env)
+    except NoStatus as reason:
+        problem = str(reason)
+    except KeyboardInterrupt:
+        problem = "interrupted"
+    except Exception as error:  # noqa: BLE001  a line that says so is more than the nothing that would be shown
+        problem = f"no status ({type(error).__name__}), see compactor doctor"
+    return f"compactor: {problem}"[: _available_columns(env) or None].rstrip()
+
+
+def session_status(call: dict[str, Any], env: Mapping[str, str], now: float) -> Status:
+    """What is to be said about a session: from what Claude Code sent, else from the end of its transcript."""
+    window_told, workspace = _part(call, "context_window"), _part(call, "workspace")
+    usage = window_told.get("current_usage")
+    tail = read_tail(_text(call, "transcript_path"))
+    tokens = reply_tokens(usage)
+    # Zeros are sent after a compaction. What the transcript knows is then from before it, until there is an answer.
+    if not tokens and not isinstance(usage, dict) and tail.totals:
+        tokens = tail.totals[0]
+    if not tokens:
+        return _waiting_status(tail, now)
+    limits = read_limits(project_root(_text(workspace, "project_dir") or _text(call, "cwd"), env), env)
+    reported = token_count(window_told.get("context_window_size"))
+    window = usable_window(limits, reported, _part(call, "model").get("id"), tokens, env)
+    return _window_status(tokens, window, limits, tail, now)
+
+
+def _window_status(tokens: int, window: int, limits: WindowLimits, tail: TranscriptTail, now: float) -> Status:
+    budget = limits.budget(window)
+    status = Status(tokens / window, f"{100 * tokens / window:.0f}%")
+    reached = [name for name, threshold in limits.levels if tokens / budget >= threshold]
+    status.level = reached[-1] if reached else ""
+    status.head += f" {status.level}" if status.level else ""
+    status.used = f"{_short(tokens)} of {_short(window)}"
+    status.forecast = limits.problem or _forecast(tokens, budget, limits, tail.growth)
+    if tail.compaction:
+        status.compacted = _compacted(tail.compaction, now)
+    return status
+
+
+def _waiting_status(tail: TranscriptTail, now: float) -> Status:
+    if tail.compaction is None or tail.totals:
+        return Status(0.0, f"waiting for the {'next' if tail.totals else 'first'} answer")
+    status = Status(0.0, _compacted(tail.compaction, now)[0])
+    status.forecast = "waiting for the next answer"
+    return status
+
+
+def _forecast(tokens: int, budget: int, limits: WindowLimits, growth: int | None) -> str:
+    """How far it is to the next level, or behind the last one to the end of the budget."""
+    coming = [(name, int(threshold * budget)) for name, threshold in limits.levels if tokens / budget < threshold]
+    name, start = coming[0] if coming else ("full", budget)
+    left = start - tokens
+    if left <= 0 and not coming:
+        return ""
+    if growth is None:
+        return f"{_short(max(1, left))} to {name}"
+    turns = max(0, left) // growth
+    if not turns:
+        return f"{name} within a turn"
+    if turns > _MOST_TURNS:
+        return f"over {_MOST_TURNS} turns to {name}"
+    return f"about {turns} turn{'s' if turns > 1 else ''} to {name}"
+
+
+def _compacted(compaction: LastCompaction, now: float) -> tuple[str, str]:
+    """When it was and what it did, then only when."""
+    short = f"compacted {_ago(compaction.at, now)}"
+    before, after = compaction.before, compaction.after
+    if not before:
+        return short, short
+    change = f"{_short(before)} → {_short(after)}" if after else f"from {_short(before)}"
+    return f"{short}, {change}", short
+
+
+def _ago(stamp: str, now: float) -> str:
+    from datetime import datetime
+
+    try:
+        minutes = int(now - datetime.fromisoformat(stamp).timestamp()) // 60
+    except (ValueError, OverflowError, OSError):
+        return "before"
+    if minutes < 1:
+        return "just now"
+    if minutes < 120:
+        return f"{minutes} min ago"
+    return f"{minutes // 60} h ago" if minutes < 48 * 60 else f"{minutes // (24 * 60)} days ago"
+
+
+def _short(tokens: int) -> str:
+    if tokens < 1_000:
+        return str(tokens)
+    if tokens < 9_950:
+        return f"{tokens / 1_000:.1f}".removesuffix(".0") + "k"
+    if tokens < 999_500:
+        return f"{tokens / 1_000:.0f}k"
+    return f"{tokens / 1_000_000:.1f}".removesuffix(".0") + "M"
+
+
+def _fit_line(status: Status, env: Mapping[str, str]) -> str:
+    """The line as long as there is room for it, in colour where that is wanted."""
+    full = min(_BAR, max(int(status.share * _BAR + 0.5), 1 if status.share > 0 else 0))
+    signs = {} if _can_write(_GLYPHS) else _IN_ASCII
+    lines = [" · ".join(parts).translate(signs) for parts in _line_variants(status, "▓" * full + "░" * (_BAR - full))]
+    room = _available_columns(env) or len(lines[0])
+    line = next((each for each in lines if len(each) <= room), lines[-1][:room].rstrip())
+    if env.get("NO_COLOR") or env.get("TERM") == "dumb":
+        return line
+    head, mark, rest = line.partition(" · ".translate(signs))
+    return f"\x1b[{_COLOURS[status.level]}m{head}\x1b[0m{mark}{rest}"
+
+
+def _line_variants(status: Status, bar: str) -> Iterator[tuple[str, ...]]:
+    """The line, then without what matters least, and so on."""
+    head = f"{bar} {status.head}"
+    rest = [(status.used, status.forecast, each) for each in status.compacted]
+    for parts in (*rest, (status.used, status.forecast), (status.forecast,)):
+        yield (head, *filter(None, parts))
+    yield (head,)
+    yield (status.head,)
+
+
+def _available_columns(env: Mapping[str, str]) -> int:
+    """Columns to write in, or 0 when nobody says how many there are."""
+    told = env.get("COLUMNS", "").strip()
+    columns = int(told) if told.isdecimal() and len(told) < 7 else 0
+    return max(1, columns - _INDENT) if columns else 0
+
+
+def _can_write(text: str) -> bool:
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except (UnicodeError, LookupError):
+        return False
+    return True
+
+
+def _read_input() -> dict[str, Any]:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise NoStatus("Claude Code runs this with JSON on standard input, see compactor statusline --help")
+    text = sys.stdin.buffer.read(_LONGEST_INPUT)
+    try:
+        call = json.loads(text)
+    except (ValueError, RecursionError):
+        raise NoStatus("what came on standard input is no JSON" if text else "nothing on standard input") from None
+    if not isinstance(call, dict):
+        raise NoStatus("what came on standard input is no JSON object")
+    return call
+
+
+def _part(call: dict[str, Any], name: str) -> dict[str, Any]:
+    value = call.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _text(call: dict[str, Any], name: str) -> str:
+    value = call.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _write(text: str) -> None:
+    if sys.stdout is None:  # it was closed before we began
+        return
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except OSError:  # nobody reads it; what could not be written is not tried again at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,288 @@
+"""`compactor import`: the logs that coding agents have left become sessions of the store."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from context_compactor.cli.options import AsJson, StoreUrl
+from context_compactor.cli.output import LineOutput, StyledStream, print_json, styled_stream
+from context_compactor.errors import BadSetting
+from context_compactor.text import one_line
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from context_compactor.agents.log_import import ImportedSession, ImportOutcome, ImportTarget
+    from context_compactor.settings import Settings
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATH…",
+        help="Logs of Claude Code, Codex or pi, or folders of them such as `~/.claude/projects` and "
+        "`~/.codex/sessions`; gzip too.",
+    ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Only logs that were written to since, such as 2026-09-01."),
+]
+Here = Annotated[bool, typer.Option("--here", help="Only logs of work in this folder or below it.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be imported, and write nothing.")]
+
+INTERRUPTED = 130
+_MOST_NAMED = 5
+_STYLES = {"new": "green", "continued": "cyan"}
+
+
+def import_logs(
+    paths: Paths,
+    since: Since = None,
+    here: Here = False,
+    dry_run: DryRun = False,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Import the logs that coding agents have left, so that all of them can be searched, recalled and measured.
+
+    Each log becomes the session of its own id: every message, an archive of everything, facts, and the agent's own
+    compactions with what their summaries lost. A second import reads only what is new. Logs are never changed.
+
+    Example: `compactor import ~/.claude/projects ~/.codex/sessions --since 2026-09-01`
+    """
+    from context_compactor.agents.log_import import ImportFilter
+    from context_compactor.agents.log_import import import_logs as run
+    from context_compactor.evaluation.inputs import find_files
+    from context_compactor.settings import load_settings
+
+    settings = load_settings({"store": store}).settings
+    below = os.path.realpath(os.curdir) if here else ""
+    wish = ImportFilter(since=_earliest(since, settings), below=below, dry_run=dry_run)
+    files = find_files(list(map(os.path.expanduser, paths)))
+    done: list[ImportOutcome] = []
+    is_interrupted = False
+    with _target(settings, dry_run=dry_run) as place, _watch(files.paths) as tell:
+        try:
+            for outcome in run(files.paths, place, wish):
+                done.append(outcome)
+                tell(outcome)
+        except KeyboardInterrupt:
+            is_interrupted = True
+        where = place.store.path if place.store else settings.store
+    shut = [(each.path, each.reason) for each in files.skipped]
+    summary = _summed(done, shut, where, len(files.paths), is_interrupted=is_interrupted, dry_run=dry_run)
+    if as_json:
+        print_json(summary)
+    else:
+        _print(summary, styled_stream(beside_output=False))
+    if is_interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if summary["failed"] or summary["not_tried"]:
+        raise typer.Exit(1)
+
+
+def _earliest(since: str | None, settings: Settings) -> datetime | None:
+    """Since when logs are wanted. What would be deleted as too old right away is not imported."""
+    from context_compactor.agents.compaction_trace import read_time
+
+    found = None if since is None else read_time(since.strip())
+    if since is not None and found is None:
+        raise BadSetting(f"--since: {since!r:.40} is no date. Try: {datetime.now(UTC).date() - timedelta(days=30)}.")
+    if settings.retention_days is None:
+        return found
+    kept = datetime.now(UTC) - timedelta(days=settings.retention_days)
+    return max(found, kept) if found else kept
+
+
+@contextmanager
+def _target(settings: Settings, *, dry_run: bool) -> Iterator[ImportTarget]:
+    """The store, with the folder around it. A dry run makes none."""
+    from context_compactor.addresses import is_postgres
+    from context_compactor.agents.log_import import ImportTarget
+    from context_compactor.sessions.project import project_of
+    from context_compactor.store.connect import connect, sqlite_path
+
+    path = None if is_postgres(settings.store) else sqlite_path(settings.store)
+    if path is None and not is_postgres(settings.store):
+        raise BadSetting("--store: one in memory is gone when the command ends. Try: sqlite:///history.db.")
+    project = project_of(settings.store)
+    if project is not None and not dry_run:
+        project.prepare()
+    root = str(project.root) if project else os.curdir
+    is_there = path is None or path.is_file()
+    with closing(connect(settings.store, create=not dry_run)) if is_there or not dry_run else nullcontext() as store:
+        yield ImportTarget(store, root, settings)
+
+
+class _ImportLines:
+    """What happens to each file, a line for each that was not passed over."""
+
+    def __init__(self) -> None:
+        self._out = StyledStream(sys.stderr)
+
+    def __call__(self, outcome: ImportOutcome) -> None:
+        """One file is done."""
+        if outcome.status == "failed":
+            self._out.print(f"failed     {one_line(outcome.path, 300)}: {one_line(outcome.reason, 300)}", style="red")
+        for taken in outcome.taken:
+            if taken.change != "unchanged":
+                self._out.print(_line(taken), style=_STYLES[taken.change])
+        sys.stderr.flush()
+
+
+def _line(taken: ImportedSession) -> str:
+    times = "once" if taken.compactions == 1 else f"{taken.compactions:,} times"
+    compacted = f", compacted {times} by its agent" if taken.compactions else ""
+    return f"{taken.change:<10} {one_line(taken.session_id, 120)}: {taken.messages:,} messages{compacted}"
+
+
+class _ImportProgress:
+    """The same on a terminal: a bar with files, megabytes, messages and where it is."""
+
+    def __init__(self, progress: Progress, paths: Sequence[str]) -> None:
+        self._progress = progress
+        self._files, self._messages = 0, 0
+        total = sum(size for path in paths if (size := _size(path)))
+        self._task = progress.add_task("", total=max(total, 1), files=f"0/{len(paths):,}", messages="0", name="")
+        self._all = len(paths)
+
+    def __call__(self, outcome: ImportOutcome) -> None:
+        """One file is done."""
+        self._files += 1
+        self._messages += sum(taken.messages for taken in outcome.taken)
+        self._progress.update(
+            self._task,
+            advance=outcome.size,
+            files=f"{self._files:,}/{self._all:,}",
+            messages=f"{self._messages:,}",
+            name=one_line(Path(outcome.path).name, 40),
+        )
+        if outcome.status == "failed":
+            said = f"failed: {one_line(outcome.path, 300)}: {one_line(outcome.reason, 300)}"
+            self._progress.console.print(said, style="red", markup=False, highlight=False)
+
+
+def _size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return 0
+
+
+@contextmanager
+def _watch(paths: Sequence[str]) -> Iterator[_ImportProgress | _ImportLines]:
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield _ImportLines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("Importing"),
+        BarColumn(24),
+        DownloadColumn(),
+        TextColumn("{task.fields[files]} files, {task.fields[messages]} messages"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[name]}", markup=False, style="dim"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield _ImportProgress(progress, paths)
+
+
+def _summed(
+    done: Sequence[ImportOutcome],
+    shut: Sequence[tuple[str, str]],
+    where: str,
+    files: int,
+    *,
+    is_interrupted: bool,
+    dry_run: bool,
+) -> dict[str, Any]:
+    """All of it as one document. Folders that could not be opened count as failed."""
+    taken = [each for outcome in done for each in outcome.taken]
+    changes = Counter(each.change for each in taken)
+    passed = Counter(outcome.status for outcome in done)
+    times = [time for each in taken for time in (each.began, each.ended) if time]
+    told = [msgspec.to_builtins(outcome) for outcome in done if outcome.status in ("read", "failed")]
+    failed = [{"path": outcome.path, "reason": outcome.reason} for outcome in done if outcome.status == "failed"]
+    failed += [{"path": path, "reason": reason} for path, reason in shut]
+    return {
+        "store": where,
+        "dry_run": dry_run,
+        "interrupted": is_interrupted,
+        "files": files,
+        "not_tried": files - len(done),
+        "sessions": {change: changes[change] for change in ("new", "continued", "unchanged")},
+        "other_ways": [each.session_id for each in taken if each.is_other_way and each.change != "unchanged"],
+        "failed": failed,
+        "passed_over": {status: passed[status] for status in ("no log", "empty", "older", "elsewhere")},
+        "messages": sum(each.messages for each in taken),
+        "originals": sum(each.originals for each in taken),
+        "compactions": sum(each.compactions for each in taken),
+        "summaries": sum(each.summaries for each in taken),
+        "facts_checked": sum(each.checked for each in taken),
+        "facts_lost": sum(each.lost for each in taken),
+        "from": min(times).isoformat(timespec="seconds") if times else "",
+        "until": max(times).isoformat(timespec="seconds") if times else "",
+        "read": told,
+    }
+
+
+def _print(summary: dict[str, Any], out: LineOutput) -> None:
+    sessions, failed = summary["sessions"], summary["failed"]
+    kind = "would be " if summary["dry_run"] else ""
+    counts = (
+        f"{sessions['new']:,} {kind}new, {sessions['continued']:,} {kind}continued, {sessions['unchanged']:,} unchanged"
+    )
+    style = "bold yellow" if failed or summary["interrupted"] else "bold green"
+    out.print(f"Sessions: {counts}, {len(failed):,} failed", style=style)
+    for name, text in _rows(summary):
+        out.print(f"{name:<12}{text}")
+    for each in failed[:_MOST_NAMED]:
+        out.print(f"{'failed':<12}{one_line(each['path'], 300)}: {one_line(each['reason'], 300)}", style="red")
+    if len(failed) > _MOST_NAMED:
+        out.print(f"{'failed':<12}… and {len(failed) - _MOST_NAMED:,} more (--json lists them)", style="red")
+    if summary["not_tried"]:
+        why = "interrupted" if summary["interrupted"] else "the store refuses what is written"
+        out.print(f"{why}: what is done stays done, {summary['not_tried']:,} files are left. Try: the same again.")
+    elif summary["messages"] and not summary["dry_run"]:
+        out.print(
+            'next        compactor sessions · compactor recall --search "…" --all · compactor eval PATH…',
+            style="dim",
+        )
+
+
+def _rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "store", summary["store"]
+    if summary["messages"]:
+        originals = f", {summary['originals']:,} originals in the archive" if summary["originals"] else ""
+        yield "messages", f"{summary['messages']:,}{originals}"
+    if summary["compactions"]:
+        lost = f"; their summaries lost {summary['facts_lost']:,} of {summary['facts_checked']:,} facts"
+        yield "compactions", f"{summary['compactions']:,} by the agents{lost if summary['summaries'] else ''}"
+    if summary["from"]:
+        yield "time", f"{summary['from'][:10]} to {summary['until'][:10]}"
+    if summary["other_ways"]:
+        names = ", ".join(one_line(name, 80) for name in summary["other_ways"][:3])
+        yield "other ways", f"{len(summary['other_ways']):,} logs no longer continue their session: {names}"
+    passed = [f"{count:,} {_SKIPPED[status]}" for status, count in summary["passed_over"].items() if count]
+    if passed:
+        yield "passed over", ", ".join(passed)
+
+
+_SKIPPED = {
+    "no log": "without the log of an agent in it",
+    "empty": "empty",
+    "older": "older than asked for",
+    "elsewhere": "of other folders",
+}

@@ -1,0 +1,167 @@
+"""What a provider's message format must be able to do, and the checks that all formats share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from context_compactor.dialects.messages import Media, Message, Part, Thinking, ToolCall, ToolResult
+from context_compactor.errors import BadMessage
+
+Raw = dict[str, Any]
+
+
+class Dialect(Protocol):
+    """One provider format. Implementations hold no state."""
+
+    name: str
+    strict_alternation: bool
+    """The provider wants user and assistant to take turns, so the engine never writes two users in a row."""
+
+    def parse(self, items: Sequence[object]) -> list[Message]:
+        """One message for each item, with `raw` the very item. Raises `BadMessage` for what is not a message."""
+        ...
+
+    def edit(self, message: Message, edits: Mapping[int, str | None]) -> Message | None:
+        """The message with part `i` replaced by a text, or removed where the text is None.
+
+        A result keeps its id and marks and gets the text as its content; a call gets it as its arguments;
+        words, media and unknown blocks become a text. Thinking can only be removed. None when nothing is left.
+        """
+        ...
+
+    def user_text(self, text: str) -> Message:
+        """A new user message that says this."""
+        ...
+
+    def join(self, first: Message, second: Message) -> Message:
+        """Two messages of one role as one, the first one's content before the second one's."""
+        ...
+
+    def pick(self, message: Message, order: Sequence[int]) -> Message:
+        """The message with only these parts, in this order."""
+        ...
+
+    def answer(self, message: Message, call: ToolCall, text: str) -> Message | None:
+        """A message with this text as the failed result of a call; None when its result cannot be a text."""
+        ...
+
+    def as_user_message(self, result: ToolResult, frame: str) -> Message | None:
+        """A user message that shows a result which may no longer be one. None when it holds nothing."""
+        ...
+
+    def rename(self, message: Message, ids: Mapping[int, str]) -> Message:
+        """The message with another id for the calls and results at these parts."""
+        ...
+
+
+def dicts_of(items: object) -> list[Raw]:
+    """The items as dictionaries, or the reason why they are not messages."""
+    if not isinstance(items, (list, tuple)):
+        raise BadMessage(0, "messages", f"expected a list of messages, got {kind_of_value(items)}")
+    for index, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise BadMessage(index, "message", f"expected an object, got {kind_of_value(item)}")
+    return list(items)
+
+
+def kind_of_value(value: object) -> str:
+    """What a JSON value is, in the words of JSON."""
+    if value is None:
+        return "null"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    if isinstance(value, str):
+        return "a text"
+    return type(value).__name__
+
+
+def text_at(index: int, field: str, value: object) -> str:
+    """The value when it is a text; an error that names the place when not."""
+    if isinstance(value, str):
+        return value
+    raise BadMessage(index, field, f"expected a text, got {kind_of_value(value)}")
+
+
+def id_at(index: int, field: str, value: object) -> str:
+    """The value when it can be an id; an error that names the place when not."""
+    if isinstance(value, str) and value:
+        return value
+    problem = "missing" if value is None or value == "" else f"expected a text, got {kind_of_value(value)}"
+    raise BadMessage(index, field, f"{problem}; a call and its result are matched by this id")
+
+
+def object_at(index: int, field: str, value: object) -> Raw:
+    """The value when it is an object; an error that names the place when not."""
+    if isinstance(value, dict):
+        return value
+    raise BadMessage(index, field, f"expected an object, got {kind_of_value(value)}")
+
+
+def blocks_at(index: int, field: str, value: object) -> list[Raw]:
+    """The value when it is a list of objects; an error that names the place when not."""
+    if not isinstance(value, (list, tuple)):
+        raise BadMessage(index, field, f"expected a text or a list of blocks, got {kind_of_value(value)}")
+    for number, block in enumerate(value):
+        if not isinstance(block, dict):
+            raise BadMessage(index, f"{field}[{number}]", f"expected an object, got {kind_of_value(block)}")
+    return list(value)
+
+
+def role_at(index: int, value: object, known: Mapping[str, Any]) -> Any:
+    """Our role for the provider's, or an error that lists the roles there are."""
+    role = known.get(value) if isinstance(value, str) else None
+    if role is None:
+        said = "missing" if value is None else f"unknown role {value!r:.40}"
+        raise BadMessage(index, "role", f"{said}; known roles: {', '.join(known)}")
+    return role
+
+
+def text_and_media(parts: Sequence[Part]) -> tuple[str, tuple[Media, ...]]:
+    """The words of a result's parts, a line each, and its media."""
+    words = [part.text for part in parts if not isinstance(part, (Media, ToolCall)) and part.text]
+    return "\n".join(words), tuple(part for part in parts if isinstance(part, Media))
+
+
+def text_like(block: Raw, text: str, kind: str = "text") -> Raw:
+    """A text block in the place of another one, with its cache mark."""
+    marked = {"cache_control": block["cache_control"]} if "cache_control" in block else {}
+    return {"type": kind, "text": text, **marked}
+
+
+def refuse_thinking(part: Part, text: str | None) -> None:
+    """Thinking is kept or left out; an edited one would be rejected by its provider for ever."""
+    if text is not None and isinstance(part, Thinking):
+        raise ValueError("thinking may be removed, never edited")
+
+
+MAX_DEPTH = 200
+"""Lists and objects within each other. No provider takes half as many."""
+
+
+def refuse_depth(items: Sequence[Mapping[str, Any]]) -> None:
+    """`BadMessage` for the first message that is nested too deep, or holds itself."""
+    for index, item in enumerate(items):
+        for field, value in item.items():
+            if isinstance(value, (dict, list, tuple)) and _is_deeper(value, MAX_DEPTH - 1):
+                problem = (
+                    f"lists and objects are nested more than {MAX_DEPTH} deep, which is the most. Try: as a JSON text"
+                )
+                raise BadMessage(index, str(field), problem)
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    """Level by level, and each list or object once, however often it is held."""
+    level = [value]
+    for _ in range(most):
+        level = list({id(inner): inner for outer in level for inner in _held_by(outer)}.values())
+        if not level:
+            return False
+    return True
+
+
+def _held_by(outer: Any) -> Iterable[Any]:
+    values = outer.values() if isinstance(outer, dict) else outer
+    return (inner for inner in values if isinstance(inner, (dict, list, tuple)))

@@ -1,0 +1,321 @@
+"""The OpenAI chat format: role messages, calls beside the content, one message for each result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from context_compactor.dialects.dialect import (
+    Raw,
+    blocks_at,
+    dicts_of,
+    id_at,
+    kind_of_value,
+    object_at,
+    refuse_thinking,
+    role_at,
+    text_and_media,
+    text_at,
+    text_like,
+)
+from context_compactor.dialects.media import inline_media, linked_media
+from context_compactor.dialects.messages import Media, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
+from context_compactor.errors import BadMessage
+from context_compactor.json_values import json_text
+
+ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "developer",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+THINKING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
+"""Where OpenAI-compatible providers and routers put a model's reasoning."""
+
+WHOLE = -1
+Slot = tuple[str, int]
+"""A field of the raw message and the number of the entry in it, or WHOLE."""
+
+
+def read_message(index: int, raw: Raw) -> Message:
+    """The message at this index of the list."""
+    parts, _ = read_parts(index, raw)
+    return Message(ROLES[raw["role"]], tuple(parts), raw)
+
+
+def read_parts(index: int, raw: Raw) -> tuple[list[Part], list[Slot]]:
+    """The parts of a message and the slot of each."""
+    role = role_at(index, raw.get("role"), ROLES)
+    if role == "tool":
+        return [_result(index, raw)], [("content", WHOLE)]
+    parts: list[Part] = []
+    slots: list[Slot] = []
+    if role == "assistant":
+        _read_thinking(raw, parts, slots)
+    _read_content(index, raw, parts, slots)
+    if role == "assistant":
+        _read_calls(index, raw, parts, slots)
+    return parts, slots
+
+
+def _read_thinking(raw: Raw, parts: list[Part], slots: list[Slot]) -> None:
+    text: Any = raw.get("reasoning_content") or raw.get("reasoning")
+    sealed = [*_dicts(raw.get("reasoning_details")), *_dicts(raw.get("thinking_blocks"))]
+    words: str = text if isinstance(text, str) else ""
+    if words or sealed:
+        signed = any(block.get("signature") or block.get("data") for block in sealed)
+        parts.append(Thinking(words or "\n".join(map(_thought, sealed)), signed))
+        slots.append(("thinking", WHOLE))
+
+
+def _dicts(value: Any) -> list[Raw]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def _thought(block: Raw) -> str:
+    text = block.get("text") or block.get("thinking") or block.get("summary")
+    return text if isinstance(text, str) else ""
+
+
+def _read_content(index: int, raw: Raw, parts: list[Part], slots: list[Slot]) -> None:
+    content = raw.get("content")
+    if isinstance(content, str):
+        if content:
+            parts.append(Text(content))
+            slots.append(("content", WHOLE))
+    elif content is not None:
+        for at, block in enumerate(blocks_at(index, "content", content)):
+            parts.append(_part(index, f"content[{at}]", block))
+            slots.append(("content", at))
+    elif raw["role"] != "assistant":
+        raise BadMessage(index, "content", "missing; only an assistant message may have none")
+
+
+def _read_calls(index: int, raw: Raw, parts: list[Part], slots: list[Slot]) -> None:
+    if raw.get("refusal"):
+        parts.append(Text(text_at(index, "refusal", raw["refusal"])))
+        slots.append(("refusal", WHOLE))
+    if isinstance(raw.get("audio"), dict):
+        parts.append(Opaque("audio", str(raw["audio"].get("transcript") or "")))
+        slots.append(("audio", WHOLE))
+    calls = raw.get("tool_calls")
+    if calls:
+        for at, call in enumerate(_call_list(index, calls)):
+            parts.append(_call(index, f"tool_calls[{at}]", call))
+            slots.append(("tool_calls", at))
+    if raw.get("function_call"):
+        parts.append(_legacy_call(index, object_at(index, "function_call", raw["function_call"])))
+        slots.append(("function_call", WHOLE))
+
+
+def _call_list(index: int, calls: object) -> list[Raw]:
+    if not isinstance(calls, (list, tuple)):
+        raise BadMessage(index, "tool_calls", f"expected a list, got {kind_of_value(calls)}")
+    return blocks_at(index, "tool_calls", calls)
+
+
+def _call(index: int, field: str, call: Raw) -> ToolCall:
+    custom = call.get("type") == "custom"
+    inner_name, key = ("custom", "input") if custom else ("function", "arguments")
+    inner = object_at(index, f"{field}.{inner_name}", call.get(inner_name))
+    name = text_at(index, f"{field}.{inner_name}.name", inner.get("name"))
+    return ToolCall(id_at(index, f"{field}.id", call.get("id")), name, _arguments(inner.get(key)))
+
+
+def _arguments(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json_text(value)
+
+
+def _legacy_call(index: int, call: Raw) -> ToolCall:
+    name = text_at(index, "function_call.name", call.get("name"))
+    return ToolCall(f"function:{name}", name, _arguments(call.get("arguments")))
+
+
+def _result(index: int, raw: Raw) -> ToolResult:
+    if raw["role"] == "function":
+        call_id = f"function:{id_at(index, 'name', raw.get('name'))}"
+    else:
+        call_id = id_at(index, "tool_call_id", raw.get("tool_call_id"))
+    content = raw.get("content")
+    if content is None or isinstance(content, str):
+        return ToolResult(call_id, content or "", content=content)
+    blocks = blocks_at(index, "content", content)
+    text, media = text_and_media([_part(index, f"content[{at}]", block) for at, block in enumerate(blocks)])
+    return ToolResult(call_id, text, content=content, media=media)
+
+
+def _part(index: int, field: str, block: Raw) -> Part:
+    match block.get("type"):
+        case "text":
+            return Text(text_at(index, f"{field}.text", block.get("text")))
+        case "refusal":
+            return Text(text_at(index, f"{field}.refusal", block.get("refusal")))
+        case "image_url":
+            return _image(index, field, block.get("image_url"))
+        case "input_audio":
+            return _audio(object_at(index, f"{field}.input_audio", block.get("input_audio")))
+        case "file":
+            return _file(object_at(index, f"{field}.file", block.get("file")))
+    return Opaque(str(block.get("type") or ""), json_text(block))
+
+
+def _image(index: int, field: str, image: object) -> Media:
+    url = image.get("url") if isinstance(image, dict) else image
+    return linked_media("image", text_at(index, f"{field}.image_url.url", url))
+
+
+def _audio(audio: Raw) -> Media:
+    return inline_media("audio", f"audio/{audio.get('format') or 'wav'}", str(audio.get("data") or ""))
+
+
+def _file(file: Raw) -> Media:
+    encoded = str(file.get("file_data") or "")
+    title = str(file.get("filename") or file.get("file_id") or "")
+    if encoded.startswith("data:"):
+        return linked_media("file", encoded, title=title)
+    return inline_media("file", "", encoded, title)
+
+
+class OpenAIChat:
+    """Messages as `POST /v1/chat/completions` takes them, legacy functions included."""
+
+    name = "openai-chat"
+    strict_alternation = False
+
+    def parse(self, items: Sequence[object]) -> list[Message]:
+        """One message for each item."""
+        return [read_message(index, raw) for index, raw in enumerate(dicts_of(items))]
+
+    def edit(self, message: Message, edits: Mapping[int, str | None]) -> Message | None:
+        """The message with some parts replaced by a text or removed."""
+        parts, slots = read_parts(0, message.raw)
+        for index, text in edits.items():
+            refuse_thinking(parts[index], text)
+        if not edits:
+            return message
+        if message.role == "tool" and edits[0] is None:
+            return None
+        raw = dict(message.raw)
+        for index, text in edits.items():
+            _change(raw, *slots[index], text)
+        edited = read_message(0, _tidied(raw))
+        return edited if edited.parts else None
+
+    def user_text(self, text: str) -> Message:
+        """A new user message that says this."""
+        return read_message(0, {"role": "user", "content": text})
+
+    def join(self, first: Message, second: Message) -> Message:
+        """Texts joined by a blank line (or both lists of parts), then all calls."""
+        one, two = first.raw, second.raw
+        raw = {**two, **one, "content": _both_contents(one.get("content"), two.get("content"))}
+        for field in ("tool_calls", "reasoning_details", "thinking_blocks"):
+            if one.get(field) and two.get(field):
+                raw[field] = [*one[field], *two[field]]
+        for field in ("reasoning_content", "reasoning", "refusal"):
+            if one.get(field) and two.get(field):
+                raw[field] = f"{one[field]}\n\n{two[field]}"
+        for field in ("tool_calls", "function_call", *THINKING_FIELDS, "refusal"):
+            if field in raw and not raw[field]:
+                raw[field] = two.get(field)
+        return read_message(0, _tidied(raw))
+
+    def pick(self, message: Message, order: Sequence[int]) -> Message:
+        """The message with only these parts; their order is the format's."""
+        _, slots = read_parts(0, message.raw)
+        raw = dict(message.raw)
+        for at, slot in enumerate(slots):
+            if at not in order:
+                _change(raw, *slot, None)
+        return read_message(0, _tidied(raw))
+
+    def answer(self, message: Message, call: ToolCall, text: str) -> Message:
+        """A message with this text as the result of a call."""
+        if isinstance(message.raw.get("function_call"), dict):
+            return read_message(0, {"role": "function", "name": call.name, "content": text})
+        return read_message(0, {"role": "tool", "tool_call_id": call.id, "content": text})
+
+    def as_user_message(self, result: ToolResult, frame: str) -> Message | None:
+        """What a result held as a user message."""
+        if not result.text and not result.media:
+            return None
+        if not result.media:
+            return self.user_text(f"{frame}\n{result.text}")
+        return read_message(0, {"role": "user", "content": [{"type": "text", "text": frame}, *result.content]})
+
+    def rename(self, message: Message, ids: Mapping[int, str]) -> Message:
+        """The message with other ids for some calls and results."""
+        raw = dict(message.raw)
+        _, slots = read_parts(0, raw)
+        for index, new_id in ids.items():
+            field, entry = slots[index]
+            if field == "tool_calls":
+                calls = list(raw["tool_calls"])
+                calls[entry] = {**calls[entry], "id": new_id}
+                raw["tool_calls"] = calls
+            elif "tool_call_id" in raw:
+                raw["tool_call_id"] = new_id
+        return read_message(0, raw)
+
+
+def _both_contents(one: Any, two: Any) -> Any:
+    if not one or not two:
+        return one or two
+    if isinstance(one, str) and isinstance(two, str):
+        return f"{one}\n\n{two}"
+    return [*_as_blocks(one), *_as_blocks(two)]
+
+
+def _as_blocks(content: Any) -> list[Raw]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def _change(raw: Raw, field: str, entry: int, text: str | None) -> None:
+    """Write one change into a copy; a removed entry of a list becomes None until the message is tidied."""
+    if field == "thinking":
+        for name in THINKING_FIELDS:
+            raw.pop(name, None)
+    elif entry != WHOLE:
+        entries = list(raw[field])
+        entries[entry] = None if text is None else REWRITERS[field](entries[entry], text)
+        raw[field] = entries
+    elif field == "audio":
+        del raw[field]
+        raw["content"] = _both_contents(raw.get("content"), text)
+    elif field == "function_call" and text is not None:
+        raw[field] = {**raw[field], "arguments": text}
+    elif text is None and field != "content":
+        del raw[field]
+    else:
+        raw[field] = text
+
+
+def _tidied(raw: Raw) -> Raw:
+    """Without removed entries and empty lists, and with a content wherever the format wants one."""
+    for field in ("content", "tool_calls"):
+        if isinstance(raw.get(field), list):
+            raw[field] = [entry for entry in raw[field] if entry is not None] or None
+    if "tool_calls" in raw and raw["tool_calls"] is None:
+        del raw["tool_calls"]
+    if raw.get("content") is None and not any(raw.get(field) for field in ("tool_calls", "function_call", "audio")):
+        raw["content"] = ""
+    return raw
+
+
+def _new_block(block: Raw, text: str) -> Raw:
+    if block.get("type") == "refusal":
+        return {**block, "refusal": text}
+    return {**block, "text": text} if block.get("type") == "text" else text_like(block, text)
+
+
+def _new_call(call: Raw, text: str) -> Raw:
+    if call.get("type") == "custom":
+        return {**call, "custom": {**call["custom"], "input": text}}
+    return {**call, "function": {**call["function"], "arguments": text}}
+
+
+REWRITERS: dict[str, Callable[[Raw, str], Raw]] = {"content": _new_block, "tool_calls": _new_call}

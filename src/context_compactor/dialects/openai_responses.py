@@ -1,0 +1,342 @@
+"""The OpenAI Responses format: a flat list of items; calls, outputs and reasoning are items of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import NoneType
+from typing import Any
+
+from context_compactor.dialects.dialect import (
+    Raw,
+    blocks_at,
+    dicts_of,
+    id_at,
+    kind_of_value,
+    refuse_thinking,
+    role_at,
+    text_and_media,
+    text_at,
+)
+from context_compactor.dialects.media import inline_media, linked_media
+from context_compactor.dialects.messages import Media, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
+from context_compactor.errors import BadMessage
+from context_compactor.json_values import json_text
+
+ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "assistant": "assistant"}
+
+CALLS = {
+    "function_call": "arguments",
+    "custom_tool_call": "input",
+    "local_shell_call": "action",
+    "shell_call": "action",
+    "apply_patch_call": "operation",
+    "computer_call": "action",
+}
+"""Items that call a tool which the client runs, and the field that says what to do."""
+
+OUTPUTS = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "shell_call": "shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+    "computer_call": "computer_call_output",
+}
+OUTPUT_TYPES = frozenset(OUTPUTS.values())
+
+
+def item_type(raw: Raw) -> str:
+    """The item's type; an easy input message has none, nor has a bare reference to another item."""
+    kind = raw.get("type")
+    if kind is None:
+        return "item_reference" if "id" in raw and "role" not in raw else "message"
+    return str(kind)
+
+
+def read_item(index: int, raw: Raw) -> Message:
+    """The item at this index of the list."""
+    kind = item_type(raw)
+    if not isinstance(raw.get("type", ""), (str, NoneType)):
+        raise BadMessage(index, "type", f"expected a text, got {kind_of_value(raw['type'])}")
+    if kind == "message":
+        role = role_at(index, raw.get("role"), ROLES)
+        return Message(role, _message_parts(index, raw), raw)
+    if kind in CALLS:
+        return Message("assistant", (_call(index, kind, raw),), raw)
+    if kind in OUTPUT_TYPES:
+        return Message("tool", (_output(index, kind, raw),), raw)
+    if kind == "reasoning":
+        return Message("assistant", (_reasoning(index, raw),), raw)
+    if kind == "image_generation_call":
+        return Message("assistant", (inline_media("image", "image/png", str(raw.get("result") or "")),), raw)
+    return Message(_opaque_role(kind, raw), (Opaque(kind, json_text(raw)),), raw)
+
+
+def _opaque_role(kind: str, raw: Raw) -> Role:
+    if kind == "mcp_approval_response":
+        return "user"
+    role = raw.get("role")
+    return ROLES.get(role, "assistant") if isinstance(role, str) else "assistant"
+
+
+def _message_parts(index: int, raw: Raw) -> tuple[Part, ...]:
+    content = raw.get("content")
+    if isinstance(content, str):
+        return (Text(content),) if content else ()
+    blocks = blocks_at(index, "content", content)
+    return tuple([_part(index, f"content[{at}]", block) for at, block in enumerate(blocks)])
+
+
+def _part(index: int, field: str, block: Raw) -> Part:
+    match block.get("type"):
+        case "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text":
+            return Text(text_at(index, f"{field}.text", block.get("text")))
+        case "refusal":
+            return Text(text_at(index, f"{field}.refusal", block.get("refusal")))
+        case "input_image" | "computer_screenshot":
+            return _image(block)
+        case "input_file":
+            return _file(block)
+        case "input_audio":
+            return _audio(block.get("input_audio"))
+    return Opaque(str(block.get("type") or ""), json_text(block))
+
+
+def _audio(audio: object) -> Media:
+    held = audio if isinstance(audio, dict) else {}
+    return inline_media("audio", f"audio/{held.get('format') or 'wav'}", str(held.get("data") or ""))
+
+
+def _image(block: Raw) -> Media:
+    url = block.get("image_url")
+    return linked_media("image", url if isinstance(url, str) else "", title=str(block.get("file_id") or ""))
+
+
+def _file(block: Raw) -> Media:
+    encoded = str(block.get("file_data") or "")
+    title = str(block.get("filename") or block.get("file_id") or block.get("file_url") or "")
+    if encoded.startswith("data:"):
+        return linked_media("file", encoded, title=title)
+    return inline_media("file", "", encoded, title)
+
+
+def _call(index: int, kind: str, raw: Raw) -> ToolCall:
+    call_id = id_at(index, "call_id", raw.get("call_id") or (raw.get("id") if kind == "local_shell_call" else None))
+    name = raw.get("name")
+    if kind in ("function_call", "custom_tool_call"):
+        name = text_at(index, "name", name)
+    wanted = raw.get(CALLS[kind])
+    arguments = wanted if isinstance(wanted, str) else "" if wanted is None else json_text(wanted)
+    return ToolCall(call_id, str(name or kind.removesuffix("_call")), arguments)
+
+
+def _output(index: int, kind: str, raw: Raw) -> ToolResult:
+    own_id = raw.get("id") if kind == "local_shell_call_output" else None
+    call_id = id_at(index, "call_id", raw.get("call_id") or own_id)
+    output = raw.get("output")
+    failed = raw.get("status") == "failed"
+    if output is None or isinstance(output, str):
+        return ToolResult(call_id, output or "", failed, output)
+    if kind == "shell_call_output" and isinstance(output, list):
+        return _shell_result(call_id, output)
+    if isinstance(output, dict) and output.get("type") != "computer_screenshot":
+        return ToolResult(call_id, json_text(output), failed, output)
+    blocks = [output] if isinstance(output, dict) else blocks_at(index, "output", output)
+    text, media = text_and_media([_part(index, f"output[{at}]", block) for at, block in enumerate(blocks)])
+    return ToolResult(call_id, text, failed, output, media)
+
+
+def _shell_result(call_id: str, output: list[Any]) -> ToolResult:
+    runs = [run for run in output if isinstance(run, dict)]
+    streams = [run.get(name) for run in runs for name in ("stdout", "stderr")]
+    failed = any(is_failure(outcome) for outcome in shell_outcomes(output))
+    text = "\n".join(stream for stream in streams if isinstance(stream, str) and stream)
+    return ToolResult(call_id, text, failed, output)
+
+
+def shell_outcomes(output: list[Any]) -> list[Raw]:
+    """How the runs of a shell call ended."""
+    outcomes = [run.get("outcome") for run in output if isinstance(run, dict)]
+    return [outcome for outcome in outcomes if isinstance(outcome, dict)]
+
+
+def is_failure(outcome: Raw) -> bool:
+    """Whether a run ended with an error or not in time."""
+    return outcome.get("type") == "timeout" or bool(outcome.get("exit_code"))
+
+
+def _reasoning(index: int, raw: Raw) -> Thinking:
+    for field in ("content", "summary"):
+        held = raw.get(field)
+        if held:
+            blocks = blocks_at(index, field, held)
+            texts = [text_at(index, f"{field}[{at}].text", block.get("text")) for at, block in enumerate(blocks)]
+            return Thinking("\n".join(texts), bool(raw.get("encrypted_content")))
+    return Thinking("", bool(raw.get("encrypted_content")))
+
+
+class OpenAIResponses:
+    """Items as the `input` of `POST /v1/responses` takes them."""
+
+    name = "openai-responses"
+    strict_alternation = False
+
+    def parse(self, items: Sequence[object]) -> list[Message]:
+        """One message for each item."""
+        return [read_item(index, raw) for index, raw in enumerate(dicts_of(items))]
+
+    def edit(self, message: Message, edits: Mapping[int, str | None]) -> Message | None:
+        """The item with some parts replaced by a text or removed."""
+        for index, text in edits.items():
+            refuse_thinking(message.parts[index], text)
+        if not edits:
+            return message
+        if item_type(message.raw) == "message":
+            return _edited_message(message.raw, edits)
+        text = edits[0]
+        return None if text is None else _edited_item(message, text)
+
+    def user_text(self, text: str) -> Message:
+        """A new user message that says this."""
+        content = [{"type": "input_text", "text": text}]
+        return read_item(0, {"type": "message", "role": "user", "content": content})
+
+    def join(self, first: Message, second: Message) -> Message:
+        """Two message items as one; other items cannot be joined."""
+        if {item_type(first.raw), item_type(second.raw)} != {"message"}:
+            raise ValueError("only message items can be joined")
+        one, two = first.raw["content"], second.raw["content"]
+        if isinstance(one, str) and isinstance(two, str):
+            content: Any = "\n\n".join(text for text in (one, two) if text)
+        else:
+            content = [*_blocks(first.raw), *_blocks(second.raw)]
+        return read_item(0, {**second.raw, **first.raw, "content": content})
+
+    def pick(self, message: Message, order: Sequence[int]) -> Message:
+        """The item with only these parts, in this order."""
+        if item_type(message.raw) != "message":
+            return message
+        blocks = _blocks(message.raw)
+        return read_item(0, {**message.raw, "content": [blocks[at] for at in order]})
+
+    def answer(self, message: Message, call: ToolCall, text: str) -> Message | None:
+        """An output item with this text for a call; a computer's output can only be a screenshot."""
+        kind = OUTPUTS[item_type(message.raw)]
+        raw: Raw = {"type": kind, "call_id": call.id, "output": text}
+        match kind:
+            case "local_shell_call_output":
+                raw["id"] = raw.pop("call_id")
+            case "shell_call_output":
+                raw["output"] = [_shell_run(text, {"type": "exit", "exit_code": 1})]
+            case "apply_patch_call_output":
+                raw["status"] = "failed"
+            case "computer_call_output":
+                return None
+        return read_item(0, raw)
+
+    def as_user_message(self, result: ToolResult, frame: str) -> Message | None:
+        """What an output held as a user message."""
+        if not result.text and not result.media:
+            return None
+        if not result.media:
+            return self.user_text(f"{frame}\n{result.text}")
+        held = result.content if isinstance(result.content, list) else [_screenshot(result.content)]
+        content = [{"type": "input_text", "text": frame}, *held]
+        return read_item(0, {"type": "message", "role": "user", "content": content})
+
+    def rename(self, message: Message, ids: Mapping[int, str]) -> Message:
+        """The call or output with another id."""
+        return read_item(0, {**message.raw, _id_key(message.raw): ids[0]})
+
+
+def unbind(before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
+    """Take the item ids off replies whose reasoning was in `before` and is no longer in `after`.
+
+    The API looks an item up by its id and rejects it when its reasoning does not come with it.
+    """
+    wanted = dict(_reasoned(before))
+    lost = {item_id for item_id, thoughts in _reasoned(after) if wanted.get(item_id, thoughts) - thoughts}
+    return [_without_id(message) if str(message.raw.get("id")) in lost else message for message in after]
+
+
+def _without_id(message: Message) -> Message:
+    return read_item(0, {key: value for key, value in message.raw.items() if key != "id"})
+
+
+def _reasoned(messages: Sequence[Message]) -> Iterator[tuple[str, frozenset[str]]]:
+    """The id of every item of a reply, with the ids of the reasoning before it."""
+    thoughts: frozenset[str] = frozenset()
+    for message in messages:
+        item_id = message.raw.get("id")
+        if message.role != "assistant":
+            thoughts = frozenset()
+        elif isinstance(item_id, str) and message.raw.get("type") == "reasoning":
+            thoughts |= {item_id}
+        elif isinstance(item_id, str):
+            yield item_id, thoughts
+
+
+def _screenshot(output: Raw) -> Raw:
+    held: Raw = {key: output[key] for key in ("image_url", "file_id") if key in output}
+    return {"type": "input_image", "detail": "auto", **held}
+
+
+def _id_key(raw: Raw) -> str:
+    return "call_id" if raw.get("call_id") else "id"
+
+
+def _blocks(raw: Raw) -> list[Raw]:
+    content = raw.get("content")
+    if isinstance(content, str):
+        return [{"type": _text_type(raw), "text": content}] if content else []
+    return list(content or ())
+
+
+def _text_type(raw: Raw) -> str:
+    return "output_text" if raw.get("role") == "assistant" else "input_text"
+
+
+def _edited_message(raw: Raw, edits: Mapping[int, str | None]) -> Message | None:
+    content = raw.get("content")
+    if isinstance(content, str):
+        return read_item(0, {**raw, "content": edits[0]}) if edits.get(0) is not None else None
+    blocks = []
+    for at, block in enumerate(content or ()):
+        text = edits.get(at, "")
+        if at not in edits:
+            blocks.append(block)
+        elif text is not None:
+            blocks.append(_edited_block(raw, block, text))
+    return read_item(0, {**raw, "content": blocks}) if blocks else None
+
+
+def _edited_block(raw: Raw, block: Raw, text: str) -> Raw:
+    kind = block.get("type")
+    if kind in ("input_text", "output_text", "text"):
+        return {**block, "text": text}
+    if kind == "refusal":
+        return {**block, "refusal": text}
+    return {"type": _text_type(raw), "text": text}
+
+
+def _edited_item(message: Message, text: str) -> Message:
+    raw = message.raw
+    kind = item_type(raw)
+    if kind == "computer_call_output":
+        return message  # Its output can only be a screenshot.
+    if kind == "shell_call_output" and isinstance(raw.get("output"), list):
+        outcomes = sorted(shell_outcomes(raw["output"]), key=is_failure, reverse=True)
+        return read_item(0, {**raw, "output": [_shell_run(text, outcomes[0] if outcomes else {})]})
+    if kind in OUTPUT_TYPES:
+        return read_item(0, {**raw, "output": text})
+    if kind in ("function_call", "custom_tool_call"):
+        return read_item(0, {**raw, CALLS[kind]: text})
+    if kind in CALLS:
+        return message
+    role = message.role if message.role in ROLES else "assistant"
+    block = {"type": _text_type({"role": role}), "text": text}
+    return read_item(0, {"type": "message", "role": role, "content": [block]})
+
+
+def _shell_run(text: str, outcome: Raw) -> Raw:
+    return {"stdout": text, "stderr": "", "outcome": outcome or {"type": "exit", "exit_code": 0}}

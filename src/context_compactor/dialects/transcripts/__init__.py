@@ -1,0 +1,1 @@
+"""Readers of the files that hold conversations, one module for each format."""

@@ -1,0 +1,130 @@
+"""Plain messages: a list, a request body, or a recorded conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from context_compactor.dialects.detection import detect
+from context_compactor.dialects.dialect import kind_of_value
+from context_compactor.dialects.messages import ReportedUsage, read_usage
+from context_compactor.dialects.transcripts.json_lines import FORMATS, JsonFile, NumberedValue
+from context_compactor.dialects.transcripts.transcript import PastCompaction, RawMessage, Transcript, utc_time
+
+_MESSAGE_FIELDS = ("messages", "input", "turns")
+_SCHEMAS = {"openai": "openai-chat"} | {name: name for name in ("openai-chat", "openai-responses", "anthropic")}
+_KNOWN_FIELDS = (*_MESSAGE_FIELDS, "system", "instructions", "tools", "events", "model", "window")
+_CHAT_ROLES = ("system", "developer", "tool", "function")
+
+
+def is_conversation(value: object) -> bool:
+    """Whether a JSON value is a whole conversation: a request body, or a recorded one."""
+    return isinstance(value, dict) and "role" not in value and any(key in value for key in _MESSAGE_FIELDS)
+
+
+def is_message(value: object) -> bool:
+    """Whether a JSON value can be one message or item."""
+    return isinstance(value, dict) and ("role" in value or isinstance(value.get("type"), str))
+
+
+def read_messages(entries: Sequence[NumberedValue], source: JsonFile) -> Transcript:
+    """A list of messages, one per entry."""
+    for number, value in entries:
+        if not is_message(value):
+            what = kind_of_value(value) if not isinstance(value, dict) else "an object without 'role' and 'type'"
+            raise source.error(number, f"this is {what}, not a message", f"give {FORMATS}")
+    messages = [value for _, value in entries]
+    dialect = detect(messages).name
+    return Transcript(
+        messages=messages, dialect=dialect, source=dialect, usages=_usages(messages), times=_times(messages)
+    )
+
+
+def read_conversation(entry: NumberedValue, source: JsonFile) -> Transcript:
+    """A request body, or a conversation with what was recorded about it."""
+    number, record = entry
+    if not is_conversation(record):
+        what = kind_of_value(record) if not isinstance(record, dict) else "an object without 'messages'"
+        raise source.error(number, f"this is {what}, not a conversation like those before", "remove it")
+    messages = _messages(record, number, source)
+    usages = _usages(messages)
+    if "events" in record or "schema" in record:
+        messages = [{key: value for key, value in message.items() if key != "usage"} for message in messages]
+    dialect = _dialect(record, messages)
+    system = record.get("system")
+    tools, window = record.get("tools"), record.get("window")
+    return Transcript(
+        messages=messages,
+        dialect=dialect,
+        source=dialect,
+        session_id=str(record.get("id") or ""),
+        model=str(record.get("model") or ""),
+        window=window if isinstance(window, int) else None,
+        system=record.get("instructions") if system is None else system,
+        tools=tools if isinstance(tools, list) else None,
+        usages=usages,
+        times=_times(messages),
+        compactions=_compactions(record.get("events")),
+        extra={key: value for key, value in record.items() if key not in _KNOWN_FIELDS},
+    )
+
+
+def _times(messages: Sequence[RawMessage]) -> dict[int, str]:
+    """When messages were written, where they say so."""
+    found = {at: utc_time(raw.get("timestamp", raw.get("created_at"))) for at, raw in enumerate(messages)}
+    return {at: time for at, time in found.items() if time}
+
+
+def _messages(record: dict[str, Any], number: int, source: JsonFile) -> list[RawMessage]:
+    field = next(key for key in _MESSAGE_FIELDS if key in record)
+    items = record[field]
+    if field == "input" and isinstance(items, str) and items:
+        return [{"type": "message", "role": "user", "content": items}]
+    if not isinstance(items, list):
+        raise source.error(number, f"{field!r} is {kind_of_value(items)}, not a list", "give a list of messages")
+    if not items:
+        raise source.error(number, f"{field!r} is empty", "give at least one message")
+    for index, item in enumerate(items):
+        if not isinstance(item, dict):
+            what = f"{field}[{index}] is {kind_of_value(item)}, not an object"
+            raise source.error(number, what, "correct or remove it")
+    return _dialogue_messages(items, record) if field == "turns" else items
+
+
+def _dialogue_messages(turns: list[dict[str, Any]], record: dict[str, Any]) -> list[RawMessage]:
+    """A talk between people: the first speaker is the user, and each line says who speaks and when."""
+    speakers = record.get("speakers")
+    first = speakers[0] if isinstance(speakers, list) and speakers else turns[0].get("speaker")
+    messages = []
+    for turn in turns:
+        date = f"[{turn['date']}] " if turn.get("date") else ""
+        role = "user" if turn.get("speaker") == first else "assistant"
+        messages.append({"role": role, "content": f"{date}{turn.get('speaker') or ''}: {turn.get('text') or ''}"})
+    return messages
+
+
+def _dialect(record: dict[str, Any], messages: list[RawMessage]) -> str:
+    schema = record.get("schema")
+    if isinstance(schema, str) and schema in _SCHEMAS:
+        return _SCHEMAS[schema]
+    if "messages" not in record and "input" in record:
+        return "openai-responses"
+    found = detect(messages).name
+    is_chat = any(message.get("role") in _CHAT_ROLES or message.get("tool_calls") for message in messages)
+    # Only Anthropic takes the system prompt beside the messages.
+    return "anthropic" if found == "openai-chat" and record.get("system") is not None and not is_chat else found
+
+
+def _usages(messages: list[RawMessage]) -> dict[int, ReportedUsage]:
+    found = ((index, read_usage(message.get("usage"))) for index, message in enumerate(messages))
+    return {index: usage for index, usage in found if usage}
+
+
+def _compactions(events: object) -> list[PastCompaction]:
+    found = []
+    for event in events if isinstance(events, list) else ():
+        if isinstance(event, dict) and event.get("type") == "compaction" and isinstance(event.get("at"), int):
+            tokens = event.get("pre_tokens")
+            trigger, summary = str(event.get("trigger") or ""), str(event.get("summary") or "")
+            found.append(PastCompaction(event["at"], trigger, tokens if isinstance(tokens, int) else None, summary))
+    return found

@@ -1,0 +1,141 @@
+"""Classifies a conversation: what each exchange is, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from zlib import crc32
+
+from msgspec import Struct
+
+from context_compactor.dialects.turns import ToolUse, Turn
+from context_compactor.engine.tiers import finished_turns
+from context_compactor.facts.calls import describe_call, parse_call
+from context_compactor.facts.failures import Failure, find_failures
+from context_compactor.facts.file_history import FileHistory, file_history, label_root
+from context_compactor.facts.kinds import Kind, kind_of, reference_of
+
+_SHORT = 200
+_LIKENESS = 0.9
+_MOST_LINES = 4_000
+_MOST_CANDIDATES = 3
+
+
+class Repeats(Struct, frozen=True):
+    """Earlier exchanges with the later one that says the same word for word, or nearly the same."""
+
+    equal: dict[int, int]
+    alike: dict[int, int]
+
+
+def find_repeats(exchanges: Iterable[ToolUse]) -> Repeats:
+    """Each result that a later one repeats."""
+    repeats = Repeats({}, {})
+    newest: dict[str, int] = {}
+    sketches: dict[int, list[tuple[int, frozenset[int]]]] = {}
+    for exchange in exchanges:
+        text = exchange.result.text if exchange.result else ""
+        if len(text) < _SHORT:
+            continue
+        if text in newest:
+            repeats.equal[newest[text]] = exchange.number
+        newest[text] = exchange.number
+        lines = _sketch(text)
+        bucket = sketches.setdefault(min(lines), [])
+        for known, earlier in bucket[-_MOST_CANDIDATES:]:
+            if known not in repeats.equal and _likeness(lines, earlier) >= _LIKENESS:
+                repeats.alike[known] = exchange.number
+        bucket.append((exchange.number, lines))
+    return repeats
+
+
+def _sketch(text: str) -> frozenset[int]:
+    """The lines of a text as numbers. Not `hash`: that differs from run to run, and so would the plan."""
+    lines = text.encode("utf-8", "replace").split(b"\n", _MOST_LINES)
+    return frozenset(map(crc32, filter(None, lines)))
+
+
+def _likeness(one: frozenset[int], other: frozenset[int]) -> float:
+    if min(len(one), len(other)) < _LIKENESS * max(len(one), len(other)):
+        return 0.0
+    return len(one & other) / len(one | other)
+
+
+class Verdict(Struct, frozen=True):
+    """What is known of one exchange. `superseded_by` and `duplicate_of` name a later exchange, or 0.
+
+    It is outdated when a later one says nearly the same: only the lines that differ are worth keeping.
+    """
+
+    kind: Kind
+    label: str
+    ref: str
+    path: str = ""
+    is_look: bool = False
+    is_under_edit: bool = False
+    superseded_by: int = 0
+    duplicate_of: int = 0
+    is_outdated: bool = False
+    failure: Failure | None = None
+
+
+class Verdicts(Struct, frozen=True):
+    """The verdicts by exchange number, with the failures and the files behind them."""
+
+    exchanges: dict[int, Verdict]
+    failures: tuple[Failure, ...]
+    files: FileHistory
+    root: str = ""
+    """The folder that labels leave out of paths."""
+
+
+def classify(turns: Sequence[Turn], root: str | None = None) -> Verdicts:
+    """Look at every exchange of a conversation. `root` is the folder that paths are shown from, when it is known."""
+    exchanges = [exchange for turn in turns for exchange in turn.exchanges]
+    failures = find_failures(turns)
+    files = file_history(finished_turns(turns), {failure.exchange for failure in failures})
+    by_number = {failure.exchange: failure for failure in failures}
+    repeats = find_repeats(exchanges)
+    edited = {path for path, record in files.files.items() if record.writes}
+    paths = _shown_paths(files)
+    if root is None:
+        root = label_root([path for path in files.files if path.startswith("/")])
+    verdicts = {}
+    for exchange in exchanges:
+        number = exchange.number
+        path = paths.get(number, "")
+        verdicts[number] = Verdict(
+            kind=_kind(exchange),
+            label=describe_call(exchange.call, root),
+            ref=reference_of(exchange),
+            path=path,
+            is_look=_is_look(exchange),
+            is_under_edit=path in edited,
+            superseded_by=files.superseded.get(number, 0),
+            duplicate_of=repeats.equal.get(number, 0),
+            is_outdated=number in repeats.alike,
+            failure=by_number.get(number),
+        )
+    return Verdicts(verdicts, tuple(failures), files, root)
+
+
+def _kind(exchange: ToolUse) -> Kind:
+    return kind_of(exchange.call, exchange.result.text if exchange.result else "")
+
+
+_LOOKS = (Kind.SEARCH_RESULT, Kind.LISTING, Kind.WEB_PAGE, Kind.SUBAGENT)
+
+
+def _is_look(exchange: ToolUse) -> bool:
+    """Whether a call only asks for something: its arguments say no more than its label."""
+    if exchange.call is None:
+        return True
+    reading = parse_call(exchange.call)
+    return reading.command is None and not reading.writes and (reading.reads or _kind(exchange) in _LOOKS)
+
+
+def _shown_paths(files: FileHistory) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for path, record in files.files.items():
+        found.update((read.exchange, path) for read in record.reads)
+        found.update((write.exchange, path) for write in record.writes)
+    return found

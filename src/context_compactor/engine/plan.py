@@ -1,0 +1,100 @@
+"""A plan as data: what becomes of every target and every turn, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from msgspec import Struct
+
+from context_compactor.engine.report import Report
+from context_compactor.engine.tiers import Tier
+from context_compactor.facts.kinds import Kind
+
+_SCALE = tuple(Tier)
+
+
+class Decision(Struct, frozen=True):
+    """What becomes of one target, in words a user understands."""
+
+    target: str
+    turn: int
+    kind: Kind
+    tier: Tier
+    strategy: str
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    ref: str = ""
+    relevance: float = 1.0
+    """From 0 to 1, by the weights of the choice: what is worth most for a token in it. At 0.5 is the border below
+    which nothing was chosen; 1 is what stays without being weighed."""
+
+
+class TurnPlan(Struct, frozen=True):
+    """What becomes of one turn: its tier, its tokens, and the decisions behind them. `steer` is what the user chose."""
+
+    turn: int
+    tier: Tier
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    decisions: tuple[Decision, ...]
+    steer: Tier | None = None
+
+    @property
+    def relevance(self) -> float:
+        """That of its most relevant target."""
+        return max(decision.relevance for decision in self.decisions)
+
+
+class TierTotal(Struct, frozen=True):
+    """How many targets fall into a tier, and their tokens before and after."""
+
+    tier: Tier
+    targets: int
+    tokens_before: int
+    tokens_after: int
+
+
+class Plan(Struct, frozen=True):
+    """What a compaction would do: every decision, and the report that it would have. Nothing was changed."""
+
+    decisions: tuple[Decision, ...]
+    report: Report
+    steers: dict[int, Tier] = {}
+    """What the user has decided about turns."""
+
+    def turns(self) -> list[TurnPlan]:
+        """What becomes of each turn, in order."""
+        ordered = sorted(self.decisions, key=lambda decision: decision.turn)
+        return [self._turn(number, tuple(one)) for number, one in groupby(ordered, key=lambda each: each.turn)]
+
+    def _turn(self, number: int, decisions: tuple[Decision, ...]) -> TurnPlan:
+        largest = max(decisions, key=lambda decision: decision.tokens_before)
+        return TurnPlan(
+            number,
+            tier_of(decisions),
+            largest.reason,
+            sum(decision.tokens_before for decision in decisions),
+            sum(decision.tokens_after for decision in decisions),
+            decisions,
+            self.steers.get(number),
+        )
+
+    def totals(self) -> tuple[TierTotal, ...]:
+        """How many targets fall into each tier, from dear to cheap, and what that saves."""
+        return tuple(_total(tier, [one for one in self.decisions if one.tier is tier]) for tier in _SCALE)
+
+
+def tier_of(decisions: Sequence[Decision]) -> Tier:
+    """The tier of several targets together: kept when all are, summarized when anything of them stays."""
+    found = {decision.tier for decision in decisions}
+    if len(found) == 1:
+        return found.pop()
+    return Tier.SUMMARIZE if Tier.KEEP in found else min(found, key=_SCALE.index)
+
+
+def _total(tier: Tier, decisions: Sequence[Decision]) -> TierTotal:
+    before = sum(decision.tokens_before for decision in decisions)
+    return TierTotal(tier, len(decisions), before, sum(decision.tokens_after for decision in decisions))

@@ -1,0 +1,395 @@
+"""Chooses what stays: weighs every option, then takes the best for their tokens until the target is full."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+
+from msgspec import Struct
+
+from context_compactor.engine.layouts import Zone
+from context_compactor.engine.options import Option, TextSource, token_rate
+from context_compactor.engine.relevance import NameUse, Weights, name_worth
+from context_compactor.engine.tiers import Tier
+from context_compactor.engine.view import REMOVED, PlanningView
+from context_compactor.facts.kinds import Kind, Voice
+from context_compactor.facts.names import NameTable, shape_worth
+
+
+class Candidate:
+    """One option on the scales. A plain object with slots: thousands are made for each compaction.
+
+    `lines` tells equal lines apart from others; `boost` multiplies what its names are worth; `heading` is its part of
+    what it costs to open its source.
+    """
+
+    __slots__ = ("boost", "heading", "lines", "names", "option", "source", "tokens", "weight")
+
+    def __init__(
+        self,
+        option: int,
+        source: int,
+        tokens: float,
+        weight: float,
+        names: tuple[int, ...],
+        lines: tuple[int, ...],
+        boost: float,
+        heading: float,
+    ) -> None:
+        self.option = option
+        self.source = source
+        self.tokens = tokens
+        self.weight = weight
+        self.names = names
+        self.lines = lines
+        self.boost = boost
+        self.heading = heading
+
+
+class Chooser:
+    """Takes pieces in the order of what they add per token, until it is told to stop."""
+
+    def __init__(
+        self,
+        pieces: Sequence[Candidate],
+        worth: Sequence[float],
+        weights: Weights,
+        headings: dict[int, float],
+        most: dict[int, float] | None = None,
+    ) -> None:
+        self.pieces = pieces
+        self.chosen: list[int] = []
+        self.tokens = 0.0
+        self._worth = worth
+        self._again = weights.name_again
+        self._neighbour = weights.neighbour
+        self._headings = dict(headings)
+        self._most = most or {}
+        self._used: dict[int, float] = {}
+        self._costs: list[float] = []
+        self._gains: list[float] = []
+        self._seen = bytearray(len(worth))
+        self._lines: set[int] = set()
+        self._heap: list[tuple[float, int]] = []
+        self._taken = bytearray(len(pieces))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is chosen."""
+        return not self.chosen
+
+    def cover(self, names: Sequence[int] | set[int], lines: Iterable[int] = ()) -> None:
+        """These names and texts stand in the context already."""
+        seen = self._seen
+        for name in names:
+            if seen[name] < 2:
+                seen[name] += 1
+        self._lines.update(lines)
+
+    def start(self) -> None:
+        """Weigh every piece once."""
+        density = self._density
+        self._heap = [(-density(at), at) for at in range(len(self.pieces))]
+        heapify(self._heap)
+
+    def fill(self, tokens: float) -> None:
+        """Take the best pieces that fit until about this many tokens are used."""
+        heap, density = self._heap, self._density
+        skipped: list[tuple[float, int]] = []
+        while heap and self.tokens < tokens:
+            old, at = heap[0]
+            if self._taken[at]:
+                heappop(heap)
+                continue
+            now = -density(at)
+            if now > old + 1e-9 and len(heap) > 1:
+                heapreplace(heap, (now, at))
+                continue
+            heappop(heap)
+            if now >= 0.0 or self._is_used_up(at):
+                continue
+            if self.tokens + self._cost(at) > tokens:
+                skipped.append((now, at))
+                if len(skipped) > 40:
+                    break
+                continue
+            self._take(at)
+        for entry in skipped:
+            heappush(heap, entry)
+
+    def drop_last(self, tokens: float) -> None:
+        """Give back the least valuable pieces until about this many tokens are free."""
+        free = 0.0
+        while self.chosen and free < tokens:
+            at = self.chosen.pop()
+            self._taken[at] = 0
+            self._lines.difference_update(self.pieces[at].lines)
+            heappush(self._heap, (-self._density(at), at))
+            cost = self._costs.pop()
+            self._gains.pop()
+            free += cost
+            self.tokens -= cost
+            self._use(at, -1)
+
+    def gains(self) -> list[float]:
+        """What each piece added for each of its tokens when it was taken, or would add now."""
+        taken = dict(zip(self.chosen, self._gains, strict=True))
+        return [taken[at] if at in taken else self._density(at) for at in range(len(self.pieces))]
+
+    def _cost(self, at: int) -> float:
+        """What a piece costs now: with the heading of its source when it is the first of it."""
+        piece = self.pieces[at]
+        return piece.tokens + self._headings.get(piece.source, 0.0)
+
+    def _is_used_up(self, at: int) -> bool:
+        """Whether a source that may give only some of its text has given it; its first piece it gives anyway."""
+        piece = self.pieces[at]
+        used = self._used.get(piece.source, 0.0)
+        return used > 0.0 and used + piece.tokens > self._most[piece.source]
+
+    def _use(self, at: int, sign: int) -> None:
+        piece = self.pieces[at]
+        if piece.source in self._most:
+            self._used[piece.source] = max(self._used.get(piece.source, 0.0) + sign * piece.tokens, 0.0)
+
+    def _density(self, at: int) -> float:
+        piece = self.pieces[at]
+        seen, worth, again = self._seen, self._worth, self._again
+        value = piece.weight * piece.tokens
+        if not self._lines.isdisjoint(piece.lines):
+            value *= sum(line not in self._lines for line in piece.lines) / len(piece.lines)
+        for name in piece.names:
+            times = seen[name]
+            if times == 0:
+                value += worth[name] * piece.boost
+            elif times == 1:
+                value += worth[name] * again
+        return value / (piece.tokens + (piece.heading if piece.source in self._headings else 0.0))
+
+    def _take(self, at: int) -> None:
+        piece = self.pieces[at]
+        cost = self._cost(at)
+        self._gains.append(self._density(at))
+        self.tokens += cost
+        self._use(at, 1)
+        self._costs.append(cost)
+        is_first = self._headings.pop(piece.source, None) is not None
+        self.chosen.append(at)
+        self._taken[at] = 1
+        self.cover(piece.names, piece.lines)
+        if is_first:
+            self._reweigh(at)
+        self._favour(at - 1, piece.source)
+        self._favour(at + 1, piece.source)
+
+    def _reweigh(self, at: int) -> None:
+        """Once a source has its heading, what else it holds costs less."""
+        source = self.pieces[at].source
+        for step in (-1, 1):
+            near = at + step
+            while 0 <= near < len(self.pieces) and self.pieces[near].source == source and abs(near - at) < 100:
+                if not self._taken[near]:
+                    heappush(self._heap, (-self._density(near), near))
+                near += step
+
+    def _favour(self, at: int, source: int) -> None:
+        """What stands next to a chosen piece reads on from it."""
+        if 0 <= at < len(self.pieces) and not self._taken[at] and self.pieces[at].source == source:
+            self.pieces[at].weight *= self._neighbour
+            heappush(self._heap, (-self._density(at), at))
+
+
+# A line that the focus is about is worth more, in its wording and in its names, and each token a share of a name.
+_FOCUS_FACTOR = 6.0
+_FOCUS_WORTH = 0.3
+# Half of a heading is put on the line that opens its source; the other half on those that will follow.
+_HEADING_SHARE = 0.5
+# Shorter lines, such as a closing bracket, stand everywhere; more repeats say no more.
+_TELLING_LINE = 12
+_OFTEN = 4
+# Wording is compared by runs of five words; a text of fewer carries its own only together with its neighbours.
+_RUN = 5
+_LEAST_INSIDE = 0.25
+# What an edit took out is no longer there to be used.
+_GONE = 0.3
+_WORD = re.compile(r"\w{2,}")
+# A name with more words than this beside it is told as well as it can be.
+_FEW = 4
+_ALONE = 0.2
+
+
+def weigh_options(
+    view: PlanningView, offers: Sequence[Option], names: Sequence[tuple[int, ...]], headings: dict[int, float]
+) -> list[Candidate]:
+    """One piece for each offer."""
+    weights = view.weights
+    seen = seen_lines(view)
+    shares = view.focus.shares([option.text for option in offers]) if view.focus else None
+    rates = [token_rate(source) for source in view.sources]
+    pieces = []
+    for at, option in enumerate(offers):
+        text, source = option.text, view.sources[option.source]
+        lines = distinct_lines(text)
+        again = weights.shown_again if source.voice is Voice.RESULT else weights.repeated
+        weight = (
+            option.weight * (1.0 + again * _average_repeats(lines, seen)) * _own_wording_share(text) ** weights.inside
+        )
+        boost = weights.ledger_name if source.voice is Voice.FACT else _context_share(text)
+        if source.voice is Voice.CALL and source.path and text.startswith(REMOVED):
+            weight, boost = weight * _GONE, boost * _GONE
+        judged = view.factors.get(source.turn, 1.0)
+        weight, boost = weight * judged, boost * judged
+        if shares is not None:
+            weight += (_FOCUS_FACTOR * weight + _FOCUS_WORTH * weights.name) * shares[at]
+            boost += _FOCUS_FACTOR * shares[at]
+        tokens = len(text) * rates[option.source] + 1.0
+        heading = headings.get(option.source, 0.0) * _HEADING_SHARE
+        pieces.append(Candidate(at, option.source, tokens, weight, names[at], tuple(map(hash, lines)), boost, heading))
+    return pieces
+
+
+def seen_lines(view: PlanningView) -> dict[str, int]:
+    """In how many sources each line stands."""
+    seen: dict[str, int] = {}
+    for source in view.sources:
+        if source.voice is not Voice.THINKING:
+            for line in set(distinct_lines(source.text)):
+                seen[line] = seen.get(line, 0) + 1
+    return seen
+
+
+def distinct_lines(text: str) -> list[str]:
+    """The lines of a text that say something, without their indent."""
+    return [line for line in map(str.strip, text.split("\n")) if len(line) >= _TELLING_LINE]
+
+
+def _average_repeats(lines: Sequence[str], seen: dict[str, int]) -> float:
+    """How often lines stood in other sources too, on average."""
+    return sum(min(seen.get(line, 1) - 1, _OFTEN) for line in lines) / len(lines) if lines else 0.0
+
+
+def _context_share(text: str) -> float:
+    """How much of a name's worth a text carries: one that stands nearly alone says little about it."""
+    words = len(_WORD.findall(text))
+    return 1.0 if words > _FEW else _ALONE + (1.0 - _ALONE) * words / (_FEW + 1)
+
+
+def _own_wording_share(text: str) -> float:
+    """The share of its wording that a text carries without what stands next to it."""
+    words = len(text.split())
+    return max((words - _RUN + 1) / words, _LEAST_INSIDE) if words else _LEAST_INSIDE
+
+
+def names_worth(view: PlanningView, names_of: Sequence[set[int]]) -> list[float]:
+    """What each name is worth: how it was met, how long ago, and what kind of name it is."""
+    after = sum(source.tokens for source in view.sources)
+    uses = [NameUse() for _ in range(len(view.names))]
+    for source, names in zip(view.sources, names_of, strict=True):
+        after -= source.tokens
+        if source.voice is Voice.THINKING:
+            continue
+        field = _field(source)
+        for name in names:
+            use = uses[name]
+            setattr(use, field, getattr(use, field) + 1)
+            if field == "used" or not use.used:
+                use.after = after
+    alone, part = view.names.alone, view.weights.name_part
+    return [
+        name_worth(use, view.weights) * shape_worth(name) * (1.0 if at in alone else part)
+        for at, (use, name) in enumerate(zip(uses, view.names.names, strict=True))
+    ]
+
+
+def _field(source: TextSource) -> str:
+    if source.voice is Voice.RESULT:
+        return "code" if source.kind is Kind.CODE else "other"
+    return "said" if source.voice is Voice.USER else "used"
+
+
+_ADDING = (Tier.KEEP, Tier.SUMMARIZE)
+# What an id in its brackets takes.
+_ID_TOKENS = 4.0
+# Of a text that is to be told in a few lines, the share that these may take.
+_SHORT_SHARE = 1 / 3
+
+
+class PlanSelection(Struct, frozen=True):
+    """Options on the scales: a chooser over those that may be taken, and what replaces a source whole."""
+
+    options: tuple[Option, ...]
+    chooser: Chooser
+    replaced: dict[int, Option]
+    names_of: list[set[int]]
+    names: NameTable
+
+    def chosen(self) -> list[Option]:
+        """The options taken so far, in the order of the history."""
+        picked = [self.options[self.chooser.pieces[at].option] for at in self.chooser.chosen]
+        return sorted(picked, key=lambda option: (option.source, option.block))
+
+    def cover(self, texts: Iterable[str]) -> None:
+        """These texts stand in the context as well, so that what they name need not be kept again."""
+        for text in texts:
+            self.chooser.cover(self.names.known(text), map(hash, distinct_lines(text)))
+
+
+def draft_plan(view: PlanningView, options: Sequence[Option], kept: Sequence[str]) -> PlanSelection:
+    """Weigh the options of all strategies against each other. `kept` are texts that stand in the context anyway."""
+    replaced = {option.source: option for option in options if option.tier in (Tier.DROP, Tier.REFERENCE)}
+    offers = _best_offers(options, replaced)
+    names = [tuple(view.names.ids(option.text)) for option in offers]
+    names_of = _names_by_source(view, offers, names)
+    standing = [view.names.ids(text) for text in kept]
+    worth = names_worth(view, names_of)
+    headings = _headings(view)
+    chooser = Chooser(weigh_options(view, offers, names, headings), worth, view.weights, headings, _most(view))
+    for found in standing:
+        chooser.cover(found)
+    for source in view.sources:
+        if view.zone_of(source) is Zone.VERBATIM:
+            chooser.cover(names_of[source.number], map(hash, distinct_lines(source.text)))
+    return PlanSelection(offers, chooser, replaced, names_of, view.names)
+
+
+def _best_offers(options: Sequence[Option], replaced: dict[int, Option]) -> tuple[Option, ...]:
+    """Of several offers for one target the dearest; a source that is dropped offers nothing."""
+    dropped = {source for source, option in replaced.items() if option.tier is Tier.DROP or option.is_all}
+    best: dict[tuple[int, int], Option] = {}
+    for option in options:
+        if option.tier in _ADDING and option.source not in dropped:
+            key = (option.source, option.block)
+            known = best.get(key)
+            if known is None or option.weight > known.weight:
+                best[key] = option
+    return tuple(best.values())
+
+
+def _most(view: PlanningView) -> dict[int, float]:
+    """What may stay at the most of texts that are to be told in a few lines."""
+    short = (source for source in view.sources if view.steers.get(source.turn) is Tier.SUMMARIZE)
+    return {source.number: source.tokens * _SHORT_SHARE for source in short if not source.is_loose}
+
+
+def _headings(view: PlanningView) -> dict[int, float]:
+    """What it costs to open a source: its heading in the record. A ledger has its own, a shortened part needs none."""
+    return {
+        source.number: _ID_TOKENS + view.weights.heading * min(len(source.label), view.weights.label)
+        for source in view.sources
+        if view.zone_of(source) is Zone.FOLDED and source.voice is not Voice.FACT
+    }
+
+
+def _names_by_source(view: PlanningView, offers: Sequence[Option], names: Sequence[tuple[int, ...]]) -> list[set[int]]:
+    """The names of each source, from its blocks where they were looked at already."""
+    found: dict[int, set[int]] = {}
+    for option, ids in zip(offers, names, strict=True):
+        if option.block >= 0:
+            found.setdefault(option.source, set()).update(ids)
+    return [
+        found[source.number]
+        if source.number in found and source.voice is not Voice.CALL
+        else view.names.ids(source.text)
+        for source in view.sources
+    ]

@@ -1,0 +1,1 @@
+"""How we know what a compaction keeps: measures, baselines, and the evaluation behind `compactor eval`."""

@@ -1,0 +1,114 @@
+"""JSON values: written compactly and read back equal, copied, and the types of this package made ready to be read by
+threads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from math import isnan
+from threading import Lock
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+_LARGE = 1 << 16
+_MOST_INT = 1 << 63
+
+
+def json_text(value: Any) -> str:
+    """The value as compact JSON. Lone surrogates are escaped, values JSON does not know are written as text."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return _odd_json_text(value)
+
+
+def _odd_json_text(value: Any) -> str:
+    try:
+        return json.dumps(value, separators=(",", ":"), default=_builtins, skipkeys=True)
+    except (TypeError, ValueError, RecursionError):
+        return json.dumps(f"<{type(value).__name__} that is not JSON>")
+
+
+def _builtins(value: Any) -> Any:
+    """What Python's own writer does not know, as it would have been written without half a character beside it."""
+    return msgspec.to_builtins(value, enc_hook=str)
+
+
+def json_bytes(value: Any) -> bytes:
+    """The value as compact JSON that `read_json` makes equal again, or `ValueError` when there is no such JSON."""
+    try:
+        content = msgspec.json.encode(value)
+        if (len(content) > _LARGE and _is_plain(value)) or msgspec.json.decode(content) == value:
+            return content
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        pass  # half a character, or a number that only Python's own reader takes
+    try:
+        content = json.dumps(value, separators=(",", ":")).encode()
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from error
+    if not _is_equal(read_json(content), value):
+        raise ValueError("not JSON: a key that is no text")
+    return content
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value that was written comes back equal for sure: reading a large one back stops all other threads."""
+    kind = type(value)
+    if kind is dict:
+        return all(type(key) is str and _is_plain(inner) for key, inner in value.items())
+    if kind is list:
+        return all(map(_is_plain, value))
+    return kind in (str, bool, type(None)) or (kind is int and abs(value) < _MOST_INT)
+
+
+def _is_equal(read: Any, value: Any) -> bool:
+    """Whether a value came back as it was; tuples come back as lists, and a NaN is never equal to itself."""
+    if isinstance(value, dict) and isinstance(read, dict):
+        return read.keys() == value.keys() and all(_is_equal(read[key], inner) for key, inner in value.items())
+    if isinstance(value, (list, tuple)) and isinstance(read, list):
+        return len(read) == len(value) and all(map(_is_equal, read, value))
+    return bool(read == value) or (
+        isinstance(value, float) and isnan(value) and isinstance(read, float) and isnan(read)
+    )
+
+
+def read_json(content: bytes) -> Any:
+    """The value behind JSON that `json_bytes` has written."""
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return json.loads(content)
+
+
+def copy_containers(value: Any) -> Any:
+    """The same JSON value with new dictionaries and lists; texts and numbers are shared."""
+    if isinstance(value, dict):
+        return {key: copy_containers(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [copy_containers(inner) for inner in value]
+    return value
+
+
+_PACKAGE = __name__.partition(".")[0]
+_lock = Lock()
+
+
+def prepare_types() -> None:
+    """Have every type of this package that is loaded learned now. Call it before threads begin to read.
+
+    A thread that comes upon a type which another one is just learning can bring the whole process down.
+    """
+    with _lock:
+        for kind in set(_subclasses(Struct)):
+            if kind.__module__.partition(".")[0] == _PACKAGE:
+                with suppress(TypeError, NameError):  # it holds what no text can say, and is never read from one
+                    msgspec.json.Decoder(kind)
+
+
+def _subclasses(kind: type[Struct]) -> Iterator[type[Struct]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _subclasses(each)

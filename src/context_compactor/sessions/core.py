@@ -1,0 +1,380 @@
+"""What every operation on a session works with: its store, settings, counter, clock, bus, and the work under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from math import inf
+from threading import Condition, Event, get_ident
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct, structs
+
+from context_compactor.archive.storage import index_archived
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.dialect import Dialect
+from context_compactor.dialects.messages import Message
+from context_compactor.dialects.repair import repair_with_indexes
+from context_compactor.engine.api import estimating_summarizer, request_counter, summarizer_for, turn_positions
+from context_compactor.engine.compact import ParsedContext, parse_context
+from context_compactor.engine.request import CompactionRequest, request_budget
+from context_compactor.errors import CompactorError, DeletedSession, StoreError, UnknownSession
+from context_compactor.protocols import Store
+from context_compactor.sessions import state as gauging
+from context_compactor.sessions.events import Bus
+from context_compactor.sessions.log import ContextReader, Raw, SessionContext
+from context_compactor.sessions.project import Project
+from context_compactor.sessions.state import Profile, SessionState, TokenGauge, read_session_state
+from context_compactor.settings import Settings
+from context_compactor.store.events import EventType, make_event
+from context_compactor.store.rows import SessionRow, timestamp
+from context_compactor.summarize.model import Control
+from context_compactor.tokens.budget import Budget
+from context_compactor.tokens.counting import MessageCounter
+
+WorkKind = Literal["compaction", "ahead"]
+# A model that does not listen to its cancel is left behind; its thread ends with the program.
+_MOST_SECONDS = 5.0
+_LOOK_SECONDS = 0.05
+
+
+class RunningWork:
+    """The work of one open session, whichever threads do it. Only what is under way is ended, never what comes next."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._under_way: dict[Control, tuple[WorkKind, int]] = {}
+        self._last: dict[object, Callable[[], None]] = {}
+        self.is_closed = False
+        """Whether the session is closed: from then on its store belongs to somebody else."""
+
+    @contextmanager
+    def begin(self, work: WorkKind) -> Iterator[Control]:
+        """While the block runs, what it is ended by."""
+        control = Control(inf, Event())
+        with self._changed:
+            self._under_way[control] = work, get_ident()
+        try:
+            yield control
+        finally:
+            with self._changed:
+                del self._under_way[control]
+                self._changed.notify_all()
+
+    def has(self, work: WorkKind) -> bool:
+        """Whether such work is under way."""
+        with self._changed:
+            return any(kind == work for kind, _ in self._under_way.values())
+
+    def cancel(self, *kinds: WorkKind) -> bool:
+        """End what is under way of these kinds; whether there was anything."""
+        with self._changed:
+            ended = [control for control, (work, _) in self._under_way.items() if work in kinds]
+        for control in ended:
+            control.cancel.set()
+        return bool(ended)
+
+    @contextmanager
+    def or_at_close(self, last: Callable[[], None]) -> Iterator[None]:
+        """A block that may outlive the session: then `last` is done before the session closes."""
+        key = object()
+        with self._changed:
+            self._last[key] = last
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._last.pop(key, None)
+
+    def close(self) -> None:
+        """Cancel what is told ahead and wait for it; what does not end is left behind, with its last things done."""
+        give_up = monotonic() + _MOST_SECONDS
+        with self._changed:
+            while monotonic() < give_up and (ahead := self._ahead_elsewhere()):
+                for control in ahead:  # again and again: what can be cancelled may only be about to begin
+                    control.cancel.set()
+                self._changed.wait(_LOOK_SECONDS)
+            self.is_closed = True
+            left, self._last = list(self._last.values()), {}
+        for last in reversed(left):
+            last()
+
+    def _ahead_elsewhere(self) -> list[Control]:
+        return [
+            control for control, (work, thread) in self._under_way.items() if work == "ahead" and thread != get_ident()
+        ]
+
+
+if TYPE_CHECKING:
+    from context_compactor.sessions.append import AppendOutcome
+    from context_compactor.summarize.model import ModelStep
+    from context_compactor.summarize.summarizer import ModelSummarizer
+
+    Schedule = Callable[["Core", AppendOutcome], AppendOutcome]
+    """Queues what a look at the gauge asks for, in the transaction of what was looked at; the look with its jobs."""
+
+Clock = Callable[[], datetime]
+
+
+def wall_clock() -> datetime:
+    """The time of day."""
+    return datetime.now(UTC)
+
+
+class ParsedSession(Struct, frozen=True):
+    """A context, its scene, and which of its messages became which after what is illegal was repaired."""
+
+    seen: SessionContext
+    dialect: Dialect
+    given: int
+    steps: list[tuple[int, Message]]
+    scene: ParsedContext
+
+    def spans(self) -> dict[int, tuple[int, int]]:
+        """For each turn where its messages stand in the context."""
+        return turn_positions(self.scene, self.steps, self.given)
+
+
+class Core:
+    """The inside of a session."""
+
+    def __init__(
+        self,
+        store: Store,
+        session_id: str,
+        profile: Profile,
+        settings: Settings,
+        *,
+        bus: Bus,
+        project: Project | None,
+        clock: Clock,
+        count_tokens: Callable[[str], int] | None,
+        schedule: Schedule | None = None,
+        origin: Core | None = None,
+    ) -> None:
+        self.store = store
+        self.id = session_id
+        self.profile = profile
+        self.settings = settings
+        self.bus = bus
+        self.project = project
+        self.clock = clock
+        self.count_tokens = count_tokens
+        self.schedule = schedule
+        """When set, what would be done at once or in a thread of this session is left to jobs, all but emergencies."""
+        self.context_reader = ContextReader(store, session_id)
+        self.created_at: str = origin.created_at if origin else ""
+        """When the session was made: one of the same name that was made at another time is another session."""
+        self.running: RunningWork = origin.running if origin else RunningWork()
+        self.idle_due_at = ""
+        """Until then work for quiet times is known to wait."""
+        self._budget: tuple[Profile, Settings, MessageCounter | None, Budget | None] = profile, settings, None, None
+        self._origin = origin
+        self._teller: ModelSummarizer | None = None
+        self._parsed_context: tuple[SessionContext, ParsedSession] | None = None
+        self.leave: Callable[[], None] = lambda: None
+        """Ends what was subscribed for this session alone."""
+
+    def twin(self) -> Core:
+        """The same for another thread: what it has read is its own."""
+        return Core(
+            self.store,
+            self.id,
+            self.profile,
+            self.settings,
+            bus=self.bus,
+            project=self.project,
+            clock=self.clock,
+            count_tokens=self.count_tokens,
+            schedule=self.schedule,
+            origin=self,
+        )
+
+    # Time and events
+
+    def now(self) -> str:
+        """The time, as it is stored."""
+        return timestamp(self.clock())
+
+    def seconds(self) -> float:
+        """The time in seconds."""
+        return self.clock().timestamp()
+
+    def emit(self, kind: EventType, **payload: Any) -> None:
+        """Tell whoever listens. A listener that fails stops nobody, and of a deleted session nothing more is told."""
+        if self._is_deleted():
+            return
+        self.bus.emit(make_event(kind, self.id, payload, self.clock()))
+
+    def without_secrets(self, value: Any) -> Any:
+        """A value that is about to be written, with its secrets replaced when the settings say so."""
+        if not self.settings.redact_secrets:
+            return value
+        from context_compactor.archive.redaction import redact  # its patterns take time to build
+
+        return redact(value).value
+
+    # Reading messages
+
+    def dialect(self, raws: Sequence[Mapping[str, Any]] | None = None) -> Dialect:
+        """The session's dialect. While its messages do not tell, they are looked at each time."""
+        if self.profile.dialect != "auto":
+            return find_dialect(self.profile.dialect, raws or ())
+        return find_dialect("auto", list(raws) if raws is not None else self.seen().raws)
+
+    def counter(self, dialect: Dialect) -> MessageCounter:
+        """The counter for the session's model."""
+        return request_counter(self.ask(), dialect.name, self.count_tokens)
+
+    def budget(self, counter: MessageCounter) -> Budget:
+        """What a request may hold. It is asked for with every message, and hardly ever another one."""
+        profile, settings, known, budget = self._budget
+        if budget is None or profile is not self.profile or settings is not self.settings or known is not counter:
+            budget = request_budget(self.ask(), counter.dialect_name, counter.margin)
+            self._budget = self.profile, self.settings, counter, budget
+        return budget
+
+    def ask(self, **more: Any) -> CompactionRequest:
+        """A request to compact, with what is the same for all of them."""
+        return CompactionRequest(window=self.profile.window, settings=self.settings, model=self.profile.model, **more)
+
+    def teller(self) -> ModelSummarizer | None:
+        """Who tells stories with the model of the settings; opened once, when it is first needed."""
+        if self._origin is not None:
+            return self._origin.teller()
+        if self._teller is None:
+            self.use_summarizer(summarizer_for(self.settings))
+        return self._teller
+
+    def expecting(self) -> ModelSummarizer | None:
+        """Who says what would be asked, without asking anybody."""
+        return self._teller or estimating_summarizer(self.settings)
+
+    def use_summarizer(self, teller: ModelSummarizer | None) -> None:
+        """Have stories told by this one."""
+        self._teller = teller
+        if teller is not None:
+            teller.watchers.append(self._heard)
+
+    def _heard(self, step: ModelStep) -> None:
+        if step.kind == "retried":
+            self.emit("job.retried", what="summary by a model", attempt=step.number, reason=step.reason)
+
+    def cancel(self) -> None:
+        """End a model's call that is under way; what waits for it raises `ModelStopped`."""
+        self.running.cancel("compaction", "ahead")
+
+    def end(self) -> None:
+        """End what is under way, since the session closes. A twin leaves that to the one it was made from."""
+        if self._origin is None:
+            self.running.close()
+
+    def seen(self, row: SessionRow | None = None) -> SessionContext:
+        """The context as it is now."""
+        return self.context_reader.now(row or self.row())
+
+    def row(self) -> SessionRow:
+        """The session as it is now; `DeletedSession` when it is no longer there."""
+        with self._found():
+            row = self.store.session(self.id)
+        self.refuse_other(row)
+        return row
+
+    def refuse_other(self, row: SessionRow) -> None:
+        """Raise `DeletedSession` when what has the session's name by now is another one."""
+        if self.created_at not in ("", row.created_at):
+            raise self._deleted()
+
+    @contextmanager
+    def _found(self) -> Iterator[None]:
+        try:
+            yield
+        except UnknownSession as error:
+            raise self._deleted() from error
+
+    def _deleted(self) -> DeletedSession:
+        return DeletedSession(
+            f"session {self.id!r:.80} was deleted while it was open, so nothing more is written to it. "
+            "Try: open it again, which begins a new one."
+        )
+
+    def _is_deleted(self) -> bool:
+        try:
+            self.row()
+        except UnknownSession:
+            return True
+        except StoreError:  # which is told elsewhere
+            return False
+        return False
+
+    def parse_context(self, seen: SessionContext | None = None) -> ParsedSession:
+        """The context as it is now, or one that was seen, taken apart; once for each context."""
+        seen = seen or self.seen()
+        if self._parsed_context is None or self._parsed_context[0] is not seen:
+            raws = conversation_raws(seen)
+            dialect = self.dialect(raws)
+            steps, _ = repair_with_indexes(dialect.parse(raws), dialect)
+            scene = parse_context([message for _, message in steps], dialect)
+            self._parsed_context = seen, ParsedSession(seen, dialect, len(raws), steps, scene)
+        return self._parsed_context[1]
+
+    @contextmanager
+    def writing(self) -> Iterator[SessionRow]:
+        """A transaction on the session. What was read in one that fails never was, so it is forgotten."""
+        try:
+            with ExitStack() as transaction:
+                with self._found():
+                    row = transaction.enter_context(self.store.writing(self.id))
+                self.refuse_other(row)
+                yield row
+        except BaseException:
+            self.context_reader.forget()
+            self.idle_due_at = ""
+            raise
+
+    # What is remembered
+
+    def gauge(self, row: SessionRow, state: SessionState, counter: MessageCounter) -> TokenGauge:
+        """The gauge of the context as it is now: as it was stored, or counted again when somebody else changed it."""
+        gauge = state.gauge
+        if (gauge.head, gauge.view, gauge.counter) == (row.head, row.view, counter.counter.name):
+            return gauge
+        seen = self.seen(row)
+        counted = gauging.measure_messages(self.dialect(seen.raws).parse(seen.raws), counter)
+        return structs.replace(counted, head=row.head, view=row.view)
+
+    def save(self, state: SessionState) -> None:
+        """Keep the state."""
+        self.store.save_state(self.id, msgspec.json.encode(state))
+
+    def change(self, change: Callable[[SessionState], SessionState]) -> None:
+        """Change the state whatever others have made of it meanwhile."""
+        with self.writing() as row:
+            self.save(change(read_session_state(row.state)))
+
+    def index(self, control: Control | None = None) -> None:
+        """Put into the index what was archived, in transactions of its own, so that no search has to.
+
+        What is missing afterwards the next search makes up for: so nothing that fails here is raised.
+        """
+        try:
+            index_archived(self.store, self.id, control.cancel.is_set if control else lambda: False)
+        except CompactorError as error:
+            self.emit("job.dropped", what="index of the archive", reason=str(error))
+
+    def note(self, name: str, value: Any) -> None:
+        """Remember something small under a name."""
+        self.change(lambda state: structs.replace(state, notes={**state.notes, name: value}))
+
+    def keep_profile(self, profile: Profile) -> None:
+        """The profile from now on, for other processes too."""
+        self.profile = profile
+        self.store.save_profile(self.id, msgspec.json.encode(profile))
+
+
+def conversation_raws(seen: SessionContext) -> list[Raw]:
+    """The conversation's own messages."""
+    return [raw for _, raw in seen.own()]

@@ -1,0 +1,270 @@
+"""Opening a session, changing its settings, expiring old ones, and deleting one for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import structs
+
+from context_compactor.archive.export import remove_export
+from context_compactor.archive.storage import terms_of
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.engine.api import summarizer_for
+from context_compactor.errors import BadCheckpoint, BadMessage, BadSetting, CompactorError, DamagedContent, StoreError
+from context_compactor.files import naming_write_errors
+from context_compactor.handoff.checkpoint_text import parse_checkpoint
+from context_compactor.json_values import read_json
+from context_compactor.protocols import Model, Store
+from context_compactor.sessions.core import Clock, Core, wall_clock
+from context_compactor.sessions.events import Bus, JsonlSink
+from context_compactor.sessions.holders import other_holders
+from context_compactor.sessions.project import Project, project_of
+from context_compactor.sessions.state import OS_USER, Profile, check_id, check_model, given_settings, read_profile
+from context_compactor.settings import Settings, load_settings, read_value, refuse_password
+from context_compactor.store.connect import connect
+from context_compactor.store.events import EVENT_TYPES, make_event
+from context_compactor.store.rows import MESSAGE, SessionRow, timestamp
+
+if TYPE_CHECKING:
+    from context_compactor.sessions.core import Schedule
+
+
+def delete_session(session_id: str, *, store: str | Store | None = None) -> None:
+    """Delete the session of this id for good, without opening it; `UnknownSession` when there is none.
+
+    `Session.delete` says what goes.
+    """
+    address = store if isinstance(store, str) else load_settings().settings.store if store is None else ""
+    kept = connect(address, create=False) if store is None or isinstance(store, str) else store
+    try:
+        try:
+            delete_from(kept, session_id, project=project_of(address) if address else None)
+        finally:
+            clear_deleted(kept)
+    finally:
+        if address:
+            kept.close()
+
+
+def delete_from(
+    store: Store,
+    session_id: str,
+    *,
+    bus: Bus | None = None,
+    clock: Clock = wall_clock,
+    project: Project | None = None,
+    is_it: Callable[[SessionRow], None] = lambda _: None,
+) -> None:
+    """Delete a session of a store that is open, and tell so. `is_it` may refuse a row that is another session.
+
+    From then on nobody finds it, and its files are gone. What it leaves behind in the store goes with `clear_deleted`.
+    """
+    bus = bus or Bus()
+    with store.writing(session_id) as row:
+        is_it(row)
+        store.delete(session_id)
+        event = make_event("session.deleted", session_id, {"messages": row.messages}, clock())
+        bus.keep(event)
+    bus.emit(event, is_kept=True)
+    if project is not None:
+        _remove_files(project, row)
+
+
+def clear_deleted(store: Store) -> None:
+    """Remove every trace of deleted sessions from a store, of one too whose deletion was interrupted.
+
+    All other sessions are looked at, since what one of them needs must stay. Others write meanwhile.
+    """
+    try:
+        store.clear_deleted(terms_of, thorough=True)
+    except DamagedContent as error:
+        raise StoreError(
+            f"the session is deleted, but what it leaves behind stays in {store.path} while another one is damaged, "
+            f"since nobody knows what that one needs: {error}. Try: `compactor verify`."
+        ) from error
+
+
+def _remove_files(project: Project, row: SessionRow) -> None:
+    """What was made from the session in its project: the readable archive, its lines of the log, its checkpoint."""
+    folder = _archive_dir(row)
+    if folder is not None:
+        remove_export(project.root / folder, row.id)
+    JsonlSink(project.log_file).remove(row.id)
+    if _is_checkpoint_of(project, row.id):
+        with naming_write_errors(project.checkpoint_file):
+            project.checkpoint_file.unlink(missing_ok=True)
+
+
+def _archive_dir(row: SessionRow) -> str | None:
+    try:
+        return load_settings(read_profile(row.profile).settings).settings.archive_dir
+    except CompactorError:  # what it was opened with cannot be read any more
+        return load_settings().settings.archive_dir
+
+
+def _is_checkpoint_of(project: Project, session_id: str) -> bool:
+    try:
+        text = project.checkpoint_file.read_text(encoding="utf-8", errors="replace")
+        return parse_checkpoint(text).session_id == session_id
+    except (OSError, BadCheckpoint):  # there is none, or it was cut off and is nobody's
+        return False
+
+
+_DAY = 24 * 60 * 60
+# Recalls are many and would push the compactions out of the log.
+_LOGGED = tuple(kind for kind in EVENT_TYPES if not kind.startswith("item.") and kind != "session.deleted")
+
+
+def open_core(
+    session_id: str,
+    *,
+    window: int | None,
+    store: str | Store | None,
+    dialect: str,
+    model: str | None,
+    settings: Settings | None,
+    count_tokens: Callable[[str], int] | None,
+    bus: Bus | None,
+    clock: Clock,
+    schedule: Schedule | None = None,
+    summarizer: str | Model | None = None,
+    owner: str = "",
+) -> Core:
+    """The inside of a session, made when there is none."""
+    check_id(session_id)
+    refuse_password("model", model or "")
+    check_model(model)
+    loaded = settings or load_settings().settings
+    address = store if isinstance(store, str) else loaded.store if store is None else ""
+    kept = connect(address) if store is None or isinstance(store, str) else store
+    given = given_settings(settings) if settings else {}
+    own = Profile(window=window, dialect=dialect, model=model, owner=owner, settings=given)
+    project = project_of(address) if address else None
+    core = Core(
+        kept,
+        session_id,
+        own,
+        loaded,
+        bus=bus or Bus(),
+        project=project,
+        clock=clock,
+        count_tokens=count_tokens,
+        schedule=schedule,
+    )
+    try:
+        _begin(core, own, settings)
+        if summarizer is not None:
+            core.use_summarizer(summarizer_for(core.settings, summarizer))
+    except BaseException:
+        if address:
+            kept.close()
+        raise
+    return core
+
+
+def continue_core(
+    session_id: str,
+    store: Store,
+    bus: Bus,
+    *,
+    clock: Clock = wall_clock,
+    count_tokens: Callable[[str], int] | None = None,
+    schedule: Schedule | None = None,
+) -> Core:
+    """The inside of a session that is there, as it was when it was last open; else `UnknownSession`.
+
+    A server or a worker opens it for somebody else, so no notice is shown here.
+    """
+    store.session(session_id)
+    core = open_core(
+        session_id,
+        window=None,
+        store=store,
+        dialect="auto",
+        model=None,
+        settings=None,
+        count_tokens=count_tokens,
+        bus=bus,
+        clock=clock,
+        schedule=schedule,
+    )
+    core.settings = structs.replace(core.settings, notify_on_compact=False)
+    return core
+
+
+def change_settings(session_id: str, store: Store, changes: Mapping[str, Any]) -> Settings:
+    """Settings of a session that is there, for whoever opens it from now on; all that are then in force."""
+    values = {name: msgspec.to_builtins(read_value(name, value, "session")) for name, value in changes.items()}
+    with store.writing(session_id) as row:
+        profile = read_profile(row.profile)
+        known = {**profile.settings, **values}
+        loaded = load_settings(known).settings  # all of them together must make sense
+        store.save_profile(session_id, msgspec.json.encode(structs.replace(profile, settings=known)))
+    return loaded
+
+
+def _begin(core: Core, own: Profile, settings: Settings | None) -> None:
+    core.budget(core.counter(core.dialect([])))  # a window that cannot be is refused before anything is written
+    if core.project is not None:
+        core.project.prepare()
+    row = core.store.open_session(core.id, msgspec.json.encode(own), core.now())
+    core.created_at = row.created_at
+    stored = read_profile(row.profile)
+    if own.dialect not in ("auto", stored.dialect):
+        _refuse_other_dialect(core, stored.dialect, own.dialect)
+    _refuse_other_owner(core, stored.owner, own.owner)
+    _continue(core, stored, own, settings)
+    core.budget(core.counter(core.dialect()))
+    if core.project is not None:
+        core.leave = core.bus.subscribe(JsonlSink(core.project.log_file), types=_LOGGED, session_id=core.id)
+
+
+def _refuse_other_dialect(core: Core, known: str, given: str) -> None:
+    """Raise `BadSetting` when messages that are there cannot be read in another dialect. Plain words can, in any."""
+    entries = core.store.entries(core.id, kinds=(MESSAGE,))
+    try:
+        find_dialect(given, ()).parse([read_json(entry.body) for entry in entries])
+    except BadMessage as error:
+        raise BadSetting(
+            f"dialect: the messages of {core.id!r:.80} are {known}, not {given} ({error}). "
+            "Try: without a dialect, or another session."
+        ) from error
+
+
+def _refuse_other_owner(core: Core, known: str, given: str) -> None:
+    """Raise `BadSetting` when a program names another owner than the session has: one would get lessons of the other.
+
+    A user of this machine owns what they begin. One who goes on with a session leaves it to its owner, or to nobody.
+    """
+    if known and given not in ("", known) and not given.startswith(OS_USER):
+        raise BadSetting(
+            f"owner: session {core.id!r:.80} belongs to {known!r:.80}, not to {given!r:.80}. "
+            "Try: without an owner, or another session."
+        )
+
+
+def expire_old(store: Store, settings: Settings, clock: Clock, spare: str = "") -> None:
+    """Delete the sessions that nobody has used for as long as the settings say; never one that is open, or `spare`."""
+    if settings.retention_days is not None:
+        now = clock()
+        spared = {spare, *(session_id for session_id, _, _ in other_holders(store, now))}
+        store.expire(timestamp(now, -settings.retention_days * _DAY), spared)
+        store.clear_deleted(terms_of)
+
+
+def _continue(core: Core, stored: Profile, own: Profile, settings: Settings | None) -> None:
+    """What was not given is as it was."""
+    profile = Profile(
+        window=own.window or stored.window,
+        dialect=own.dialect if own.dialect != "auto" else stored.dialect,
+        model=own.model or stored.model,
+        owner=stored.owner or ("" if own.owner.startswith(OS_USER) else own.owner),
+        settings=own.settings if settings else stored.settings,
+    )
+    if settings is None and stored.settings:
+        core.settings = load_settings(stored.settings).settings
+    if profile != stored:
+        core.keep_profile(profile)
+    core.profile = profile

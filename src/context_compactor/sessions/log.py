@@ -1,0 +1,273 @@
+"""From a session's log to its context: the kinds of entries, the reader that follows them, and the check that nothing
+is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from context_compactor.errors import DamagedContent
+from context_compactor.json_values import json_bytes, read_json
+from context_compactor.protocols import Store
+from context_compactor.store.rows import MESSAGE, LogEntry, SessionRow
+
+COMPACTION, UNDO, REDO, REVISION = "compaction", "undo", "redo", "revision"
+VIEW_KINDS = (COMPACTION, UNDO, REDO, REVISION)
+GROWN = "grown"
+
+
+class CompactionNote(Struct, frozen=True, kw_only=True):
+    """A compaction as the log knows it. `items` and `report` are hashes of contents, `view` what it was made from."""
+
+    id: str
+    base: int
+    view: int
+    items: str
+    report: str
+    trigger: str = ""
+    level: str | None = None
+    tokens_before: int = 0
+    tokens_after: int = 0
+    messages_removed: int = 0
+
+
+class UndoNote(Struct, frozen=True):
+    """Which compaction an undo or redo is about."""
+
+    compaction: str
+
+
+class Revision(Struct, frozen=True, kw_only=True):
+    """A change of one message in the context.
+
+    `position` names a message of the log, `instead_of` one that a compaction wrote, and with neither the message is
+    added behind the position `after`. The last two hold only under the compaction at `under` (0 for none). `hash` is
+    what is shown; `ref` the original it is about; `why` one word.
+    """
+
+    why: str
+    hash: str
+    position: int = 0
+    instead_of: str = ""
+    after: int = -1
+    under: int = 0
+    ref: str = ""
+
+
+class ContextItem(Struct, frozen=True, omit_defaults=True):
+    """A message of the context: the hash of its content, and where it comes from.
+
+    `position` is that of the log's message, 0 for one a compaction or revision wrote; `added` says why one was added.
+    `at` is when it was written, empty when nobody knows.
+    """
+
+    hash: str
+    position: int = 0
+    added: str = ""
+    ref: str = ""
+    at: str = ""
+
+
+class LoggedCompaction(Struct, frozen=True):
+    """A compaction of the log, with its place."""
+
+    position: int
+    created_at: str
+    note: CompactionNote
+    is_active: bool = True
+
+
+class LogState(Struct, frozen=True):
+    """What is to be known of a log to compute its context."""
+
+    compactions: tuple[LoggedCompaction, ...]
+    revisions: tuple[Revision, ...]
+    can_redo: tuple[LoggedCompaction, ...] = ()
+
+    @property
+    def last(self) -> LoggedCompaction | None:
+        """The compaction that counts."""
+        return next((each for each in reversed(self.compactions) if each.is_active), None)
+
+    @property
+    def base(self) -> int:
+        """The position up to which the last compaction stands for the log."""
+        return self.last.note.base if self.last else 0
+
+    @property
+    def under(self) -> int:
+        """The position of the compaction that counts, under which a revision holds; 0 for none."""
+        return self.last.position if self.last else 0
+
+    @property
+    def grown(self) -> dict[int, str]:
+        """The messages that were read before all of them was said: the hash of the whole by the position."""
+        return {each.position: each.hash for each in self.revisions if each.why == GROWN}
+
+
+def read_log_state(entries: Iterable[LogEntry]) -> LogState:
+    """Read the entries that are no messages, in order."""
+    made: list[LoggedCompaction] = []
+    active: list[int] = []
+    undone: list[int] = []
+    revisions: list[Revision] = []
+    for entry in entries:
+        if entry.kind == COMPACTION:
+            active.append(len(made))
+            made.append(
+                LoggedCompaction(entry.position, entry.created_at, msgspec.json.decode(entry.body, type=CompactionNote))
+            )
+            undone.clear()
+        elif entry.kind == UNDO and active:
+            undone.append(active.pop())
+        elif entry.kind == REDO and undone:
+            active.append(undone.pop())
+        elif entry.kind == REVISION:
+            revisions.append(msgspec.json.decode(entry.body, type=Revision))
+    compactions = (
+        LoggedCompaction(each.position, each.created_at, each.note, at in active) for at, each in enumerate(made)
+    )
+    return LogState(tuple(compactions), tuple(revisions), tuple(made[at] for at in undone))
+
+
+def context_items(log_state: LogState, items: Sequence[ContextItem], messages: Iterable[LogEntry]) -> list[ContextItem]:
+    """The context: the items of the last compaction, then the messages behind its base, each as it was last revised."""
+    shown = list(items)
+    shown += [
+        ContextItem(entry.hash, entry.position, at=entry.created_at) for entry in messages if entry.kind == MESSAGE
+    ]
+    for revision in log_state.revisions:
+        if revision.position or revision.under == log_state.under:
+            _revise(shown, revision, log_state.base, len(items))
+    return shown
+
+
+def _revise(shown: list[ContextItem], revision: Revision, base: int, items: int) -> None:
+    if not revision.position and not revision.instead_of:
+        _add(shown, revision, base, items)
+        return
+    for at, each in enumerate(shown):
+        is_logged = base < revision.position == each.position
+        if is_logged or (revision.instead_of and each.hash == revision.instead_of):
+            shown[at] = ContextItem(revision.hash, each.position, "", revision.ref, each.at)
+            return
+
+
+def _add(shown: list[ContextItem], revision: Revision, base: int, items: int) -> None:
+    behind = [at for at, each in enumerate(shown) if base < each.position <= revision.after]
+    at = behind[-1] + 1 if behind else items
+    while at < len(shown) and shown[at].added:
+        at += 1
+    shown.insert(at, ContextItem(revision.hash, 0, revision.why, revision.ref))
+
+
+Raw = dict[str, Any]
+
+
+class SessionContext(Struct, frozen=True):
+    """A context: what is shown, and each message of it as it goes to the provider."""
+
+    head: int
+    view: int
+    log_state: LogState
+    shown: list[ContextItem]
+    raws: list[Raw]
+
+    def own(self) -> Iterator[tuple[ContextItem, Raw]]:
+        """The messages of the conversation, without what was added to the context from outside."""
+        return ((shown, raw) for shown, raw in zip(self.shown, self.raws, strict=True) if not shown.added)
+
+
+class ContextReader:
+    """Keeps the last context it has seen and follows the log from there."""
+
+    def __init__(self, store: Store, session_id: str) -> None:
+        self._store = store
+        self._id = session_id
+        self._seen: SessionContext | None = None
+
+    def now(self, row: SessionRow | None = None) -> SessionContext:
+        """The context as it is now; only what has come since the last look is read."""
+        row = row or self._store.session(self._id)
+        seen = self._seen
+        if seen is None or seen.view != row.view or seen.head > row.head:
+            seen = self._read(row.head, row.view)
+        elif seen.head < row.head:
+            new = self._store.entries(self._id, kinds=(MESSAGE,), after=seen.head, until=row.head)
+            shown = [*seen.shown, *(ContextItem(entry.hash, entry.position, at=entry.created_at) for entry in new)]
+            seen = SessionContext(row.head, row.view, seen.log_state, shown, [*seen.raws, *map(_raw, new)])
+        self._seen = seen
+        return seen
+
+    def forget(self) -> None:
+        """Read everything anew the next time."""
+        self._seen = None
+
+    def at(self, position: int) -> SessionContext:
+        """The context as it was when the log had this position."""
+        return self._read(position, -1)
+
+    def log_state(self, until: int | None = None) -> LogState:
+        """The compactions and revisions of the log."""
+        return read_log_state(self._store.entries(self._id, kinds=VIEW_KINDS, until=until))
+
+    def _read(self, head: int, view: int) -> SessionContext:
+        log_state = self.log_state(head)
+        items = self.items(log_state.last) if log_state.last else []
+        messages = self._store.entries(self._id, kinds=(MESSAGE,), after=log_state.base, until=head)
+        shown = context_items(log_state, items, messages)
+        known = {entry.hash: entry.body for entry in messages}
+        wanted = [each.hash for each in shown if each.hash not in known]
+        known.update(self._store.get(wanted) if wanted else {})
+        return SessionContext(head, view, log_state, shown, [read_json(known[each.hash]) for each in shown])
+
+    def items(self, compacted: LoggedCompaction) -> list[ContextItem]:
+        """What a compaction put in the place of everything up to its base."""
+        content = compacted.note.items
+        return msgspec.json.decode(self._store.get([content])[content], type=list[ContextItem])
+
+
+def logged_bodies(
+    store: Store, session_id: str, log_state: LogState, *, after: int = 0, until: int | None = None
+) -> dict[int, bytes]:
+    """What was said, by position: as it was appended, and whole where more of it came later."""
+    entries = store.entries(session_id, kinds=(MESSAGE,), after=after, until=until)
+    found = {entry.position: entry.body for entry in entries}
+    grown = {position: name for position, name in log_state.grown.items() if position in found}
+    bodies = store.get(grown.values()) if grown else {}
+    return found | {position: bodies[name] for position, name in grown.items()}
+
+
+def _raw(entry: LogEntry) -> Raw:
+    raw: Raw = read_json(entry.body)
+    return raw
+
+
+def encode_items(shown: Sequence[ContextItem]) -> bytes:
+    """The items of a compaction as a content."""
+    return msgspec.json.encode(list(shown))
+
+
+def encode_raws(raws: Iterable[Raw]) -> list[bytes]:
+    """Messages as contents."""
+    return [json_bytes(raw) for raw in raws]
+
+
+def missing_contents(store: Store, session_id: str) -> Iterator[str]:
+    """One line for each compaction or revision of which something is gone."""
+    context_reader = ContextReader(store, session_id)
+    log_state = context_reader.log_state()
+    for compacted in log_state.compactions:
+        try:
+            items = context_reader.items(compacted)
+            store.get([compacted.note.report, *(item.hash for item in items)])
+        except DamagedContent as error:
+            yield f"session {session_id}: compaction {compacted.note.id}: {error}"
+    for revision in log_state.revisions:
+        try:
+            store.get([revision.hash])
+        except DamagedContent as error:
+            yield f"session {session_id}: {revision.why} {revision.ref}: {error}"

@@ -1,0 +1,522 @@
+"""The Session class: everything that was said, for ever, and the context that follows from it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import structs
+
+from context_compactor.archive.display import TurnEntry
+from context_compactor.archive.export import Exported
+from context_compactor.archive.originals import Original
+from context_compactor.archive.refetch import Refetched, RestoreRate
+from context_compactor.archive.search.passages import Hit
+from context_compactor.engine.api import parse_level
+from context_compactor.engine.plan import Plan
+from context_compactor.engine.report import Report
+from context_compactor.engine.tiers import Tier
+from context_compactor.errors import CompactorError, StoreError
+from context_compactor.facts.fact import Fact
+from context_compactor.handoff.checkpoint import Checkpoint
+from context_compactor.handoff.orchestrator import Extracted, Points
+from context_compactor.handoff.protocol import HandoffRequest, OrchestratorState
+from context_compactor.handoff.resume import ResumeCheck
+from context_compactor.protocols import Model, Store
+from context_compactor.sessions import checkpoints, tiers, views
+from context_compactor.sessions import recall as recalling
+from context_compactor.sessions.append import AppendOutcome, ReadyMessages, append, make_ready
+from context_compactor.sessions.archive import export_all
+from context_compactor.sessions.automatic import check_on_open, fresh_window, respond
+from context_compactor.sessions.checkpoints import resume
+from context_compactor.sessions.compaction import compact, finish_export
+from context_compactor.sessions.core import Clock, Core, wall_clock
+from context_compactor.sessions.events import Bus
+from context_compactor.sessions.facts import PreparedWork, all_facts, prepare_compaction
+from context_compactor.sessions.handoff import hand_off, orchestrator, points, receive
+from context_compactor.sessions.holders import hold, release
+from context_compactor.sessions.lifecycle import clear_deleted, delete_from, expire_old, open_core
+from context_compactor.sessions.log import Raw, missing_contents
+from context_compactor.sessions.recall import PAGE_TOKENS, RecallPage, Restored, restore
+from context_compactor.sessions.state import check_owner
+from context_compactor.sessions.views import ContextDiff, Totals, compactions, diff, totals
+from context_compactor.settings import Settings
+from context_compactor.tokens.budget import Usage
+
+if TYPE_CHECKING:
+    from context_compactor.sessions.core import Schedule
+
+
+_log = logging.getLogger("context_compactor")
+_JOIN_SECONDS = 0.5
+
+
+class IdleTimer:
+    """Does some work once `seconds` have passed since the last `touch`. The thread is started by the first one.
+
+    `end` cancels work that is under way, and waits for it.
+    """
+
+    def __init__(self, seconds: float, work: Callable[[], object], end: Callable[[], object] = lambda: None) -> None:
+        self._seconds = seconds
+        self._work = work
+        self._end = end
+        self._due: float | None = None
+        self._is_closed = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def touch(self) -> None:
+        """Something happened: wait anew."""
+        if self._seconds <= 0:
+            return
+        with self._changed:
+            self._due = monotonic() + self._seconds
+            if self._thread is None and not self._is_closed:
+                self._thread = threading.Thread(target=self._run, name="context-compactor idle", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def close(self) -> None:
+        """End what is under way and stop."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        self._end()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_JOIN_SECONDS)
+
+    def _run(self) -> None:
+        while self._wait():
+            try:
+                self._work()
+            except CompactorError as error:  # it will be done at the next compaction
+                if not self._is_closed:
+                    _log.warning("work while idle failed: %s", error)
+
+    def _wait(self) -> bool:
+        with self._changed:
+            while not self._is_closed:
+                left = None if self._due is None else self._due - monotonic()
+                if left is not None and left <= 0:
+                    self._due = None
+                    return True
+                self._changed.wait(left)
+            return False
+
+
+class Session:
+    """One conversation of one agent. Use `Session.open`; close it, or use it as a context manager."""
+
+    def __init__(self, core: Core, *, owns_store: bool) -> None:
+        self._core = core
+        self._owns_store = owns_store
+        self._holder = ""
+        self._is_checked = False
+        self._is_closed = False
+        self._idle = IdleTimer(core.settings.idle_seconds, self.work_ahead, core.end)
+
+    @classmethod
+    def open(
+        cls,
+        session_id: str,
+        *,
+        window: int | None = None,
+        store: str | Store | None = None,
+        dialect: str = "auto",
+        model: str | None = None,
+        settings: Settings | None = None,
+        count_tokens: Callable[[str], int] | None = None,
+        bus: Bus | None = None,
+        clock: Clock = wall_clock,
+        schedule: Schedule | None = None,
+        summarizer: str | Model | None = None,
+        owner: str | None = None,
+    ) -> Self:
+        """Open a session; one that exists goes on where it stood, in another process too.
+
+        What is not given is as it was when the session was last opened, else as the settings say. `model` is the
+        agent's own; `summarizer`, by its name or as an object, tells the story of what is folded, else that of the
+        settings does. With a `schedule` compactions that nobody asked for are queued as jobs, all but emergencies; see
+        `jobs`. `owner` is whose conversation it is, such as a user's id: sessions of one owner learn from each other,
+        and one whose owner is not known neither teaches nor learns.
+        """
+        core = open_core(
+            session_id,
+            window=window,
+            store=store,
+            dialect=dialect,
+            model=model,
+            settings=settings,
+            count_tokens=count_tokens,
+            bus=bus,
+            clock=clock,
+            schedule=schedule,
+            summarizer=summarizer,
+            owner="" if owner is None else check_owner(owner),
+        )
+        return cls(core, owns_store=store is None or isinstance(store, str))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the store back. What was appended is on the disk already; a second time does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._idle.close()
+        self._core.leave()
+        if self._holder:
+            finish_export(self._core)
+            release(self._core, self._holder)
+        if self._owns_store:
+            self._core.store.close()
+
+    def twin(self) -> Self:
+        """The same session for another thread, which closes it when it is done."""
+        return type(self)(self._core.twin(), owns_store=False)
+
+    @property
+    def id(self) -> str:
+        """The session's name."""
+        return self._core.id
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._core.settings
+
+    @property
+    def bus(self) -> Bus:
+        """Where events are told; subscribe to hear them."""
+        return self._core.bus
+
+    # Talking
+
+    def append(
+        self,
+        message: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        usage: Any = None,
+        *,
+        within: Callable[[], None] = lambda: None,
+    ) -> Report | None:
+        """Append one message or several, all or none; `usage` is what the provider reported for the reply.
+
+        When a level is reached and compaction is automatic, the context is compacted and its report returned.
+        `within` is called in the transaction of the append: what it writes to the same store is kept with the
+        messages or not at all, and when it raises nothing is appended.
+        """
+        return self.answer(self.record(message, usage, within=within))
+
+    def make_ready(self, message: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> ReadyMessages:
+        """Do with messages all that takes long before they can be written; nothing is written. They go to `record`."""
+        return make_ready(self._core, message)
+
+    def record(
+        self,
+        message: Mapping[str, Any] | Sequence[Mapping[str, Any]] | ReadyMessages,
+        usage: Any = None,
+        *,
+        within: Callable[[], None] = lambda: None,
+    ) -> AppendOutcome:
+        """The first half of `append`: the messages are written. What is to follow from them goes to `answer`.
+
+        For whoever writes many sessions in one transaction, and answers when it is on the disk. Messages that may be
+        large go to `make_ready` first, before the transaction.
+        """
+        self._begin()
+        self._is_checked = True
+        watched = append(self._core, message, usage, within)
+        if self._core.schedule is None:
+            self._idle.touch()
+        return watched
+
+    def answer(self, watched: AppendOutcome) -> Report | None:
+        """The second half of `append`: tell, suggest, and compact when a level was reached."""
+        return respond(self._core, watched)
+
+    def _begin(self) -> None:
+        """Before the first change: say who has the session open, and let go what is too old."""
+        if not self._holder:
+            core = self._core
+            self._holder = hold(core)
+            if core.schedule is None:  # else jobs see to it
+                expire_old(core.store, core.settings, core.clock, core.id)
+
+    def context(self, at: int | None = None, *, sealed: bool = True) -> list[Raw]:
+        """What to send next; with `at`, what was sent when so many messages had been appended.
+
+        Before the first request after opening, the level is checked too. With `sealed=False` it is what any model can
+        read: for when a provider rejects what it or another one has signed or encrypted.
+        """
+        if at is not None:
+            return views.context(self._core, views.context_at(self._core, at), sealed=sealed)
+        self.check()
+        return views.context(self._core, self._core.seen(), sealed=sealed)
+
+    def check(self) -> None:
+        """See whether a level is reached, unless that was seen since the session was opened; `context` does so too.
+
+        A store that can be read and not written is no failure: the context is as it was, and the next look tries again.
+        """
+        if self._is_checked:
+            return
+        try:
+            check_on_open(self._core)
+            self._is_checked = True
+        except StoreError as error:
+            _log.warning("session %r: whether a level is reached could not be noted: %s", self.id, error)
+
+    def history(self, after: int = 0, limit: int | None = None) -> list[Raw]:
+        """Everything that was appended, in order, equal to what went in; or `limit` messages behind the first ones."""
+        return views.history(self._core, after, limit)
+
+    def usage(self) -> Usage:
+        """How full the context is."""
+        return views.usage(self._core)
+
+    def verify(self) -> list[str]:
+        """Hash everything in the store and follow this session's chain; what is not as it was written, in words."""
+        return [*self._core.store.verify(self.id), *missing_contents(self._core.store, self.id)]
+
+    # Compacting
+
+    def compact(
+        self,
+        focus: str | None = None,
+        level: str | None = None,
+        dry_run: bool = False,
+        *,
+        target_tokens: int | None = None,
+        preserve: int | None = None,
+    ) -> Report:
+        """Compact now, at any fill; `focus` says what matters, `dry_run` changes nothing.
+
+        `preserve` counts the turns at the end that stay word for word, in the place of the setting.
+        """
+        if not dry_run:
+            self._begin()
+        focus = self._core.without_secrets(focus or "")
+        ask = self._core.ask(level=parse_level(level), focus=focus, target_tokens=target_tokens, kind="manual")
+        if preserve is not None:
+            ask = structs.replace(ask, settings=structs.replace(ask.settings, preserve_recent_turns=preserve))
+        return compact(self._core, ask, dry_run=dry_run)
+
+    def plan(
+        self,
+        focus: str | None = None,
+        level: str | None = None,
+        target_tokens: int | None = None,
+        *,
+        steers: Mapping[int, str] | None = None,
+    ) -> Plan:
+        """What `compact` would do now, turn by turn, with what `steer` has asked for; nothing is changed.
+
+        Where there is nothing to do every turn is kept, and the report says why.
+        With `steers`, tiers by turn, it is as if these had been asked for instead. No model is asked, so one may still
+        have its say in the compaction itself.
+        """
+        focus = self._core.without_secrets(focus or "")
+        ask = self._core.ask(level=parse_level(level), focus=focus, target_tokens=target_tokens, kind="manual")
+        return tiers.plan_compaction(self._core, ask, steers)
+
+    def steer(self, turn: int, tier: str) -> None:
+        """Decide about a turn yourself: every compaction gives it this tier, until `unsteer` or until it is folded.
+
+        `keep` leaves it word for word, `summarize` a few lines of it, `reference` one line, `drop` no text at all. Its
+        original can be recalled in any case, and failures and other facts stay. Instructions and what nobody has
+        answered yet cannot be lowered.
+        """
+        self._begin()
+        tiers.set_tier(self._core, turn, tier)
+
+    def unsteer(self, turn: int | None = None) -> None:
+        """Leave a turn to the engine again, or all of them."""
+        self._begin()
+        tiers.clear_tier(self._core, turn)
+
+    def steering(self) -> dict[int, Tier]:
+        """What was decided about turns that stand in the context, by their number."""
+        return tiers.current_tiers(self._core)
+
+    def cancel(self) -> bool:
+        """End what a model is asked for and any compaction under way, from another thread; whether there was one.
+
+        The compaction raises `ModelStopped`, or says that it was refused when nobody asked for it. Everything is as it
+        was before it. What has been committed already stands, and what comes next is not cancelled.
+        """
+        return self._core.running.cancel("compaction", "ahead")
+
+    def undo(self) -> Report | None:
+        """Take the last compaction back: the context is again what it was, with everything appended since.
+
+        Returns the report of that compaction, or None when there is none to take back.
+        """
+        self._begin()
+        return views.undo(self._core)
+
+    def redo(self) -> Report | None:
+        """Take the last undo back."""
+        self._begin()
+        return views.redo(self._core)
+
+    def diff(self, before: int | None = None, after: int | None = None) -> ContextDiff:
+        """Two contexts side by side: before and after the last compaction, or those at two messages."""
+        return diff(self._core, before, after)
+
+    def compactions(self) -> list[Report]:
+        """The report of every compaction, in order."""
+        return compactions(self._core)
+
+    def totals(self) -> Totals:
+        """How often the session was compacted, when, what that saved, and what models have taken."""
+        return totals(self._core)
+
+    def delete(self) -> None:
+        """Delete the session for good, with its archive, its facts and the files made from it, and close it.
+
+        Nothing brings it back. What is under way is ended; whoever else has it open gets `DeletedSession` at the next
+        change. Contents that other sessions have too stay for them. `delete_session` does this without opening it.
+        """
+        core = self._core
+        try:
+            core.row()  # which must be there still
+            self.cancel()
+            is_it = core.refuse_other
+            delete_from(core.store, core.id, bus=core.bus, clock=core.clock, project=core.project, is_it=is_it)
+            clear_deleted(core.store)
+        finally:
+            self.close()
+
+    # Getting back
+
+    def recall(self, ref: str, lines: tuple[int, int] | None = None) -> str:
+        """An original as text, or some lines of it, counted from 1.
+
+        A result is given as it was, byte for byte; one in pieces, with its texts one under another. A turn reads as a
+        conversation, with the ids of its results and of the turns beside it. `original` has either as it was.
+        """
+        return recalling.recall(self._core, ref, lines)
+
+    def original(self, ref: str) -> Original:
+        """An original as the value it was, with its kind and summary; its `text` is exact."""
+        return recalling.find_original(self._core, ref)
+
+    def turns(self, first: int = 1, last: int | None = None, words: str = "") -> list[TurnEntry]:
+        """The index of turns: who speaks in each, its first words or calls, and its tokens.
+
+        From the number `first` to `last`, and of these only the ones in which all of `words` were said or called.
+        """
+        return recalling.turns(self._core, first, last, words)
+
+    def page(self, ref: str, number: int = 1, tokens: int = PAGE_TOKENS) -> RecallPage:
+        """One page of an original that is too long to be shown at once."""
+        return recalling.recall_page(self._core, ref, number, tokens)
+
+    def search(
+        self,
+        text: str,
+        *,
+        limit: int | None = None,
+        tokens: int = 2000,
+        kind: str = "",
+        since: str = "",
+        until: str = "",
+    ) -> list[Hit]:
+        """Lines of this session's originals that answer a question, best first, in at most so many tokens.
+
+        `kind` is a kind of content such as `test run` or `turn`; `since` and `until` are times of archiving in
+        ISO 8601. `render_hits` makes hits a text.
+        """
+        return recalling.search_originals(
+            self._core, text, tokens=tokens, limit=limit, kind=kind, since=since, until=until
+        )
+
+    def refetch(self, ref: str) -> Refetched:
+        """What is behind an original today: the file read again, and whether it has changed; or the command to run."""
+        return recalling.refetch(self._core, ref)
+
+    def restore_rate(self) -> RestoreRate:
+        """How often originals could be fetched again."""
+        return recalling.restore_rate(self._core)
+
+    def export(self, folder: Path | None = None) -> Exported:
+        """Write all archived originals as plain files, to the project's readable archive or below another folder."""
+        return export_all(self._core, folder)
+
+    def restore(self, ref: str) -> Restored:
+        """Put an original back into the context, with room made for it when there is none."""
+        self._begin()
+        return restore(self._core, ref)
+
+    # Remembering
+
+    def work_ahead(self) -> PreparedWork:
+        """Prepare the next search and compaction: index, keep facts, have the model tell older turns when there is one.
+
+        A session does so by itself after `idle_seconds` without a message. Nobody has to wait for it.
+        """
+        from context_compactor.sessions.archive import archive_early
+        from context_compactor.sessions.summaries import presummarize
+
+        twin = self._core.twin()
+        with twin.running.begin("ahead") as control:
+            twin.index(control)
+            archive_early(twin, control)
+            return structs.replace(prepare_compaction(twin), told=presummarize(twin, control))
+
+    def facts(self, kind: str | None = None) -> list[Fact]:
+        """What must outlive the text: decisions, errors, failures, file states and so on, by turn."""
+        return all_facts(self._core, kind, told=True)
+
+    # Going on elsewhere
+
+    def checkpoint(self, note: str = "") -> Checkpoint:
+        """Where the work stands; written to `.compactor/progress-checkpoint.md` in the project as well."""
+        checkpoint = checkpoints.current_checkpoint(self._core, note)
+        checkpoints.write_checkpoint(self._core, checkpoint)
+        return checkpoint
+
+    def resume(self, tokens: int = 2000) -> ResumeCheck:
+        """Whether work can go on from the last checkpoint, why not, and what a fresh window begins with."""
+        return resume(self._core, self._holder, tokens)
+
+    def fresh(self) -> Report:
+        """Open a fresh window: the context becomes task, rules, failures and references, as small as they go."""
+        self._begin()
+        return fresh_window(self._core)
+
+    def handoff(
+        self, phase: str = "write", task: str = "", task_id: str = "", *, feature: str = "", spec_path: str = ""
+    ) -> HandoffRequest:
+        """What a sub-agent or the next phase is given, with a summary of at most 500 tokens. Compacts first.
+
+        The summary holds what `receive` has taken from earlier phases. `feature` and `spec_path` say what the work is
+        about; without them they are those of the last handoff.
+        """
+        self._begin()
+        return hand_off(self._core, phase, task, task_id, feature, spec_path)
+
+    def receive(self, answer: object) -> Extracted:
+        """Take what is needed from a sub-agent's answer to a handoff; the rest is archived under its reference."""
+        self._begin()
+        return receive(self._core, answer)
+
+    def orchestrator(self) -> OrchestratorState:
+        """Phases, summaries and decisions of all handoffs, and which sub-agents run."""
+        return orchestrator(self._core)
+
+    def points(self) -> Points:
+        """What was measured at handoffs: sizes of answers, summaries and state, and tool calls."""
+        return points(self._core)

@@ -1,0 +1,350 @@
+"""What a session remembers beside its log: its profile, its state, how full its context is, and what failed lately."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from unicodedata import category
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from context_compactor.dialects.messages import Message, Thinking
+from context_compactor.engine.report import ModelCall
+from context_compactor.engine.tiers import Tier
+from context_compactor.errors import BadSetting, StoreError
+from context_compactor.facts.calls import file_paths_of, is_read
+from context_compactor.settings import Settings, Spending
+from context_compactor.tokens.calibration import Calibration, anchored_tokens
+from context_compactor.tokens.counting import MessageCounter, is_question, message_bytes
+from context_compactor.tokens.triggers import PlateauAlarm, SuggestionCounters
+
+_MOST_FAILURES = 3
+_MOST_INEFFECTIVE = 2
+_THRASH_TIMES = 3
+_THRASH_MESSAGES = 8
+
+
+class CircuitBreaker(Struct, frozen=True):
+    """Failures in a row. After three there is a rest. A clock that went backwards ends every wait."""
+
+    failures: int = 0
+    failed_input: str = ""
+    failed_at: float = 0.0
+
+    def failed(self, what: str, now: float) -> CircuitBreaker:
+        """After work on this input failed."""
+        return CircuitBreaker(self.failures + 1, what, now)
+
+    def rest(self, now: float, seconds: float) -> float:
+        """How many seconds are left of the rest; 0 when there is none."""
+        gone = now - self.failed_at
+        return seconds - gone if self.failures >= _MOST_FAILURES and 0 <= gone < seconds else 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the last failure began a rest."""
+        return self.failures >= _MOST_FAILURES
+
+
+class CompactionGuard(Struct, frozen=True):
+    """What went wrong lately. Times are seconds of the wall clock."""
+
+    breaker: CircuitBreaker = CircuitBreaker()
+    ineffective: int = 0
+    ineffective_tokens: int = 0
+    compacted_at: tuple[int, ...] = ()
+
+    def failed(self, what: str, now: float) -> CompactionGuard:
+        """After a compaction of this input failed."""
+        return replace(self, breaker=self.breaker.failed(what, now))
+
+    def gained_nothing(self, tokens: int) -> CompactionGuard:
+        """After a compaction that would not have been worth it, at so many tokens."""
+        return replace(self, breaker=CircuitBreaker(), ineffective=self.ineffective + 1, ineffective_tokens=tokens)
+
+    def succeeded(self, messages: int) -> CompactionGuard:
+        """After a compaction, when so many messages had been appended in all."""
+        return CompactionGuard(compacted_at=(*self.compacted_at, messages)[-_THRASH_TIMES:])
+
+    def objection(self, what: str, tokens: int, messages: int, now: float, wait: float, rest: float) -> str:
+        """Why an automatic compaction of this input should not be tried now; "" when it may.
+
+        `wait` is how long the same input is left alone after a failure, `rest` how long everything is after three.
+        """
+        breaker, gone = self.breaker, now - self.breaker.failed_at
+        left = breaker.rest(now, rest)
+        if left:
+            return f"the last {breaker.failures} compactions failed; the next one is tried in {left:.0f} s"
+        if breaker.failures and what == breaker.failed_input and 0 <= gone < wait:
+            return f"the same context could not be compacted {gone:.0f} s ago and has not changed since"
+        if self.ineffective >= _MOST_INEFFECTIVE and tokens < 1.05 * self.ineffective_tokens:
+            return f"the last {self.ineffective} compactions would have gained too little"
+        if self.is_thrashing(messages):
+            return (
+                f"{_THRASH_TIMES} compactions came within {messages - self.compacted_at[0]} messages: it does not help"
+            )
+        return ""
+
+    def is_thrashing(self, messages: int) -> bool:
+        """Whether the last compactions were so close together that they did not help."""
+        return len(self.compacted_at) == _THRASH_TIMES and messages - self.compacted_at[0] < _THRASH_MESSAGES
+
+
+OS_USER = "os-user:"
+"""What the owner begins with where the command line or a coding agent of a user of this machine made the session."""
+
+_LONGEST_ID = 300
+# Control characters, halves of characters, and breaks of lines and paragraphs.
+_UNSEEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
+
+
+class Profile(Struct, frozen=True, kw_only=True):
+    """What a session was opened with last. `settings` are those that were given and differ from the defaults.
+
+    `owner` is who its lessons belong to; without one it neither teaches nor learns.
+    """
+
+    window: int | None = None
+    dialect: str = "auto"
+    model: str | None = None
+    owner: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+class TokenGauge(Struct, frozen=True, kw_only=True):
+    """How full the context is, kept up to date message by message so that nothing is counted twice.
+
+    `tokens` and `bytes` are our own counts; `thinking` those of reasoning that a provider drops at the next question;
+    `anchor` is what the provider reported last and what we counted then. `head` and `view` say for which context it is
+    true, `counter` who counted.
+    """
+
+    head: int = 0
+    view: int = 0
+    counter: str = ""
+    tokens: int = 0
+    thinking: int = 0
+    bytes: int = 0
+    tool_results: int = 0
+    open_calls: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    anchor: tuple[int, int] | None = None
+
+
+class ReplacedContext(Struct, frozen=True):
+    """The context that was replaced last: our count of it, and how many reports of usage may still be about it."""
+
+    tokens: int = 0
+    reports: int = 0
+
+
+class WorkClaim(Struct, frozen=True):
+    """Who has begun work that is done by one alone, and when in seconds."""
+
+    holder: str = ""
+    since: float = 0.0
+
+
+class TierChoice(Struct, frozen=True):
+    """What the user has decided about a turn. `position` is where it begins in the log, 0 when that is not known."""
+
+    tier: Tier
+    position: int = 0
+
+
+class SessionState(Struct, frozen=True, kw_only=True):
+    """Everything small that changes: the gauge, which level has fired, what the guard and the counters know.
+
+    `ahead` is the hash of what a model has told ahead, `ahead_by` who is at it, `ahead_spent` and `ahead_calls`
+    what telling ahead has taken since the last compaction;
+    `teller` is what went wrong with models lately; `steers` are the user's own tiers, by turn.
+    """
+
+    gauge: TokenGauge = TokenGauge()
+    replaced: ReplacedContext = ReplacedContext()
+    share: float = 0.0
+    fired: str = ""
+    failed_at: float | None = None
+    attempted: int = 0
+    held: bool = False
+    is_waiting: bool = False
+    guard: CompactionGuard = CompactionGuard()
+    spent: Spending = Spending()
+    teller: CircuitBreaker = CircuitBreaker()
+    ahead: str = ""
+    ahead_by: WorkClaim = WorkClaim()
+    ahead_spent: Spending = Spending()
+    ahead_calls: tuple[ModelCall, ...] = ()
+    counters: SuggestionCounters = SuggestionCounters()
+    plateau: PlateauAlarm = PlateauAlarm()
+    calibration: Calibration = Calibration()
+    tool_calls: int = 0
+    appended_tokens: int = 0
+    prepared_turn: int = 0
+    is_reminded: bool = False
+    extracted_at: str = ""
+    phase: str = ""
+    steers: dict[int, TierChoice] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def read_profile(stored: bytes) -> Profile:
+    """The profile as it was stored; `StoreError` when it cannot be read."""
+    try:
+        return msgspec.json.decode(stored, type=Profile)
+    except msgspec.MsgspecError as error:
+        raise StoreError(
+            f"what this session was opened with cannot be read ({error}). Try: the version that wrote it."
+        ) from error
+
+
+def read_session_state(stored: bytes) -> SessionState:
+    """The state as it was stored; one of another version of this program begins anew where it does not fit."""
+    try:
+        return msgspec.json.decode(stored, type=SessionState)
+    except msgspec.MsgspecError:
+        return SessionState()
+
+
+def check_id(session_id: object) -> str:
+    """The id when it can be one."""
+    if not isinstance(session_id, str) or not session_id.strip():
+        raise BadSetting(f"session id: {session_id!r:.40} is no name. Try: a short text such as 'run-42'.")
+    if len(session_id) > _LONGEST_ID:
+        raise BadSetting(
+            f"session id: {session_id[:40]!r}… has {len(session_id):,} characters; {_LONGEST_ID} are the most."
+        )
+    _refuse_unseen("session id", session_id)
+    return session_id
+
+
+def check_owner(owner: object) -> str:
+    """The owner of lessons as a program names one; only the command line names users of this machine."""
+    if not isinstance(owner, str) or not owner.strip():
+        raise BadSetting(f"owner: {owner!r:.40} is no name. Try: a user's id such as 'user-17', or None if unknown.")
+    if len(owner) > _LONGEST_ID:
+        raise BadSetting(f"owner: {owner[:40]!r}… has {len(owner):,} characters; {_LONGEST_ID} are the most.")
+    if owner.startswith(OS_USER):
+        raise BadSetting(
+            f"owner: {owner[:80]!r} begins with {OS_USER!r}, as users of this machine do. Try: without it."
+        )
+    _refuse_unseen("owner", owner)
+    return owner
+
+
+def check_model(model: str | None) -> None:
+    """The name of an agent's model when it can be one; it need not be known."""
+    _refuse_unseen("model", model or "")
+
+
+def _refuse_unseen(what: str, text: str) -> None:
+    odd = next((char for char in text if category(char) in _UNSEEN), "")
+    if odd:
+        raise BadSetting(f"{what}: {text[:40]!r} holds {odd!r}, which cannot be seen. Try: without it.")
+
+
+def given_settings(settings: Settings) -> dict[str, Any]:
+    """The settings that differ from the defaults, as plain values; all but the store, which may be secret."""
+    plain, default = msgspec.to_builtins(settings), msgspec.to_builtins(Settings())
+    return {name: value for name, value in plain.items() if value != default[name] and name != "store"}
+
+
+_MOST_FILES = 100
+# An agent has one request under way when its context is replaced, seldom two.
+_LATE_REPORTS = 2
+
+
+def measure_messages(messages: Sequence[Message], counter: MessageCounter) -> TokenGauge:
+    """The gauge of a context."""
+    empty = TokenGauge(counter=counter.counter.name, tokens=counter.overhead.request)
+    return add_messages(empty, messages, counter)
+
+
+def add_messages(
+    gauge: TokenGauge,
+    messages: Sequence[Message],
+    counter: MessageCounter,
+    weights: Sequence[int] | None = None,
+    sizes: Sequence[int] | None = None,
+) -> TokenGauge:
+    """The gauge after some more messages; `weights` and `sizes` are their tokens and bytes, where they are known."""
+    weights = counter.count_many(messages) if weights is None else weights
+    sizes = [message_bytes(message) for message in messages] if sizes is None else sizes
+    tokens, thinking, size = gauge.tokens, gauge.thinking, gauge.bytes
+    calls, files = dict.fromkeys(gauge.open_calls), dict.fromkeys(gauge.files)
+    for message, weight, length in zip(messages, weights, sizes, strict=True):
+        tokens += weight
+        size += length
+        if counter.overhead.drops_thinking:
+            tokens, thinking = _drop_thinking(message, tokens, thinking, counter)
+        _track_open_calls(calls, message)
+        files.update(dict.fromkeys(path for call in message.calls if is_read(call) for path in file_paths_of(call)))
+    return replace(
+        gauge,
+        tokens=tokens,
+        thinking=thinking,
+        bytes=size,
+        tool_results=gauge.tool_results + sum(len(message.results) for message in messages),
+        open_calls=tuple(calls),
+        files=tuple(files)[-_MOST_FILES:],
+    )
+
+
+def replace_context(state: SessionState, gauge: TokenGauge) -> SessionState:
+    """The state after the context was replaced by another one, with the gauge of that.
+
+    A request with the old context may be under way, and what the provider will report for it says nothing of the new.
+    """
+    return replace(state, gauge=gauge, replaced=ReplacedContext(state.gauge.tokens, _LATE_REPORTS))
+
+
+def is_late_report(state: SessionState, counted: int, reported: int) -> bool:
+    """Whether usage was reported for a request with the context that has been replaced since.
+
+    It was when it is nearer to what we expect of the old one. Before the first report there is nothing to expect.
+    """
+    if not state.replaced.reports:
+        return False
+    now, before = (state.calibration.estimate(tokens).tokens for tokens in (counted, state.replaced.tokens))
+    return not state.calibration.replies or abs(reported - before) < abs(reported - now)
+
+
+def comes_to_rest(gauge: TokenGauge, messages: Sequence[Message]) -> bool:
+    """Whether behind one of these messages no call waits for its result, so that a request could be sent there."""
+    calls = dict.fromkeys(gauge.open_calls)
+    for message in messages:
+        _track_open_calls(calls, message)
+        if not calls:
+            return True
+    return False
+
+
+def _track_open_calls(calls: dict[str, None], message: Message) -> None:
+    """Note which calls wait for their results behind a message."""
+    calls.update(dict.fromkeys(call.id for call in message.calls))
+    for result in message.results:
+        calls.pop(result.call_id, None)
+    if is_question(message):
+        calls.clear()  # whoever speaks now does not wait for them
+
+
+def _drop_thinking(message: Message, tokens: int, thinking: int, counter: MessageCounter) -> tuple[int, int]:
+    if is_question(message):
+        return tokens - thinking, 0
+    if any(isinstance(part, Thinking) for part in message.parts):
+        weights = zip(message.parts, counter.part_tokens(message), strict=True)
+        thinking += sum(weight for part, weight in weights if isinstance(part, Thinking))
+    return tokens, thinking
+
+
+def tokens_now(gauge: TokenGauge, calibration: Calibration, overhead: int) -> int:
+    """The tokens of the next request: anchored on what the provider reported last, else as well as we have learned."""
+    if gauge.anchor is not None:
+        reported, counted = gauge.anchor
+        tokens = anchored_tokens(reported, gauge.tokens - counted, calibration.ratio)
+        if tokens is not None:
+            return tokens
+    counted = gauge.tokens + overhead
+    return calibration.estimate(gauge.tokens).tokens if calibration.replies else counted

@@ -1,0 +1,194 @@
+"""Opening a SQLite file: owner-only, write-ahead log, migrations, readable errors."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from errno import EACCES, EISDIR
+from pathlib import Path
+from types import TracebackType
+
+from context_compactor.errors import CompactorError, StoreError, StoreLocked
+from context_compactor.files import make_private_folder
+from context_compactor.store.database import Migrated, refuse_newer, scripts
+
+
+def is_locked(error: sqlite3.DatabaseError) -> bool:
+    """Whether somebody else is writing."""
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def explain(error: sqlite3.DatabaseError, path: str, busy_seconds: float) -> StoreError:
+    """The error to raise for one of SQLite's; it names the file, what is wrong and what to try."""
+    if is_locked(error):
+        return StoreLocked(
+            f"{path} was locked by another process for {busy_seconds:g} seconds; nothing was written. "
+            "Try: again, or look for a process that hangs with the file open."
+        )
+    if _code(error) == sqlite3.SQLITE_FULL:
+        return StoreError(f"{path}: the disk is full; nothing was written. Try: free some space, then again.")
+    if _code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return StoreError(f"{path} cannot be written ({error}). Try: another folder with `store`, or its permissions.")
+    if isinstance(error, sqlite3.OperationalError):
+        return StoreError(f"{path}: {error}; nothing was written.")
+    return StoreError(
+        f"{path} is damaged or no database of this program: {error}. Try: `compactor verify`, or another file."
+    )
+
+
+def _code(error: sqlite3.DatabaseError) -> int:
+    """SQLite's code without its details; Python's own errors have none."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+# Written into the head of every file, so that the database of another program is known as such.
+_OURS = int.from_bytes(b"CtxC")
+
+
+def refuse_foreign(connection: sqlite3.Connection, name: str) -> None:
+    """Leave the database of another program alone."""
+    if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
+        return
+    if connection.execute("PRAGMA application_id").fetchone()[0] != _OURS:
+        raise StoreError(f"{name} is a database of another program; it was not touched. Try: another file.")
+
+
+def migrate(connection: sqlite3.Connection, name: str) -> Migrated:
+    """Bring a database to the newest version; another process that does the same at once is waited for."""
+    steps = scripts("sqlite")
+    if _version(connection) == len(steps):
+        return Migrated(len(steps), len(steps))
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(connection)
+        refuse_newer(name, version, len(steps))
+        for number, script in enumerate(steps[version:], version + 1):
+            for statement in _statements(script):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute(f"PRAGMA application_id = {_OURS}")
+        connection.execute("COMMIT")
+        return Migrated(version, len(steps))
+    except BaseException:
+        if connection.in_transaction:  # a full disk has ended it already
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+MEMORY = ":memory:"
+_PAUSE = 0.01
+# Milliseconds that SQLite itself waits for a lock. It looks less and less often, so `begin` asks again and again.
+_LOOK_MS = 2
+
+
+class ExplainedErrors:
+    """Within it an error of SQLite becomes one that says what to do."""
+
+    def __init__(self, path: str, busy_seconds: float) -> None:
+        self._path = path
+        self._busy_seconds = busy_seconds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, sqlite3.DatabaseError):
+            raise explain(error, self._path, self._busy_seconds) from error
+
+
+def open_file(path: str, file: str, busy_seconds: float) -> tuple[sqlite3.Connection, Migrated]:
+    """A connection to write to a file, which messages call `path`, and what opening it did to its tables."""
+    if path != MEMORY:
+        _make_file(Path(file))
+    connection = sqlite3.connect(file, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+    try:
+        refuse_foreign(connection, path)
+        if not connection.execute("PRAGMA page_count").fetchone()[0]:  # it is new: what is deleted can be given back
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        _use_write_ahead_log(connection, busy_seconds)
+        # A message that was accepted is on the disk, whatever happens to the machine.
+        connection.execute("PRAGMA synchronous = FULL")
+        migrated = migrate(connection, path)
+        connection.execute(f"PRAGMA busy_timeout = {_LOOK_MS}")
+        return connection, migrated
+    except BaseException:
+        connection.close()
+        raise
+
+
+def begin(connection: sqlite3.Connection, busy_seconds: float) -> None:
+    """Begin a transaction that may write, once nobody else does."""
+    give_up = time.monotonic() + busy_seconds
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if not is_locked(error) or time.monotonic() > give_up:
+                raise
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
+    """Of two processes that do this to a new file at once, SQLite refuses one without waiting."""
+    give_up = time.monotonic() + busy_seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if not is_locked(error) or time.monotonic() > give_up:
+                raise
+        time.sleep(_PAUSE)
+
+
+def file_id(file: str) -> tuple[int, int]:
+    """What tells a file from another one of the same name; of one that is not there, nothing."""
+    try:
+        found = os.stat(file)  # noqa: PTH116  a path object for each transaction is not worth it
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
+
+
+def _make_file(path: Path) -> None:
+    """The file and its folder, for its owner only. A file that is there keeps the mode it has.
+
+    One that is there is not opened: to close it again would give up the locks that other connections of this process
+    hold on it, and another process that leaves would then take away the log under them.
+    """
+    try:
+        make_private_folder(path.parent)
+        file = os.path.realpath(path)
+        try:
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            _check_file(file)
+    except CompactorError as error:
+        raise StoreError(f"{path} cannot be opened: {error}. Try: another folder with `store`.") from error
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be opened: {error.strerror}. Try: another folder with `store`, or its permissions."
+        ) from error
+
+
+def _check_file(file: str) -> None:
+    problem = EISDIR if os.path.isdir(file) else 0 if os.access(file, os.R_OK | os.W_OK) else EACCES  # noqa: PTH112
+    if problem:
+        raise OSError(problem, os.strerror(problem))

@@ -1,0 +1,134 @@
+"""What a call of a model costs, and what a compaction saves on the agent's own bill."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import ceil
+
+from msgspec import Struct
+
+from context_compactor.engine.report import Cost, Report
+from context_compactor.settings import Price
+from context_compactor.summarize.model import ModelUsage
+
+_MILLION = 1_000_000
+# A date or a release behind a name leaves its price as it is: "-2026-03-05", "-20251001", "-latest", "@20251001".
+_DATED = r"(?:[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|latest))?"
+
+
+class KnownPrice(Struct, frozen=True):
+    """The price of the models whose whole name matches, and when it was last compared with published lists."""
+
+    pattern: str
+    price: Price
+    seen: str
+
+
+def _claude(pattern: str, input_rate: float, read: float, write: float, output: float) -> KnownPrice:
+    return KnownPrice(pattern, Price(input=input_rate, cache_read=read, cache_write=write, output=output), "2026-11-15")
+
+
+def _gpt(pattern: str, input_rate: float, read: float, output: float, write: float | None = None) -> KnownPrice:
+    price = Price(input=input_rate, cache_read=read, cache_write=write, output=output)
+    return KnownPrice(pattern, price, "2026-11-15")
+
+
+def _long_gpt(pattern: str, input_rate: float, read: float, output: float, write: float | None = None) -> KnownPrice:
+    price = Price(
+        input=input_rate, cache_read=read, cache_write=write, output=output,
+        long_above=272_000, long_input=2.0, long_output=1.5,
+    )  # fmt: skip
+    return KnownPrice(pattern, price, "2026-11-15")
+
+
+# Input, cached input, then for Claude the five-minute cache write and the output, for GPT the output and the write.
+KNOWN_PRICES = (
+    _claude(r"claude-fable-5[-.]1", 10.0, 0.25, 12.5, 50.0),
+    _claude(r"claude-opus-5[-.]5", 4.0, 0.20, 5.0, 20.0),
+    _claude(r"claude-opus-(?:5|4[-.][5-8])", 5.0, 0.50, 6.25, 25.0),
+    _claude(r"claude-sonnet-5(?:[-.]5)?", 2.0, 0.20, 2.5, 10.0),
+    _claude(r"claude-sonnet-4(?:[-.][56])?", 3.0, 0.30, 3.75, 15.0),
+    _claude(r"claude-haiku-4[-.]5", 1.0, 0.10, 1.25, 5.0),
+    KnownPrice(
+        r"claude-haiku-5[-.]5",
+        Price(
+            input=0.10, cache_read=0.01, cache_write=0.125, output=0.50,
+            long_above=100_000, long_input=5.0, long_output=5.0,
+        ),
+        "2026-11-15",
+    ),
+    _long_gpt(r"gpt-5\.6-terra", 2.0, 0.20, 12.0, 2.5),
+    _long_gpt(r"gpt-5\.6-luna", 0.20, 0.02, 1.20, 0.25),
+    _long_gpt(r"gpt-5\.5", 5.0, 0.50, 30.0),
+    _long_gpt(r"gpt-5\.4", 2.5, 0.25, 15.0),
+    _gpt(r"gpt-5\.4-mini", 0.75, 0.075, 4.5),
+    _gpt(r"gpt-5\.4-nano", 0.20, 0.02, 1.25),
+    _gpt(r"gpt-5\.2", 1.75, 0.175, 14.0),
+    _gpt(r"gpt-5", 1.25, 0.125, 10.0),
+    _gpt(r"gpt-5-mini", 0.25, 0.025, 2.0),
+    _gpt(r"gpt-4\.1", 2.0, 0.50, 8.0),
+    _gpt(r"gpt-4\.1-mini", 0.40, 0.10, 1.60),
+    _gpt(r"gpt-4\.1-nano", 0.10, 0.025, 0.40),
+    _gpt(r"gpt-4o-mini", 0.15, 0.075, 0.60),
+)  # fmt: skip
+
+
+def price_of(model: str, prices: Mapping[str, Price] | None = None) -> Price | None:
+    """The price of a model as the user names it, or None; the user's own prices come first, by whole name or by model.
+
+    A server at an address of one's own has no known price, whatever it calls its model.
+    """
+    own = prices or {}
+    bare = re.split(r"[/#]", model)[-1].lower()
+    if found := own.get(model) or own.get(bare):
+        return found
+    if model.startswith(("http://", "https://")):
+        return None
+    return next((known.price for known in KNOWN_PRICES if re.fullmatch(known.pattern + _DATED, bare)), None)
+
+
+def call_cost(usage: ModelUsage, model: str, prices: Mapping[str, Price] | None = None) -> float | None:
+    """What one call has cost in US dollars, or None when the model's price is not known."""
+    price = price_of(model, prices)
+    if price is None:
+        return None
+    read = price.input if price.cache_read is None else price.cache_read
+    write = price.input if price.cache_write is None else price.cache_write
+    taken = usage.input * price.input + usage.cache_read * read + usage.cache_write * write
+    given = usage.output * price.output
+    if price.long_above is not None and usage.input + usage.cache_read + usage.cache_write > price.long_above:
+        taken, given = taken * price.long_input, given * price.long_output
+    return (taken + given) / _MILLION
+
+
+# No agent makes so many requests with one context.
+_NEVER = 1_000_000
+
+
+def agent_cost(report: Report, model: str, prices: Mapping[str, Price] | None = None) -> Cost | None:
+    """The bill of an agent that works with this model; None when the model's price is not known."""
+    if price_of(model, prices) is None:
+        return None
+    kept = min(report.cache.prefix_tokens_kept, report.tokens_after)
+    before = _cost_or_zero(ModelUsage(cache_read=report.tokens_before), model, prices)
+    after = _cost_or_zero(ModelUsage(cache_read=report.tokens_after), model, prices)
+    first = _cost_or_zero(ModelUsage(cache_read=kept, cache_write=report.tokens_after - kept), model, prices)
+    spent = report.spent_on_models
+    turns = None if spent is None else break_even(before, after, max(first - after, 0.0) + spent)
+    return Cost(before, after, max(first - after, 0.0), spent, turns)
+
+
+def break_even(before: float, after: float, once: float) -> int | None:
+    """The fewest requests after which `once` and then `after` each is no more than `before` each; None if never."""
+    if once <= 0 and after <= before:
+        return 0
+    if once >= _NEVER * (before - after):
+        return None
+    turns = ceil(once / (before - after))
+    # A division rounds; the promise is about the sums.
+    return turns if once + after * turns <= before * turns else turns + 1
+
+
+def _cost_or_zero(usage: ModelUsage, model: str, prices: Mapping[str, Price] | None) -> float:
+    return call_cost(usage, model, prices) or 0.0

@@ -1,0 +1,352 @@
+"""The summarizer: a model within its limits that writes the record of a compaction, or leaves the engine's own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from copy import copy
+from threading import Event, Lock
+
+import msgspec
+from msgspec import Struct, structs
+
+from context_compactor.dialects.turns import Turn
+from context_compactor.engine import compact
+from context_compactor.engine.request import Goal
+from context_compactor.engine.result import CompactionResult, PreparedRequest
+from context_compactor.errors import BadSetting, LimitReached, ModelError, ModelStopped
+from context_compactor.protocols import Model
+from context_compactor.settings import Level, Settings, Spending
+from context_compactor.summarize.clients.client import Secrets
+from context_compactor.summarize.clients.names import FORMS, open_model
+from context_compactor.summarize.merge import EngineCompaction, place_summary, with_model_calls, with_room
+from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, ModelStep, ModelUsage, with_retries
+from context_compactor.summarize.prices import call_cost
+from context_compactor.summarize.prompt import load_prompt
+from context_compactor.summarize.subject import (
+    RequestPlan,
+    SummaryLimits,
+    SummaryOutcome,
+    is_model_asked,
+    limits_for,
+    plan_request,
+    reason_to_skip,
+    subject_of,
+)
+from context_compactor.summarize.summary import Summary
+from context_compactor.summarize.writer import UNMERGED, write_summary
+
+# Windows are guessed at times, and counts differ between tokenizers, but not by more than this.
+_BELIEVED_WINDOWS = 16
+
+
+class LimitedModel:
+    """A model for one compaction; `before` is what the session has spent on earlier ones, and on this one so far.
+
+    Of that, `ahead` was spent for this one.
+
+    A call that could cost more than a limit leaves is not made, and neither is one attempt more than is allowed.
+    Whatever the model raises or answers wrongly comes out as a `ModelError`, so that a fault of its author cannot stop
+    a compaction; an object that is no model is a `BadSetting`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        settings: Settings,
+        count: Callable[[str], int],
+        before: Spending | None = None,
+        ahead: Spending | None = None,
+    ) -> None:
+        check_model(model)
+        self.name = model.name
+        self.window = model.window
+        self.most_output = model.most_output
+        self.spent = Spending()
+        self._model = model
+        self._settings = settings
+        self._count = count
+        self._before = before or Spending()
+        self._ahead = ahead or Spending()
+        self._lock = Lock()
+
+    def write(self, request: ModelRequest, control: Control) -> ModelAnswer:
+        """The answer of the first try that gives one. What a try may cost at most is set aside until it has ended."""
+        tried = 0
+
+        def attempt() -> ModelAnswer:
+            nonlocal tried
+            tried += 1
+            return self._attempt(request, control)
+
+        def tell(error: ModelError, pause: float) -> None:
+            words = f"{error}; again in {pause:g} s"
+            control.tell(ModelStep("retried", self.name, tried + 1, self._settings.retry_attempts, words))
+
+        return with_retries(attempt, self._settings.retry_attempts, self._settings.retry_delay_seconds, control, tell)
+
+    def _attempt(self, request: ModelRequest, control: Control) -> ModelAnswer:
+        most = paid = self._set_aside(request)
+        try:
+            answer = self._believed(self._model.write(request, control))
+            paid = self._paid(answer.usage, most)
+            return answer
+        except ModelError as error:
+            paid = most if error.billed else 0.0
+            raise
+        except Exception as error:  # the model is somebody else's code, and the digest stands without it
+            words = Secrets(os.environ).hide(str(error))
+            raise ModelError(f"{self.name} failed with {type(error).__name__}: {words}") from error
+        finally:  # whatever ended the call, an interrupt by the user included
+            self._spend(Spending(paid - most), lambda _: None)
+
+    def _believed(self, answer: ModelAnswer) -> ModelAnswer:
+        """An answer whose values are what they have to be, and whose counts are possible."""
+        if not isinstance(answer, ModelAnswer):
+            raise ModelError(f"{self.name} returned {type(answer).__name__}; it must be a ModelAnswer")
+        try:
+            sound = msgspec.convert(msgspec.to_builtins(answer), ModelAnswer)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise ModelError(f"{self.name} returned a ModelAnswer that is none: {error}") from error
+        most = _BELIEVED_WINDOWS * self.window
+        counts = {name: min(max(count, 0), most) for name, count in structs.asdict(sound.usage).items()}
+        return structs.replace(answer, usage=ModelUsage(**counts))
+
+    def _paid(self, usage: ModelUsage, most: float) -> float:
+        paid = None if usage == ModelUsage() else call_cost(usage, self.name, self._settings.prices)
+        return most if paid is None else paid
+
+    def _set_aside(self, request: ModelRequest) -> float:
+        """What an attempt can cost at most, which is counted with it; 0 when that is not known and no limit asks."""
+        settings = self._settings
+        most = call_cost(self._most(request), self.name, settings.prices)
+
+        def look(session: Spending) -> None:
+            own = self._ahead.plus(self.spent)
+            self._look_at_attempts("attempt_limit", settings.attempt_limit, own)
+            self._look_at_attempts("session_attempt_limit", settings.session_attempt_limit, session)
+            self._look_at_dollars("spend_limit", settings.spend_limit, own, most)
+            self._look_at_dollars("session_spend_limit", settings.session_spend_limit, session, most)
+
+        self._spend(Spending(most or 0.0, 1), look)
+        return most or 0.0
+
+    def _spend(self, more: Spending, look: Callable[[Spending], None]) -> None:
+        with self._lock:
+            self._before = self._before.take(more, look)
+            self.spent = self.spent.plus(more)
+
+    def _look_at_attempts(self, name: str, limit: int | None, taken: Spending) -> None:
+        if limit is not None and taken.attempts >= limit:
+            raise LimitReached(f"{name} allows {limit:,} requests to the model, and they were made")
+
+    def _look_at_dollars(self, name: str, limit: float | None, taken: Spending, most: float | None) -> None:
+        if limit is None:
+            return
+        if most is None:
+            raise LimitReached(f"{self.name} has no known price, so {name} cannot be kept; prices sets one")
+        if taken.dollars + most > limit:
+            raise LimitReached(f"a call for up to ${most:.4f} could cost more than {name} leaves")
+
+    def _most(self, request: ModelRequest) -> ModelUsage:
+        said = sum(self._count(message.text) for message in request.messages)
+        prefix = sum(self._count(str(part)) for part in (*request.prefix, request.beside) if part)
+        return ModelUsage(input=said, cache_write=prefix, output=request.max_tokens)
+
+
+def check_model(model: Model) -> None:
+    """`BadSetting` when an object lacks what `Model` promises."""
+    for field, kind in (("name", str), ("window", int), ("most_output", int)):
+        value = getattr(model, field, None)
+        if not isinstance(value, kind) or not value or (isinstance(value, int) and value < 0):
+            must = "a text" if kind is str else "a number of tokens above 0"
+            raise BadSetting(f"model: {field} of the {type(model).__name__} is {value!r:.60}; it must be {must}")
+
+
+_MAX_REASONS = 2
+_MAX_REASON_CHARS = 200
+
+
+class CallContext(Struct, frozen=True):
+    """What all calls of one compaction share: the money, the deadline and who may end them, and how many they are."""
+
+    model: LimitedModel
+    control: Control
+    limits: SummaryLimits
+
+
+class ModelSummarizer:
+    """A model with all it needs to write records. Requests that failed are remembered and not sent again."""
+
+    def __init__(
+        self,
+        model: Model,
+        settings: Settings,
+        on_text: Callable[[str], None] | None = None,
+        on_step: Callable[[ModelStep], None] | None = None,
+    ) -> None:
+        self.model = model
+        self.cancel = Event()
+        """Set it to end a call that is under way: the compaction then raises `ModelStopped` and changes nothing."""
+        self._settings = settings
+        self._prompt = load_prompt(settings)
+        self.before = Spending()
+        """What the session has spent on models already, which counts for the limits of a session."""
+        self.ahead = Spending()
+        """What of that was spent for the next compaction, and counts for its limits."""
+        self.spent = Spending()
+        """What was spent since; also on calls that came to nothing."""
+        self.failed: frozenset[str] = frozenset()
+        self.watchers = [on_step] if on_step else []
+        """Who is told of each call and each retry."""
+        self._on_text = on_text
+        self._is_cold = False
+        self._at_work: LimitedModel | None = None
+
+    def tell(
+        self,
+        request: PreparedRequest,
+        goal: Goal,
+        scene: compact.ParsedContext,
+        config: compact.EngineConfig,
+        digest: CompactionResult,
+    ) -> CompactionResult:
+        """The compaction with the model's record, or as it was; the report has every call, and why it is as it was."""
+        job = EngineCompaction(request, goal, scene, config, digest)
+        if not digest.report.changed or not (is_model_asked(request) or request.trigger.level is Level.EMERGENCY):
+            return digest
+        roomy = with_room(job)
+        why = reason_to_skip(roomy)
+        if why:
+            return with_model_calls(job, digest, (), f"no model was asked: {why}")
+        calls = self._call_context(roomy)
+        try:
+            told = self._ask(roomy, calls)
+            made, why = self._placed(roomy, told)
+        except (KeyboardInterrupt, ModelStopped):
+            self.cancel = Event()  # the next compaction was not cancelled
+            raise
+        finally:
+            self._settle()
+        return with_model_calls(job, made or digest, told.calls, why)
+
+    def fork(self, cancel: Event, *, silent: bool = False) -> ModelSummarizer:
+        """The same for one piece of work that `cancel` ends; `join` it afterwards. A silent one shows no text."""
+        twin = copy(self)
+        twin.cancel, twin.spent, twin._at_work = cancel, Spending(), None
+        twin._on_text = None if silent else self._on_text
+        return twin
+
+    def join(self, fork: ModelSummarizer) -> None:
+        """Remember what a fork has learned."""
+        self.failed |= fork.failed
+        self._is_cold |= fork._is_cold
+
+    def presummarize(self, job: EngineCompaction, turns: Sequence[Turn], previous: Summary) -> SummaryOutcome:
+        """A summary of these turns of a compaction that is not made yet; `previous` tells those before them."""
+        job = with_room(job)
+        calls = self._call_context(job)
+        subject = subject_of(job, turns, previous)
+        try:
+            told = write_summary(
+                calls.model, subject, calls.control, job.config.counter.text, calls.limits, self._prompt, self.failed
+            )
+        finally:
+            self._settle()
+        self.failed |= told.failed
+        return told
+
+    @property
+    def taken(self) -> Spending:
+        """What was spent since, what is under way with it."""
+        return self.spent.plus(self._at_work.spent) if self._at_work else self.spent
+
+    def _settle(self) -> None:
+        self.spent, self._at_work = self.taken, None
+
+    @property
+    def asked(self) -> str:
+        """In which way a record is asked for: the same for the same model and prompt."""
+        return f"{self.model.name}\n{self._prompt.text}"
+
+    def _call_context(self, job: EngineCompaction) -> CallContext:
+        settings = self._settings
+        deadline = time.monotonic() + max(settings.deadline_seconds - (time.perf_counter() - job.request.began), 0.0)
+        before = self.before.plus(self.spent)
+        self._at_work = LimitedModel(self.model, settings, job.config.counter.text, before, self.ahead)
+        return CallContext(
+            self._at_work,
+            Control(deadline, self.cancel, self._on_text, self._step),
+            limits_for(settings, job.asked_tokens),
+        )
+
+    def _placed(self, job: EngineCompaction, told: SummaryOutcome) -> tuple[CompactionResult | None, str]:
+        """The compaction with the model's record, or why there is none."""
+        if told.summary is None:
+            return None, self._refusal(objections_of(told))
+        made, wrong = place_summary(job, told.summary, self.model.name)
+        if made is None:
+            return None, self._refusal(wrong)
+        report = structs.replace(made.report, corrections=corrections_of(told))
+        unmerged = next((objection.words for objection in told.objections if objection.code == UNMERGED), "")
+        return structs.replace(made, report=report), unmerged
+
+    def _ask(self, job: EngineCompaction, calls: CallContext) -> SummaryOutcome:
+        count = job.config.counter.text
+        subject = self._brief(job).subject
+        told = write_summary(calls.model, subject, calls.control, count, calls.limits, self._prompt, self.failed)
+        self.failed |= told.failed
+        # A cache that was not read is not there, or the agent begins its requests in another way.
+        self._is_cold |= bool(subject.prefix) and not any(call.cache_read for call in told.calls)
+        return told
+
+    def _brief(self, job: EngineCompaction) -> RequestPlan:
+        return plan_request(job, self.model, self._settings, self._prompt, may_send_own=not self._is_cold)
+
+    def expect(
+        self,
+        request: PreparedRequest,
+        goal: Goal,
+        scene: compact.ParsedContext,
+        config: compact.EngineConfig,
+        digest: CompactionResult,
+    ) -> CompactionResult:
+        """The compaction as it was, with what `tell` would ask and what that should cost; nobody is asked."""
+        job = with_room(EngineCompaction(request, goal, scene, config, digest))
+        if not digest.report.changed or not is_model_asked(request) or reason_to_skip(job):
+            return digest
+        expected = self._brief(job).effort.expected(self.model.name, self._settings.prices)
+        return structs.replace(digest, report=structs.replace(digest.report, expected=expected))
+
+    def _step(self, step: ModelStep) -> None:
+        for watcher in self.watchers:
+            watcher(step)
+
+    def _refusal(self, why: str) -> str:
+        return f"the record by {self.model.name} could not be used: {why}; the one without a model stands"
+
+
+def open_summarizer(
+    model: str | Model,
+    settings: Settings,
+    on_text: Callable[[str], None] | None = None,
+    on_step: Callable[[ModelStep], None] | None = None,
+) -> ModelSummarizer:
+    """A teller with a model, which may be named. A wrong name, a missing key or a bad prompt is an error at once."""
+    if not isinstance(model, str) and not callable(getattr(model, "write", None)):
+        raise BadSetting(
+            f"model is {model!r:.60}; it must be a name ({FORMS}) or an object that writes, as `Model` says"
+        )
+    return ModelSummarizer(open_model(model, settings) if isinstance(model, str) else model, settings, on_text, on_step)
+
+
+def objections_of(told: SummaryOutcome) -> str:
+    """The first objections in words, without the text that was objected to."""
+    words = dict.fromkeys(objection.advice[:_MAX_REASON_CHARS] for objection in told.objections)
+    return "; ".join(list(words)[:_MAX_REASONS]) or "there was nothing to tell"
+
+
+def corrections_of(told: SummaryOutcome) -> tuple[str, ...]:
+    """What was changed in a model's text, each in a line."""
+    return tuple(f"{objection.code}: {objection.words}"[:_MAX_REASON_CHARS] for objection in told.corrections)

@@ -1,0 +1,1 @@
+"""Counting tokens, the room there is, how full a context is, and when to compact."""

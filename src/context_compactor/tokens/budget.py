@@ -1,0 +1,285 @@
+"""The budget of a context and how much of it is used: in total, by section, and for how many more turns."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from math import ceil
+from statistics import median
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from context_compactor.dialects.messages import Message, Part, Text, Thinking, ToolResult
+from context_compactor.dialects.record import record_span
+from context_compactor.dialects.turns import Turn
+from context_compactor.errors import BadSetting
+from context_compactor.settings import DEFAULT_LEVELS, Level, LevelRule
+from context_compactor.tokens.calibration import Calibration, anchored_tokens
+from context_compactor.tokens.counting import MessageCounter, last_question, message_bytes
+from context_compactor.tokens.models import ASSUMED_REQUEST_BYTES, Window
+
+
+class Budget(Struct, frozen=True):
+    """What a context may use: the window without the reserved output and a margin for counting errors."""
+
+    window: Window
+    reserve_output: int = 0
+    margin: int = 0
+    bytes: int = ASSUMED_REQUEST_BYTES
+
+    def __post_init__(self) -> None:
+        _check_budget(self)
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that are left for messages, tools and the system prompt."""
+        return self.window.tokens - self.reserve_output - self.margin
+
+    def share(self, tokens: int) -> float:
+        """How full a context of so many tokens is; 1.0 is exactly full."""
+        return max(0, tokens) / self.tokens
+
+    def fits(self, tokens: int, size: int = 0) -> bool:
+        """Whether a request of so many tokens and bytes is within both limits."""
+        return tokens <= self.tokens and size <= self.bytes
+
+    def lowered(self, limit: int | None) -> Budget:
+        """The same budget under a lower limit that a provider taught us; a higher one changes nothing."""
+        if limit is None or limit <= 0 or limit >= self.window.tokens:
+            return self
+        window = Window(limit, f"learned from a rejected request, below what was {self.window.source}")
+        scale = limit / self.window.tokens
+        return Budget(window, int(self.reserve_output * scale), int(self.margin * scale), self.bytes)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.tokens:,} tokens = {self.window.tokens:,} ({self.window.source})"
+            f" - {self.reserve_output:,} reserved for output - {self.margin:,} margin; {self.bytes:,} bytes"
+        )
+
+
+def budget_for(window: Window, reserve_output: int, margin_share: float = 0.0, size: int | None = None) -> Budget:
+    """The budget of a window. The margin is a share of what the reserved output leaves; `size` is a request's bytes."""
+    _check_parts(window.tokens, reserve_output)
+    margin = ceil((window.tokens - reserve_output) * min(0.9, max(0.0, margin_share)))
+    return Budget(window, reserve_output, margin, ASSUMED_REQUEST_BYTES if size is None else size)
+
+
+def fitting_reserve(window: Window, reserve_output: int) -> int:
+    """A default reserve, or a quarter of a window that is too small for it."""
+    return min(reserve_output, window.tokens // 4)
+
+
+def _check_parts(window: int, reserve_output: int) -> None:
+    if window <= 0:
+        raise BadSetting(f"window is {window:,} tokens; it must be positive, such as 128,000")
+    if reserve_output < 0:
+        raise BadSetting(f"reserve_output_tokens is {reserve_output:,}; it must be 0 or more")
+    if reserve_output >= window:
+        raise BadSetting(
+            f"reserve_output_tokens is {reserve_output:,} and leaves nothing of a window of {window:,} tokens; "
+            f"try reserve_output_tokens={window // 8:,} or a window above {reserve_output * 2:,}"
+        )
+
+
+def _check_budget(budget: Budget) -> None:
+    _check_parts(budget.window.tokens, budget.reserve_output)
+    if budget.margin < 0 or budget.bytes <= 0:
+        raise BadSetting(f"margin ({budget.margin:,}) must be 0 or more and bytes ({budget.bytes:,}) positive")
+    if budget.tokens <= 0:
+        raise BadSetting(
+            f"a window of {budget.window.tokens:,} tokens minus {budget.reserve_output:,} reserved for output minus a "
+            f"margin of {budget.margin:,} leaves nothing; lower reserve_output_tokens or use a larger window"
+        )
+
+
+_REFERENCE_OPENING = "[archived "
+_REFERENCE_LINE = re.compile(r"\[archived (?:tool|file|agent|turn)_\d+: [^\n]{0,2000}?\](?=\n|$)")
+
+_FORECAST_TURNS = 10
+_FEWEST_TURNS = 3
+_ANCHORED_MARGIN = 0.005
+
+
+class Sections(Struct, frozen=True):
+    """Tokens by what they are. `unseen` is what the provider counts and our messages do not hold."""
+
+    system: int = 0
+    tools: int = 0
+    user: int = 0
+    assistant: int = 0
+    tool_results: int = 0
+    thinking: int = 0
+    summaries: int = 0
+    references: int = 0
+    unseen: int = 0
+
+    @property
+    def total(self) -> int:
+        """All sections together."""
+        return sum(asdict(self).values())
+
+
+class Anchor(Struct, frozen=True):
+    """What a provider reported for a request: its first `messages` messages weighed `tokens`."""
+
+    messages: int
+    tokens: int
+
+
+class Usage(Struct, frozen=True):
+    """How much of a budget a context uses. `margin` is the share by which the truth may be higher."""
+
+    tokens: int
+    budget_tokens: int
+    sections: Sections
+    bytes: int
+    budget_bytes: int
+    share: float
+    level: Level | None
+    margin: float
+    tool_results: int
+    files_loaded: int
+    growth: int | None
+    source: str
+
+    @property
+    def turns_left(self) -> int | None:
+        """About how many more turns fit into the budget, or None when it cannot be told."""
+        return self.turns_until(self.budget_tokens)
+
+    def turns_until(self, tokens: int) -> int | None:
+        """About how many more turns it takes to reach so many tokens, or None when it cannot be told."""
+        return None if self.growth is None else max(0, tokens - self.tokens) // self.growth
+
+    @property
+    def upper(self) -> int:
+        """The tokens with the margin on top."""
+        return ceil(self.tokens * (1 + self.margin))
+
+
+def measure(
+    turns: Sequence[Turn],
+    budget: Budget,
+    message_counter: MessageCounter,
+    *,
+    fixed_tokens: int = 0,
+    anchor: Anchor | None = None,
+    calibration: Calibration | None = None,
+    files_loaded: int = 0,
+    levels: Sequence[LevelRule] = DEFAULT_LEVELS,
+) -> Usage:
+    """Weigh a context. `fixed_tokens` are sent with every request and stand in no message: tool definitions, mostly.
+
+    With an anchor the total is what the provider reported plus our count of what came after; with a calibration that
+    has learned something it is corrected by that; else it is our own count.
+    """
+    messages = [message for turn in turns for message in turn.messages]
+    message_counter.learn(messages)
+    sections = _sections(messages, message_counter, max(0, fixed_tokens))
+    tokens, margin, source = _total(sections.total, messages, message_counter, anchor, calibration)
+    size = sum(map(message_bytes, messages))
+    return Usage(
+        tokens=tokens,
+        budget_tokens=budget.tokens,
+        sections=_fit_to_total(sections, tokens),
+        bytes=size,
+        budget_bytes=budget.bytes,
+        share=budget.share(tokens),
+        level=level_at(max(tokens / budget.tokens, size / budget.bytes), levels),
+        margin=margin,
+        tool_results=sum(len(message.results) for message in messages),
+        files_loaded=files_loaded,
+        growth=growth_per_turn(turns, message_counter),
+        source=source,
+    )
+
+
+def level_at(share: float, levels: Sequence[LevelRule] = DEFAULT_LEVELS) -> Level | None:
+    """The highest level whose threshold a share of the budget has reached."""
+    reached = [rule for rule in levels if share >= rule.threshold]
+    return max(reached, key=lambda rule: rule.threshold).level if reached else None
+
+
+def growth_per_turn(turns: Sequence[Turn], message_counter: MessageCounter) -> int | None:
+    """The median of what the last turns weigh, or None when there are too few to tell."""
+    recent = [turn for turn in turns if not turn.is_instruction and not _is_record(turn)]
+    weights = [sum(message_counter.count_many(turn.messages)) for turn in recent[-_FORECAST_TURNS:]]
+    if len(weights) < _FEWEST_TURNS:
+        return None
+    return max(1, round(median(weights)))
+
+
+def _total(
+    counted: int,
+    messages: Sequence[Message],
+    counter: MessageCounter,
+    anchor: Anchor | None,
+    calibration: Calibration | None,
+) -> tuple[int, float, str]:
+    if anchor is not None and 0 <= anchor.messages <= len(messages):
+        since = counter.request_tokens(messages) - counter.request_tokens(messages[: anchor.messages])
+        tokens = anchored_tokens(anchor.tokens, since, calibration.ratio if calibration else 1.0)
+        if tokens is not None:
+            margin = min(counter.margin, counter.margin * abs(since) / tokens)
+            return tokens, max(_ANCHORED_MARGIN, margin), "anchored on the last reply"
+    if calibration is not None and calibration.replies:
+        estimate = calibration.estimate(counted)
+        return estimate.tokens, estimate.margin, "counted and calibrated"
+    return counted, counter.margin, "counted"
+
+
+def _fit_to_total(sections: Sections, tokens: int) -> Sections:
+    """Sections that add up to the total: what is missing is unseen, what is too much is taken from all by share."""
+    known = asdict(sections)
+    if tokens >= sections.total:
+        return Sections(**{**known, "unseen": tokens - sections.total})
+    shrunk = {name: value * tokens // sections.total for name, value in known.items()}
+    return Sections(**{**shrunk, "unseen": tokens - sum(shrunk.values())})
+
+
+def _sections(messages: Sequence[Message], counter: MessageCounter, fixed_tokens: int) -> Sections:
+    sums: Counter[str] = Counter(system=counter.overhead.request, tools=fixed_tokens)
+    resent = last_question(messages) if counter.overhead.drops_thinking else 0
+    for at, message in enumerate(messages):
+        sums["tool_results" if message.results else _role_section(message)] += counter.frame_tokens(message)
+        for section, tokens in _section_tokens(message, counter):
+            if section != "thinking" or at >= resent:
+                sums[section] += tokens
+    return Sections(**sums)
+
+
+def _section_tokens(message: Message, counter: MessageCounter) -> Iterator[tuple[str, int]]:
+    for part, tokens in zip(message.parts, counter.part_tokens(message), strict=True):
+        section, texts = _written_by_us(part)
+        ours = min(tokens, sum(counter.texts(texts))) if texts else 0
+        yield section, ours
+        yield _section_of(part, message), tokens - ours
+
+
+def _written_by_us(part: Part) -> tuple[str, Sequence[str]]:
+    """What a compaction has written into a part: the record, or lines of reference."""
+    if isinstance(part, Text) and (span := record_span(part.text)):
+        return "summaries", [part.text[slice(*span)]]
+    if isinstance(part, Text | ToolResult) and _REFERENCE_OPENING in part.text:
+        return "references", [match[0] for match in _REFERENCE_LINE.finditer(part.text)]
+    return "references", ()
+
+
+def _section_of(part: Part, message: Message) -> str:
+    if isinstance(part, Thinking):
+        return "thinking"
+    return "tool_results" if isinstance(part, ToolResult) else _role_section(message)
+
+
+def _role_section(message: Message) -> str:
+    """The section of whoever speaks."""
+    if message.role in ("system", "developer"):
+        return "system"
+    return "tool_results" if message.role == "tool" else message.role
+
+
+def _is_record(turn: Turn) -> bool:
+    return any(isinstance(part, Text) and record_span(part.text) for part in turn.messages[0].parts)

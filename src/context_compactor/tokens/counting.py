@@ -1,0 +1,393 @@
+"""Tokens and bytes of texts, media and messages, with what a provider's wire format adds around them."""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import pairwise
+from math import ceil
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from context_compactor.dialects.messages import Media, Message, Part, Thinking, ToolCall, ToolResult
+from context_compactor.errors import BadSetting
+from context_compactor.protocols import TokenCounter
+from context_compactor.tokens.models import family_of
+
+if TYPE_CHECKING:
+    from splintr import AnyTokenizer
+
+
+_CONTROL_TOKEN = "<|"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def replace_surrogates(text: str) -> str:
+    """The text with lone surrogates replaced, since no tokenizer and no UTF-8 encoder takes them."""
+    if text.isascii() or not _LONE_SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+class VocabularyCounter:
+    """Counts with a bundled vocabulary, times `scale` where it stands in for one that is not public."""
+
+    def __init__(self, vocabulary: str, *, scale: float = 1.0, margin: float = 0.0) -> None:
+        self.vocabulary = vocabulary
+        self.scale = scale
+        self.margin = margin
+        self.name = vocabulary if scale == 1.0 else f"{vocabulary} x {scale:g}"
+
+    def count(self, text: str) -> int:
+        """The tokens of one text."""
+        return self.count_many((text,))[0]
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """The tokens of each text; one call is cheaper than many."""
+        try:
+            counts = _load_counter(self.vocabulary)(texts)
+        except UnicodeEncodeError:
+            counts = _load_counter(self.vocabulary)([replace_surrogates(text) for text in texts])
+        return counts if self.scale == 1.0 else [int(n * self.scale + 0.5) for n in counts]
+
+
+class FunctionCounter:
+    """Counts with any function from a text to a number of tokens."""
+
+    def __init__(self, function: Callable[[str], int], *, margin: float = 0.0) -> None:
+        self._function = function
+        self.margin = margin
+        self.name = getattr(function, "__name__", type(function).__name__)
+
+    def count(self, text: str) -> int:
+        """The tokens of one text."""
+        try:
+            tokens = self._function(text)
+        except Exception as problem:  # whatever a user's function raises, the user must learn which function it was
+            raise BadSetting(
+                f"count_tokens: {self.name} failed on a text of {len(text):,} characters with "
+                f"{type(problem).__name__}: {problem}"
+            ) from problem
+        return self._checked(tokens)
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """The tokens of each text."""
+        return [self.count(text) for text in texts]
+
+    def _checked(self, tokens: object) -> int:
+        wrong = BadSetting(
+            f"count_tokens: {self.name} must return a whole number of tokens, 0 or more; it returned {tokens!r}"
+        )
+        if isinstance(tokens, bool) or not hasattr(tokens, "__index__"):
+            raise wrong
+        number = index(tokens)
+        if number < 0:
+            raise wrong
+        return number
+
+
+def counter_for(model: str | None) -> TokenCounter:
+    """The counter that fits a model's name best; its `margin` says how far to trust it."""
+    family = family_of(model)
+    return VocabularyCounter(family.vocabulary, scale=family.scale, margin=family.margin)
+
+
+@cache
+def _load_counter(vocabulary: str) -> Callable[[Sequence[str]], list[int]]:
+    from splintr import Tokenizer
+
+    tokenizer = Tokenizer.from_pretrained(vocabulary)
+    if all(token.startswith(_CONTROL_TOKEN) for token in tokenizer.special_tokens()):
+        return lambda texts: _count_flat(tokenizer, texts)
+    return lambda texts: [len(tokenizer.encode_ordinary(text)) for text in texts]
+
+
+def _count_flat(tokenizer: AnyTokenizer, texts: Sequence[str]) -> list[int]:
+    """The fastest way to count a batch; it reads control tokens in the text as such, so those texts go again."""
+    ends = array("Q")
+    ends.frombytes(tokenizer.encode_batch_flat(texts)[1])
+    counts = [end - start for start, end in pairwise(ends)]
+    for at, text in enumerate(texts):
+        if _CONTROL_TOKEN in text:
+            counts[at] = len(tokenizer.encode_ordinary(text))
+    return counts
+
+
+# A size nobody told us is taken as a full screenshot: too high is safe, too low overflows.
+_UNKNOWN_IMAGE = {
+    "anthropic": 1_600,
+    "anthropic-large": 2_800,
+    "openai": 1_105,
+    "openai-patches": 2_500,
+    "gemini": 1_120,
+}
+
+# Longest edge in pixels and most tokens of one image, before which it is scaled down.
+_ANTHROPIC_LIMITS = {"anthropic": (1_568, 1_600), "anthropic-large": (2_576, 4_784)}
+_ANTHROPIC_PIXELS_PER_TOKEN = 750
+
+_OPENAI_FIT, _OPENAI_SHORT_EDGE, _OPENAI_TILE = 2_048, 768, 512
+_OPENAI_BASE, _OPENAI_PER_TILE = 85, 170
+_OPENAI_PATCH, _OPENAI_PER_PATCH, _OPENAI_MOST_PATCHES = 32, 1.2, 10_000
+
+# A page of a document is read as text and as a picture: 1,500 to 3,000 tokens in some 50 KB of PDF.
+_BYTES_PER_DOCUMENT_TOKEN = 20
+_BYTES_PER_AUDIO_TOKEN = 400
+_SMALLEST_DOCUMENT = 500
+
+
+def media_tokens(media: Media, rule: str, detail: str = "auto") -> int:
+    """The tokens one picture, document or sound costs; `rule` names a provider's way to count images."""
+    if media.kind == "image":
+        return image_tokens(media.width, media.height, rule, detail)
+    per_token = _BYTES_PER_AUDIO_TOKEN if media.kind == "audio" else _BYTES_PER_DOCUMENT_TOKEN
+    return max(_SMALLEST_DOCUMENT, media.byte_size // per_token)
+
+
+def image_tokens(width: int, height: int, rule: str, detail: str = "auto") -> int:
+    """The tokens of an image of this size; a size that is not known counts as a large one."""
+    if detail == "low" and rule.startswith("openai"):
+        return _OPENAI_BASE
+    if width <= 0 or height <= 0 or rule == "gemini":
+        return _UNKNOWN_IMAGE[rule]
+    if rule in _ANTHROPIC_LIMITS:
+        return _anthropic_image(width, height, *_ANTHROPIC_LIMITS[rule])
+    return _openai_patches(width, height) if rule == "openai-patches" else _openai_tiles(width, height)
+
+
+def _anthropic_image(width: int, height: int, long_edge: int, most: int) -> int:
+    shrink = min(1.0, long_edge / max(width, height))
+    pixels = width * shrink * height * shrink
+    return max(1, min(most, ceil(pixels / _ANTHROPIC_PIXELS_PER_TOKEN)))
+
+
+def _openai_tiles(width: int, height: int) -> int:
+    shrink = min(1.0, _OPENAI_FIT / max(width, height))
+    shrink *= min(1.0, _OPENAI_SHORT_EDGE / (min(width, height) * shrink))
+    tiles = ceil(width * shrink / _OPENAI_TILE) * ceil(height * shrink / _OPENAI_TILE)
+    return _OPENAI_BASE + _OPENAI_PER_TILE * tiles
+
+
+def _openai_patches(width: int, height: int) -> int:
+    patches = ceil(width / _OPENAI_PATCH) * ceil(height / _OPENAI_PATCH)
+    return ceil(min(patches, _OPENAI_MOST_PATCHES) * _OPENAI_PER_PATCH)
+
+
+class Overhead(Struct, frozen=True):
+    """What stands around the texts: tokens per request, message, name, call, result, tool and list of tools."""
+
+    request: int
+    message: int
+    name: int
+    call: int
+    result: int
+    tool: int
+    tools: int
+    images: str
+    thinking: float = 1.0
+    drops_thinking: bool = False
+    unescapes: bool = False
+
+
+# Chat numbers are OpenAI's own counting recipe; the others are fitted to reported usage.
+OVERHEADS = {
+    "openai-chat": Overhead(request=3, message=3, name=1, call=8, result=4, tool=8, tools=12, images="openai"),
+    "openai-responses": Overhead(request=3, message=3, name=1, call=8, result=4, tool=8, tools=12, images="openai"),
+    "anthropic": Overhead(request=8, message=4, name=0, call=40, result=30, tool=12, tools=346, images="anthropic"),
+}
+
+# Texts are known by hash and length, so that asking again costs a look-up and no text is kept alive.
+_MAX_CACHED_TEXTS = 20_000
+
+
+class MessageCounter:
+    """Counts messages of one dialect with one counter, each text once."""
+
+    def __init__(
+        self, counter: TokenCounter, dialect_name: str = "openai-chat", overhead: Overhead | None = None
+    ) -> None:
+        if dialect_name not in OVERHEADS:
+            raise BadSetting(f"dialect {dialect_name!r} is not known; use one of {', '.join(OVERHEADS)}")
+        self.counter = counter
+        self.dialect_name = dialect_name
+        self.overhead = overhead or OVERHEADS[dialect_name]
+        self._known: dict[tuple[int, int], int] = {}
+
+    @property
+    def margin(self) -> float:
+        """The share by which the truth may be higher than our counts."""
+        return self.counter.margin
+
+    def count(self, message: Message) -> int:
+        """The tokens of one message, with what stands around it on the wire."""
+        return self.frame_tokens(message) + sum(self.part_tokens(message))
+
+    def count_many(self, messages: Sequence[Message]) -> list[int]:
+        """The tokens of each message; texts not seen before are tokenised in one batch."""
+        self.learn(messages)
+        return [self.count(message) for message in messages]
+
+    def request_tokens(self, messages: Sequence[Message]) -> int:
+        """The tokens of a request made of these messages, without what the provider leaves out and without tools."""
+        sent = sum(self.count_many(messages)) + self.overhead.request
+        return sent - sum(self.dropped_thinking(messages)) if self.overhead.drops_thinking else sent
+
+    def dropped_thinking(self, messages: Sequence[Message]) -> Iterator[int]:
+        """The tokens of each thinking part that some providers leave out: those before the last user's words."""
+        for message in messages[: last_question(messages)]:
+            if any(isinstance(part, Thinking) for part in message.parts):
+                tokens = self.part_tokens(message)
+                yield sum(n for n, part in zip(tokens, message.parts, strict=True) if isinstance(part, Thinking))
+
+    def part_tokens(self, message: Message) -> tuple[int, ...]:
+        """The tokens of each part of a message."""
+        details = _image_details(message)
+        return tuple([self._part(part, message, details) for part in message.parts])
+
+    def frame_tokens(self, message: Message) -> int:
+        """What the wire format adds around a message, whatever is in it."""
+        raw = message.raw if isinstance(message.raw, dict) and "role" in message.raw else {}
+        name = raw.get("name")
+        return self.overhead.message + (self.overhead.name + self.text(name) if isinstance(name, str) else 0)
+
+    def text(self, text: str) -> int:
+        """The tokens of one text."""
+        known = self._known.get((hash(text), len(text)))
+        return self.texts((text,))[0] if known is None else known
+
+    def texts(self, texts: Sequence[str]) -> list[int]:
+        """The tokens of each text; those not seen before are tokenised in one batch."""
+        known = self._known
+        keys = [(hash(text), len(text)) for text in texts]
+        fresh = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        if not fresh:
+            return [known[key] for key in keys]
+        counted = dict(zip(fresh, self.counter.count_many(list(fresh.values())), strict=True))
+        counts = [counted[key] if key in counted else known[key] for key in keys]
+        self._remember(counted)
+        return counts
+
+    def learn(self, messages: Iterable[Message]) -> None:
+        """Tokenise in one batch every text of these messages that was not seen before."""
+        self.texts([text for message in messages for part in message.parts for text in self._texts_of(part)])
+
+    def count_tools(self, tools: Sequence[Any] | None) -> int:
+        """The tokens of tool definitions as they stand in front of a request."""
+        if not tools:
+            return 0
+        counts = self.texts([_compact_json(tool) for tool in tools])
+        return self.overhead.tools + sum(counts) + self.overhead.tool * len(counts)
+
+    def _part(self, part: Part, message: Message, details: Iterator[str]) -> int:
+        if isinstance(part, ToolResult):
+            return self.text(part.text) + self.overhead.result + sum(self._media(m, details) for m in part.media)
+        if isinstance(part, ToolCall):
+            return sum(map(self.text, self._texts_of(part))) + self.overhead.call
+        if isinstance(part, Media):
+            return self._media(part, details)
+        if isinstance(part, Thinking):
+            return round(self.text(part.text) * self.overhead.thinking) if part.text else sealed_tokens(message)
+        return self.text(part.text)
+
+    def _texts_of(self, part: Part) -> tuple[str, ...]:
+        if isinstance(part, ToolCall):
+            arguments = part.arguments
+            if self.overhead.unescapes:
+                arguments = arguments.replace("\\n", "\n").replace('\\"', '"')
+            return (part.name, arguments)
+        return () if isinstance(part, Media) else (part.text,)
+
+    def _media(self, media: Media, details: Iterator[str]) -> int:
+        detail = next(details, "auto") if media.kind == "image" else "auto"
+        title = self.text(media.title) if media.title else 0
+        return title + media_tokens(media, self.overhead.images, detail)
+
+    def _remember(self, counted: dict[tuple[int, int], int]) -> None:
+        if len(self._known) + len(counted) > _MAX_CACHED_TEXTS:
+            self._known.clear()
+        self._known.update(counted)
+
+
+def message_counter_for(
+    model: str | None, dialect_name: str = "openai-chat", count_tokens: Callable[[str], int] | None = None
+) -> MessageCounter:
+    """The counter for a model's messages in a dialect; `count_tokens` replaces the tokenizer and nothing else."""
+    counter = FunctionCounter(count_tokens) if count_tokens else counter_for(model)
+    plain = MessageCounter(counter, dialect_name)
+    family = family_of(model)
+    if family.pattern:
+        plain.overhead = replace(
+            plain.overhead,
+            call=family.call,
+            result=family.result,
+            images=family.images,
+            thinking=family.thinking,
+            drops_thinking=family.drops_thinking,
+            unescapes=family.unescapes,
+        )
+    return plain
+
+
+def count_message(message: Message, counter: TokenCounter, dialect_name: str) -> int:
+    """The tokens of one message. Make a `MessageCounter` to count more than one."""
+    return MessageCounter(counter, dialect_name).count(message)
+
+
+def last_question(messages: Sequence[Message]) -> int:
+    """The index of the last message in which the user says something, or 0."""
+    return next((at for at in range(len(messages) - 1, -1, -1) if is_question(messages[at])), 0)
+
+
+def is_question(message: Message) -> bool:
+    """Whether the user speaks in a message, and not a tool."""
+    return message.role == "user" and not message.results
+
+
+def message_bytes(message: Message) -> int:
+    """The length of the message in a request body: UTF-8 JSON of its raw form."""
+    return len(_json_bytes(message.raw if message.raw is not None else message))
+
+
+def _compact_json(value: Any) -> str:
+    """A value as compact JSON text, whatever strange things are in it."""
+    return _json_bytes(value).decode("utf-8", "replace")
+
+
+def sealed_tokens(message: Message) -> int:
+    """A careful guess for a thinking part that only its provider can read, from the length of its seal."""
+    raw = message.raw if isinstance(message.raw, dict) else {}
+    content = raw.get("content")
+    blocks = [raw, *(content if isinstance(content, list) else ())]
+    length = sum(_seal_length(block) for block in blocks if isinstance(block, dict))
+    parts = sum(isinstance(part, Thinking) and not part.text for part in message.parts)
+    # Base64 of an encrypted text of about four bytes a token, behind a header of some 650 bytes.
+    return max(0, length * 3 // 4 // max(1, parts) - 650) // 4
+
+
+def _seal_length(block: dict[str, Any]) -> int:
+    keys = ["data", "encrypted_content"] if block.get("thinking") else ["data", "encrypted_content", "signature"]
+    return sum(len(seal) for key in keys if isinstance(seal := block.get(key), str))
+
+
+def _json_bytes(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, TypeError, ValueError):
+        return json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def _image_details(message: Message) -> Iterator[str]:
+    """The `detail` of each image of a message, in order."""
+    content = message.raw.get("content") if isinstance(message.raw, dict) else None
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and block.get("type") in ("image_url", "input_image"):
+            inner = block.get("image_url")
+            holder = inner if isinstance(inner, dict) else block
+            yield str(holder.get("detail", "auto"))

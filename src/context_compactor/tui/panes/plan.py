@@ -1,0 +1,416 @@
+"""The plan of the next compaction turn by turn: shown, changed by hand, then accepted or left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
+
+from msgspec import structs
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input, Static
+
+from context_compactor.engine.plan import TurnPlan
+from context_compactor.engine.tiers import Tier
+from context_compactor.errors import CompactorError
+from context_compactor.text import parse_target, plural
+from context_compactor.tui import plan_editor
+from context_compactor.tui.commands.command import Command
+from context_compactor.tui.commands.execution import cancellable, report_compaction, start_command
+from context_compactor.tui.plan_editor import PlanDraft, PlannedTurnDocument, Planner, shift_tier
+from context_compactor.tui.screens.base import Pane, app_of, placeholder
+from context_compactor.tui.screens.viewer import ViewerScreen
+from context_compactor.tui.widgets.bars import AnswerPanel, KeyHint, KeyLine
+from context_compactor.tui.widgets.row_list import Row, RowList
+
+if TYPE_CHECKING:
+    from context_compactor.tui.screens.session import SessionScreen
+    from context_compactor.tui.sources.base import SessionSource
+
+
+async def save_steers(source: SessionSource, session_id: str, kept: Mapping[int, Tier], wish: PlanDraft) -> None:
+    """Keep the steers of a wish, all of them or none."""
+    try:
+        for turn, tier in wish.changes.items():
+            if tier is None:
+                await source.unsteer(session_id, turn)
+            else:
+                await source.steer(session_id, turn, tier)
+    except BaseException:
+        await revert_steers(source, session_id, kept, wish)
+        raise
+
+
+async def revert_steers(source: SessionSource, session_id: str, kept: Mapping[int, Tier], wish: PlanDraft) -> None:
+    """Have the steers again that were kept before."""
+    for turn in wish.changes:
+        if turn in kept:
+            await source.steer(session_id, turn, kept[turn])
+        else:
+            await source.unsteer(session_id, turn)
+
+
+async def save_and_report(screen: SessionScreen, kept: Mapping[int, Tier], wish: PlanDraft) -> None:
+    """Keep the steers without compacting, and say so."""
+    await save_steers(app_of(screen).source, screen.session_id, kept, wish)
+    screen.tell(f"{plural(len(wish.changes), 'steer')} kept: every compaction of this session follows.", "done")
+
+
+async def accept_plan(screen: SessionScreen, kept: Mapping[int, Tier], wish: PlanDraft) -> None:
+    """Keep the steers and compact. When that is cancelled or fails, the steers are as they were before, too."""
+    source, session_id = app_of(screen).source, screen.session_id
+    async with cancellable(screen, "Compacting as planned"):
+        await save_steers(source, session_id, kept, wish)
+        try:
+            report = await source.compact(
+                session_id, level=wish.level, target_tokens=wish.target_tokens, focus=wish.focus
+            )
+        except BaseException:
+            await revert_steers(source, session_id, kept, wish)
+            raise
+    steers = f"\n{plural(len(wish.changes), 'steer')} kept." if wish.changes else ""
+    report_compaction(screen, report, steers)
+
+
+_MIN_WAIT, _MAX_WAIT = 0.05, 0.4
+"""Seconds between a change and the plan with it: what takes long to reckon waits for more changes."""
+_MAX_PAUSE = 2.0
+"""Seconds between two plans of a session that goes on by itself: half of the time at most is spent on planning."""
+
+
+class PlanView(Pane):
+    """A plan, made again whenever something else is wished for. What is wished for stays while the app runs."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(session_id)
+        self._planner: Planner | None = None
+        self._must_look = True
+        self._shown: int | None = None
+
+    def compose(self) -> ComposeResult:
+        """What can be chosen, what comes of it, the turns, and why."""
+        yield KeyLine(id="plan-keys")
+        field = Input(id="plan-field", compact=True)
+        field.display = False
+        yield field
+        yield placeholder()
+        yield Static(id="plan-outcome", markup=False)
+        yield RowList(plan_editor.PLAN_COLUMNS, self._some, id="plan-rows")
+        yield Static(id="plan-why", markup=False)
+
+    def on_mount(self) -> None:
+        """Nothing is known yet."""
+        self._show_choices()
+
+    def on_unmount(self) -> None:
+        """What was chosen and is not kept waits for whoever comes back, and they are told so."""
+        changes = self.planner.wish.changes
+        if changes and not app_of(self).is_leaving:
+            count = plural(len(changes), "steer")
+            told = f"{count} changed and not kept: they wait in the plan of {self.session_id[:60]}."
+            self.app.notify(told, severity="warning", markup=False)
+
+    # What is known
+
+    @property
+    def session_screen(self) -> SessionScreen:
+        """The screen around it."""
+        return cast("SessionScreen", self.screen)
+
+    @property
+    def planner(self) -> Planner:
+        """What is known of the plan."""
+        if self._planner is None:
+            wish = app_of(self).plans.get(self.session_id, PlanDraft())
+            self._planner = Planner(self.source, self.session_id, wish)
+        return self._planner
+
+    @property
+    def rows(self) -> RowList:
+        """The turns."""
+        return self.query_one("#plan-rows", RowList)
+
+    @property
+    def turn(self) -> TurnPlan | None:
+        """The turn with the cursor."""
+        at = self.rows.cursor
+        return self.planner.turns[at] if at < len(self.planner.turns) else None
+
+    def first_widget(self) -> RowList:
+        """The turns have the focus."""
+        return self.rows
+
+    def mark_stale(self, *, is_seen: bool) -> None:
+        """The session has changed: see how it stands before the next plan."""
+        self._must_look = True
+        super().mark_stale(is_seen=is_seen)
+
+    async def load(self) -> None:
+        """Plan what is wished for; once more behind that when it has changed meanwhile."""
+        planner = self.planner
+        if not self._must_look:
+            await asyncio.sleep(min(max(planner.seconds / 3, _MIN_WAIT), _MAX_WAIT))
+        else:
+            await asyncio.sleep(min(planner.seconds, _MAX_PAUSE))
+            self._must_look = False
+            try:
+                await planner.look()
+            except BaseException:
+                self._must_look = True
+                raise
+        refused = await planner.replan()
+        self._remember()
+        for why in refused:
+            self.session_screen.tell(why, "warning")
+        self.say("" if planner.turns else "Nothing was said yet, so there is nothing to plan.")
+        self.show()
+
+    def update_draft(self, wish: PlanDraft) -> None:
+        """Wish for something else: seen at once, reckoned soon."""
+        if wish != self.planner.wish:
+            self.planner.wish = wish
+            self._remember()
+            self.show()
+            self.reload()
+
+    def _remember(self) -> None:
+        app_of(self).plans[self.session_id] = self.planner.wish
+
+    # What is shown
+
+    def show(self) -> None:
+        """Show what is known, with the cursor on the turn it stood on."""
+        planner, shown = self.planner, self._shown
+        self.rows.forget(len(planner.turns))
+        at = planner.at(shown) if shown is not None else None
+        if at is not None:
+            self.rows.cursor = at
+        self._show_choices()
+        self._show_why()
+
+    def _show_choices(self) -> None:
+        planner = self.planner
+        wish = planner.wish
+        automatic = ("on" if planner.is_automatic else "off") if planner.is_enabled else "off: enabled is off"
+        hints = [
+            KeyHint("l", "level", wish.level or "–"),
+            KeyHint("t", "target", f"{wish.target_tokens:,}" if wish.target_tokens else "–"),
+            KeyHint("f", "focus", wish.focus or "–"),
+            KeyHint("a", "accept"),
+            KeyHint("s", "keep"),
+            KeyHint("A", "auto", automatic),
+        ]
+        self.query_one(KeyLine).show(hints)
+        outcome = self.query_one("#plan-outcome", Static)
+        outcome.display = planner.plan is not None
+        if planner.plan is not None:
+            outcome.update(plan_editor.outcome_text(planner.plan, planner.budget_tokens, wish, planner.is_planning))
+
+    @on(RowList.Moved)
+    def _show_why(self) -> None:
+        turn = self.turn
+        self._shown = turn.turn if turn is not None else None
+        width, room = self.size.width - 2, max(self.size.height // 4 - 1, 2)
+        self.query_one("#plan-why", Static).update(
+            plan_editor.reason_text(turn, width, room) if turn is not None else ""
+        )
+
+    def on_resize(self) -> None:
+        """Another width has room for more or for less."""
+        self._show_why()
+
+    def _some(self, first: int, count: int) -> list[Row]:
+        planner = self.planner
+        steers, is_planning = planner.wish.steers(planner.kept), planner.is_planning
+        return [
+            plan_editor.plan_row(turn, planner.wish, planner.kept, steers, is_planning)
+            for turn in planner.turns[first : first + count]
+        ]
+
+    @on(RowList.Chosen)
+    def _open(self) -> None:
+        if self.turn is not None:
+            self.app.push_screen(ViewerScreen(PlannedTurnDocument(self.source, self.session_id, self.turn)))
+
+
+_MAX_FOCUS = 2_000
+_FIELD_HINTS = {
+    "target": "tokens to get down to, such as 40k, or 25% of what there is; empty for none",
+    "focus": "what matters most; empty for nothing in particular",
+}
+_INSTRUCTIONS_FIXED = "Instructions are never touched, so there is nothing to choose about them."
+
+
+class PlanPane(PlanView):
+    """A plan that one can change: nothing of it is done until it is accepted."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("plus,equals_sign,right", "raise(1)", "Raise", key_display="+"),
+        Binding("minus,left", "raise(-1)", "Lower", key_display="-"),
+        Binding("p", "pin", "Pin"),
+        Binding("x", "free", "Free"),
+        Binding("X", "free_all", "Free all", show=False),
+        Binding("a", "accept", "Accept the plan", show=False),
+        Binding("s", "keep", "Keep steers", show=False),
+        Binding("l", "level", "Next level", show=False),
+        Binding("t", "ask('target')", "Target", show=False),
+        Binding("f", "ask('focus')", "Focus", show=False),
+        Binding("A", "automatic", "Compact by itself, or not", show=False),
+    ]
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(session_id)
+        self._asked: Literal["target", "focus"] = "target"
+
+    # How far it goes
+
+    def preview(self, level: str | None = None, target: int | None = None, focus: str | None = None) -> None:
+        """Plan with these, and with the steers that are chosen already."""
+        self.update_draft(structs.replace(self.planner.wish, level=level, target_tokens=target, focus=focus))
+
+    def action_level(self) -> None:
+        """The next level."""
+        self.update_draft(self.planner.wish.next_level())
+
+    def action_ask(self, what: Literal["target", "focus"]) -> None:
+        """Ask for a target or a focus."""
+        wish, self._asked = self.planner.wish, what
+        field = self.query_one("#plan-field", Input)
+        field.placeholder = f"{what}: {_FIELD_HINTS[what]}"
+        field.max_length = _MAX_FOCUS
+        field.value = (wish.focus or "") if what == "focus" else str(wish.target_tokens or "")
+        field.display = True
+        field.focus()
+
+    @on(Input.Submitted, "#plan-field")
+    def _take(self, event: Input.Submitted) -> None:
+        event.stop()
+        words, wish = event.value.strip(), self.planner.wish
+        if self._asked == "focus":
+            self.update_draft(structs.replace(wish, focus=words or None))
+        else:
+            try:
+                goal = parse_target(words or None)
+            except CompactorError as error:
+                app_of(self).tell_error(error)
+                return
+            now = self.planner.plan.report.tokens_before if self.planner.plan else 0
+            self.update_draft(structs.replace(wish, target_tokens=goal.of(now)))
+        self.rows.focus()
+
+    @on(Input.Blurred, "#plan-field")
+    def _hide(self, event: Input.Blurred) -> None:
+        event.input.display = False
+
+    # What becomes of a turn
+
+    def action_raise(self, by: int) -> None:
+        """The turn with the cursor gets a dearer tier, or a cheaper one."""
+        turn = self.turn
+        if turn is None or self._is_fixed(turn.turn):
+            return
+        now = self.planner.wish.steers(self.planner.kept).get(turn.turn)
+        wanted = shift_tier(now or turn.tier, by)
+        if wanted is None and now is None:
+            wanted = turn.tier  # where it is already, but from now on because somebody wants it
+        if wanted is None:
+            words = "kept already" if by > 0 else "dropped already"
+            self.session_screen.tell(f"Turn {turn.turn:,} is {words}: there is nothing beyond.", "faint")
+            return
+        self._choose(turn.turn, wanted)
+
+    def action_pin(self) -> None:
+        """Keep the turn with the cursor, or no longer."""
+        turn = self.turn
+        if turn is not None and not self._is_fixed(turn.turn):
+            steers = self.planner.wish.steers(self.planner.kept)
+            self._choose(turn.turn, None if steers.get(turn.turn) is Tier.KEEP else Tier.KEEP)
+
+    def action_free(self) -> None:
+        """Leave the turn with the cursor to the engine."""
+        if self.turn is not None:
+            self._choose(self.turn.turn, None)
+
+    def action_free_all(self) -> None:
+        """Leave all turns to the engine."""
+        self.update_draft(self.planner.wish.freed(self.planner.kept))
+
+    def _choose(self, turn: int, tier: Tier | None) -> None:
+        self.update_draft(self.planner.wish.with_steer(self.planner.kept, turn, tier))
+
+    def _is_fixed(self, turn: int) -> bool:
+        if turn <= 0:
+            self.session_screen.tell(_INSTRUCTIONS_FIXED, "faint")
+        return turn <= 0
+
+    # The end
+
+    def action_accept(self) -> None:
+        """Keep the steers and compact as planned."""
+        wish, kept = self.planner.wish, dict(self.planner.kept)
+        self._do(lambda screen: accept_plan(screen, kept, wish), wish)
+
+    def action_keep(self) -> None:
+        """Keep the steers for every compaction to come, without one now."""
+        wish, kept = self.planner.wish, dict(self.planner.kept)
+        if not wish.changes:
+            self.session_screen.tell("There is no steer that is not kept.", "faint")
+            return
+        self._do(lambda screen: save_and_report(screen, kept, wish), wish)
+
+    def action_automatic(self) -> None:
+        """Let the session compact by itself, or not."""
+        is_on = not self.planner.is_automatic
+
+        async def change(screen: SessionScreen) -> None:
+            now = await self.source.set_automatic(self.session_id, is_on)
+            told = "by itself when a level is reached" if now else "only when it is asked for"
+            other = "" if now is is_on else " The settings around it say so; they count more."
+            screen.tell(f"From now on this session is compacted {told}.{other}", "done" if now is is_on else "warning")
+
+        self._do(change, PlanDraft())
+
+    def _do(self, work: Callable[[SessionScreen], Awaitable[None]], done: PlanDraft) -> None:
+        """Begin some work that can be cancelled; what of the wish it has kept is wished for no longer."""
+        screen = self.session_screen
+        busy = app_of(self).busy_with(screen)
+        if busy:
+            screen.tell(f"Not now: {busy} is under way. Try: again when it is done; Ctrl-C cancels it.", "warning")
+            return
+
+        async def run(screen: SessionScreen, _: str) -> None:
+            try:
+                await work(screen)
+                plans = app_of(screen).plans
+                plans[screen.session_id] = plans.get(screen.session_id, PlanDraft()).without(done.changes)
+            finally:
+                _refresh_plan(screen)
+
+        screen.query_one(AnswerPanel).begin()
+        start_command(screen, Command("plan", "", run), "")
+
+    @on(KeyLine.Pressed)
+    async def _press(self, event: KeyLine.Pressed) -> None:
+        event.stop()
+        actions = {
+            "l": "level",
+            "t": "ask('target')",
+            "f": "ask('focus')",
+            "a": "accept",
+            "s": "keep",
+            "A": "automatic",
+        }
+        await self.run_action(actions[event.key])
+
+
+def _refresh_plan(screen: SessionScreen) -> None:
+    """Show what is so now where the session is shown by now: its screen may have been left, and opened again."""
+    app = app_of(screen)
+    shown = app.screen_of(screen.session_id)
+    if shown is not None:
+        pane = shown.pane_of("plan")
+        if isinstance(pane, PlanPane):
+            pane.planner.wish = app.plans.get(screen.session_id, PlanDraft())
+        shown.action_reload()

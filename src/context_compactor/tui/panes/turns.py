@@ -1,0 +1,193 @@
+"""The turns of the history with their tiers, and the context that the model is shown now."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import structs
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.widgets import Static
+from textual.worker import WorkType
+
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.turns import Turn
+from context_compactor.errors import CompactorError
+from context_compactor.tui.formatting import cut_line, gauge_bar
+from context_compactor.tui.screens.base import Pane, app_of, placeholder
+from context_compactor.tui.screens.viewer import TextDocument, TurnDocument, ViewerScreen
+from context_compactor.tui.sources.base import Raw, SessionStatus, TextPiece, TurnLine, TurnPage
+from context_compactor.tui.sources.turns import turn_pieces
+from context_compactor.tui.widgets.row_list import Cell, Column, Row, RowList
+
+_PAGE = 60
+_TURN_COLUMNS = (
+    Column("Turn", 9),
+    Column("Tier", 9),
+    Column("Tokens", 8, right=True),
+    Column("Kind", 13, min_list_width=70),
+    Column("Words"),
+    Column("Why", min_list_width=110),
+)
+
+
+class TurnsPane(Pane):
+    """All turns, the newest at the end, where one begins."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(session_id)
+        self._lines: dict[int, TurnLine] = {}
+        self._has_begun = False
+        self._is_fetching = False
+
+    def compose(self) -> ComposeResult:
+        """The list, and why the turn with the cursor is what it is."""
+        yield placeholder()
+        yield RowList(_TURN_COLUMNS, id="turn-rows")
+        yield Static(id="turn-why", classes="why", markup=False)
+
+    @property
+    def rows(self) -> RowList:
+        """The list."""
+        return self.query_one("#turn-rows", RowList)
+
+    async def load(self) -> None:
+        """Find out how many turns there are, step by step, and show those around the cursor anew."""
+        while not (known := await self.source.turns(self.session_id, 0, 0)).is_all:
+            self.say(f"{known.total:,} turns so far, and more are being read…")
+        rows = self.rows
+        is_at_end = not self._has_begun or rows.cursor >= rows.total - 1
+        first = max(known.total - _PAGE if is_at_end else rows.seen[0] - _PAGE // 3, 0)
+        page = await self.source.turns(self.session_id, first, _PAGE)
+        self._lines.clear()
+        rows.forget(page.total)
+        if is_at_end:
+            rows.cursor = page.total - 1
+        self._has_begun = self._has_begun or bool(page.total)
+        self.say("" if page.total else "Nothing was said yet.")
+        self._put(first, page)
+        self._show_why()
+
+    def _put(self, first: int, page: TurnPage) -> None:
+        rows = self.rows
+        rows.put(first, [_turn_row(line) for line in page.turns])
+        self._lines.update((line.at, line) for line in page.turns)
+        self._lines = {at: line for at, line in self._lines.items() if rows.at(at) is not None}
+
+    @on(RowList.Wanted)
+    def _want(self) -> None:
+        if not self._is_fetching:
+            self._is_fetching = True
+            work: WorkType[None] = self._fetch
+            self.run_worker(work, group="rows", exit_on_error=False)
+
+    async def _fetch(self) -> None:
+        """Read what is seen now; what was passed by meanwhile is not asked for any more."""
+        try:
+            while (wanted := self.rows.missing()) is not None:
+                page = await self.source.turns(self.session_id, *wanted)
+                if not page.turns or page.total < self.rows.total:
+                    return
+                self._put(wanted[0], page)
+                self._show_why()
+        except CompactorError as error:
+            app_of(self).tell_error(error)
+        finally:
+            self._is_fetching = False
+
+    @on(RowList.Moved)
+    def _show_why(self) -> None:
+        line = self._lines.get(self.rows.cursor)
+        refs = f"  [{', '.join(line.refs)}]" if line and line.refs else ""
+        self.query_one("#turn-why", Static).update(cut_line(f"{line.tier.value}: {line.reason}{refs}") if line else "")
+
+    @on(RowList.Chosen)
+    def _open(self, event: RowList.Chosen) -> None:
+        line = self._lines.get(event.at)
+        title = (line.ref or line.role) if line else f"turn at {event.at + 1}"
+        self.app.push_screen(ViewerScreen(TurnDocument(self.source, self.session_id, event.at, title)))
+
+
+def _turn_row(line: TurnLine) -> list[Cell]:
+    tier = line.tier.value
+    return [
+        Cell(line.ref or line.role, "faint"),
+        Cell(tier, tier),
+        Cell(f"{line.tokens:,}"),
+        Cell(line.kind, "faint"),
+        Cell(f"{line.role}: {line.words}", "strong" if line.role == "user" else ""),
+        Cell(line.reason, "faint"),
+    ]
+
+
+_NAME_WIDTH, _BAR_WIDTH = 14, 30
+
+
+class ContextPane(Pane):
+    """The context by section."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(session_id)
+        self._messages: list[list[TextPiece]] = []
+
+    def compose(self) -> ComposeResult:
+        """The bars over the messages."""
+        yield placeholder()
+        yield Static(id="sections", markup=False)
+        columns = (
+            Column("Message", 8, right=True),
+            Column("Role", 10),
+            Column("Characters", 11, right=True),
+            Column("Words"),
+        )
+        yield RowList(columns, self._some, id="context-rows")
+
+    async def load(self) -> None:
+        """Measure, and read what would be sent."""
+        standing = await self.source.session(self.session_id)
+        self.query_one("#sections", Static).update(_section_bars(standing))
+        raws = await self.source.context(self.session_id)
+        self._messages = await asyncio.to_thread(_parse_messages, raws)
+        self.query_one(RowList).forget(len(self._messages))
+        self.say("" if raws else "The context is empty: nothing was said yet.")
+
+    def _some(self, first: int, count: int) -> list[Row]:
+        return [_message_row(at, pieces) for at, pieces in enumerate(self._messages[first : first + count], first + 1)]
+
+    @on(RowList.Chosen)
+    def _open(self, event: RowList.Chosen) -> None:
+        reading = TextDocument(f"message {event.at + 1:,} of the context", self._messages[event.at])
+        self.app.push_screen(ViewerScreen(reading))
+
+
+def _section_bars(standing: SessionStatus) -> Text:
+    """A line for each section that holds anything, on one scale, and all of them together."""
+    weights = {name: tokens for name, tokens in structs.asdict(standing.sections).items() if tokens}
+    most = max(weights.values(), default=1)
+    text = Text(no_wrap=True, overflow="crop")
+    for name, tokens in weights.items():
+        share = f"{100 * tokens / standing.budget_tokens:5.1f} %"
+        bar = gauge_bar(tokens / most, _BAR_WIDTH).rstrip("░")
+        text.append(f"{name.replace('_', ' '):<{_NAME_WIDTH}}{tokens:>10,} {share} {bar}\n")
+    total = standing.sections.total
+    share = f"{100 * total / standing.budget_tokens:5.1f} %"
+    text.append(f"{'in all':<{_NAME_WIDTH}}{total:>10,} {share} of {standing.budget_tokens:,}", style="bold")
+    margin = f"; the truth may be up to {100 * standing.margin:.1f} % higher" if standing.margin else ""
+    text.append(f"  {standing.source}{margin}", style="dim")
+    return text
+
+
+def _parse_messages(raws: list[Raw]) -> list[list[TextPiece]]:
+    if not raws:
+        return []
+    return [turn_pieces(Turn(0, (message,))) for message in find_dialect("auto", raws).parse(raws)]
+
+
+def _message_row(number: int, pieces: list[TextPiece]) -> list[Cell]:
+    role = pieces[0].role if pieces else ""
+    words = " · ".join(
+        f"{piece.title}: {piece.text[:200]}" if piece.role != role else piece.text[:300] for piece in pieces[:3]
+    )
+    size = sum(len(piece.text) for piece in pieces)
+    return [Cell(f"{number:,}", "faint"), Cell(role), Cell(f"{size:,}"), Cell(words)]

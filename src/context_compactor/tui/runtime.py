@@ -1,0 +1,313 @@
+"""What the app runs on: errors it survives, keys typed ahead, and a terminal that is left as it was found."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from rich.segment import Segment
+from rich.traceback import Traceback
+from textual import events
+from textual._context import active_message_pump
+from textual.app import App
+from textual.content import Content
+from textual.dom import DOMNode
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+from textual.visual import Visual
+from textual.widget import Widget
+from textual.widgets import Input, TextArea
+from textual.worker import Worker, WorkerFailed, WorkerState
+
+from context_compactor.agents.hook_log import append_log_line
+from context_compactor.agents.paths import project_root
+from context_compactor.errors import BadSetting, CompactorError
+from context_compactor.tui.formatting import cut_line, in_width
+
+LOG_FILE = "logs/tui.jsonl"
+_MAX_MESSAGE = 1_000
+_MAX_TRACE = 20_000
+_SETUP_EVENTS = (events.Load, events.Compose, events.Mount)
+"""Without these nothing else can follow."""
+_INPUT_EVENTS = (events.Key, events.Paste, events.MouseDown)
+_MAX_ERRORS, _ERROR_WINDOW_SECONDS = 40, 10.0
+"""So many errors in so many seconds, none of them after another key, are a loop."""
+_REPEAT_SECONDS = 5.0
+"""The same error is not told again before that."""
+_HUNG_UP, _HANGUP_CODE = ("EOFError", "OSError"), 129
+_NOT_RENDERED = "This cannot be shown: something unexpected went wrong."
+
+
+class ResilientApp(App[None]):
+    """An app that lives on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ending = ""
+        """Why it had to end, in one line; empty unless it had to."""
+        self.unexpected: deque[BaseException] = deque(maxlen=_MAX_ERRORS)
+        """The last errors that nobody expected."""
+        self._since_touch: deque[float] = deque(maxlen=_MAX_ERRORS)
+        self._told_at: dict[str, float] = {}
+        self._is_living = False
+
+    # Nets
+
+    async def _process_messages_loop(self) -> None:
+        self._is_living = True
+        try:
+            await super()._process_messages_loop()
+        finally:
+            self._is_living = False
+
+    async def _dispatch_message(self, message: Message) -> None:
+        if isinstance(message, _INPUT_EVENTS):
+            self._since_touch.clear()
+        await self._survive(super()._dispatch_message, message)
+
+    def _register_child(self, parent: DOMNode, child: Widget, before: int | None, after: int | None) -> None:
+        if "_dispatch_message" not in vars(child):  # one that was taken away and put back has its net
+            dispatch, draw, look = child._dispatch_message, child.render_lines, child._render
+            vars(child).update(
+                _dispatch_message=lambda message: self._survive(dispatch, message),
+                render_lines=lambda crop: self._draw(draw, crop),
+                _render=lambda: self._look(look),
+            )
+        super()._register_child(parent, child, before, after)
+
+    async def _survive(self, dispatch: Callable[[Message], Awaitable[None]], message: Message) -> None:
+        try:
+            await dispatch(message)
+        except Exception as error:
+            if isinstance(message, _SETUP_EVENTS):
+                raise
+            self.meet(error)
+
+    def _draw(self, draw: Callable[[Region], list[Strip]], crop: Region) -> list[Strip]:
+        try:
+            return draw(crop)
+        except Exception as error:  # noqa: BLE001  one part that cannot be drawn must not keep the others
+            self.meet(error)
+            lines = [_NOT_RENDERED if y == 0 else "" for y in range(crop.y, crop.bottom)]
+            return [Strip([Segment(in_width(line, crop.width))], crop.width) for line in lines]
+
+    def _look(self, look: Callable[[], Visual]) -> Visual:
+        try:
+            return look()
+        except Exception as error:  # noqa: BLE001  as above
+            self.meet(error)
+            return Content(_NOT_RENDERED)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Textual's own end of everything. What had its turn already and is only called again lives on."""
+        pump = active_message_pump.get(self)
+        if self._is_living and pump._is_mounted:
+            self.meet(error)
+        else:
+            self.leave(error)
+
+    def panic(self, *renderables: Any) -> None:
+        """Textual's other end: the terminal cannot be read. One that has hung up is left as at its signal."""
+        found = [each.trace.stacks[0] for each in renderables if isinstance(each, Traceback)]
+        if all(stack.exc_type in _HUNG_UP for stack in found):
+            self.exit(return_code=self.return_code or _HANGUP_CODE)
+        for stack in found:
+            if stack.exc_type not in _HUNG_UP:
+                self.leave(RuntimeError(f"reading from the terminal: {stack.exc_type}: {stack.exc_value}"))
+
+    # Telling
+
+    def meet(self, error: BaseException) -> None:
+        """Tell an error that nobody expected, and go on. What fails while all is taken apart is only written down."""
+        if isinstance(error, WorkerFailed):
+            error = error.error
+        if self._exit:
+            log_error(error)
+            return
+        now = time.monotonic()
+        self.unexpected.append(error)
+        self._since_touch.append(now)
+        is_loop = len(self._since_touch) == _MAX_ERRORS and now - self._since_touch[0] < _ERROR_WINDOW_SECONDS
+        if is_loop or self._closing or not self._is_living:
+            self.leave(error)
+            return
+        words = _error_text(error)
+        if now - self._told_at.get(words, -_REPEAT_SECONDS) < _REPEAT_SECONDS:
+            return
+        self._told_at = {told: at for told, at in self._told_at.items() if now - at < _REPEAT_SECONDS} | {words: now}
+        where = log_error(error)
+        report = f"report it with {where}" if where else "report it"
+        message = f"{words}. Try: again; if it stays, please {report}."
+        self.notify(message, title="Unexpected", severity="error", markup=False)
+
+    def leave(self, error: BaseException) -> None:
+        """End, as cleanly as if somebody had asked for it, and say why when the terminal is as it was."""
+        self._return_code = 1
+        if not self.ending:
+            where = log_error(error)
+            report = f"report it with {where}" if where else "report it"
+            self.ending = f"the terminal UI had to end: {_error_text(error)}. Try: again; if it stays, please {report}."
+            if isinstance(error, Exception):  # whoever drives the app in a test is given it
+                self._exception = error
+            self._exception_event.set()
+        self._close_messages_no_wait()
+
+    def report_worker_error(self, event: Worker.StateChanged) -> None:
+        """Say that some work ended in an error that is none of ours. Whoever begins work calls this."""
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            self.meet(event.worker.error)
+
+
+def log_error(error: BaseException) -> str:
+    """Keep where in the code an error was, in the log of the project; the path of that, or nothing if it failed."""
+    trace = "".join(traceback.format_exception(error))[-_MAX_TRACE:]
+    root = project_root("", os.environ)
+    line: dict[str, object] = {"what": "unexpected", "error": _error_text(error), "trace": trace}
+    written = append_log_line(root, LOG_FILE, line, _MAX_TRACE)
+    return os.path.relpath(written) if written else ""
+
+
+def _error_text(error: BaseException) -> str:
+    return cut_line(f"{type(error).__name__}: {error}", _MAX_MESSAGE)
+
+
+_CHECK_SECONDS, _MAX_CHECKS = 0.1, 30
+"""How often it is looked whether a key that is waited for can still come through, and how many times at most."""
+
+
+class KeyQueueApp(ResilientApp):
+    """An app that takes keys one after the other."""
+
+    class Followed(Message):
+        """Goes the same way as a key, behind it: where this arrives, the key is through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._typed: deque[events.Key | events.Paste] = deque()
+        self._awaited: KeyQueueApp.Followed | None = None
+        self._written_to: Widget | None = None
+
+    async def on_event(self, event: events.Event) -> None:
+        """Put what is typed in line; everything else is none of ours."""
+        if not isinstance(event, (events.Key, events.Paste)) or event.is_forwarded:
+            await super().on_event(event)
+            return
+        self._typed.append(event)
+        if self._awaited is None:
+            await self._take()
+
+    async def _take(self) -> None:
+        while self._typed and self._awaited is None and not self._closing:
+            target = self.focused or self.screen
+            is_text = _is_plain_text(self._typed[0], target)
+            if self._written_to is not None and not is_text:  # it may be about what is being written
+                self._await(self._written_to)
+                return
+            await super().on_event(self._typed.popleft())
+            if is_text:
+                self._written_to = target
+            else:
+                self._await(target)
+
+    def _await(self, target: Widget) -> None:
+        self._written_to = None
+        awaited = self._awaited = self.Followed()
+        if target.post_message(awaited):
+            self._check(awaited, target, _MAX_CHECKS)
+        else:
+            self._arrived(awaited)
+
+    def _check(self, awaited: Followed, target: Widget, looks: int) -> None:
+        """What went with the screen that it was sent to will never arrive."""
+        if self._awaited is not awaited or self._closing:
+            return
+        if looks and target.is_attached and target.is_running and target.screen is self.screen:
+            asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._check, awaited, target, looks - 1)
+        else:
+            self._arrived(awaited)
+
+    def on_key_queue_app_followed(self, awaited: Followed) -> None:
+        """The last key is through. What it asked for may still lie before us, so once around."""
+        self.call_after_refresh(self._arrived, awaited)
+
+    def _arrived(self, awaited: Followed) -> None:
+        if self._awaited is awaited:
+            self._awaited = None
+            self.call_later(self._take)
+
+
+def _is_plain_text(event: events.Key | events.Paste, target: Widget) -> bool:
+    is_text = isinstance(event, events.Paste) or event.is_printable
+    return is_text and isinstance(target, (Input, TextArea))
+
+
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
+_DUMB_TERMINALS = ("dumb", "unknown")
+_JOIN_SECONDS, _EXIT_SECONDS = 1.0, 0.5
+
+
+def check_terminal() -> None:
+    """`BadSetting` with what to use instead, where nothing can be drawn."""
+    instead = "Try: `compactor sessions` and `compactor show SESSION`"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):  # what is drawn goes beside the output
+        raise BadSetting(f"tui: this is no terminal. {instead}.")
+    kind = os.environ.get("TERM", "")
+    if kind in _DUMB_TERMINALS:
+        raise BadSetting(f"tui: nothing can be drawn on a terminal with TERM={kind}. {instead}, or another TERM.")
+    encoding = sys.stderr.encoding or ""
+    if not encoding.lower().replace("-", "").startswith("utf"):
+        raise BadSetting(f"tui: this terminal is written to in {encoding}. Try: LANG=C.UTF-8, or PYTHONUTF8=1.")
+
+
+def run_app(app: ResilientApp) -> None:
+    """Run until it is left. What it could not live with is a `CompactorError`, a signal an exit code above 128."""
+    # Work that is asked for in the last moment is never begun, and need not be.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+    before = set(threading.enumerate())
+    asyncio.run(_run_until_exit(app))
+    _leave_threads(set(threading.enumerate()) - before, app.return_code or 0)
+    if app.ending:
+        raise CompactorError(app.ending)
+    if app.return_code:
+        raise SystemExit(app.return_code)
+
+
+async def _run_until_exit(app: ResilientApp) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_log_loop_error)
+    for name in _SIGNALS:
+        with suppress(AttributeError, NotImplementedError):  # not on every system
+            number = getattr(signal, name)
+            loop.add_signal_handler(number, app.exit, None, 128 + number)
+    await app.run_async()
+
+
+def _leave_threads(threads: set[threading.Thread], code: int) -> None:
+    """All is closed, and the terminal is as it was. A thread that hears from a silent server is not waited for long:
+    the program ends without it, once it has said what it has to say.
+    """
+    give_up = time.monotonic() + _JOIN_SECONDS
+    for thread in threads:
+        if not thread.daemon:
+            thread.join(max(give_up - time.monotonic(), 0))
+    if any(thread.is_alive() and not thread.daemon for thread in threads):
+        end = threading.Timer(_EXIT_SECONDS, os._exit, (code,))
+        end.daemon = True
+        end.start()
+
+
+def _log_loop_error(_: asyncio.AbstractEventLoop, told: dict[str, object]) -> None:
+    """What some work ended with that nobody waits for any more: not for the screen, but not lost."""
+    error = told.get("exception")
+    log_error(error if isinstance(error, BaseException) else RuntimeError(str(told.get("message", ""))))

@@ -1,0 +1,1 @@
+"""Where the sessions on the screens come from: a store on this machine, or a server."""

@@ -1,0 +1,127 @@
+"""Whatever a model says, the context stays sound by the measures of `compactor eval`.
+
+What is refused leaves the very same context. A record that is accepted takes room that exact lines would have filled:
+legality and what can be restored never suffer from that, and of names and failures little is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from context_compactor.evaluation.corpus import AGENT_SOURCES, default_corpus
+from context_compactor.evaluation.inputs import read_conversations
+from context_compactor.evaluation.methods import COMPACTOR, WITH_MODEL, suits
+from context_compactor.evaluation.output import mean
+from context_compactor.evaluation.samples import Sample, prepare
+from context_compactor.evaluation.scoring import MEASURES, Score, ScoringTask, score
+from context_compactor.evaluation.wanted import identifiers
+from tests.evaluation.models import MODELS
+
+SHIPPED = Path(__file__).parents[2] / "examples" / "demo_session.jsonl.gz"
+BUDGETS = ("25", "10")
+SECONDS = 1.5
+REFUSED = ("endless", "empty", "hostile", "echoing", "lying", "smoothly lying")
+"""Models of which no summary may be used."""
+UNTOUCHED = ("LEGAL", "RESTOR")
+EVERY = 80
+MOST_LOST = 0.1
+"""What the lines may be worth on average over many conversations, which a record takes the room of."""
+MOST_FAILURES = 0.2
+"""Failures that are told in other words than those that the measure looks for."""
+
+
+def shipped() -> Iterator[Sample]:
+    """The session that ships with the repository."""
+    for talk in read_conversations(str(SHIPPED)):
+        barred = frozenset(identifiers(talk.system))
+        yield from (Sample(talk.conversation, cut, want) for cut, want in prepare(talk.conversation, barred))
+
+
+def recorded() -> Iterator[Sample]:
+    """A few conversations of the corpus, where it is at hand."""
+    for source in AGENT_SOURCES:
+        path = default_corpus() / f"{source}.jsonl.gz"
+        talks = list(read_conversations(str(path)))[::EVERY] if path.is_file() else []
+        for talk in talks:
+            yield from (Sample(talk.conversation, cut, want) for cut, want in list(prepare(talk.conversation))[:1])
+
+
+GROUPS = {"shipped": shipped, "recorded": recorded}
+
+
+@cache
+def samples(group: str) -> list[Sample]:
+    return [sample for sample in GROUPS[group]() if suits(sample, BUDGETS[0])]
+
+
+@cache
+def without(group: str, at: int, budget: str) -> Score:
+    return score(samples(group)[at], ScoringTask(COMPACTOR, 0, budget, True))
+
+
+@cache
+def scores(group: str, name: str) -> list[tuple[Score, Score]]:
+    """For each sample and budget the score without a model and the one with it."""
+    model = MODELS[name]()
+    return [
+        (without(group, at, budget), score(sample, ScoringTask(WITH_MODEL, 0, budget, True, model)))
+        for at, sample in enumerate(samples(group))
+        for budget in (BUDGETS[:1] if name in REFUSED or group == "recorded" else BUDGETS)
+    ]
+
+
+def compared(group: str, name: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Score, Score]]:
+    monkeypatch.setenv("COMPACTOR_DEADLINE_SECONDS", str(SECONDS) if name == "endless" else "300")
+    monkeypatch.setenv("COMPACTOR_RETRY_DELAY_SECONDS", "0")
+    return scores(group, name)
+
+
+def worse(before: Score, after: Score) -> dict[str, float]:
+    """By which measures a score is lower, and how much."""
+    both = {name: (share, after.shares[name]) for name, share in before.shares.items() if name not in ("size", "CACHE")}
+    return {name: now - old for name, (old, now) in both.items() if old is not None and now is not None and now < old}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_model_that_is_endless_empty_hostile_lying_or_an_echo_changes_no_measure(name, monkeypatch):
+    for before, after in compared("shipped", name, monkeypatch):
+        assert after.told.why
+        assert after.told.calls
+        assert (after.shares, after.tokens) == (before.shares, before.tokens)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in REFUSED])
+def test_whether_it_lies_or_not_a_shipped_session_stays_sound(name, monkeypatch):
+    for before, after in compared("shipped", name, monkeypatch):
+        assert not set(worse(before, after)) & set(UNTOUCHED)
+        assert round(before.shares["FAIL"] - after.shares["FAIL"], 3) <= MOST_FAILURES
+        assert after.fits
+
+
+def test_a_good_model_is_used(monkeypatch):
+    assert all(not after.told.why for _, after in compared("shipped", "good", monkeypatch))
+
+
+@pytest.mark.skipif(not default_corpus().is_dir(), reason="the corpus is not at hand")
+@pytest.mark.parametrize("name", ["lying", "smoothly lying"])
+def test_over_recorded_conversations_a_liar_changes_no_measure(name, monkeypatch):
+    pairs = compared("recorded", name, monkeypatch)
+    assert pairs
+    assert all((after.shares, after.tokens) == (before.shares, before.tokens) for before, after in pairs)
+
+
+@pytest.mark.skipif(not default_corpus().is_dir(), reason="the corpus is not at hand")
+def test_over_recorded_conversations_a_good_record_stays_legal_and_loses_little(monkeypatch):
+    pairs = compared("recorded", "good", monkeypatch)
+    assert pairs
+    for before, after in pairs:
+        assert not set(worse(before, after)) & set(UNTOUCHED)
+        assert after.fits
+    for measure in MEASURES:
+        old, new = (mean(score.shares[measure] for score in side) for side in zip(*pairs, strict=True))
+        if old is not None and new is not None:
+            assert new >= old - MOST_LOST, measure
