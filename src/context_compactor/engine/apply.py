@@ -151,7 +151,7 @@ def _call_numbers(turns: Sequence[Turn]) -> list[int]:
 _ROUNDS = 6
 _SLACK = 0.004
 # How much of the free room the story may have, by how much of the history may stay: the less, the more of it tells what
-# happened. Set by blind readings; see docs/why/story.md.
+# happened. Set by blind readings; see docs/why/record.md.
 _SHARES = ((0.04, 0.85), (0.1, 0.62), (0.25, 0.3), (0.5, 0.2))
 
 

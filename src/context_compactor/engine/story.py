@@ -29,7 +29,7 @@ from context_compactor.facts.decisions import answered_by
 from context_compactor.facts.tasks import is_request
 from context_compactor.facts.utterances import Utterance, agent_utterances, user_utterances
 
-# What a sentence is worth by who says it and where; see docs/why/story.md.
+# What a sentence is worth by who says it and where; see docs/why/record.md.
 _USER, _LAST_WORDS, _AGENT = 6.0, 2.6, 1.6
 _CONCLUSION, _INTENTION, _LEAD_IN = 1.5, 1 / 7, 0.3
 # How much more the last steps count than others, and after how many turns that is nearly over.

@@ -130,7 +130,7 @@ class Voice(StrEnum):
     FACT = "fact"
 
 
-# What a token of a result is worth by its kind; see docs/why/lines.md.
+# What a token of a result is worth by its kind; see docs/why/choosing.md.
 KIND_WEIGHT = {
     Kind.CODE: 6.0,
     Kind.TEST_RUN: 0.5,
