@@ -141,7 +141,7 @@ def test_two_compactions_at_once_come_one_after_the_other(server, monkeypatch):
     def watched(session, *wanted, **more):
         under_way.append(session)
         seen.append(len(under_way))
-        wait_for(lambda: len(seen) > 1 or server.service.opened._known["twice"].users == 3)
+        wait_for(lambda: len(seen) > 1 or server.service.open_sessions._known["twice"].users == 3)
         try:
             return compact(session, *wanted, **more)
         finally:
@@ -161,7 +161,7 @@ def test_a_bounded_number_of_sessions_stays_open(tmp_path):
         paths = [server.made() for _ in range(12)]
         for path in paths * 2:
             assert server.post(f"{path}/messages", _say("x")).status == 200
-        assert len(server.service.opened) <= 4
+        assert len(server.service.open_sessions) <= 4
         assert {len(_contents(server, path)) for path in paths} == {2}
         held = server.service.store.open_sessions()
         assert len(held) <= 4
@@ -171,7 +171,7 @@ def test_a_bounded_number_of_sessions_stays_open(tmp_path):
 def test_a_session_that_is_not_there_is_not_kept_open(server):
     for at in range(20):
         assert server.get(f"/v1/sessions/nobody-{at}").status == 404
-    assert len(server.service.opened) == 0
+    assert len(server.service.open_sessions) == 0
 
 
 def test_two_servers_on_one_file_are_one(tmp_path):

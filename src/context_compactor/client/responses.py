@@ -52,6 +52,8 @@ def answer_of(reply: HttpReply, kind: type[T]) -> T:
     """The answer, or the error that the server named."""
     if not 200 <= reply.status < 300:
         raise error_of(reply)
+    if kind is type(None):
+        return kind()
     try:
         return msgspec.convert(read_json(reply.body), kind)
     except (msgspec.ValidationError, ValueError) as error:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from context_compactor.archive.search.passages import render_hits
 from context_compactor.errors import BadSetting
 from context_compactor.server.open_sessions import SessionHandle
-from context_compactor.server.requests import RequestContext
+from context_compactor.server.requests import RequestContext, handles
 from context_compactor.server.responses import JsonResponse, json_response, page_of, read_cursor
 from context_compactor.sessions import recall as recalled
 from context_compactor.sessions.api import (
     ArchivePage,
     FactsAnswer,
     FactsQuery,
-    NoQuery,
     OriginalAnswer,
     PageQuery,
     RecallAnswer,
@@ -23,19 +22,20 @@ from context_compactor.sessions.api import (
     SearchQuery,
 )
 from context_compactor.sessions.session import Session
+from context_compactor.sessions.verbs import Verbs
 from context_compactor.store.rows import OriginalRow
 
 
-async def archive(asked: RequestContext[None, PageQuery]) -> JsonResponse[ArchivePage]:
-    """List the originals of a session in the order in which they were archived, page by page."""
-    limit = asked.query.limit
+@handles(Verbs.archive)
+async def archive(request: RequestContext[PageQuery]) -> JsonResponse[ArchivePage]:
+    limit = request.params.limit
 
-    def look(opened: SessionHandle) -> JsonResponse[ArchivePage]:
-        found = opened.core.store.originals(opened.id, after=read_cursor(asked.query.after), limit=limit + 1)
+    def look(handle: SessionHandle) -> JsonResponse[ArchivePage]:
+        found = handle.core.store.originals(handle.id, after=read_cursor(request.params.after), limit=limit + 1)
         following = str(found[limit - 1].number) if len(found) > limit else None
         return json_response(ArchivePage(originals=[_original_answer(each) for each in found[:limit]], next=following))
 
-    return await asked.opened(look)
+    return await request.with_handle(look)
 
 
 def _original_answer(shelved: OriginalRow) -> OriginalAnswer:
@@ -43,19 +43,16 @@ def _original_answer(shelved: OriginalRow) -> OriginalAnswer:
     return OriginalAnswer(id=shelved.ref, **known)
 
 
-async def recall(asked: RequestContext[None, RecallQuery]) -> JsonResponse[RecallAnswer]:
-    """Give an original back, byte for byte, or some lines or one page of it; or a turn as a conversation.
-
-    It makes an event `item.recalled`, unless the token may only read.
-    """
-    query = asked.query
+@handles(Verbs.recall)
+async def recall(request: RequestContext[RecallQuery]) -> JsonResponse[RecallAnswer]:
+    query = request.params
     if query.lines and query.page:
         raise BadSetting("lines and page cannot both be asked for. Try: one of them.")
 
-    def look(opened: SessionHandle) -> RecallAnswer:
-        tell, raw = asked.scope.may_write, query.form == "original"
+    def look(handle: SessionHandle) -> RecallAnswer:
+        tell, raw = request.scope.may_write, query.form == "original"
         if query.page:
-            page = recalled.recall_page(opened.core, asked.ref, query.page, query.tokens, tell=tell, raw=raw)
+            page = recalled.recall_page(handle.core, request.ref, query.page, query.tokens, tell=tell, raw=raw)
             return RecallAnswer(
                 id=page.id,
                 text=page.text,
@@ -66,10 +63,10 @@ async def recall(asked: RequestContext[None, RecallQuery]) -> JsonResponse[Recal
             )
         lines = _lines(query.lines)
         first, last = lines or (None, None)
-        text = recalled.recall(opened.core, asked.ref, lines, tell=tell, raw=raw)
-        return RecallAnswer(id=asked.ref, text=text, first_line=first, last_line=last)
+        text = recalled.recall(handle.core, request.ref, lines, tell=tell, raw=raw)
+        return RecallAnswer(id=request.ref, text=text, first_line=first, last_line=last)
 
-    return await asked.opened(lambda opened: json_response(look(opened)))
+    return await request.with_handle(lambda handle: json_response(look(handle)))
 
 
 def _lines(text: str | None) -> tuple[int, int] | None:
@@ -79,15 +76,15 @@ def _lines(text: str | None) -> tuple[int, int] | None:
     return int(first), int(last or first)
 
 
-async def restore(asked: RequestContext[RestoreBody, NoQuery]) -> RestoreAnswer:
-    """Put an original back into the context, with room made for it when there is none."""
-    restored = await asked.session(lambda session: session.restore(asked.body.ref))
+@handles(Verbs.restore)
+async def restore(request: RequestContext[RestoreBody]) -> RestoreAnswer:
+    restored = await request.session(lambda session: session.restore(request.params.ref))
     return RestoreAnswer(**{name: getattr(restored, name) for name in RestoreAnswer.__struct_fields__})
 
 
-async def search(asked: RequestContext[None, SearchQuery]) -> JsonResponse[SearchAnswer]:
-    """Search all originals of a session: lines that answer a question, best first."""
-    query = asked.query
+@handles(Verbs.search)
+async def search(request: RequestContext[SearchQuery]) -> JsonResponse[SearchAnswer]:
+    query = request.params
 
     def look(session: Session) -> JsonResponse[SearchAnswer]:
         hits = session.search(
@@ -95,18 +92,15 @@ async def search(asked: RequestContext[None, SearchQuery]) -> JsonResponse[Searc
         )
         return json_response(SearchAnswer(hits=hits, text=render_hits(hits)))
 
-    return await asked.session(look)
+    return await request.session(look)
 
 
-async def facts(asked: RequestContext[None, FactsQuery]) -> JsonResponse[FactsAnswer]:
-    """List what must outlive the text: decisions, errors, failures, file states and so on, by turn.
-
-    Each tells when it was first and last seen. `kind=error` gives failures as well. With `limit`, page by page.
-    """
-    query = asked.query
+@handles(Verbs.facts)
+async def facts(request: RequestContext[FactsQuery]) -> JsonResponse[FactsAnswer]:
+    query = request.params
 
     def look(session: Session) -> JsonResponse[FactsAnswer]:
         found, following = page_of(session.facts(query.kind), query.after, query.limit)
         return json_response(FactsAnswer(facts=found, next=following))
 
-    return await asked.session(look)
+    return await request.session(look)

@@ -7,9 +7,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from context_compactor.errors import BadSetting
-from context_compactor.server.middleware import LOOPBACK_HOSTS
 
 MEGABYTE = 1 << 20
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True):

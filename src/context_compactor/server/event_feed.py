@@ -33,9 +33,9 @@ def public_event(event: Event, scope: Scope, store_path: str) -> bytes:
     payload = event.payload
     reason = payload.get(_REASON)
     if isinstance(reason, str):
-        told = scope.told(_without_store_path(reason, store_path), event.session_id)
+        told = scope.public_text(_without_store_path(reason, store_path), event.session_id)
         payload = {**payload, _REASON: told}
-    shown = structs.replace(event, session_id=scope.outside(event.session_id), payload=payload)
+    shown = structs.replace(event, session_id=scope.public_id(event.session_id), payload=payload)
     return msgspec.json.encode(shown)
 
 
@@ -250,7 +250,7 @@ class Subscribers:
         if not here:
             del self._known[reader.scope.namespace]
 
-    def give(self, batch: Sequence[StoredEvent]) -> None:
+    def publish(self, batch: Sequence[StoredEvent]) -> None:
         """New events. Each is written once for all readers of its namespace."""
         for kept in batch:
             readers = self._known.get(namespace_of(kept.event.session_id), ())

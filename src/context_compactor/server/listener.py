@@ -24,13 +24,13 @@ _BACKLOG = 2048
 class Listener(uvicorn.Server):
     """A server that ends quietly: after Ctrl-C or SIGTERM it finishes its requests and returns."""
 
-    def __init__(self, config: uvicorn.Config, let_go: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_shutdown: Callable[[], None]) -> None:
         super().__init__(config)
-        self._let_go = let_go
+        self._on_shutdown = on_shutdown
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish. Requests without an end are ended first, since all are waited for."""
-        self._let_go()
+        self._on_shutdown()
         await super().shutdown(sockets)
 
     @contextmanager
@@ -47,20 +47,20 @@ class Listener(uvicorn.Server):
                 signal.signal(number, kept)
 
 
-def listen(config: ServerConfig, told: Callable[[str], None] = lambda _: None) -> bool:
-    """Serve until somebody says stop. `told` is called with the address once it can be called.
+def listen(config: ServerConfig, on_listening: Callable[[str], None] = lambda _: None) -> bool:
+    """Serve until somebody says stop. `on_listening` is called with the address once it can be called.
 
     False when somebody would not wait until everything was finished: what is under way then has no end in sight.
     """
-    place = bind(config.host, config.port)
+    listening = bind(config.host, config.port)
     try:
         service = Service(config)
     except BaseException:
-        place.close()
+        listening.close()
         raise
-    told(url_of(config.host, place))
+    on_listening(url_of(config.host, listening))
     listener = listener_of(service)
-    listener.run(sockets=[place])
+    listener.run(sockets=[listening])
     return not listener.force_exit
 
 
@@ -87,21 +87,21 @@ def bind(host: str, port: int) -> socket.socket:
     name = host.strip("[]")
     try:
         family, *_, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        place = socket.socket(family, socket.SOCK_STREAM)
+        listening = socket.socket(family, socket.SOCK_STREAM)
         try:
-            place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            place.bind(address)
-            place.listen(_BACKLOG)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(_BACKLOG)
         except OSError:
-            place.close()
+            listening.close()
             raise
     except OSError as error:
         other = "--host" if isinstance(error, socket.gaierror) else "--port"
         raise BadSetting(f"cannot listen at {host}:{port}: {error.strerror or error}. Try: another {other}.") from error
-    return place
+    return listening
 
 
-def url_of(host: str, place: socket.socket) -> str:
+def url_of(host: str, listening: socket.socket) -> str:
     """Where a socket listens, as a URL."""
     name = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    return f"http://{name}:{place.getsockname()[1]}"
+    return f"http://{name}:{listening.getsockname()[1]}"

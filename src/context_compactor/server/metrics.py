@@ -56,11 +56,11 @@ class ServerMetrics:
         )
         self._timers: dict[tuple[str, str, int], Any] = {}
 
-    def page(self) -> bytes:
+    def render(self) -> bytes:
         """Everything, in the text that Prometheus reads. Blocks."""
         return generate_latest(self.registry)
 
-    def time(self, route: str, method: str, status: int, seconds: float) -> None:
+    def observe_request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count one request."""
         key = (route, method, status)
         timer = self._timers.get(key)
@@ -68,7 +68,7 @@ class ServerMetrics:
             timer = self._timers[key] = self._requests.labels(route, method, str(status))
         timer.observe(seconds)
 
-    def count(self, batch: Sequence[StoredEvent]) -> None:
+    def count_events(self, batch: Sequence[StoredEvent]) -> None:
         """Count new events of the store."""
         for kept in batch:
             self._count(kept.event)

@@ -75,9 +75,9 @@ class RequestRefused(Exception):
         super().__init__(detail)
 
 
-def problem_of(error: CompactorError | RequestRefused, told: str = "") -> Problem:
-    """An error as its caller sees it; `told` is its text where that must differ."""
-    text = told or str(error)
+def problem_of(error: CompactorError | RequestRefused, text: str = "") -> Problem:
+    """An error as its caller sees it; `text` is its text where that must differ."""
+    text = text or str(error)
     if isinstance(error, RequestRefused):
         name, title = _STATUSES[error.status]
         return Problem(type=PROBLEM_TYPE + name, title=title, status=error.status, detail=text)

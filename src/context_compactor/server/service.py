@@ -186,9 +186,9 @@ class Service:
         self.config = config
         self.authenticator = Authenticator(TokenFile(config.token_file) if config.token_file else None)
         self.bus = Bus()
-        opened = connect(config.store)
-        self.store: Store = opened
-        self.readiness = ReadinessCheck(lambda: opened.failing(LOCK_SECONDS))
+        store = connect(config.store)
+        self.store: Store = store
+        self.readiness = ReadinessCheck(lambda: store.failing(LOCK_SECONDS))
         self.service_store: ServiceStore = service_store_of(self.store)
         self.bus.subscribe(ServiceStoreSink(self.service_store))
         self.notices = event_listener_of(self.store, self._hear)
@@ -198,8 +198,8 @@ class Service:
         self.engine = (
             WorkerPool(self.store, self.service_store, workers=config.workers, bus=self.bus) if config.workers else None
         )
-        self.opened = OpenSessions(self.store, self.bus, config.open_sessions, self.schedule)
-        self.long_work = CompactionPool(config.threads)
+        self.open_sessions = OpenSessions(self.store, self.bus, config.open_sessions, self.schedule)
+        self.compaction_pool = CompactionPool(config.threads)
         self._threads = ThreadPoolExecutor(config.threads, thread_name_prefix="context-compactor")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="context-compactor append")
         one_file = isinstance(self.store, SqliteStore)
@@ -216,8 +216,10 @@ class Service:
         self._clearing: asyncio.Task[None] | None = None
         self._is_uncleared = False
         survey = SessionStatistics(self.store)
-        self.metrics = ServerMetrics(make_collector(survey, self.service_store, self.opened, self.readers, self.sender))
-        for follower in (self.readers.give, self.metrics.count, lambda _: self.sender.notify()):
+        self.metrics = ServerMetrics(
+            make_collector(survey, self.service_store, self.open_sessions, self.readers, self.sender)
+        )
+        for follower in (self.readers.publish, self.metrics.count_events, lambda _: self.sender.notify()):
             self.feed.follow(follower)
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -226,7 +228,7 @@ class Service:
 
     async def with_session(self, store_id: str, work: Callable[[SessionHandle], T]) -> T:
         """Do something with a session: one request after the other, in the order they came."""
-        return await self._use(store_id, lambda opened: self.run(partial(work, opened)))
+        return await self._use(store_id, lambda handle: self.run(partial(work, handle)))
 
     async def append(
         self,
@@ -241,37 +243,37 @@ class Service:
         What `is_large` is made ready in a thread of its own before, so that the others do not wait for that.
         """
 
-        async def append(opened: SessionHandle) -> T:
+        async def append(handle: SessionHandle) -> T:
             given: list[Raw] | ReadyMessages = messages
             if is_large:
-                given = await self.run(lambda: opened.cached_session().make_ready(messages))
-            written: T = await self.appends.submit(partial(work, opened, given))
+                given = await self.run(lambda: handle.cached_session().make_ready(messages))
+            written: T = await self.appends.submit(partial(work, handle, given))
             return written
 
         try:
             return await self._use(store_id, append)
         except DeletedSession:
-            await self.let_go(store_id)
+            await self.close_session(store_id)
             return await self._use(store_id, append)  # somebody may have made a new one of this name
         except CompactorError:
-            await self.let_go(store_id)  # what it has seen or noted was perhaps never written
+            await self.close_session(store_id)  # what it has seen or noted was perhaps never written
             raise
 
-    async def let_go(self, store_id: str) -> None:
+    async def close_session(self, store_id: str) -> None:
         """Close a session, so that the next use opens it anew."""
         await self.with_session(store_id, _close_slot)
 
-    async def beside(self, store_id: str, work: Callable[[Session], T], *, can_cancel: bool = False) -> T:
+    async def run_compaction(self, store_id: str, work: Callable[[Session], T], *, can_cancel: bool = False) -> T:
         """Do something long with a session, while messages can still be appended to it; one such thing at a time.
 
         What `can_cancel` is ended by `cancel`, before it is its turn as well.
         """
-        room = self.long_work.room(namespace_of(store_id))
-        with self.opened.use(store_id) as opened, opened.asking(is_listed=can_cancel) as asking:
-            async with opened.compaction, room:
-                asking.check()
-                asking.session = await self.with_session(store_id, lambda opened: opened.session().twin())
-                return await self.long_work.run(asking.session, work)
+        room = self.compaction_pool.room(namespace_of(store_id))
+        with self.open_sessions.use(store_id) as handle, handle.pending(is_listed=can_cancel) as pending:
+            async with handle.compaction, room:
+                pending.check()
+                pending.session = await self.with_session(store_id, lambda used: used.session().twin())
+                return await self.compaction_pool.run(pending.session, work)
 
     async def cancel(self, store_id: str) -> tuple[bool, bool]:
         """End the compactions of a session; whether one was ended here, and whether one in another process is told.
@@ -279,8 +281,8 @@ class Service:
         Here nothing of it goes on when this returns.
         """
         core = await self.run(lambda: continue_core(store_id, self.store, self.bus))
-        opened = self.opened.known(store_id)
-        here = await opened.cancel_compactions() if opened is not None else False
+        handle = self.open_sessions.known(store_id)
+        here = await handle.cancel_compactions() if handle is not None else False
         dropped = await self.run(lambda: cancel_compactions(core, self.service_store))
         ours = self.engine.cancel(dropped) if self.engine is not None else []
         while self.engine is not None and self.engine.cancel(ours):
@@ -290,12 +292,12 @@ class Service:
     async def delete(self, store_id: str) -> None:
         """Delete a session for good. What is done to it here is ended first; elsewhere it finds no session any more."""
         running = await self.run(lambda: self._running(store_id))
-        opened = self.opened.known(store_id)
-        if opened is not None:
-            await opened.cancel_compactions()
+        handle = self.open_sessions.known(store_id)
+        if handle is not None:
+            await handle.cancel_compactions()
 
-        def remove(opened: SessionHandle) -> None:
-            _close_slot(opened)
+        def remove(handle: SessionHandle) -> None:
+            _close_slot(handle)
             delete_from(self.store, store_id, bus=self.bus, project=project_of(self.config.store))
 
         try:
@@ -325,12 +327,12 @@ class Service:
 
     async def _use(self, store_id: str, work: Callable[[SessionHandle], Awaitable[T]]) -> T:
         try:
-            with self.opened.use(store_id) as opened:
-                async with opened.turn:
-                    return await work(opened)
+            with self.open_sessions.use(store_id) as handle:
+                async with handle.turn:
+                    return await work(handle)
         finally:
-            for opened in self.opened.evict():
-                await self.run(partial(_close_slot, opened))
+            for handle in self.open_sessions.evict():
+                await self.run(partial(_close_slot, handle))
 
     def start(self) -> None:
         """Begin with jobs, events and webhooks, with what waits from before too. Call it in the event loop."""
@@ -355,7 +357,7 @@ class Service:
         """
         self.readers.end()
         loop, seconds = asyncio.get_running_loop(), self.config.stop_seconds
-        loop.call_later(max(0.0, seconds - _CANCEL_MARGIN_SECONDS), self.long_work.cancel)
+        loop.call_later(max(0.0, seconds - _CANCEL_MARGIN_SECONDS), self.compaction_pool.cancel)
         if self.engine is not None:
             self._stopping = loop.run_in_executor(None, partial(self.engine.stop, finish=True, timeout=seconds))
 
@@ -373,16 +375,16 @@ class Service:
             self.engine.stop(finish=True, timeout=self.config.stop_seconds)
         if self.notices is not None:
             self.notices.stop()
-        self.long_work.close()
+        self.compaction_pool.close()
         self._writer.shutdown()
         self._threads.shutdown()
-        self.opened.close()
+        self.open_sessions.close()
         self.store.close()
 
 
-def _close_slot(opened: SessionHandle) -> None:
+def _close_slot(handle: SessionHandle) -> None:
     """Close a session. When that fails, it is no failure of what somebody has just asked for."""
     try:
-        opened.close()
+        handle.close()
     except CompactorError as error:
-        _log.warning("session %r could not be closed: %s", opened.id, error)
+        _log.warning("session %r could not be closed: %s", handle.id, error)
