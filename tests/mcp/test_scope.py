@@ -30,7 +30,7 @@ def other(agent: Agent) -> Agent:
 
 def test_of_two_agents_in_one_project_each_sees_its_own_session(agent: Agent, other: Agent):
     assert asking(agent.root, "recall", id="file_002", lines="601").text == f"lamp: {NEEDLE}"
-    assert SECRET not in asking(agent.root, "search_archive", text="the other agent found").told()
+    assert SECRET not in asking(agent.root, "search_archive", text="the other agent found").render()
     assert asking(agent.root, "context_status").session == "lamp"
     other.is_run_by(*ancestor_processes())
     agent.is_run_by("1:1")
@@ -115,7 +115,7 @@ def test_what_the_summary_of_the_agent_lost_is_recalled_and_found(agent: Agent):
     assert status.compactions == 1
     assert status.last_compaction.tokens_before == 150_000
     found = asking(agent.root, "search_archive", text="port of the lamp")
-    assert NEEDLE in found.told()
+    assert NEEDLE in found.render()
     hit = next(hit for hit in found.hits if NEEDLE in hit.text)
     assert NEEDLE in asking(agent.root, "recall", id=hit.id, lines=hit.lines).text
 

@@ -150,31 +150,43 @@ class ToolOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The answer for a reader."""
         raise NotImplementedError
 
-    def told(self) -> str:
+    def render(self) -> str:
         """The answer as one text."""
-        return replace_surrogates("\n".join((*self.lines(), *([f"[{self.note}]"] if self.note else ()))))
+        remarks = [f"[{remark}]" for remark in self.remarks() if remark]
+        return replace_surrogates("\n".join((*self.lines(), *remarks)))
+
+    def remarks(self) -> tuple[str, ...]:
+        """What is said about the answer, behind it."""
+        return (self.note,)
 
 
-class RecallOutput(ToolOutput, frozen=True, kw_only=True):
-    """A page of an original: a result exactly as it was, a turn as a conversation. `next` gives the following page."""
+class PagedOutput(ToolOutput, frozen=True, kw_only=True):
+    """One page of an answer; `next` is the call that gives the following one."""
+
+    page: int
+    pages: int
+    next: str = ""
+
+    def remarks(self) -> tuple[str, ...]:
+        """How to go on, and the note."""
+        return (f"Next: {self.next}" if self.next else "", self.note)
+
+
+class RecallOutput(PagedOutput, frozen=True, kw_only=True):
+    """A page of an original: a result exactly as it was, a turn as a conversation."""
 
     id: str
     kind: str
     summary: str
-    page: int
-    pages: int
     first_line: int
     last_line: int
     text: str
-    next: str = ""
 
     def lines(self) -> Iterable[str]:
         """The text between what it is and how to go on."""
         head = f"{self.id} ({self.kind}), page {self.page:,} of {self.pages:,}"
         yield f"[{head}, lines {self.first_line:,} to {self.last_line:,}]"
         yield self.text
-        if self.next:
-            yield f"[Next: {self.next}]"
 
 
 class HitOutput(Struct, frozen=True, omit_defaults=True):
@@ -216,14 +228,11 @@ class TurnOutput(Struct, frozen=True, omit_defaults=True):
     is_shown: bool = False
 
 
-class TurnsOutput(ToolOutput, frozen=True, kw_only=True):
-    """The index of turns, in their order. `next` is the call that gives the following page."""
+class TurnsOutput(PagedOutput, frozen=True, kw_only=True):
+    """The index of turns, in their order."""
 
     total: int
-    page: int
-    pages: int
     turns: list[TurnOutput]
-    next: str = ""
 
     def lines(self) -> Iterable[str]:
         """One line for each turn."""
@@ -231,8 +240,6 @@ class TurnsOutput(ToolOutput, frozen=True, kw_only=True):
         for turn in self.turns:
             shown = ", in the context" if turn.is_shown else ""
             yield f"{turn.id} {turn.who}: {turn.text} ({turn.tokens:,} tokens{shown})"
-        if self.next:
-            yield f"[Next: {self.next}]"
 
 
 class FactOutput(Struct, frozen=True, omit_defaults=True):
@@ -247,15 +254,12 @@ class FactOutput(Struct, frozen=True, omit_defaults=True):
     last_seen: str | None = None
 
 
-class FactsOutput(ToolOutput, frozen=True, kw_only=True):
+class FactsOutput(PagedOutput, frozen=True, kw_only=True):
     """Facts, the newest first, and how many there are of each kind."""
 
     total: int
     counts: dict[str, int]
-    page: int
-    pages: int
     facts: list[FactOutput]
-    next: str = ""
 
     def lines(self) -> Iterable[str]:
         """One line for each fact."""
@@ -264,8 +268,6 @@ class FactsOutput(ToolOutput, frozen=True, kw_only=True):
         for fact in self.facts:
             hint = f" [told by {fact.told_by}, not checked]" if fact.told_by else ""
             yield f"{fact.kind}: {fact.line}{hint}"
-        if self.next:
-            yield f"[Next: {self.next}]"
 
 
 class PastOutput(Struct, frozen=True):
@@ -328,7 +330,7 @@ class TierOutput(Struct, frozen=True):
     tokens_after: int
 
 
-class PlanOutput(ToolOutput, frozen=True, kw_only=True):
+class PlanOutput(PagedOutput, frozen=True, kw_only=True):
     """What a compaction would do: each thing with its tier, those that save most first."""
 
     status: str
@@ -337,10 +339,7 @@ class PlanOutput(ToolOutput, frozen=True, kw_only=True):
     tokens_after: int
     tokens_saved: int
     tiers: list[TierOutput]
-    page: int
-    pages: int
     decisions: list[DecisionOutput]
-    next: str = ""
 
     def lines(self) -> Iterable[str]:
         """The sums, then one line for each thing."""
@@ -350,8 +349,6 @@ class PlanOutput(ToolOutput, frozen=True, kw_only=True):
         for each in self.decisions:
             change = f"{each.tokens_before:,} to {each.tokens_after:,}"
             yield f"turn {each.turn} {each.tier} {change}: {each.target} ({each.reason})"
-        if self.next:
-            yield f"[Next: {self.next}]"
 
 
 class CheckpointOutput(ToolOutput, frozen=True, kw_only=True):

@@ -12,6 +12,17 @@ MEGABYTE = 1 << 20
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 
 
+def check_address(host: str, port: int, *, has_tokens: bool) -> None:
+    """Raise when nobody can listen there, or when it could be called from other machines without a token."""
+    if not 0 <= port < 65_536:
+        raise BadSetting(f"--port: {port} is no port. Try: a number from 1 to 65535, or 0 for a free one.")
+    if not has_tokens and host not in LOOPBACK_HOSTS:
+        raise BadSetting(
+            f"--host: {host!r:.80} can be reached from other machines, and no token file says who may call. "
+            "Try: `compactor token add NAME`, then --token-file; or --host 127.0.0.1."
+        )
+
+
 class ServerConfig(Struct, frozen=True, kw_only=True):
     """Where a server listens, where its sessions rest, who may call it, and how much it takes on at once."""
 
@@ -39,13 +50,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     """Whether webhooks may lead to addresses that are not public, and over plain http."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port < 65_536:
-            raise BadSetting(f"--port: {self.port} is no port. Try: a number from 1 to 65535, or 0 for a free one.")
-        if self.token_file is None and self.host not in LOOPBACK_HOSTS:
-            raise BadSetting(
-                f"--host: {self.host!r:.80} can be reached from other machines, and no token file says who may call. "
-                "Try: `compactor token add NAME`, then --token-file; or --host 127.0.0.1."
-            )
+        check_address(self.host, self.port, has_tokens=self.token_file is not None)
 
     @property
     def hosts(self) -> frozenset[str] | None:

@@ -89,7 +89,7 @@ def document(verbs: tuple[AnyVerb, ...] = VERBS) -> bytes:
     }
     encoded = msgspec.json.encode(whole)
     for name, public in _PUBLIC_NAMES.items():
-        encoded = encoded.replace(*(f'"{_REF.format(name=each)}"'.encode() for each in (name, public)))
+        encoded = encoded.replace(b'/schemas/%b"' % name.encode(), b'/schemas/%b"' % public.encode())
     return encoded
 
 

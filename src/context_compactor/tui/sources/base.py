@@ -171,10 +171,6 @@ class ContextRequest(Struct, frozen=True):
     report: Report | None = None
 
 
-class RestoredItem(Restored, frozen=True):
-    """An original that stands in the context again."""
-
-
 class SourceChange(Struct, frozen=True):
     """Something is no longer as it was: these sessions, or all that are listed when there are none named.
 
@@ -286,11 +282,11 @@ class SessionSource(Protocol):
         """
         ...
 
-    async def steer(self, session_id: str, turn: int, tier: str) -> None:
+    async def steer(self, session_id: str, turn: int, tier: str) -> object:
         """Decide about a turn: every compaction gives it this tier, until that is taken back."""
         ...
 
-    async def unsteer(self, session_id: str, turn: int | None = None) -> None:
+    async def unsteer(self, session_id: str, turn: int | None = None) -> object:
         """Leave a turn to the engine again, or all of them."""
         ...
 
@@ -311,7 +307,7 @@ class SessionSource(Protocol):
         """Take the last undo back; None when there is none."""
         ...
 
-    async def restore(self, session_id: str, ref: str) -> RestoredItem:
+    async def restore(self, session_id: str, ref: str) -> Restored:
         """Put an original back into the context."""
         ...
 

@@ -10,7 +10,6 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import structs
 
 from context_compactor.addresses import without_password
 from context_compactor.agents.deletion import delete_sessions, with_subagents
@@ -26,6 +25,7 @@ from context_compactor.sessions import views
 from context_compactor.sessions.core import Clock, wall_clock
 from context_compactor.sessions.lifecycle import change_settings, open_core
 from context_compactor.sessions.project import local_owner, project_of
+from context_compactor.sessions.recall import Restored
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.token_series import FillRules, token_series
 from context_compactor.sessions.views import ContextDiff, HistoryPage, history_page
@@ -38,7 +38,6 @@ from context_compactor.tui.sources.base import (
     OriginalPage,
     PlottedCompaction,
     Raw,
-    RestoredItem,
     SessionLine,
     SessionStatus,
     SessionTrend,
@@ -264,10 +263,9 @@ class LocalSource(ThreadedStore):
         """Take the last undo back."""
         return await self._use(session_id, lambda opened: opened.session.redo())
 
-    async def restore(self, session_id: str, ref: str) -> RestoredItem:
+    async def restore(self, session_id: str, ref: str) -> Restored:
         """Put an original back into the context."""
-        restored = await self._use(session_id, lambda opened: opened.session.restore(ref))
-        return RestoredItem(**structs.asdict(restored))
+        return await self._use(session_id, lambda opened: opened.session.restore(ref))
 
     async def checkpoint(self, session_id: str, note: str = "") -> str:
         """Where the work stands, which is written to the project as well."""

@@ -17,12 +17,10 @@ from context_compactor.archive.search.passages import Hit
 from context_compactor.client import AsyncClient
 from context_compactor.engine.plan import Plan
 from context_compactor.engine.report import Report
-from context_compactor.engine.tiers import Tier
 from context_compactor.errors import BadSetting, CompactorError
-from context_compactor.facts.fact import Fact
 from context_compactor.handoff.protocol import HandoffRequest
 from context_compactor.sessions.api import SessionAnswer
-from context_compactor.sessions.recall import RecallPage
+from context_compactor.sessions.recall import RecallPage, Restored
 from context_compactor.sessions.views import ContextDiff, HistoryPage
 from context_compactor.settings import DEFAULT_LEVELS, LevelRule
 from context_compactor.store.events import Event
@@ -32,7 +30,6 @@ from context_compactor.tui.sources.base import (
     ContextRequest,
     OriginalPage,
     Raw,
-    RestoredItem,
     SessionLine,
     SessionStatus,
     SessionTrend,
@@ -58,7 +55,15 @@ class RemoteReader:
     """Looks at the sessions that a token may see on one server."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        self._client = AsyncClient(url, token, timeout=_QUICK_SECONDS, retry_seconds=_RETRY_SECONDS)
+        client = AsyncClient(url, token, timeout=_QUICK_SECONDS, retry_seconds=_RETRY_SECONDS)
+        self.facts, self.steering, self.steer, self.unsteer = (
+            client.facts,
+            client.steering,
+            client.steer,
+            client.unsteer,
+        )
+        self.undo, self.redo = client.undo, client.redo
+        self._client = client
         self._histories: dict[str, RemoteHistory] = {}
         self._decided: dict[str, tuple[tuple[int, tuple[str, ...]], list[Report], TurnDecisions]] = {}
         self._courses: dict[str, tuple[str, float, SessionTrend]] = {}
@@ -190,10 +195,6 @@ class RemoteReader:
             points, teeth = await asyncio.to_thread(estimate_plot, sums, reports)
         return TokenPlot(points, teeth, found.usage.budget_tokens, _levels(found), is_estimate=True)
 
-    async def facts(self, session_id: str, kind: str | None = None) -> list[Fact]:
-        """What must outlive the text, by turn."""
-        return await self._client.facts(session_id, kind)
-
     async def search(self, session_id: str, text: str, limit: int = 20) -> list[Hit]:
         """Lines of archived originals that answer a question."""
         return (await self._client.search(session_id, text, limit=limit, tokens=4_000)).hits
@@ -209,10 +210,6 @@ class RemoteReader:
     async def settings(self, session_id: str) -> dict[str, Any]:
         """The settings that differ from the defaults, which is what a server tells."""
         return (await self._client.session(session_id)).settings
-
-    async def steering(self, session_id: str) -> dict[int, Tier]:
-        """What was decided about turns that stand in the context."""
-        return await self._client.steering(session_id)
 
 
 def _session_line(answer: SessionAnswer) -> SessionLine:
@@ -271,6 +268,7 @@ class RemoteSource(RemoteReader):
         self._url = url
         self._look_seconds = look_seconds
         self._slow = AsyncClient(url, token)
+        self.delete = self._slow.delete
         self._looking: asyncio.Future[list[SessionLine]] | None = None
         self._told: dict[str, set[str]] = {}
         """Per session the compactions whose reports were given to whoever sends requests."""
@@ -294,14 +292,6 @@ class RemoteSource(RemoteReader):
         """What a compaction would do now, turn by turn."""
         return await self._slow.plan(session_id, focus, level, target_tokens, steers=steers)
 
-    async def steer(self, session_id: str, turn: int, tier: str) -> None:
-        """Decide about a turn."""
-        await self._client.steer(session_id, turn, tier)
-
-    async def unsteer(self, session_id: str, turn: int | None = None) -> None:
-        """Leave a turn to the engine again, or all of them."""
-        await self._client.unsteer(session_id, turn)
-
     async def compact(
         self, session_id: str, *, level: str | None = None, target_tokens: int | None = None, focus: str | None = None
     ) -> Report:
@@ -314,17 +304,9 @@ class RemoteSource(RemoteReader):
     async def _cancellable(self, session_id: str, work: Coroutine[Any, Any, T], is_done: Callable[[T], bool]) -> T:
         return await end_on_cancel(work, lambda: self._client.cancel(session_id), is_done)
 
-    async def undo(self, session_id: str) -> Report | None:
-        """Take the last compaction back."""
-        return await self._client.undo(session_id)
-
-    async def redo(self, session_id: str) -> Report | None:
-        """Take the last undo back."""
-        return await self._client.redo(session_id)
-
-    async def restore(self, session_id: str, ref: str) -> RestoredItem:
+    async def restore(self, session_id: str, ref: str) -> Restored:
         """Put an original back into the context."""
-        return RestoredItem(**structs.asdict(await self._slow.restore(session_id, ref)))
+        return Restored(**structs.asdict(await self._slow.restore(session_id, ref)))
 
     async def checkpoint(self, session_id: str, note: str = "") -> str:
         """Where the work stands, which the server keeps as well."""
@@ -337,10 +319,6 @@ class RemoteSource(RemoteReader):
     async def create(self, session_id: str, *, window: int, model: str | None = None, dialect: str = "auto") -> None:
         """Make a session, or go on with the one that is there."""
         await self._client.create(session_id, window=window, model=model, dialect=dialect)
-
-    async def delete(self, session_id: str) -> None:
-        """Delete a session."""
-        await self._slow.delete(session_id)
 
     async def append(
         self,
