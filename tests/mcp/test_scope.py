@@ -40,11 +40,12 @@ def test_of_two_agents_in_one_project_each_sees_its_own_session(agent: Agent, ot
 AGENT = """
 import os, subprocess, sys
 begin = "import os, sys; root, key = sys.argv[1:]; os.chdir(root); "
-hook = begin + "from context_compactor.agents.current import ancestors; "
-hook += "from context_compactor.agents.keeping_up import Log, remember; "
-hook += "remember(Log(root, key, '', ''), processes=' '.join(ancestors()))"
-tool = begin + "from context_compactor.mcp.place import Place; from context_compactor.mcp.scope import opened; "
-tool += "print(opened(Place(root)).__enter__().core.id)"
+hook = begin + "from context_compactor.agents.project import ancestor_processes; "
+hook += "from context_compactor.agents.sync import AgentLog, update_hook_state; "
+hook += "update_hook_state(AgentLog(root, key, '', ''), processes=' '.join(ancestor_processes()))"
+tool = begin + "from context_compactor.mcp.tools import ToolContext; "
+tool += "from context_compactor.mcp.session_scope import opened_session; "
+tool += "print(opened_session(ToolContext(root)).__enter__().core.id)"
 subprocess.run([sys.executable, "-c", hook, *sys.argv[1:]], check=True)
 print("ready", flush=True)
 sys.stdin.readline()

@@ -20,10 +20,10 @@ from context_compactor.sessions.api import (
     RestoreBody,
     SearchAnswer,
     SearchQuery,
+    struct_from,
 )
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.verbs import Verbs
-from context_compactor.store.rows import OriginalRow
 
 
 @handles(Verbs.archive)
@@ -33,14 +33,10 @@ async def archive(request: RequestContext[PageQuery]) -> JsonResponse[ArchivePag
     def look(handle: SessionHandle) -> JsonResponse[ArchivePage]:
         found = handle.core.store.originals(handle.id, after=read_cursor(request.params.after), limit=limit + 1)
         following = str(found[limit - 1].number) if len(found) > limit else None
-        return json_response(ArchivePage(originals=[_original_answer(each) for each in found[:limit]], next=following))
+        originals = [struct_from(OriginalAnswer, each, id=each.ref) for each in found[:limit]]
+        return json_response(ArchivePage(originals=originals, next=following))
 
     return await request.with_handle(look)
-
-
-def _original_answer(shelved: OriginalRow) -> OriginalAnswer:
-    known = {name: getattr(shelved, name) for name in OriginalAnswer.__struct_fields__ if name != "id"}
-    return OriginalAnswer(id=shelved.ref, **known)
 
 
 @handles(Verbs.recall)
@@ -53,14 +49,7 @@ async def recall(request: RequestContext[RecallQuery]) -> JsonResponse[RecallAns
         tell, raw = request.scope.may_write, query.form == "original"
         if query.page:
             page = recalled.recall_page(handle.core, request.ref, query.page, query.tokens, tell=tell, raw=raw)
-            return RecallAnswer(
-                id=page.id,
-                text=page.text,
-                page=page.number,
-                pages=page.pages,
-                first_line=page.first_line,
-                last_line=page.last_line,
-            )
+            return struct_from(RecallAnswer, page, page=page.number)
         lines = _lines(query.lines)
         first, last = lines or (None, None)
         text = recalled.recall(handle.core, request.ref, lines, tell=tell, raw=raw)
@@ -79,7 +68,7 @@ def _lines(text: str | None) -> tuple[int, int] | None:
 @handles(Verbs.restore)
 async def restore(request: RequestContext[RestoreBody]) -> RestoreAnswer:
     restored = await request.session(lambda session: session.restore(request.params.ref))
-    return RestoreAnswer(**{name: getattr(restored, name) for name in RestoreAnswer.__struct_fields__})
+    return struct_from(RestoreAnswer, restored)
 
 
 @handles(Verbs.search)

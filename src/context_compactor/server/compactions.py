@@ -35,6 +35,7 @@ from context_compactor.sessions.api import (
     SteeringAnswer,
     TurnSteer,
     UndoAnswer,
+    struct_from,
 )
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.verbs import Verbs
@@ -49,7 +50,10 @@ async def compact(request: RequestContext[CompactBody]) -> JsonResponse[CompactA
         report = session.compact(
             body.focus, body.level, body.dry_run, target_tokens=body.target_tokens, preserve=body.preserve
         )
-        return json_response(_compact_answer(report, request.id, dry_run=body.dry_run))
+        compacted, shown = report.changed and not body.dry_run, public_report(report, request.id)
+        return json_response(
+            struct_from(CompactAnswer, report, compacted=compacted, dry_run=body.dry_run, report=shown)
+        )
 
     return await request.run_compaction(work, can_cancel=True)
 
@@ -58,19 +62,6 @@ async def compact(request: RequestContext[CompactBody]) -> JsonResponse[CompactA
 async def cancel(request: RequestContext[NoQuery]) -> CancelAnswer:
     here, elsewhere = await request.service.cancel(request.store_id)
     return CancelAnswer(session_id=request.id, cancelled=here, elsewhere=elsewhere)
-
-
-def _compact_answer(report: Report, session_id: str, *, dry_run: bool) -> CompactAnswer:
-    return CompactAnswer(
-        compacted=report.changed and not dry_run,
-        reason=report.reason,
-        messages_removed=report.messages_removed,
-        tokens_before=report.tokens_before,
-        tokens_after=report.tokens_after,
-        tokens_saved=report.tokens_saved,
-        dry_run=dry_run,
-        report=public_report(report, session_id),
-    )
 
 
 @handles(Verbs.compactions)
@@ -141,18 +132,7 @@ async def handoff(request: RequestContext[HandoffBody]) -> HandoffAnswer:
 @handles(Verbs.receive)
 async def receive(request: RequestContext[ReceiveBody]) -> ReceiveAnswer:
     taken = await request.session(lambda session: session.receive(request.params.answer))
-    return ReceiveAnswer(
-        id=taken.original.id if taken.original else None,
-        decision=taken.decision,
-        context_summary=taken.context_summary,
-        files_of_interest=list(taken.files_of_interest),
-        files_changed=list(taken.files_changed),
-        errors=list(taken.errors),
-        asked=taken.asked,
-        reference=taken.reference,
-        tokens_raw=taken.tokens_raw,
-        tokens_kept=taken.tokens_kept,
-    )
+    return struct_from(ReceiveAnswer, taken, id=taken.original.id if taken.original else None)
 
 
 @handles(Verbs.plan)

@@ -155,25 +155,18 @@ class _LabelValues:
         return text
 
 
-def gauge_metric(name: str, text: str, values: Mapping[Any, float], *labels: str) -> Metric:
-    """A metric that goes up and down."""
-    family = GaugeMetricFamily(name, text, labels=labels)
+def _gauge(name: str, text: str, values: Mapping[Any, float], *labels: str) -> Metric:
+    return _filled(GaugeMetricFamily(name, text, labels=labels), values)
+
+
+def _rising(name: str, text: str, values: Mapping[Any, float], *labels: str) -> Metric:
+    return _filled(CounterMetricFamily(name, text, labels=labels), values)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Mapping[Any, float]) -> Metric:
     for label, value in values.items():
         family.add_metric(label, value)
     return family
-
-
-def counter_metric(name: str, text: str, values: Mapping[Any, float], *labels: str) -> Metric:
-    """A metric that only rises."""
-    family = CounterMetricFamily(name, text, labels=labels)
-    for label, value in values.items():
-        family.add_metric(label, value)
-    return family
-
-
-def version_metric() -> Metric:
-    """Which program this is."""
-    return gauge_metric("compactor_version", "The version of the server", {(__version__,): 1.0}, "version")
 
 
 def _level(payload: dict[str, Any]) -> str:
@@ -201,23 +194,15 @@ def make_collector(
     def look() -> Iterator[Metric]:
         census = survey.look()
         levels = {(level or "none",): float(census.levels.get(level, 0)) for level in ("", *Level)}
-        yield version_metric()
-        yield gauge_metric(
-            "compactor_sessions", "Sessions of the store by the level they have reached", levels, "level"
-        )
-        yield gauge_metric(
-            "compactor_context_tokens", "Tokens of all contexts of the store", {(): float(census.tokens)}
-        )
+        yield _gauge("compactor_version", "The version of the server", {(__version__,): 1.0}, "version")
+        yield _gauge("compactor_sessions", "Sessions of the store by the level they have reached", levels, "level")
+        yield _gauge("compactor_context_tokens", "Tokens of all contexts of the store", {(): float(census.tokens)})
         jobs = {key: float(count) for key, count in service_store.jobs.counts().items()}
-        yield gauge_metric("compactor_jobs", "Jobs of the store", jobs, "kind", "state")
-        yield gauge_metric("compactor_open_sessions", "Sessions that this server keeps open", {(): float(len(opened))})
-        yield gauge_metric("compactor_event_readers", "Who follows events of this server", {(): float(len(readers))})
-        yield counter_metric(
-            "compactor_event_readers_dropped", "Readers that were too slow", {(): float(readers.dropped)}
-        )
+        yield _gauge("compactor_jobs", "Jobs of the store", jobs, "kind", "state")
+        yield _gauge("compactor_open_sessions", "Sessions that this server keeps open", {(): float(len(opened))})
+        yield _gauge("compactor_event_readers", "Who follows events of this server", {(): float(len(readers))})
+        yield _rising("compactor_event_readers_dropped", "Readers that were too slow", {(): float(readers.dropped)})
         sent = {(outcome,): float(sender.counts[outcome]) for outcome in _DELIVERY_OUTCOMES}
-        yield counter_metric(
-            "compactor_webhook_deliveries", "Attempts to tell webhooks, by this server", sent, "outcome"
-        )
+        yield _rising("compactor_webhook_deliveries", "Attempts to tell webhooks, by this server", sent, "outcome")
 
     return look

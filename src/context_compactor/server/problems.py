@@ -98,22 +98,14 @@ def _logged(problem: Problem, error: Exception) -> Problem:
 
 def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> ASGIResponse:
     """A problem on its way out."""
-    return ASGIResponse(
-        body=_problem_body(problem),
-        status_code=problem.status,
-        media_type=MEDIA_TYPE,
-        headers={**_problem_headers(problem), **(headers or {})},
-    )
+    known = _problem_headers(problem) | (headers or {})
+    return ASGIResponse(body=_problem_body(problem), status_code=problem.status, media_type=MEDIA_TYPE, headers=known)
 
 
 def _framework_response(problem: Problem, headers: dict[str, str] | None = None) -> Response[bytes]:
     """The same where the framework sends it."""
-    return Response(
-        _problem_body(problem),
-        status_code=problem.status,
-        media_type=MEDIA_TYPE,
-        headers={**_problem_headers(problem), **(headers or {})},
-    )
+    known = _problem_headers(problem) | (headers or {})
+    return Response(_problem_body(problem), status_code=problem.status, media_type=MEDIA_TYPE, headers=known)
 
 
 def _problem_headers(problem: Problem) -> dict[str, str]:
@@ -123,17 +115,11 @@ def _problem_headers(problem: Problem) -> dict[str, str]:
 
 
 def _problem_body(problem: Problem) -> bytes:
-    return msgspec.json.encode(problem) if _is_valid_unicode(problem.detail) else _replace_surrogates(problem)
-
-
-def _is_valid_unicode(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def _replace_surrogates(problem: Problem) -> bytes:
-    """Half a character cannot be written, only replaced."""
-    detail = problem.detail.encode("utf-8", "replace").decode()
-    return msgspec.json.encode(msgspec.structs.replace(problem, detail=detail, field=None))
+    try:
+        return msgspec.json.encode(problem)
+    except UnicodeEncodeError:  # half a character cannot be written, only replaced
+        detail = problem.detail.encode("utf-8", "replace").decode()
+        return msgspec.json.encode(msgspec.structs.replace(problem, detail=detail, field=None))
 
 
 def on_request_refused(_request: Request[Any, Any, Any], error: RequestRefused) -> Response[bytes]:

@@ -31,6 +31,7 @@ from context_compactor.sessions.api import (
     SessionPage,
     UsageAnswer,
     encode,
+    struct_from,
 )
 from context_compactor.sessions.append import AppendOutcome, ReadyMessages, share_now
 from context_compactor.sessions.log import Raw
@@ -42,7 +43,6 @@ from context_compactor.sessions.views import history_page
 from context_compactor.settings import Level, Settings, load_settings, read_value, without_retired
 from context_compactor.store.rows import SessionRow
 from context_compactor.summarize.clients.client import without_userinfo
-from context_compactor.tokens.budget import Usage
 
 SERVER_ONLY_SETTINGS = frozenset(
     {
@@ -122,18 +122,9 @@ def level_from_name(name: str) -> Level | None:
 def session_detail(session: Session, row: SessionRow, scope: Scope) -> SessionDetail:
     """A session with its usage and its compactions in numbers."""
     usage = session.usage()
-    known = structs.asdict(session_answer(row, scope)) | {
-        "tokens": usage.tokens,
-        "share": usage.share,
-        "level": usage.level,
-    }
-    return SessionDetail(**known, usage=usage_answer(usage), totals=session.totals())
-
-
-def usage_answer(usage: Usage) -> UsageAnswer:
-    """How full a context is, with the forecast."""
-    known = {name: getattr(usage, name) for name in UsageAnswer.__struct_fields__}
-    return UsageAnswer(**known)
+    measured = {"tokens": usage.tokens, "share": usage.share, "level": usage.level}
+    shown = struct_from(UsageAnswer, usage)
+    return struct_from(SessionDetail, session_answer(row, scope), **measured, usage=shown, totals=session.totals())
 
 
 _log = logging.getLogger("context_compactor")

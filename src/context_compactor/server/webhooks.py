@@ -26,10 +26,11 @@ from context_compactor.sessions.api import (
     WebhookBody,
     WebhookMade,
     WebhooksAnswer,
+    struct_from,
 )
 from context_compactor.sessions.core import wall_clock
 from context_compactor.sessions.verbs import Verbs
-from context_compactor.store.rows import Delivery, DeliveryAttempt, Webhook, timestamp
+from context_compactor.store.rows import Webhook, timestamp
 
 _MAX_WEBHOOKS = 50
 _MAX_REPLAYED = 20_000
@@ -50,9 +51,7 @@ async def add_webhook(request: RequestContext[WebhookBody]) -> JsonResponse[Webh
             service.service_store.webhooks.add(webhook)
 
     await service.run(add)
-    return json_response(
-        WebhookMade(**structs.asdict(_webhook_answer(webhook, request.scope)), secret=secret), status=201
-    )
+    return json_response(struct_from(WebhookMade, _webhook_answer(webhook, request.scope), secret=secret), status=201)
 
 
 async def _check_target(request: RequestContext[WebhookBody]) -> None:
@@ -99,8 +98,11 @@ async def deliveries(request: RequestContext[NoQuery]) -> DeliveriesAnswer:
     def look() -> DeliveriesAnswer:
         found = _find_webhook(request)
         return DeliveriesAnswer(
-            waiting=[_delivery_answer(each) for each in service_store.webhooks.waiting(found.id)],
-            attempts=[_attempt_answer(each) for each in service_store.attempts.newest(found.id)],
+            waiting=[
+                struct_from(DeliveryAnswer, each, event_id=each.kept.event.id, type=each.kept.event.type)
+                for each in service_store.webhooks.waiting(found.id)
+            ],
+            attempts=[struct_from(AttemptAnswer, each) for each in service_store.attempts.newest(found.id)],
         )
 
     return await request.service.run(look)
@@ -133,24 +135,6 @@ def _find_webhook(request: RequestContext[Any]) -> Webhook:
 
 
 def _webhook_answer(webhook: Webhook, scope: Scope) -> WebhookAnswer:
-    return WebhookAnswer(
-        id=webhook.id,
-        url=webhook.url if scope.may_write else without_path(webhook.url),
-        types=list(webhook.types),
-        created_at=webhook.created_at,
-        is_enabled=not webhook.disabled_at,
-        failures=webhook.failures,
-        disabled_at=webhook.disabled_at or None,
-        reason=webhook.reason,
-    )
-
-
-def _delivery_answer(delivery: Delivery) -> DeliveryAnswer:
-    event = delivery.kept.event
-    return DeliveryAnswer(
-        event_id=event.id, type=event.type, attempts=delivery.attempts, due_at=delivery.due_at, reason=delivery.reason
-    )
-
-
-def _attempt_answer(attempt: DeliveryAttempt) -> AttemptAnswer:
-    return AttemptAnswer(**{name: getattr(attempt, name) for name in AttemptAnswer.__struct_fields__})
+    url = webhook.url if scope.may_write else without_path(webhook.url)
+    state = {"is_enabled": not webhook.disabled_at, "disabled_at": webhook.disabled_at or None}
+    return struct_from(WebhookAnswer, webhook, url=url, **state)

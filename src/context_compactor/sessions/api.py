@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from msgspec import Meta, Struct, structs
 
@@ -22,6 +22,8 @@ from context_compactor.tokens.budget import Sections
 
 PROBLEM_TYPE = "urn:context-compactor:"
 IDEMPOTENCY_KEY = "Idempotency-Key"
+
+S = TypeVar("S", bound=Struct)
 
 Message = dict[str, Any]
 RecallForm = Literal["original", "conversation"]
@@ -533,6 +535,11 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def name(self) -> str:
         """The last part of the type."""
         return self.type.removeprefix(PROBLEM_TYPE)
+
+
+def struct_from(kind: type[S], source: object, **more: Any) -> S:
+    """A struct with the fields of another value that have the same names, and some of its own."""
+    return kind(**{name: getattr(source, name) for name in kind.__struct_fields__ if name not in more}, **more)
 
 
 def encode(answer: Struct) -> bytes:

@@ -22,6 +22,7 @@ from context_compactor.facts.fact import Fact
 from context_compactor.handoff.checkpoint_text import render_checkpoint
 from context_compactor.handoff.protocol import HandoffRequest
 from context_compactor.sessions import views
+from context_compactor.sessions.api import struct_from
 from context_compactor.sessions.core import Clock, wall_clock
 from context_compactor.sessions.lifecycle import change_settings, open_core
 from context_compactor.sessions.project import local_owner, project_of
@@ -190,9 +191,7 @@ class LocalSource(ThreadedStore):
             with opened.weighing:
                 opened.weighed.follow(twin)
                 saw = token_series(opened.weighed)
-            teeth = [
-                PlottedCompaction(each.id, each.message, each.before, each.after, each.is_active) for each in saw.teeth
-            ]
+            teeth = [struct_from(PlottedCompaction, each) for each in saw.teeth]
             budget = twin.budget(twin.counter(twin.dialect()))
             return TokenPlot(saw.points, teeth, budget.tokens, twin.settings.levels)
 

@@ -19,7 +19,7 @@ from context_compactor.engine.plan import Plan
 from context_compactor.engine.report import Report
 from context_compactor.errors import BadSetting, CompactorError
 from context_compactor.handoff.protocol import HandoffRequest
-from context_compactor.sessions.api import SessionAnswer
+from context_compactor.sessions.api import SessionAnswer, struct_from
 from context_compactor.sessions.recall import RecallPage, Restored
 from context_compactor.sessions.views import ContextDiff, HistoryPage
 from context_compactor.settings import DEFAULT_LEVELS, LevelRule
@@ -100,21 +100,9 @@ class RemoteReader:
         found = await self._client.session(session_id)
         usage = found.usage
         left = usage.turns_left
-        return SessionStatus(
-            line=_session_line(found),
-            budget_tokens=usage.budget_tokens,
-            bytes=usage.bytes,
-            budget_bytes=usage.budget_bytes,
-            margin=usage.margin,
-            source=usage.source,
-            tool_results=usage.tool_results,
-            files_loaded=usage.files_loaded,
-            growth=max(1, (usage.budget_tokens - usage.tokens) // left) if left else None,
-            turns_left=left,
-            sections=usage.sections,
-            totals=found.totals,
-            settings=found.settings,
-        )
+        growth = max(1, (usage.budget_tokens - usage.tokens) // left) if left else None
+        known = {"line": _session_line(found), "totals": found.totals, "settings": found.settings}
+        return struct_from(SessionStatus, usage, growth=growth, **known)
 
     async def turns(self, session_id: str, first: int = 0, count: int = 50) -> TurnPage:
         """Some turns of the history."""
@@ -213,19 +201,8 @@ class RemoteReader:
 
 
 def _session_line(answer: SessionAnswer) -> SessionLine:
-    return SessionLine(
-        id=answer.id,
-        updated_at=answer.updated_at,
-        messages=answer.messages,
-        tokens=answer.tokens,
-        share=answer.share,
-        level=answer.level,
-        levels=_levels(answer),
-        window=answer.window,
-        model=answer.model or "",
-        dialect=answer.dialect,
-        mark=f"{answer.updated_at} {answer.messages} {answer.tokens}",
-    )
+    mark = f"{answer.updated_at} {answer.messages} {answer.tokens}"
+    return struct_from(SessionLine, answer, levels=_levels(answer), model=answer.model or "", mark=mark)
 
 
 def _levels(answer: SessionAnswer) -> tuple[LevelRule, ...]:
@@ -329,7 +306,7 @@ class RemoteSource(RemoteReader):
         """Append messages, all or none."""
         done = await self._slow.append(session_id, messages, usage)
         self._tell(session_id, done.report)
-        return AppendResult(done.messages, done.tokens, done.share, done.level, done.report)
+        return struct_from(AppendResult, done)
 
     async def request(self, session_id: str) -> ContextRequest:
         """The context as it must be sent now. A compaction that a job has made since the last one is told as well."""
