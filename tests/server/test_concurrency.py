@@ -220,7 +220,7 @@ def test_a_disk_that_refuses_is_said_to_all_and_nothing_is_half_written(server, 
         return write(works)
 
     monkeypatch.setattr(appends, "_write", held)
-    monkeypatch.setattr(appends, "_desk", _Refusing(server.service.service_store))
+    monkeypatch.setattr(appends, "_service_store", _Refusing(server.service.service_store))
     with ThreadPoolExecutor(5) as threads:
         alone = threads.submit(server.post, f"{first}/messages", _say("alone"))
         wait_for(lambda: appends._runner is not None and not appends._waiting)

@@ -103,9 +103,9 @@ class Client(Verbs, Caller):
         on_gap: Callable[[str], None] | None,
     ) -> Generator[Event, None, None]:
         """The same, until it is ended from another thread."""
-        stream, patience = EventStream(after, on_gap), self._transport.patience()
-        events, asked = ServerVerbs.events, {"session_id": session_id, "types": ",".join(types) or None}
-        query = _query({name: value for name, value in asked.items() if value is not None})
+        stream, retries = EventStream(after, on_gap), self._transport.retry_timer()
+        events, wanted = ServerVerbs.events, {"session_id": session_id, "types": ",".join(types) or None}
+        query = _query({name: value for name, value in wanted.items() if value is not None})
         while True:
             headers = {"Accept": events.media_type, **({"Last-Event-ID": stream.last_id} if stream.last_id else {})}
             request = HttpRequest(method=events.method, path=events.path, query=query, headers=headers)
@@ -113,16 +113,16 @@ class Client(Verbs, Caller):
                 with self._transport.stream(request, _QUIET_SECONDS, ending) as (reply, lines):
                     if reply.status != 200:
                         raise error_of(reply)
-                    patience.succeed()
+                    retries.succeed()
                     yield from stream.read(lines)
                 problem: Exception = ServerUnavailable("the stream has ended")
             except (OSError, HTTPException, ServerUnavailable) as error:
                 problem = error  # it is down or has gone quiet: it is asked again
-            wait = patience.fail(stream.pause)
+            wait = retries.fail(stream.pause)
             if ending.is_over:
                 return
             if wait is None:
-                raise self._transport.unavailable(problem, patience) from problem
+                raise self._transport.unavailable(problem, retries) from problem
             ending.wait(wait)
 
 

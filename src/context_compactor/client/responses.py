@@ -67,8 +67,8 @@ def error_of(reply: HttpReply) -> CompactorError:
     try:
         problem = msgspec.json.decode(reply.body, type=Problem)
     except msgspec.DecodeError:
-        told = reply.body[:_LONGEST_TEXT].decode("utf-8", "replace")
-        return _plain(reply.status, f"the server answered {reply.status}: {told}{tried}")
+        text = reply.body[:_LONGEST_TEXT].decode("utf-8", "replace")
+        return _plain(reply.status, f"the server answered {reply.status}: {text}{tried}")
     text = (problem.detail or problem.title) + tried
     if problem.name == "bad-message" and problem.index is not None:
         field = problem.field or "message"
@@ -131,7 +131,7 @@ def _read(text: str, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:
-        raise ServerError(f"what is told is none of ours: {error}. Try: does the address lead there?") from error
+        raise ServerError(f"an event cannot be read: {error}. Try: is it `compactor serve`?") from error
 
 
 def _warn(reason: str) -> None:

@@ -199,13 +199,12 @@ def _public_text(scope: Scope, session_id: str, error: CompactorError) -> str:
 
 
 def _openapi(service: Service) -> HTTPRouteHandler:
+    def make() -> bytes:
+        from context_compactor.server.openapi import document  # its examples take a quarter of the time to start
+
+        return document()
+
     async def openapi() -> ASGIResponse:
-        return ASGIResponse(body=await service.run(_openapi_document), media_type="application/json")
+        return ASGIResponse(body=await service.run(make), media_type="application/json")
 
     return HTTPRouteHandler("/openapi.json", http_method=["GET", "HEAD"], name="openapi")(openapi)
-
-
-def _openapi_document() -> bytes:
-    from context_compactor.server.openapi import document  # its examples take a quarter of the time to start a server
-
-    return document()

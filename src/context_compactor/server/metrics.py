@@ -183,7 +183,7 @@ _DELIVERY_OUTCOMES = ("delivered", "failed", "disabled")
 
 
 def make_collector(
-    survey: SessionStatistics,
+    statistics: SessionStatistics,
     service_store: ServiceStore,
     opened: OpenSessions,
     readers: Subscribers,
@@ -192,11 +192,11 @@ def make_collector(
     """A function that looks at all of them. It blocks."""
 
     def look() -> Iterator[Metric]:
-        census = survey.look()
-        levels = {(level or "none",): float(census.levels.get(level, 0)) for level in ("", *Level)}
+        found = statistics.look()
+        levels = {(level or "none",): float(found.levels.get(level, 0)) for level in ("", *Level)}
         yield _gauge("compactor_version", "The version of the server", {(__version__,): 1.0}, "version")
         yield _gauge("compactor_sessions", "Sessions of the store by the level they have reached", levels, "level")
-        yield _gauge("compactor_context_tokens", "Tokens of all contexts of the store", {(): float(census.tokens)})
+        yield _gauge("compactor_context_tokens", "Tokens of all contexts of the store", {(): float(found.tokens)})
         jobs = {key: float(count) for key, count in service_store.jobs.counts().items()}
         yield _gauge("compactor_jobs", "Jobs of the store", jobs, "kind", "state")
         yield _gauge("compactor_open_sessions", "Sessions that this server keeps open", {(): float(len(opened))})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TypeVar
 
@@ -183,11 +183,9 @@ class CompactionPool:
         self._under_way: set[Session] = set()
         self._is_over = False
 
-    @asynccontextmanager
-    async def room(self, namespace: str) -> AsyncIterator[None]:
-        """Wait for one's turn."""
-        async with self._rooms[namespace]:
-            yield
+    def room(self, namespace: str) -> asyncio.Semaphore:
+        """What a compaction of a namespace waits for."""
+        return self._rooms[namespace]
 
     async def run(self, session: Session, work: Callable[[Session], T]) -> T:
         """Do something with a session that nobody else uses, and close it."""

@@ -56,7 +56,7 @@ class ReadinessCheck:
         self._under_way: asyncio.Future[StoreFailures] | None = None
         self._known: StoreFailures = {}
         self._known_until = 0.0
-        self._told: frozenset[str] = frozenset()
+        self._logged: frozenset[str] = frozenset()
 
     async def failing(self) -> StoreFailures:
         """What fails now; nothing when all is well."""
@@ -71,13 +71,13 @@ class ReadinessCheck:
                 found = await asyncio.shield(self._under_way)
         except TimeoutError:
             found = _TIMED_OUT
-        self._tell(found)
+        self._log_change(found)
         return found
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             found = self._check()
-        except Exception as error:  # noqa: BLE001  whoever waits is told, whatever it was
+        except Exception as error:  # noqa: BLE001  whoever waits gets it, whatever it was
             found = dict.fromkeys(("read", "write"), f"{type(error).__name__}: {error}")
         with suppress(RuntimeError):  # the server has stopped meanwhile
             loop.call_soon_threadsafe(self._settle, found, loop.time())
@@ -88,10 +88,10 @@ class ReadinessCheck:
         if done is not None:
             done.set_result(found)
 
-    def _tell(self, found: StoreFailures) -> None:
+    def _log_change(self, found: StoreFailures) -> None:
         """Log when something else fails than before: checks come every few seconds."""
-        if found.keys() != self._told:
-            self._told = frozenset(found)
+        if found.keys() != self._logged:
+            self._logged = frozenset(found)
             for what, why in found.items():
                 _log.error("the store fails to %s: %s", what, why)
             if not found:
@@ -142,39 +142,27 @@ class AppendBatcher:
                 return [works[0]()]
             with self._service_store.writing():
                 return [self._attempt(work) for work in works]
-        except Exception as error:  # noqa: BLE001  whoever waits is told, whatever it was
-            return [_Raised(error)] * len(works)
+        except Exception as error:  # noqa: BLE001  whoever waits gets it, whatever it was
+            return [error] * len(works)
 
     def _attempt(self, work: Work) -> Any:
         try:
             with self._service_store.part():
                 return work()
         except Exception as error:  # noqa: BLE001  one that fails must not take back what the others have written
-            return _Raised(error)
-
-
-class _Raised:
-    def __init__(self, error: Exception) -> None:
-        self.error = error
+            return error
 
 
 def _resolve(done: asyncio.Future[Any], outcome: Any) -> None:
     if done.done():
         return  # nobody waits any more; what was written stays written
-    if isinstance(outcome, _Raised):
-        done.set_exception(outcome.error)
+    if isinstance(outcome, Exception):
+        done.set_exception(outcome)
     else:
         done.set_result(outcome)
 
 
-class DirectAppends:
-    """For a store whose sessions are written side by side: each piece of work has a thread and a transaction."""
-
-    def __init__(self, run: Callable[[Work], Awaitable[Any]]) -> None:
-        self.submit = run
-
-
-# So long before the time is up what waits for a model is broken off, so that whoever asked can still be told.
+# So long before the time is up what waits for a model is broken off, so that the caller can still be answered.
 _CANCEL_MARGIN_SECONDS = 5.0
 T = TypeVar("T")
 
@@ -191,7 +179,7 @@ class Service:
         self.readiness = ReadinessCheck(lambda: store.failing(LOCK_SECONDS))
         self.service_store: ServiceStore = service_store_of(self.store)
         self.bus.subscribe(ServiceStoreSink(self.service_store))
-        self.notices = event_listener_of(self.store, self._hear)
+        self.notices = event_listener_of(self.store, self._on_notification)
         self.feed = EventFeed(self.service_store, lambda: self.notices is not None and self.notices.is_listening)
         self.bus.subscribe(lambda _: self.feed.notify())
         self.schedule = Schedule(self.service_store)
@@ -202,8 +190,9 @@ class Service:
         self.compaction_pool = CompactionPool(config.threads)
         self._threads = ThreadPoolExecutor(config.threads, thread_name_prefix="context-compactor")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="context-compactor append")
+        # Other stores write sessions side by side: there each append has a thread and a transaction of its own.
         one_file = isinstance(self.store, SqliteStore)
-        self.appends = AppendBatcher(self.service_store, self._writer) if one_file else DirectAppends(self.run)
+        self.appends = AppendBatcher(self.service_store, self._writer) if one_file else None
         self.readers = Subscribers(config.event_readers, self.store.path, are_shared=self.authenticator.requires_token)
         self.sender = WebhookSender(
             self.service_store,
@@ -215,9 +204,9 @@ class Service:
         self._stopping: asyncio.Future[None] | None = None
         self._clearing: asyncio.Task[None] | None = None
         self._is_uncleared = False
-        survey = SessionStatistics(self.store)
+        statistics = SessionStatistics(self.store)
         self.metrics = ServerMetrics(
-            make_collector(survey, self.service_store, self.open_sessions, self.readers, self.sender)
+            make_collector(statistics, self.service_store, self.open_sessions, self.readers, self.sender)
         )
         for follower in (self.readers.publish, self.metrics.count_events, lambda _: self.sender.notify()):
             self.feed.follow(follower)
@@ -247,7 +236,7 @@ class Service:
             given: list[Raw] | ReadyMessages = messages
             if is_large:
                 given = await self.run(lambda: handle.cached_session().make_ready(messages))
-            written: T = await self.appends.submit(partial(work, handle, given))
+            written: T = await (self.appends.submit if self.appends else self.run)(partial(work, handle, given))
             return written
 
         try:
@@ -344,7 +333,7 @@ class Service:
         if self.engine is not None:
             self.engine.start()
 
-    def _hear(self, kind: str) -> None:
+    def _on_notification(self, kind: str) -> None:
         """Somebody has committed an event, in whichever process; "" when some may have been missed."""
         self.feed.notify()
         if self.engine is not None and kind in WAKING_EVENTS:

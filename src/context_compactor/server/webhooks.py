@@ -112,7 +112,7 @@ async def deliveries(request: RequestContext[NoQuery]) -> DeliveriesAnswer:
 async def replay(request: RequestContext[ReplayBody]) -> ReplayAnswer:
     service_store, after = request.service.service_store, request.params.after
 
-    def owe() -> int:
+    def queue() -> int:
         with service_store.writing():
             found = structs.replace(_find_webhook(request), disabled_at="")
             number = service_store.events.number(after) if after else 0
@@ -122,9 +122,9 @@ async def replay(request: RequestContext[ReplayBody]) -> ReplayAnswer:
             service_store.webhooks.enable(found.id)
             return service_store.webhooks.replay(found, events, timestamp(wall_clock()))
 
-    owed = await request.service.run(owe)
+    queued = await request.service.run(queue)
     request.service.sender.notify()
-    return ReplayAnswer(owed=owed)
+    return ReplayAnswer(owed=queued)
 
 
 def _find_webhook(request: RequestContext[Any]) -> Webhook:

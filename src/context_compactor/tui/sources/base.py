@@ -148,7 +148,7 @@ class TokenPlot(Struct, frozen=True):
     """Tokens over messages, with the compactions among them. An estimate says so."""
 
     points: list[Point]
-    teeth: list[PlottedCompaction]
+    compactions: list[PlottedCompaction]
     budget_tokens: int
     levels: tuple[LevelRule, ...]
     is_estimate: bool = False
@@ -174,12 +174,12 @@ class ContextRequest(Struct, frozen=True):
 class SourceChange(Struct, frozen=True):
     """Something is no longer as it was: these sessions, or all that are listed when there are none named.
 
-    `offline` says why the source cannot be reached; an empty one says that it can. `told` is for people.
+    `offline` says why the source cannot be reached; an empty one says that it can. `message` is for people.
     """
 
     sessions: frozenset[str] = frozenset()
     offline: str = ""
-    told: str = ""
+    message: str = ""
 
 
 class SessionSource(Protocol):
@@ -206,7 +206,7 @@ class SessionSource(Protocol):
         """All sessions, by their ids."""
         ...
 
-    async def course(self, line: SessionLine) -> SessionTrend:
+    async def trend(self, line: SessionLine) -> SessionTrend:
         """How a session of the list went; what was found out is kept until its mark changes."""
         ...
 
@@ -295,7 +295,7 @@ class SessionSource(Protocol):
     ) -> Report:
         """Compact now. Cancel the task to cancel the compaction: then nothing is changed.
 
-        One that was done before it could be cancelled is told as it is.
+        One that was done before it could be cancelled is returned as it is.
         """
         ...
 

@@ -66,15 +66,15 @@ class RemoteReader:
         self._client = client
         self._histories: dict[str, RemoteHistory] = {}
         self._decided: dict[str, tuple[tuple[int, tuple[str, ...]], list[Report], TurnDecisions]] = {}
-        self._courses: dict[str, tuple[str, float, SessionTrend]] = {}
+        self._trends: dict[str, tuple[str, float, SessionTrend]] = {}
 
     async def sessions(self) -> list[SessionLine]:
         """All sessions, by their ids."""
         return [_session_line(answer) async for answer in self._client.every_session()]
 
-    async def course(self, line: SessionLine) -> SessionTrend:
+    async def trend(self, line: SessionLine) -> SessionTrend:
         """How a session went. Its turns are counted at most twice a minute: that takes the whole context."""
-        known = self._courses.get(line.id)
+        known = self._trends.get(line.id)
         if known is not None and known[0] == line.mark:
             return known[2]
         page = await self._client.compactions(line.id, limit=1)
@@ -84,7 +84,7 @@ class RemoteReader:
             counted_at, turns = time.monotonic(), await asyncio.to_thread(turn_count, context.messages, line.dialect)
         else:
             counted_at, turns = known[1], known[2].turns or 0
-        course = SessionTrend(
+        trend = SessionTrend(
             turns=turns,
             compactions=made.compactions,
             undone=made.undone,
@@ -92,8 +92,8 @@ class RemoteReader:
             last_at=made.last_at,
             line=_token_line(reports, line),
         )
-        self._courses[line.id] = line.mark, counted_at, course
-        return course
+        self._trends[line.id] = line.mark, counted_at, trend
+        return trend
 
     async def session(self, session_id: str) -> SessionStatus:
         """How a session stands."""
@@ -180,8 +180,8 @@ class RemoteReader:
         history = await self._history(session_id)
         async with history.lock:
             sums = await history.weigh()
-            points, teeth = await asyncio.to_thread(estimate_plot, sums, reports)
-        return TokenPlot(points, teeth, found.usage.budget_tokens, _levels(found), is_estimate=True)
+            points, compactions = await asyncio.to_thread(estimate_plot, sums, reports)
+        return TokenPlot(points, compactions, found.usage.budget_tokens, _levels(found), is_estimate=True)
 
     async def search(self, session_id: str, text: str, limit: int = 20) -> list[Hit]:
         """Lines of archived originals that answer a question."""
@@ -247,7 +247,7 @@ class RemoteSource(RemoteReader):
         self._slow = AsyncClient(url, token)
         self.delete = self._slow.delete
         self._looking: asyncio.Future[list[SessionLine]] | None = None
-        self._told: dict[str, set[str]] = {}
+        self._reported: dict[str, set[str]] = {}
         """Per session the compactions whose reports were given to whoever sends requests."""
 
     @property
@@ -275,7 +275,7 @@ class RemoteSource(RemoteReader):
         """Compact now; a task that is cancelled has the server end it, and then nothing is changed, or it was done."""
         work = self._slow.compact(session_id, focus, level, target_tokens=target_tokens)
         answer = await self._cancellable(session_id, work, is_done=lambda answer: answer.compacted)
-        self._tell(session_id, answer.report)
+        self._note_reported(session_id, answer.report)
         return answer.report
 
     async def _cancellable(self, session_id: str, work: Coroutine[Any, Any, T], is_done: Callable[[T], bool]) -> T:
@@ -305,24 +305,24 @@ class RemoteSource(RemoteReader):
     ) -> AppendResult:
         """Append messages, all or none."""
         done = await self._slow.append(session_id, messages, usage)
-        self._tell(session_id, done.report)
+        self._note_reported(session_id, done.report)
         return struct_from(AppendResult, done)
 
     async def request(self, session_id: str) -> ContextRequest:
         """The context as it must be sent now. A compaction that a job has made since the last one is told as well."""
-        known = self._told.get(session_id)
+        known = self._reported.get(session_id)
         if known is None:
             known = {report.compaction_id for report in await self._reports(session_id)}
         messages = (await self._slow.context(session_id)).messages
         made = await self._reports(session_id)
         new = [report for report in made if report.compaction_id not in known]
-        self._told[session_id] = known | {report.compaction_id for report in new}
+        self._reported[session_id] = known | {report.compaction_id for report in new}
         return ContextRequest(messages, new[-1] if new else None)
 
-    def _tell(self, session_id: str, report: Report | None) -> None:
-        """What was told already is no news to the next request."""
-        if report is not None and session_id in self._told:
-            self._told[session_id].add(report.compaction_id)
+    def _note_reported(self, session_id: str, report: Report | None) -> None:
+        """The next request does not report it again."""
+        if report is not None and session_id in self._reported:
+            self._reported[session_id].add(report.compaction_id)
 
     async def set_automatic(self, session_id: str, is_on: bool) -> bool:
         """Let the session compact by itself, or not. Where its own settings are as usual, those of the server count."""
@@ -345,30 +345,30 @@ class RemoteSource(RemoteReader):
 
     async def watch(self) -> AsyncIterator[SourceChange]:
         """Look again and again, and hear events in between: those come at once."""
-        told: asyncio.Queue[SourceChange] = asyncio.Queue()
-        tasks = [asyncio.create_task(work(told.put)) for work in (self._look, self._hear)]
+        changes: asyncio.Queue[SourceChange] = asyncio.Queue()
+        tasks = [asyncio.create_task(work(changes.put)) for work in (self._look, self._follow)]
         try:
             while True:
-                yield await told.get()
+                yield await changes.get()
         finally:
             for task in tasks:
                 task.cancel()
 
-    async def _look(self, tell: Callable[[SourceChange], Awaitable[None]]) -> None:
+    async def _look(self, put: Callable[[SourceChange], Awaitable[None]]) -> None:
         async def look() -> dict[str, str]:
             self._looking = asyncio.ensure_future(self.sessions())
             self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait for it
             return {line.id: line.mark for line in await asyncio.shield(self._looking)}
 
         async for change in poll_changes(look, self._look_seconds):
-            await tell(change)
+            await put(change)
 
-    async def _hear(self, tell: Callable[[SourceChange], Awaitable[None]]) -> None:
+    async def _follow(self, put: Callable[[SourceChange], Awaitable[None]]) -> None:
         while True:
             try:
                 async with aclosing(self._client.events(types=_NOTIFIED_EVENTS)) as events:
                     async for event in events:
-                        await tell(SourceChange(frozenset({event.session_id}), told=_event_text(event)))
+                        await put(SourceChange(frozenset({event.session_id}), message=_event_text(event)))
             except CompactorError:
                 pass  # who looks says what is wrong
             await asyncio.sleep(self._look_seconds)
@@ -382,11 +382,10 @@ class RemoteSource(RemoteReader):
 
 
 def _event_text(event: Event) -> str:
-    told = event.payload
+    payload = event.payload
     if event.type == "session.compacted":
-        return (
-            f"{event.session_id}: compacted, {told.get('tokens_before', 0):,} → {told.get('tokens_after', 0):,} tokens"
-        )
+        before, after = payload.get("tokens_before", 0), payload.get("tokens_after", 0)
+        return f"{event.session_id}: compacted, {before:,} → {after:,} tokens"
     if event.type in ("compaction.failed", "compaction.refused"):
-        return f"{event.session_id}: not compacted, {told.get('reason', '')}"
+        return f"{event.session_id}: not compacted, {payload.get('reason', '')}"
     return ""
