@@ -53,7 +53,7 @@ def test_what_each_caller_says_stays_in_its_order(server):
 
 
 @pytest.mark.parametrize("headers", [{}, {"Idempotency_Key": "once"}])
-@pytest.mark.parametrize("step", [(append, "cut_outputs"), (storage, "_terms")], ids=["made ready", "indexed"])
+@pytest.mark.parametrize("step", [(append, "shorten_outputs"), (storage, "_terms")], ids=["made ready", "indexed"])
 def test_an_append_is_answered_while_a_large_result_of_another_session_is_being(server, monkeypatch, step, headers):
     large, small = server.made(), server.made()
     work, is_begun, may_go_on = getattr(*step), threading.Event(), threading.Event()

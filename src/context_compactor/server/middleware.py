@@ -119,7 +119,7 @@ class Authenticator:
         return self._tokens is not None
 
     def authenticate(self, request: Request[Any, Any, Any], *, writes: bool, from_page: bool = False) -> Scope:
-        """What the caller may see and do, or `Refused`.
+        """What the caller may see and do, or `RequestRefused`.
 
         Whoever has logged in to the dashboard may read with its cookie too; to change something the request must come
         `from_page`, one of our own.

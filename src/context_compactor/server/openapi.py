@@ -59,9 +59,7 @@ _WEBHOOK_HEADERS = {
 @cache
 def document(verbs: tuple[AnyVerb, ...] = VERBS) -> bytes:
     """The whole document as JSON."""
-    kinds = {
-        kind for verb in verbs for kind in (verb.answer, verb.body, verb.query) if kind and issubclass(kind, Struct)
-    }
+    kinds = {kind for verb in verbs for kind in (verb.request, verb.answer) if issubclass(kind, Struct)}
     kinds |= {api.Problem, Event, Report}
     _, schemas = msgspec.json.schema_components(sorted(kinds, key=lambda kind: kind.__name__), ref_template=_REF)
     # What a report computes is sent with it.
