@@ -22,31 +22,7 @@ from context_compactor.facts.failures import RESOLVED, may_repeat
 from context_compactor.facts.ledgers import fact_line
 from context_compactor.handoff.checkpoint_text import render_checkpoint
 from context_compactor.handoff.orchestrator import named_task, with_task
-from context_compactor.mcp.schemas import (
-    CheckpointInput,
-    CheckpointOutput,
-    DecisionOutput,
-    FactOutput,
-    FactsInput,
-    FactsOutput,
-    HandoffInput,
-    HandoffOutput,
-    HitOutput,
-    PastOutput,
-    PlanInput,
-    PlanOutput,
-    RecallInput,
-    RecallOutput,
-    SearchInput,
-    SearchOutput,
-    StatusInput,
-    StatusOutput,
-    TierOutput,
-    ToolOutput,
-    TurnOutput,
-    TurnsInput,
-    TurnsOutput,
-)
+from context_compactor.mcp import schemas
 from context_compactor.mcp.session_scope import OpenedSession, in_any_branch, opened_session
 from context_compactor.mcp.tools import Tool, ToolContext
 from context_compactor.sessions.compaction import run_engine
@@ -105,7 +81,7 @@ _REPLACED_CHARACTERS = "Halves of characters, which the protocol cannot carry, a
 _EARLIER_BRANCH = "From before the user went back to an earlier point of this session and took another way."
 
 
-def recall(found: OpenedSession, given: RecallInput) -> RecallOutput:
+def recall(found: OpenedSession, given: schemas.RecallInput) -> schemas.RecallOutput:
     """A page of an original."""
     output = in_any_branch(found, lambda core: _recalled(core, given))
     return (
@@ -115,13 +91,13 @@ def recall(found: OpenedSession, given: RecallInput) -> RecallOutput:
     )
 
 
-def _recalled(core: Core, given: RecallInput) -> RecallOutput:
+def _recalled(core: Core, given: schemas.RecallInput) -> schemas.RecallOutput:
     ref = given.id.strip().strip("`\"'[]()")
     original = find_original(core, ref)
     before, text = _lines(original_text(core, ref), original.id, given.lines)
     pages, first, last, piece = page_of_text(text, given.page, ref)
     core.emit("item.recalled", ref=ref, page=given.page)
-    return RecallOutput(
+    return schemas.RecallOutput(
         session=core.id,
         id=original.id,
         kind=original.kind,
@@ -148,11 +124,11 @@ def _lines(text: str, ref: str, wanted: str) -> tuple[int, str]:
     return first - 1, "\n".join(every[first - 1 : last])
 
 
-def search_archive(found: OpenedSession, given: SearchInput) -> SearchOutput:
+def search_archive(found: OpenedSession, given: schemas.SearchInput) -> schemas.SearchOutput:
     """Lines of originals that answer a question."""
     hits = found.session.search(given.text, limit=given.limit, tokens=PAGE_TOKENS, kind=given.kind)
     archived = len(found.core.store.originals(found.core.id))
-    return SearchOutput(
+    return schemas.SearchOutput(
         session=found.core.id,
         query=clip(given.text, 200),
         archived=archived,
@@ -169,19 +145,19 @@ def _hint(hits: list[Hit], archived: int) -> str:
     return "recall(id=…) gives the whole of any of these."
 
 
-def _hit(hit: Hit) -> HitOutput:
+def _hit(hit: Hit) -> schemas.HitOutput:
     """A hit with the lines around it. Those of a turn are counted without its results, and it is recalled with them."""
     around = f"{max(1, hit.first_line - _CONTEXT_LINES)}-{hit.last_line + _CONTEXT_LINES}"
     text = hit.text if len(hit.text) <= _LONGEST_HIT else hit.text[:_LONGEST_HIT] + "…"
-    return HitOutput(hit.id, hit.kind, text, "" if hit.id.startswith("turn_") else around, hit.exchange)
+    return schemas.HitOutput(hit.id, hit.kind, text, "" if hit.id.startswith("turn_") else around, hit.exchange)
 
 
-def list_turns(found: OpenedSession, given: TurnsInput) -> TurnsOutput:
+def list_turns(found: OpenedSession, given: schemas.TurnsInput) -> schemas.TurnsOutput:
     """A page of the index of turns."""
     every = found.session.turns(given.first, given.last or None, given.words)
-    rows = [TurnOutput(each.id, each.who, each.text, each.tokens, each.is_shown) for each in every]
+    rows = [schemas.TurnOutput(each.id, each.who, each.text, each.tokens, each.is_shown) for each in every]
     pages, shown = page_of_list(rows, lambda turn: len(turn.text) + _CONTEXT_LINES, given.page, "the turns")
-    return TurnsOutput(
+    return schemas.TurnsOutput(
         session=found.core.id,
         total=len(every),
         page=given.page,
@@ -191,12 +167,12 @@ def list_turns(found: OpenedSession, given: TurnsInput) -> TurnsOutput:
     )
 
 
-def facts(found: OpenedSession, given: FactsInput) -> FactsOutput:
+def facts(found: OpenedSession, given: schemas.FactsInput) -> schemas.FactsOutput:
     """A page of the facts, the newest first."""
     every = found.session.facts(given.kind or None)
     rows = [_fact(fact) for fact in sorted(every, key=_last_turn, reverse=True)]
     pages, shown = page_of_list(rows, lambda fact: len(fact.line) + _CONTEXT_LINES, given.page, "the facts")
-    return FactsOutput(
+    return schemas.FactsOutput(
         session=found.core.id,
         total=len(every),
         counts=dict(sorted(Counter(fact.kind for fact in every).items())),
@@ -211,10 +187,10 @@ def _last_turn(fact: Fact) -> int:
     return fact.last_turn or fact.turn
 
 
-def _fact(fact: Fact) -> FactOutput:
+def _fact(fact: Fact) -> schemas.FactOutput:
     ref = fact.ref or f"turn_{_last_turn(fact):03d}"
     line = clip(fact_line(fact), _LONGEST_FACT)
-    return FactOutput(fact.kind, line, ref, fact.turn, fact.told_by, fact.first_seen, fact.last_seen)
+    return schemas.FactOutput(fact.kind, line, ref, fact.turn, fact.told_by, fact.first_seen, fact.last_seen)
 
 
 _MOST_CHARS = 24_000
@@ -229,7 +205,7 @@ _DRY_RUN_NOTE = (
 )
 
 
-def context_status(found: OpenedSession, _: StatusInput) -> StatusOutput:
+def context_status(found: OpenedSession, _: schemas.StatusInput) -> schemas.StatusOutput:
     """How full the agent's window is, and what there is to get back."""
     core, row, usage = found.core, found.row, found.session.usage()
     made = core.context_reader.log_state().compactions
@@ -238,7 +214,7 @@ def context_status(found: OpenedSession, _: StatusInput) -> StatusOutput:
     reported = last_window_tokens(row.transcript) if row else 0
     tokens, window = reported or usage.tokens, core.profile.window or usage.budget_tokens
     level = level_at(tokens / usage.budget_tokens, core.settings.levels)
-    return StatusOutput(
+    return schemas.StatusOutput(
         session=core.id,
         agent=row.agent if row else "",
         tokens=tokens,
@@ -256,8 +232,10 @@ def context_status(found: OpenedSession, _: StatusInput) -> StatusOutput:
     )
 
 
-def _past(report: Report) -> PastOutput:
-    return PastOutput(report.created_at, clip(report.reason, _LONGEST_LINE), report.tokens_before, report.tokens_after)
+def _past(report: Report) -> schemas.PastOutput:
+    return schemas.PastOutput(
+        report.created_at, clip(report.reason, _LONGEST_LINE), report.tokens_before, report.tokens_after
+    )
 
 
 def _forecast(tokens: int, usage: Usage, levels: Sequence[LevelRule]) -> str:
@@ -272,7 +250,7 @@ def _forecast(tokens: int, usage: Usage, levels: Sequence[LevelRule]) -> str:
     return f"{about} turns to {name}, of {usage.growth:,} tokens each"
 
 
-def compact_plan(found: OpenedSession, given: PlanInput) -> PlanOutput:
+def compact_plan(found: OpenedSession, given: schemas.PlanInput) -> schemas.PlanOutput:
     """What a compaction would do now."""
     core = found.core
     ask = core.ask(
@@ -288,7 +266,7 @@ def compact_plan(found: OpenedSession, given: PlanInput) -> PlanOutput:
         rows, lambda each: len(each.target) + len(each.reason) + _DECISION_OVERHEAD, given.page, "the plan"
     )
     report = plan.report
-    return PlanOutput(
+    return schemas.PlanOutput(
         session=core.id,
         status=report.status,
         reason=clip(report.reason, _LONGEST_LINE),
@@ -304,8 +282,8 @@ def compact_plan(found: OpenedSession, given: PlanInput) -> PlanOutput:
     )
 
 
-def _decision(each: Decision) -> DecisionOutput:
-    return DecisionOutput(
+def _decision(each: Decision) -> schemas.DecisionOutput:
+    return schemas.DecisionOutput(
         clip(each.target),
         each.turn,
         each.tier.value,
@@ -317,30 +295,30 @@ def _decision(each: Decision) -> DecisionOutput:
     )
 
 
-def _tiers(decisions: Sequence[Decision]) -> Iterable[TierOutput]:
+def _tiers(decisions: Sequence[Decision]) -> Iterable[schemas.TierOutput]:
     for tier in Tier:
         chosen = [each for each in decisions if each.tier is tier]
         before, after = sum(each.tokens_before for each in chosen), sum(each.tokens_after for each in chosen)
-        yield TierOutput(tier.value, len(chosen), before, after)
+        yield schemas.TierOutput(tier.value, len(chosen), before, after)
 
 
-def checkpoint(found: OpenedSession, given: CheckpointInput) -> CheckpointOutput:
+def checkpoint(found: OpenedSession, given: schemas.CheckpointInput) -> schemas.CheckpointOutput:
     """Write where the work stands."""
     text, project = render_checkpoint(found.session.checkpoint(given.note)), found.core.project
-    return CheckpointOutput(
+    return schemas.CheckpointOutput(
         session=found.core.id,
         file=str(project.checkpoint_file) if project else "",
         text=text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}\n… the rest is in the file",
     )
 
 
-def handoff(found: OpenedSession, given: HandoffInput) -> HandoffOutput:
+def handoff(found: OpenedSession, given: schemas.HandoffInput) -> schemas.HandoffOutput:
     """What somebody who goes on is to be given."""
     facts = all_facts(found.core)
     state = with_task(orchestrator(found.core), given.feature, given.spec_path)
     subject = named_task(state, facts)
     tasks = _fact_texts(facts, "task")
-    return HandoffOutput(
+    return schemas.HandoffOutput(
         session=found.core.id,
         phase=given.phase,
         task=given.task or (tasks[-1] if tasks else "go on with what the summary says"),
@@ -363,13 +341,13 @@ def _fact_texts(facts: Sequence[Fact], kind: str) -> list[str]:
     return [clip(fact.content, _LONGEST_LINE) for fact in facts if fact.kind == kind][-_MOST_LISTED:]
 
 
-_HANDLERS: Mapping[str, Callable[[OpenedSession, Any], ToolOutput]] = {
+_HANDLERS: Mapping[str, Callable[[OpenedSession, Any], schemas.ToolOutput]] = {
     handler.__name__: handler
     for handler in (recall, search_archive, list_turns, facts, context_status, compact_plan, checkpoint, handoff)
 }
 
 
-def run_tool(tool: Tool, context: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
+def run_tool(tool: Tool, context: ToolContext, arguments: Mapping[str, Any]) -> schemas.ToolOutput:
     """Run a tool. An argument that is null counts as not given; `ValidationError` when one does not fit."""
     given = {name: value for name, value in arguments.items() if value is not None}
     checked = msgspec.convert(given, tool.input, strict=False)
@@ -382,11 +360,8 @@ def _notes(*notes: str) -> str:
     return " ".join(filter(None, notes))
 
 
-def _next_call(name: str, given: RecallInput | TurnsInput | FactsInput | PlanInput, pages: int) -> str:
+def _next_call(tool: str, given: schemas.PagedInput, pages: int) -> str:
     """The call that gives the following page; nothing when this is the last one."""
-    if given.page >= pages:
-        return ""
-    fields = structs.asdict(structs.replace(given, page=given.page + 1, session="")).items()
-    return (
-        f"{name}({', '.join(f'{field}={json.dumps(value, ensure_ascii=False)}' for field, value in fields if value)})"
-    )
+    fields = {name: value for name, value in structs.asdict(given).items() if value and name not in ("session", "page")}
+    arguments = [f"{field}={json.dumps(value, ensure_ascii=False)}" for field, value in fields.items()]
+    return f"{tool}({', '.join([*arguments, f'page={given.page + 1}'])})" if given.page < pages else ""

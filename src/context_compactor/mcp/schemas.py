@@ -45,11 +45,16 @@ class ToolInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     session: SessionName = ""
 
 
-class RecallInput(ToolInput, frozen=True, kw_only=True):
+class PagedInput(ToolInput, frozen=True, kw_only=True):
+    """What a tool may be asked whose answer comes in pages."""
+
+    page: PageNumber = 1
+
+
+class RecallInput(PagedInput, frozen=True, kw_only=True):
     """Which original, and which part of it."""
 
     id: ReferenceId
-    page: PageNumber = 1
     lines: LineRange = ""
 
 
@@ -74,7 +79,7 @@ class SearchInput(ToolInput, frozen=True, kw_only=True):
 TurnNumber = Annotated[int, Meta(ge=0, le=10**9)]
 
 
-class TurnsInput(ToolInput, frozen=True, kw_only=True):
+class TurnsInput(PagedInput, frozen=True, kw_only=True):
     """Which turns."""
 
     first: Annotated[TurnNumber, Meta(description="From the turn of this number; 1 is the first.")] = 1
@@ -82,10 +87,9 @@ class TurnsInput(ToolInput, frozen=True, kw_only=True):
     words: Annotated[
         str, Meta(max_length=400, description="Only turns in which all of these words were said or called.")
     ] = ""
-    page: PageNumber = 1
 
 
-class FactsInput(ToolInput, frozen=True, kw_only=True):
+class FactsInput(PagedInput, frozen=True, kw_only=True):
     """Which facts."""
 
     kind: Annotated[
@@ -95,14 +99,13 @@ class FactsInput(ToolInput, frozen=True, kw_only=True):
             "dependency, command, approval, denial, side_effect, subagent, mode, todo, blocker or next_step."
         ),
     ] = ""
-    page: PageNumber = 1
 
 
 class StatusInput(ToolInput, frozen=True, kw_only=True):
     """Nothing but whose."""
 
 
-class PlanInput(ToolInput, frozen=True, kw_only=True):
+class PlanInput(PagedInput, frozen=True, kw_only=True):
     """How far a compaction would go."""
 
     level: Annotated[
@@ -112,7 +115,6 @@ class PlanInput(ToolInput, frozen=True, kw_only=True):
         int, Meta(ge=0, le=10**9, description="Bring it down to so many tokens instead; 0 leaves that to the level.")
     ] = 0
     focus: Annotated[str, Meta(max_length=2_000, description="What matters most from here on.")] = ""
-    page: PageNumber = 1
 
 
 class CheckpointInput(ToolInput, frozen=True, kw_only=True):

@@ -7,26 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from context_compactor.mcp.schemas import (
-    CheckpointInput,
-    CheckpointOutput,
-    FactsInput,
-    FactsOutput,
-    HandoffInput,
-    HandoffOutput,
-    PlanInput,
-    PlanOutput,
-    RecallInput,
-    RecallOutput,
-    SearchInput,
-    SearchOutput,
-    StatusInput,
-    StatusOutput,
-    ToolInput,
-    ToolOutput,
-    TurnsInput,
-    TurnsOutput,
-)
+from context_compactor.mcp import schemas
 
 
 class ToolContext(Struct, frozen=True):
@@ -53,8 +34,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     name: str
     title: str
     description: str
-    input: type[ToolInput]
-    output: type[ToolOutput]
+    input: type[schemas.ToolInput]
+    output: type[schemas.ToolOutput]
     verb: str = ""
     """The verb of `sessions/verbs.py` that does the same over HTTP."""
     writes: bool = False
@@ -75,8 +56,8 @@ TOOLS = (
             'With lines="10-40" only those lines are given. A turn reads as a conversation, with the ids of its '
             "results and of the turns beside it."
         ),
-        input=RecallInput,
-        output=RecallOutput,
+        input=schemas.RecallInput,
+        output=schemas.RecallOutput,
         verb="recall",
         always_loaded=True,
     ),
@@ -91,8 +72,8 @@ TOOLS = (
             "about 2,000 tokens. A name that is spelled out in full is found where it stands. `kind` narrows it, such "
             'as "test run", "code file", "search result", "user" (what the user said) or "turn" (all that was said).'
         ),
-        input=SearchInput,
-        output=SearchOutput,
+        input=schemas.SearchInput,
+        output=schemas.SearchOutput,
         verb="search",
         always_loaded=True,
     ),
@@ -104,8 +85,8 @@ TOOLS = (
             "it to find your way when a summary names a turn by its number, or to see what came before and after "
             'something. `words` keeps only turns that hold all of them; recall("turn_012") reads one.'
         ),
-        input=TurnsInput,
-        output=TurnsOutput,
+        input=schemas.TurnsInput,
+        output=schemas.TurnsOutput,
     ),
     Tool(
         name="facts",
@@ -118,8 +99,8 @@ TOOLS = (
             "approach (kind=failure says what did not work) and before you say that you are done (kind=constraint). "
             "Newest first, in pages; `counts` says how many there are of each kind, `ref` recalls the source."
         ),
-        input=FactsInput,
-        output=FactsOutput,
+        input=schemas.FactsInput,
+        output=schemas.FactsOutput,
         verb="facts",
     ),
     Tool(
@@ -131,8 +112,8 @@ TOOLS = (
             "work, or when you are told that the context gets full, to decide whether to finish, to write a "
             "checkpoint or to hand work to a sub-agent first."
         ),
-        input=StatusInput,
-        output=StatusOutput,
+        input=schemas.StatusInput,
+        output=schemas.StatusOutput,
         verb="session",
     ),
     Tool(
@@ -144,8 +125,8 @@ TOOLS = (
             "calls it, so there is no tool that compacts. Use it when the user asks what a compaction would cost or "
             "lose, or to see which results fill the window. Those that save most come first, in pages."
         ),
-        input=PlanInput,
-        output=PlanOutput,
+        input=schemas.PlanInput,
+        output=schemas.PlanOutput,
         verb="plan",
     ),
     Tool(
@@ -157,8 +138,8 @@ TOOLS = (
             "before a compaction, or before the user leaves, with a `note` about what cannot be seen in the files. "
             "It replaces the checkpoint before."
         ),
-        input=CheckpointInput,
-        output=CheckpointOutput,
+        input=schemas.CheckpointInput,
+        output=schemas.CheckpointOutput,
         verb="write_checkpoint",
         writes=True,
     ),
@@ -170,8 +151,8 @@ TOOLS = (
             "phase, the user's rules, what failed before, changed files, and ids to recall. Use it before you start a "
             "sub-agent, and put the text into its prompt instead of telling the history yourself. Changes nothing."
         ),
-        input=HandoffInput,
-        output=HandoffOutput,
+        input=schemas.HandoffInput,
+        output=schemas.HandoffOutput,
         verb="handoff",
     ),
 )

@@ -7,53 +7,40 @@ from context_compactor.errors import BadSetting
 from context_compactor.server.open_sessions import SessionHandle
 from context_compactor.server.requests import RequestContext, handles
 from context_compactor.server.responses import JsonResponse, json_response, page_of, read_cursor
+from context_compactor.sessions import api
 from context_compactor.sessions import recall as recalled
-from context_compactor.sessions.api import (
-    ArchivePage,
-    FactsAnswer,
-    FactsQuery,
-    OriginalAnswer,
-    PageQuery,
-    RecallAnswer,
-    RecallQuery,
-    RestoreAnswer,
-    RestoreBody,
-    SearchAnswer,
-    SearchQuery,
-    struct_from,
-)
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.verbs import Verbs
 
 
 @handles(Verbs.archive)
-async def archive(request: RequestContext[PageQuery]) -> JsonResponse[ArchivePage]:
+async def archive(request: RequestContext[api.PageQuery]) -> JsonResponse[api.ArchivePage]:
     limit = request.params.limit
 
-    def look(handle: SessionHandle) -> JsonResponse[ArchivePage]:
+    def look(handle: SessionHandle) -> JsonResponse[api.ArchivePage]:
         found = handle.core.store.originals(handle.id, after=read_cursor(request.params.after), limit=limit + 1)
         following = str(found[limit - 1].number) if len(found) > limit else None
-        originals = [struct_from(OriginalAnswer, each, id=each.ref) for each in found[:limit]]
-        return json_response(ArchivePage(originals=originals, next=following))
+        originals = [api.struct_from(api.OriginalAnswer, each, id=each.ref) for each in found[:limit]]
+        return json_response(api.ArchivePage(originals=originals, next=following))
 
     return await request.with_handle(look)
 
 
 @handles(Verbs.recall)
-async def recall(request: RequestContext[RecallQuery]) -> JsonResponse[RecallAnswer]:
+async def recall(request: RequestContext[api.RecallQuery]) -> JsonResponse[api.RecallAnswer]:
     query = request.params
     if query.lines and query.page:
         raise BadSetting("lines and page cannot both be asked for. Try: one of them.")
 
-    def look(handle: SessionHandle) -> RecallAnswer:
+    def look(handle: SessionHandle) -> api.RecallAnswer:
         tell, raw = request.scope.may_write, query.form == "original"
         if query.page:
             page = recalled.recall_page(handle.core, request.ref, query.page, query.tokens, tell=tell, raw=raw)
-            return struct_from(RecallAnswer, page, page=page.number)
+            return api.struct_from(api.RecallAnswer, page, page=page.number)
         lines = _lines(query.lines)
         first, last = lines or (None, None)
         text = recalled.recall(handle.core, request.ref, lines, tell=tell, raw=raw)
-        return RecallAnswer(id=request.ref, text=text, first_line=first, last_line=last)
+        return api.RecallAnswer(id=request.ref, text=text, first_line=first, last_line=last)
 
     return await request.with_handle(lambda handle: json_response(look(handle)))
 
@@ -66,30 +53,30 @@ def _lines(text: str | None) -> tuple[int, int] | None:
 
 
 @handles(Verbs.restore)
-async def restore(request: RequestContext[RestoreBody]) -> RestoreAnswer:
+async def restore(request: RequestContext[api.RestoreBody]) -> api.RestoreAnswer:
     restored = await request.session(lambda session: session.restore(request.params.ref))
-    return struct_from(RestoreAnswer, restored)
+    return api.struct_from(api.RestoreAnswer, restored)
 
 
 @handles(Verbs.search)
-async def search(request: RequestContext[SearchQuery]) -> JsonResponse[SearchAnswer]:
+async def search(request: RequestContext[api.SearchQuery]) -> JsonResponse[api.SearchAnswer]:
     query = request.params
 
-    def look(session: Session) -> JsonResponse[SearchAnswer]:
+    def look(session: Session) -> JsonResponse[api.SearchAnswer]:
         hits = session.search(
             query.q, limit=query.limit, tokens=query.tokens, kind=query.kind, since=query.since, until=query.until
         )
-        return json_response(SearchAnswer(hits=hits, text=render_hits(hits)))
+        return json_response(api.SearchAnswer(hits=hits, text=render_hits(hits)))
 
     return await request.session(look)
 
 
 @handles(Verbs.facts)
-async def facts(request: RequestContext[FactsQuery]) -> JsonResponse[FactsAnswer]:
+async def facts(request: RequestContext[api.FactsQuery]) -> JsonResponse[api.FactsAnswer]:
     query = request.params
 
-    def look(session: Session) -> JsonResponse[FactsAnswer]:
+    def look(session: Session) -> JsonResponse[api.FactsAnswer]:
         found, following = page_of(session.facts(query.kind), query.after, query.limit)
-        return json_response(FactsAnswer(facts=found, next=following))
+        return json_response(api.FactsAnswer(facts=found, next=following))
 
     return await request.session(look)

@@ -15,93 +15,72 @@ from context_compactor.handoff.checkpoint_text import render_checkpoint
 from context_compactor.server.open_sessions import SessionHandle
 from context_compactor.server.requests import RequestContext, handles
 from context_compactor.server.responses import JsonResponse, json_response, page_of, public_report
-from context_compactor.sessions import checkpoints
-from context_compactor.sessions.api import (
-    CancelAnswer,
-    CheckpointAnswer,
-    CheckpointBody,
-    CompactAnswer,
-    CompactBody,
-    CompactionPage,
-    HandoffAnswer,
-    HandoffBody,
-    NoQuery,
-    PageQuery,
-    PlanAnswer,
-    PlanQuery,
-    ReceiveAnswer,
-    ReceiveBody,
-    SteerBody,
-    SteeringAnswer,
-    TurnSteer,
-    UndoAnswer,
-    struct_from,
-)
+from context_compactor.sessions import api, checkpoints
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.verbs import Verbs
 from context_compactor.sessions.views import report_of
 
 
 @handles(Verbs.compact)
-async def compact(request: RequestContext[CompactBody]) -> JsonResponse[CompactAnswer]:
+async def compact(request: RequestContext[api.CompactBody]) -> JsonResponse[api.CompactAnswer]:
     body = request.params
 
-    def work(session: Session) -> JsonResponse[CompactAnswer]:
+    def work(session: Session) -> JsonResponse[api.CompactAnswer]:
         report = session.compact(
             body.focus, body.level, body.dry_run, target_tokens=body.target_tokens, preserve=body.preserve
         )
         compacted, shown = report.changed and not body.dry_run, public_report(report, request.id)
         return json_response(
-            struct_from(CompactAnswer, report, compacted=compacted, dry_run=body.dry_run, report=shown)
+            api.struct_from(api.CompactAnswer, report, compacted=compacted, dry_run=body.dry_run, report=shown)
         )
 
     return await request.run_compaction(work, can_cancel=True)
 
 
 @handles(Verbs.cancel)
-async def cancel(request: RequestContext[NoQuery]) -> CancelAnswer:
+async def cancel(request: RequestContext[api.NoQuery]) -> api.CancelAnswer:
     here, elsewhere = await request.service.cancel(request.store_id)
-    return CancelAnswer(session_id=request.id, cancelled=here, elsewhere=elsewhere)
+    return api.CancelAnswer(session_id=request.id, cancelled=here, elsewhere=elsewhere)
 
 
 @handles(Verbs.compactions)
-async def compactions(request: RequestContext[PageQuery]) -> JsonResponse[CompactionPage]:
-    def look(handle: SessionHandle) -> JsonResponse[CompactionPage]:
+async def compactions(request: RequestContext[api.PageQuery]) -> JsonResponse[api.CompactionPage]:
+    def look(handle: SessionHandle) -> JsonResponse[api.CompactionPage]:
         core = handle.core
         found, following = page_of(
             core.context_reader.log_state().compactions, request.params.after, request.params.limit
         )
         reports = [public_report(report_of(core, each), request.id) for each in found]
-        return json_response(CompactionPage(compactions=reports, totals=handle.session().totals(), next=following))
+        return json_response(api.CompactionPage(compactions=reports, totals=handle.session().totals(), next=following))
 
     return await request.with_handle(look)
 
 
 @handles(Verbs.undo)
-async def undo(request: RequestContext[NoQuery]) -> UndoAnswer:
+async def undo(request: RequestContext[api.NoQuery]) -> api.UndoAnswer:
     return _undo_answer(request, await request.session(Session.undo), "there is no compaction to take back")
 
 
 @handles(Verbs.redo)
-async def redo(request: RequestContext[NoQuery]) -> UndoAnswer:
+async def redo(request: RequestContext[api.NoQuery]) -> api.UndoAnswer:
     return _undo_answer(request, await request.session(Session.redo), "there is no undo to take back")
 
 
-def _undo_answer(request: RequestContext[NoQuery], report: Report | None, why_not: str) -> UndoAnswer:
+def _undo_answer(request: RequestContext[api.NoQuery], report: Report | None, why_not: str) -> api.UndoAnswer:
     if report is None:
-        return UndoAnswer(changed=False, reason=why_not)
-    return UndoAnswer(changed=True, report=public_report(report, request.id))
+        return api.UndoAnswer(changed=False, reason=why_not)
+    return api.UndoAnswer(changed=True, report=public_report(report, request.id))
 
 
 @handles(Verbs.checkpoint)
-async def checkpoint(request: RequestContext[NoQuery]) -> JsonResponse[CheckpointAnswer]:
+async def checkpoint(request: RequestContext[api.NoQuery]) -> JsonResponse[api.CheckpointAnswer]:
     return await request.with_handle(
         lambda handle: _checkpoint_answer(request, checkpoints.current_checkpoint(handle.core), handle.id)
     )
 
 
 @handles(Verbs.write_checkpoint)
-async def write_checkpoint(request: RequestContext[CheckpointBody]) -> JsonResponse[CheckpointAnswer]:
+async def write_checkpoint(request: RequestContext[api.CheckpointBody]) -> JsonResponse[api.CheckpointAnswer]:
     note = request.params.note
     return await request.with_handle(
         lambda handle: _checkpoint_answer(request, handle.session().checkpoint(note), handle.id)
@@ -110,19 +89,19 @@ async def write_checkpoint(request: RequestContext[CheckpointBody]) -> JsonRespo
 
 def _checkpoint_answer(
     request: RequestContext[Any], checkpoint: Checkpoint, store_id: str
-) -> JsonResponse[CheckpointAnswer]:
+) -> JsonResponse[api.CheckpointAnswer]:
     """A checkpoint as its caller may read it: with the session's own name."""
     lines = tuple(request.scope.public_text(line, store_id) for line in checkpoint.recovery)
     made = structs.replace(checkpoint, session_id=request.id, recovery=lines)
-    return json_response(CheckpointAnswer(checkpoint=made, markdown=render_checkpoint(made)))
+    return json_response(api.CheckpointAnswer(checkpoint=made, markdown=render_checkpoint(made)))
 
 
 @handles(Verbs.handoff)
-async def handoff(request: RequestContext[HandoffBody]) -> HandoffAnswer:
+async def handoff(request: RequestContext[api.HandoffBody]) -> api.HandoffAnswer:
     body = request.params
 
-    def work(session: Session) -> HandoffAnswer:
-        return HandoffAnswer(
+    def work(session: Session) -> api.HandoffAnswer:
+        return api.HandoffAnswer(
             request=session.handoff(body.phase, body.task, body.task_id, feature=body.feature, spec_path=body.spec_path)
         )
 
@@ -130,32 +109,32 @@ async def handoff(request: RequestContext[HandoffBody]) -> HandoffAnswer:
 
 
 @handles(Verbs.receive)
-async def receive(request: RequestContext[ReceiveBody]) -> ReceiveAnswer:
+async def receive(request: RequestContext[api.ReceiveBody]) -> api.ReceiveAnswer:
     taken = await request.session(lambda session: session.receive(request.params.answer))
-    return struct_from(ReceiveAnswer, taken, id=taken.original.id if taken.original else None)
+    return api.struct_from(api.ReceiveAnswer, taken, id=taken.original.id if taken.original else None)
 
 
 @handles(Verbs.plan)
-async def plan(request: RequestContext[PlanQuery]) -> JsonResponse[PlanAnswer]:
+async def plan(request: RequestContext[api.PlanQuery]) -> JsonResponse[api.PlanAnswer]:
     query = request.params
 
-    def work(session: Session) -> JsonResponse[PlanAnswer]:
+    def work(session: Session) -> JsonResponse[api.PlanAnswer]:
         made = session.plan(query.focus, query.level, query.target_tokens, steers=query.steers())
         report = public_report(made.report, request.id)
         return json_response(
-            PlanAnswer(decisions=list(made.decisions), report=report, steers=_turn_steers(made.steers))
+            api.PlanAnswer(decisions=list(made.decisions), report=report, steers=_turn_steers(made.steers))
         )
 
     return await request.run_compaction(work)
 
 
 @handles(Verbs.steering)
-async def steering(request: RequestContext[NoQuery]) -> SteeringAnswer:
-    return SteeringAnswer(session_id=request.id, steers=_turn_steers(await request.session(Session.steering)))
+async def steering(request: RequestContext[api.NoQuery]) -> api.SteeringAnswer:
+    return api.SteeringAnswer(session_id=request.id, steers=_turn_steers(await request.session(Session.steering)))
 
 
 @handles(Verbs.steer)
-async def steer(request: RequestContext[SteerBody]) -> SteeringAnswer:
+async def steer(request: RequestContext[api.SteerBody]) -> api.SteeringAnswer:
     body = request.params
     if body.turn is None and body.tier is not None:
         raise BadSetting(f"a tier, {body.tier}, and no turn. Try: both, or neither to leave all turns to the engine.")
@@ -167,8 +146,8 @@ async def steer(request: RequestContext[SteerBody]) -> SteeringAnswer:
             session.unsteer(body.turn)
         return session.steering()
 
-    return SteeringAnswer(session_id=request.id, steers=_turn_steers(await request.session(work)))
+    return api.SteeringAnswer(session_id=request.id, steers=_turn_steers(await request.session(work)))
 
 
-def _turn_steers(steers: Mapping[int, Tier]) -> list[TurnSteer]:
-    return [TurnSteer(turn=turn, tier=tier) for turn, tier in steers.items()]
+def _turn_steers(steers: Mapping[int, Tier]) -> list[api.TurnSteer]:
+    return [api.TurnSteer(turn=turn, tier=tier) for turn, tier in steers.items()]

@@ -92,7 +92,7 @@ class DemoReplay:
             self._replay(client, _FINISHED_SESSION, _FINISHED_WINDOW, _FINISHED_BATCH, 0.0)
 
     def _replay(self, client: Client, name: str, window: int, at_once: int, seconds: float) -> bool:
-        """Whether the whole session was transcript."""
+        """Send a session; whether all of it was sent."""
         transcript = self._transcript
         try:
             client.create(name, window=window, dialect=transcript.dialect)

@@ -11,47 +11,31 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.response.base import ASGIResponse
 
-from context_compactor.errors import (
-    BadInput,
-    BadMessage,
-    BadSetting,
-    Cancelled,
-    CompactorError,
-    DamagedContent,
-    KeyReused,
-    MissingExtra,
-    ModelError,
-    ModelStopped,
-    StaleBase,
-    StoreError,
-    StoreLocked,
-    UnknownReference,
-    UnknownSession,
-)
+from context_compactor import errors
 from context_compactor.sessions.api import PROBLEM_TYPE, Problem
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger("context_compactor")
 
 # The first class that fits says how an error is called and which status it has.
-_ERROR_TYPES: tuple[tuple[type[CompactorError], int, str, str], ...] = (
-    (UnknownSession, 404, "unknown-session", "No such session"),
-    (UnknownReference, 404, "unknown-reference", "No such original"),
-    (BadMessage, 422, "bad-message", "A message cannot be read"),
-    (BadSetting, 422, "bad-setting", "A value is out of its range"),
-    (KeyReused, 422, "key-reused", "The key was used for another request"),
-    (BadInput, 422, "bad-input", "What was given cannot be used"),
-    (StaleBase, 409, "stale-base", "The context has changed meanwhile"),
-    (StoreLocked, 503, "store-locked", "The store is busy"),
-    (DamagedContent, 500, "damaged-content", "A content of the store is damaged"),
-    (StoreError, 503, "store", "The store cannot be read or written"),
-    (Cancelled, 409, "cancelled", "Somebody has cancelled it"),
-    (ModelStopped, 503, "stopped", "It was broken off"),
-    (ModelError, 502, "model", "The model did not answer"),
-    (MissingExtra, 501, "missing-extra", "The server lacks an optional part"),
-    (CompactorError, 500, "failed", "It could not be done"),
+_ERROR_TYPES: tuple[tuple[type[errors.CompactorError], int, str, str], ...] = (
+    (errors.UnknownSession, 404, "unknown-session", "No such session"),
+    (errors.UnknownReference, 404, "unknown-reference", "No such original"),
+    (errors.BadMessage, 422, "bad-message", "A message cannot be read"),
+    (errors.BadSetting, 422, "bad-setting", "A value is out of its range"),
+    (errors.KeyReused, 422, "key-reused", "The key was used for another request"),
+    (errors.BadInput, 422, "bad-input", "What was given cannot be used"),
+    (errors.StaleBase, 409, "stale-base", "The context has changed meanwhile"),
+    (errors.StoreLocked, 503, "store-locked", "The store is busy"),
+    (errors.DamagedContent, 500, "damaged-content", "A content of the store is damaged"),
+    (errors.StoreError, 503, "store", "The store cannot be read or written"),
+    (errors.Cancelled, 409, "cancelled", "Somebody has cancelled it"),
+    (errors.ModelStopped, 503, "stopped", "It was broken off"),
+    (errors.ModelError, 502, "model", "The model did not answer"),
+    (errors.MissingExtra, 501, "missing-extra", "The server lacks an optional part"),
+    (errors.CompactorError, 500, "failed", "It could not be done"),
 )
-_SERVER_FAULTS = (StoreError, MissingExtra)
+_SERVER_FAULTS = (errors.StoreError, errors.MissingExtra)
 _STATUSES = {
     400: ("bad-request", "The request cannot be read"),
     401: ("unauthorized", "A token is needed"),
@@ -75,7 +59,7 @@ class RequestRefused(Exception):
         super().__init__(detail)
 
 
-def problem_of(error: CompactorError | RequestRefused, text: str = "") -> Problem:
+def problem_of(error: errors.CompactorError | RequestRefused, text: str = "") -> Problem:
     """An error as its caller sees it; `text` is its text where that must differ."""
     text = text or str(error)
     if isinstance(error, RequestRefused):
@@ -83,7 +67,7 @@ def problem_of(error: CompactorError | RequestRefused, text: str = "") -> Proble
         return Problem(type=PROBLEM_TYPE + name, title=title, status=error.status, detail=text)
     status, name, title = next(row[1:] for row in _ERROR_TYPES if isinstance(error, row[0]))
     problem = Problem(type=PROBLEM_TYPE + name, title=title, status=status, detail=text)
-    if isinstance(error, BadMessage):
+    if isinstance(error, errors.BadMessage):
         return msgspec.structs.replace(problem, index=error.index, field=error.field)
     return _logged(problem, error) if isinstance(error, _SERVER_FAULTS) else problem
 
@@ -91,7 +75,9 @@ def problem_of(error: CompactorError | RequestRefused, text: str = "") -> Proble
 def _logged(problem: Problem, error: Exception) -> Problem:
     """A failure of the server itself: the log has what happened, the caller the name under which it stands there."""
     ref = secrets.token_hex(6)
-    is_foreseen = isinstance(error, CompactorError)  # then its words say what is wrong, and nobody has to look further
+    is_foreseen = isinstance(
+        error, errors.CompactorError
+    )  # then its words say what is wrong, and nobody has to look further
     _log.error("%s: %s", ref, error, exc_info=None if is_foreseen else error)
     return msgspec.structs.replace(problem, detail=f"The server's log says why under {ref}.", ref=ref)
 
@@ -127,7 +113,7 @@ def on_request_refused(_request: Request[Any, Any, Any], error: RequestRefused) 
     return _framework_response(problem_of(error), error.headers)
 
 
-def on_compactor_error(_request: Request[Any, Any, Any], error: CompactorError) -> Response[bytes]:
+def on_compactor_error(_request: Request[Any, Any, Any], error: errors.CompactorError) -> Response[bytes]:
     """The answer to an error of ours that nobody has answered before."""
     return _framework_response(problem_of(error))
 
