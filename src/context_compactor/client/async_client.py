@@ -17,7 +17,7 @@ from msgspec import Struct
 from context_compactor.client.client import Client
 from context_compactor.client.transport import StreamCancel
 from context_compactor.sessions.api import SessionAnswer
-from context_compactor.sessions.verbs import AsyncCaller, Verb, Verbs
+from context_compactor.sessions.verbs import AsyncVerbCaller, Verb, Verbs
 from context_compactor.store.events import Event
 
 P = ParamSpec("P")
@@ -79,7 +79,7 @@ def _feed(
 _AT_ONCE = 32
 
 
-class AsyncClient(Verbs, AsyncCaller):
+class AsyncClient(Verbs, AsyncVerbCaller):
     """A `Client` whose verbs are awaited, and whose lists without end are read with `async for`.
 
     Up to 32 verbs go on at once. Each stream of events has a thread of its own, which ends with it.

@@ -16,7 +16,7 @@ from context_compactor.client.transport import RETRY_SECONDS, HttpRequest, Strea
 from context_compactor.errors import ServerUnavailable
 from context_compactor.json_values import json_bytes, prepare_types
 from context_compactor.sessions import api
-from context_compactor.sessions.verbs import Caller, ServerVerbs, Verb, Verbs
+from context_compactor.sessions.verbs import ServerVerbs, Verb, VerbCaller, Verbs
 from context_compactor.store.events import Event
 
 P = ParamSpec("P")
@@ -28,7 +28,7 @@ R = TypeVar("R")
 _QUIET_SECONDS = 60.0
 
 
-class Client(Verbs, Caller):
+class Client(Verbs, VerbCaller):
     """Calls a server. Any thread may use it, and several at once; close it, or use it as a context manager.
 
     A server that is away, or answers 502, 503 or 504, is asked again for `retry_seconds`, so that a restart is not

@@ -341,13 +341,13 @@ def _fact_texts(facts: Sequence[Fact], kind: str) -> list[str]:
     return [clip(fact.content, _LONGEST_LINE) for fact in facts if fact.kind == kind][-_MOST_LISTED:]
 
 
-_HANDLERS: Mapping[str, Callable[[OpenedSession, Any], schemas.ToolOutput]] = {
+_HANDLERS: Mapping[str, Callable[[OpenedSession, Any], schemas.ToolAnswer]] = {
     handler.__name__: handler
     for handler in (recall, search_archive, list_turns, facts, context_status, compact_plan, checkpoint, handoff)
 }
 
 
-def run_tool(tool: Tool, context: ToolContext, arguments: Mapping[str, Any]) -> schemas.ToolOutput:
+def run_tool(tool: Tool, context: ToolContext, arguments: Mapping[str, Any]) -> schemas.ToolAnswer:
     """Run a tool. An argument that is null counts as not given; `ValidationError` when one does not fit."""
     given = {name: value for name, value in arguments.items() if value is not None}
     checked = msgspec.convert(given, tool.input, strict=False)

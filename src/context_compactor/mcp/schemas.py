@@ -142,7 +142,7 @@ class HandoffInput(ToolInput, frozen=True, kw_only=True):
     ] = ""
 
 
-class ToolOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ToolAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What every tool answers. `session` is whose it is, `note` what is to be known about the answer."""
 
     session: str
@@ -162,7 +162,7 @@ class ToolOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (self.note,)
 
 
-class PagedOutput(ToolOutput, frozen=True, kw_only=True):
+class PagedOutput(ToolAnswer, frozen=True, kw_only=True):
     """One page of an answer; `next` is the call that gives the following one."""
 
     page: int
@@ -204,7 +204,7 @@ class HitOutput(Struct, frozen=True, omit_defaults=True):
     exchange: str = ""
 
 
-class SearchOutput(ToolOutput, frozen=True, kw_only=True):
+class SearchOutput(ToolAnswer, frozen=True, kw_only=True):
     """Hits, those of the best exchange first, each exchange from what the user asked to what came of it."""
 
     query: str
@@ -281,7 +281,7 @@ class PastOutput(Struct, frozen=True):
     tokens_after: int
 
 
-class StatusOutput(ToolOutput, frozen=True, kw_only=True):
+class StatusOutput(ToolAnswer, frozen=True, kw_only=True):
     """How full the window is and what there is to get back. `percent` is of the window; `source` says who counted."""
 
     agent: str
@@ -353,7 +353,7 @@ class PlanOutput(PagedOutput, frozen=True, kw_only=True):
             yield f"turn {each.turn} {each.tier} {change}: {each.target} ({each.reason})"
 
 
-class CheckpointOutput(ToolOutput, frozen=True, kw_only=True):
+class CheckpointOutput(ToolAnswer, frozen=True, kw_only=True):
     """Where the work stands, as it was written. `file` is where."""
 
     file: str
@@ -366,7 +366,7 @@ class CheckpointOutput(ToolOutput, frozen=True, kw_only=True):
             yield f"[Written to {self.file}]"
 
 
-class HandoffOutput(ToolOutput, frozen=True, kw_only=True):
+class HandoffOutput(ToolAnswer, frozen=True, kw_only=True):
     """What somebody who goes on is to be given: a summary, what is to be observed, and ids to recall."""
 
     phase: str

@@ -35,7 +35,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     title: str
     description: str
     input: type[schemas.ToolInput]
-    output: type[schemas.ToolOutput]
+    output: type[schemas.ToolAnswer]
     verb: str = ""
     """The verb of `sessions/verbs.py` that does the same over HTTP."""
     writes: bool = False

@@ -30,7 +30,6 @@ from context_compactor.sessions.verbs import ServerVerbs
 from context_compactor.store.events import EVENT_TYPES
 from context_compactor.store.rows import StoredEvent
 
-MEDIA_TYPE = "text/event-stream"
 FROM_START = "0"
 """Stands for an id that is before all others."""
 _PAGE = 200
@@ -63,7 +62,7 @@ class EventStreamResponse(ASGIResponse):
     _should_set_content_length = False
 
     def __init__(self, service: Service, reader: Subscriber, last_id: str, authenticate: Callable[[], Scope]) -> None:
-        super().__init__(media_type=MEDIA_TYPE, headers=_HEADERS)
+        super().__init__(media_type=ServerVerbs.events.media_type, headers=_HEADERS)
         self._service = service
         self._reader = reader
         self._last_id = last_id

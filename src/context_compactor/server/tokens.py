@@ -11,6 +11,7 @@ import stat
 import time
 from collections.abc import Iterator
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -70,12 +71,7 @@ class Scope(Struct, frozen=True):
 
     def sessions(self, store: Store, after: str | None, limit: int) -> list[SessionRow]:
         """The next sessions of this namespace by their ids."""
-        found: list[SessionRow] = []
-        for row in self._rows(store, self.prefix + (after or "")):
-            found.append(row)
-            if len(found) == limit:
-                break
-        return found
+        return list(islice(self._rows(store, self.prefix + (after or "")), limit))
 
     def _rows(self, store: Store, after: str) -> Iterator[SessionRow]:
         while rows := store.sessions(limit=_ROWS_PER_READ, after=after):

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import partial, update_wrapper
+from functools import update_wrapper
+from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 from msgspec import Struct
 
 from context_compactor.engine.plan import Plan
-from context_compactor.engine.report import Report
 from context_compactor.engine.tiers import Tier, tier_named, write_turns
-from context_compactor.facts.fact import Fact
-from context_compactor.handoff.protocol import HandoffRequest
 from context_compactor.sessions import api
 from context_compactor.sessions.api import NoQuery
 
@@ -63,13 +61,13 @@ class Verb(Generic[P, Q, A, R]):
     def __init__(
         self,
         arguments: Callable[Concatenate[Any, P], VerbCall[Q]],
-        place: str,
+        route: str,
         request: type[Q],
         answer: type[A],
         result: Callable[[A], R],
         options: VerbOptions,
     ) -> None:
-        self.method, self.path = place.split(" ")
+        self.method, self.path = route.split(" ")
         self.request = request
         self.answer = answer
         self.result = result
@@ -85,16 +83,21 @@ class Verb(Generic[P, Q, A, R]):
         self.doc = inspect.getdoc(arguments) or ""
         self.is_variant = False
 
+        def method(caller: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+            return caller.call(self, *args, **kwargs)
+
+        self._method: Any = method
+        update_wrapper(self._method, arguments)
+        self._method.__signature__ = inspect.signature(arguments).replace(return_annotation=inspect.Signature.empty)
+
     @overload
     def __get__(self, caller: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, caller: Caller, owner: type) -> Callable[P, R]: ...
+    def __get__(self, caller: VerbCaller, owner: type) -> Callable[P, R]: ...
     @overload
-    def __get__(self, caller: AsyncCaller, owner: type) -> Callable[P, Coroutine[Any, Any, R]]: ...
+    def __get__(self, caller: AsyncVerbCaller, owner: type) -> Callable[P, Coroutine[Any, Any, R]]: ...
     def __get__(self, caller: Any, owner: type) -> Any:
-        if caller is None:
-            return self
-        return update_wrapper(partial(caller.call, self), self.arguments)
+        return self if caller is None else MethodType(self._method, caller)
 
     @property
     def body(self) -> type[Q] | None:
@@ -133,7 +136,7 @@ class Verb(Generic[P, Q, A, R]):
         return declare
 
 
-class Caller:
+class VerbCaller:
     """Calls verbs and returns what they return."""
 
     def call(self, verb: Verb[P, Q, A, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -141,7 +144,7 @@ class Caller:
         raise NotImplementedError
 
 
-class AsyncCaller:
+class AsyncVerbCaller:
     """Calls verbs, to be awaited."""
 
     async def call(self, verb: Verb[P, Q, A, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -151,14 +154,14 @@ class AsyncCaller:
 
 @overload
 def verb(
-    place: str, request: type[Q], answer: type[A], *, result: Callable[[A], R], **options: Unpack[VerbOptions]
+    route: str, request: type[Q], answer: type[A], *, result: Callable[[A], R], **options: Unpack[VerbOptions]
 ) -> Callable[[Callable[Concatenate[Any, P], VerbCall[Q]]], Verb[P, Q, A, R]]: ...
 @overload
 def verb(
-    place: str, request: type[Q], answer: type[A], **options: Unpack[VerbOptions]
+    route: str, request: type[Q], answer: type[A], **options: Unpack[VerbOptions]
 ) -> Callable[[Callable[Concatenate[Any, P], VerbCall[Q]]], Verb[P, Q, A, A]]: ...
 def verb(
-    place: str,
+    route: str,
     request: type[Q],
     answer: type[Any],
     *,
@@ -166,16 +169,12 @@ def verb(
     **options: Unpack[VerbOptions],
 ) -> Callable[[Callable[Concatenate[Any, P], VerbCall[Q]]], Verb[P, Q, Any, Any]]:
     """Declare a verb: its method and path, its request and its answer. `result` is what clients make of the answer."""
-    return lambda arguments: Verb(arguments, place, request, answer, result, options)
+    return lambda arguments: Verb(arguments, route, request, answer, result, options)
 
 
 def _ask(request: type[Q], session_id: str = "", ref: str = "", /, **fields: Any) -> VerbCall[Q]:
     """A request of these fields. The server checks them, with the same words for every client."""
     return VerbCall(request(**fields), session_id, ref)
-
-
-def _report(answer: api.UndoAnswer) -> Report | None:
-    return answer.report
 
 
 def _plan(answer: api.PlanAnswer) -> Plan:
@@ -184,14 +183,6 @@ def _plan(answer: api.PlanAnswer) -> Plan:
 
 def _tiers(answer: api.SteeringAnswer) -> dict[int, Tier]:
     return {each.turn: each.tier for each in answer.steers}
-
-
-def _facts(answer: api.FactsAnswer) -> list[Fact]:
-    return answer.facts
-
-
-def _handoff(answer: api.HandoffAnswer) -> HandoffRequest:
-    return answer.request
 
 
 def _turns_by_tier(steers: Mapping[int, str] | None) -> dict[str, str]:
@@ -344,12 +335,12 @@ class Verbs:
         """List the reports of all compactions, in order, page by page, and what all of them saved together."""
         return _ask(api.PageQuery, session_id, after=after, limit=limit)
 
-    @verb(f"POST {_SESSION}/undo", NoQuery, api.UndoAnswer, result=_report, tag="compactions")
+    @verb(f"POST {_SESSION}/undo", NoQuery, api.UndoAnswer, result=lambda answer: answer.report, tag="compactions")
     def undo(self, session_id: str) -> VerbCall[NoQuery]:
         """Take the last compaction back: the context is again what it was, with everything appended since."""
         return _ask(NoQuery, session_id)
 
-    @verb(f"POST {_SESSION}/redo", NoQuery, api.UndoAnswer, result=_report, tag="compactions")
+    @verb(f"POST {_SESSION}/redo", NoQuery, api.UndoAnswer, result=lambda answer: answer.report, tag="compactions")
     def redo(self, session_id: str) -> VerbCall[NoQuery]:
         """Take the last undo back."""
         return _ask(NoQuery, session_id)
@@ -406,7 +397,7 @@ class Verbs:
         found = {"limit": limit, "tokens": tokens, "kind": kind, "since": since, "until": until}
         return _ask(api.SearchQuery, session_id, q=text, **found)
 
-    @verb(f"GET {_SESSION}/facts", api.FactsQuery, api.FactsAnswer, result=_facts, tag="facts")
+    @verb(f"GET {_SESSION}/facts", api.FactsQuery, api.FactsAnswer, result=lambda answer: answer.facts, tag="facts")
     def facts(self, session_id: str, kind: str | None = None) -> VerbCall[api.FactsQuery]:
         """List what must outlive the text: decisions, errors, failures, file states and so on, by turn.
 
@@ -430,7 +421,7 @@ class Verbs:
         f"POST {_SESSION}/handoff",
         api.HandoffBody,
         api.HandoffAnswer,
-        result=_handoff,
+        result=lambda answer: answer.request,
         tag="going on",
         errors=(409, 502),
     )
