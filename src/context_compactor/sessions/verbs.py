@@ -86,9 +86,9 @@ class Verb(Generic[P, Q, A, R]):
         def method(caller: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
             return caller.call(self, *args, **kwargs)
 
-        self._method: Any = method
-        update_wrapper(self._method, arguments)
-        self._method.__signature__ = inspect.signature(arguments).replace(return_annotation=inspect.Signature.empty)
+        signature = inspect.signature(arguments).replace(return_annotation=inspect.Signature.empty)
+        vars(update_wrapper(method, arguments))["__signature__"] = signature
+        self._method = method
 
     @overload
     def __get__(self, caller: None, owner: type) -> Self: ...
