@@ -132,6 +132,22 @@ def test_the_contract_names_are_all_there():
         assert method.lower() in DOCUMENT["paths"][path]
 
 
+def test_components_keep_their_names_whatever_the_classes_are_called():
+    """Programs that were generated from the document name their types so."""
+    wanted = """
+        AppendAnswer AppendBody ArchiveLine ArchivePage Archived AttemptAnswer Cache CancelAnswer Checkpoint
+        CheckpointAnswer CheckpointBody CompactAnswer CompactBody CompactionPage ContextAnswer ContextQuery Cost
+        CreateBody Decision DeliveriesAnswer DeliveryAnswer DirtyFile Discarded Event EventsQuery Expected Fact
+        FactsAnswer FactsQuery Fidelity FileMark FloorPart GitState HandoffAnswer HandoffBody HandoffRequest
+        HealthAnswer HistoryAnswer HistoryQuery Hit Items Kind Level Metrics Missing ModelCall NoQuery
+        OriginalAnswer PageQuery Placed PlanAnswer PlanQuery Preserved Problem RecallAnswer RecallQuery
+        ReceiveAnswer ReceiveBody RemovedAnswer ReplayAnswer ReplayBody Report RestoreAnswer RestoreBody
+        SearchAnswer SearchQuery Sections SessionAnswer SessionDetail SessionPage Span Spent SteerBody
+        SteeringAnswer Summarized Tier Totals TurnSteer UndoAnswer UsageAnswer WebhookAnswer WebhookBody WebhookMade
+        WebhooksAnswer"""
+    assert sorted(DOCUMENT["components"]["schemas"]) == wanted.split()
+
+
 def test_compact_takes_and_answers_what_the_contract_names():
     schemas = DOCUMENT["components"]["schemas"]
     assert set(schemas["CompactBody"]["properties"]) == {"level", "focus", "preserve", "target_tokens", "dry_run"}

@@ -44,7 +44,7 @@ def answer_of(reply: HttpReply, kind: type[T]) -> T:
     try:
         return msgspec.convert(read_json(reply.body), kind)
     except (msgspec.ValidationError, ValueError) as error:
-        problem = f"the answer is none of ours: {error}. Try: does the address lead to `compactor serve`?"
+        problem = f"the answer cannot be read: {error}. Try: does the address lead to `compactor serve`?"
         raise errors.ServerError(problem, reply.status) from error
 
 
