@@ -1,4 +1,4 @@
-"""The table of tools behind the protocol: what a client is told of them, and what becomes of a call."""
+"""The table of tools behind the protocol: how a client sees them, and what becomes of a call."""
 
 from __future__ import annotations
 

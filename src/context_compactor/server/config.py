@@ -40,7 +40,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     open_sessions: int = 256
     threads: int = 8
     stop_seconds: int = 30
-    """How long requests may go on once the server was told to stop."""
+    """How long requests may go on once the server is to stop."""
 
     event_readers: int = 2_000
     """How many may follow events at once; with tokens, of one namespace at most half of them."""

@@ -182,7 +182,7 @@ class Subscriber:
         return self.session_id in (None, event.session_id) and (not self.types or event.type in self.types)
 
     def put(self, number: int, frame: bytes) -> None:
-        """One more to send. When too many wait, all are let go, and so is the reader."""
+        """One more to send. When too many wait, all are dropped, and the reader is ended."""
         if self.ended:
             return
         self._frames.append((number, frame))
@@ -221,7 +221,7 @@ class Subscribers:
 
     def __init__(self, most: int, store_path: str, *, are_shared: bool) -> None:
         self.dropped = 0
-        """How many were let go because they were too slow."""
+        """How many were ended because they were too slow."""
         self._most = most
         self._most_of_one = max(1, most // 2) if are_shared else most  # no namespace keeps the readers of others out
         self._store_path = store_path

@@ -204,7 +204,7 @@ class CompactionPool:
                 self._under_way.discard(session)
 
     def cancel(self) -> None:
-        """End what waits for a model, and begin nothing more; whoever asked for it is told."""
+        """End what waits for a model, and begin nothing more; whoever asked for it gets an error."""
         self._is_over = True
         for session in list(self._under_way):
             session.cancel()

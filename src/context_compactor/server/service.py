@@ -265,7 +265,7 @@ class Service:
                 return await self.compaction_pool.run(pending.session, work)
 
     async def cancel(self, store_id: str) -> tuple[bool, bool]:
-        """End the compactions of a session; whether one was ended here, and whether one in another process is told.
+        """End the compactions of a session; whether one was ended here, and whether another process was asked to.
 
         Here nothing of it goes on when this returns.
         """
@@ -340,7 +340,7 @@ class Service:
             self.engine.wake()
 
     def begin_shutdown(self) -> None:
-        """Take no more jobs, tell those who follow events to come again, and let what waits for a model have an end.
+        """Take no more jobs, end the streams of events, and let what waits for a model have an end.
 
         Call it in the event loop, `stop` when all requests are answered.
         """
@@ -359,7 +359,7 @@ class Service:
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Finish what is under way, give back the jobs that take longer, and let go of everything. Blocks."""
+        """Finish what is under way, give back the jobs that take longer, and close everything. Blocks."""
         if self.engine is not None:
             self.engine.stop(finish=True, timeout=self.config.stop_seconds)
         if self.notices is not None:

@@ -44,7 +44,7 @@ async def add_webhook(request: RequestContext[api.WebhookBody]) -> JsonResponse[
 
 
 async def _check_target(request: RequestContext[api.WebhookBody]) -> None:
-    """What leads inside is refused now; a name that nobody knows yet may be known when there is something to tell."""
+    """What leads inside is refused now; a name that nobody knows yet may be known when there is something to send."""
     allow_private = request.service.config.allow_private_webhooks
     target = read_target(request.params.url, allow_private=allow_private)
     try:

@@ -448,7 +448,7 @@ class Verbs:
 
     @verb("POST /v1/webhooks", api.WebhookBody, api.WebhookMade, statuses=(201,), tag="events")
     def add_webhook(self, url: str, types: Iterable[str] = ()) -> VerbCall[api.WebhookBody]:
-        """Have an address told of events by POST, signed with the secret in the answer, which is shown only now.
+        """Have events sent to an address by POST, signed with the secret in the answer, which is shown only now.
 
         It must be https and lead to a public address, unless the server allows others.
         """
@@ -464,22 +464,22 @@ class Verbs:
 
     @verb(f"GET {_WEBHOOK}", NoQuery, api.WebhookAnswer, tag="events")
     def webhook(self, webhook_id: str) -> VerbCall[NoQuery]:
-        """Tell what a webhook is, and how it stands."""
+        """Show a webhook, and whether it is enabled."""
         return _ask(NoQuery, webhook_id)
 
     @verb(f"DELETE {_WEBHOOK}", NoQuery, api.RemovedAnswer, result=lambda _: None, tag="events")
     def remove_webhook(self, webhook_id: str) -> VerbCall[NoQuery]:
-        """Tell a webhook nothing more, and forget it."""
+        """Send a webhook nothing more, and forget it."""
         return _ask(NoQuery, webhook_id)
 
     @verb(f"GET {_WEBHOOK}/deliveries", NoQuery, api.DeliveriesAnswer, tag="events")
     def deliveries(self, webhook_id: str) -> VerbCall[NoQuery]:
-        """List what a webhook is yet to be told, in order, and how the last attempts went, newest first."""
+        """List what is yet to be sent to a webhook, in order, and how the last attempts went, newest first."""
         return _ask(NoQuery, webhook_id)
 
     @verb(f"POST {_WEBHOOK}/replay", api.ReplayBody, api.ReplayAnswer, result=lambda answer: answer.owed, tag="events")
     def replay(self, webhook_id: str, after: str = "") -> VerbCall[api.ReplayBody]:
-        """Tell a webhook again what came behind an event, or all that is kept. One that was disabled is enabled."""
+        """Send a webhook again what came behind an event, or all that is kept. One that was disabled is enabled."""
         return _ask(api.ReplayBody, webhook_id, after=after)
 
     @verb("GET /healthz", NoQuery, api.HealthAnswer, name="healthz", is_open=True, tag="server")
@@ -503,7 +503,7 @@ class ServerVerbs(Verbs):
         """Follow events as they happen, of all sessions or of one, as server-sent events without end.
 
         After `Last-Event-ID` (a header, or `last_event_id` in the query) those that came behind that event are sent
-        first; `0` sends all that are kept. When that event is no longer kept, a `gap` is told first. A comment every 15
+        first; `0` sends all that are kept. When that event is no longer kept, a `gap` is sent first. A comment every 15
         seconds says that the server is there. A reader that is too slow, and every reader of a server that stops, is
         sent an `end` and may come again. `types` names the wanted types, with commas between them.
         """

@@ -69,7 +69,7 @@ class SessionStatus(Struct, frozen=True, kw_only=True):
     tool_results: int
     files_loaded: int
     growth: int | None
-    """Tokens of a turn, about; None when it cannot be told."""
+    """Tokens of a turn, about; None when it is not known."""
     turns_left: int | None
     sections: Sections
     totals: Totals

@@ -157,7 +157,7 @@ class LocalSessions:
                         self._known.pop(name).session.close()
 
     def close(self) -> None:
-        """End what is under way and let all of them go."""
+        """End what is under way and close all of them."""
         with self._lock:
             opened = list(self._known.values())
             self._known.clear()

@@ -214,7 +214,7 @@ def _levels(answer: SessionAnswer) -> tuple[LevelRule, ...]:
 
 
 def _token_line(reports: Sequence[Report], line: SessionLine) -> tuple[int, ...]:
-    """The corners at equal distances: where they stand among the messages is not told."""
+    """The corners at equal distances: a server does not say where they stand among the messages."""
     step = max(line.messages // (len(reports) + 1), 1)
     corners = [(step * at, report.tokens_before, report.tokens_after) for at, report in enumerate(reports, 1)]
     return token_line(corners, max(line.messages, step * (len(reports) + 1)), line.tokens)
@@ -309,7 +309,7 @@ class RemoteSource(RemoteReader):
         return struct_from(AppendResult, done)
 
     async def request(self, session_id: str) -> ContextRequest:
-        """The context as it must be sent now. A compaction that a job has made since the last one is told as well."""
+        """The context as it must be sent now. A compaction that a job has made meanwhile is reported."""
         known = self._reported.get(session_id)
         if known is None:
             known = {report.compaction_id for report in await self._reports(session_id)}

@@ -93,7 +93,7 @@ def turn_count(context: Sequence[dict[str, Any]], dialect_name: str) -> int:
 
 
 def token_line(corners: Sequence[CompactionPoint], head: int, tokens: int) -> tuple[int, ...]:
-    """Tokens at equal distances, on straight lines from corner to corner: a saw, as far as its corners tell."""
+    """Tokens at equal distances, on straight lines from one compaction to the next."""
     ways: list[tuple[int, int, int, int]] = []
     at, level = 0, 0
     for position, before, after in (*corners, (max(head, 1), tokens, tokens)):
