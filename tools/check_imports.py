@@ -7,8 +7,8 @@ import sys
 import time
 
 HEAVY = """
-aiohttp anthropic asyncio litellm litestar mcp openai opentelemetry procrastinate psycopg rapidfuzz rensa rich
-splintr sqlite3 stamina textual tree_sitter typer uvicorn zstandard""".split()
+aiohttp anthropic asyncio litellm litestar mcp openai opentelemetry procrastinate psycopg rapidfuzz rich
+splintr sqlite3 textual tree_sitter typer uvicorn zstandard""".split()
 
 
 def problems() -> list[str]:

@@ -76,24 +76,27 @@ answered as the first time, with `Idempotency-Replayed: true`. Keys are kept for
 def http_page() -> str:
     """Every route of the server with what it takes and answers, and every verb of the client."""
     from context_compactor.client import Client
-    from context_compactor.server.routes import ROUTES
+    from context_compactor.sessions.verbs import VERBS, Verb, Verbs
 
     blocks = ["# HTTP and the Python client", _MADE, _HTTP_INTRODUCTION]
-    for route in ROUTES:
-        told = " ".join((inspect.getdoc(route.verb) or "").split())
-        kind = "open" if route.is_open else "write" if route.writes else "read"
-        blocks.append(f"## {route.method} {route.path}\n\n{told} *{kind}*\n")
-        blocks.append("\n".join(_fields(route)) + "\n")
+    for verb in VERBS:
+        kind = "open" if verb.is_open else "write" if verb.writes else "read"
+        blocks.append(f"## {verb.method} {verb.path}\n\n{' '.join(verb.doc.split())} *{kind}*\n")
+        blocks.append("\n".join(_fields(verb)) + "\n")
     blocks.append(
         f"## Client\n\n```python\nfrom context_compactor.client import Client\n```\n\n{inspect.getdoc(Client)}\n"
     )
-    blocks.append("\n".join(_members(Client)) + "\n")
+    methods = [(name, verb) for name, verb in vars(Verbs).items() if isinstance(verb, Verb)]
+    lines = [
+        f"- `{name}({', '.join(_arguments(verb.arguments))})`: {verb.doc.splitlines()[0]}" for name, verb in methods
+    ]
+    blocks.append("\n".join([*lines, *_members(Client)]) + "\n")
     return "\n".join(blocks)
 
 
-def _fields(route: Any) -> Iterator[str]:
-    for what, kind in (("body", route.body), ("query", route.query), ("answer", route.answer)):
-        names = ", ".join(f"`{name}`" for name in kind.__struct_fields__) if kind else ""
+def _fields(verb: Any) -> Iterator[str]:
+    for what, kind in (("body", verb.body), ("query", verb.query), ("answer", verb.answer)):
+        names = ", ".join(f"`{name}`" for name in getattr(kind, "__struct_fields__", ()))
         if names:
             yield f"- {what}: {names}"
 

@@ -21,7 +21,7 @@ from context_compactor.mcp.tools import TOOLS, ToolContext, schema_of
 from tests.mcp.agent import Agent, asking, connected, ran, replied, said, talk
 
 MOST_TOKENS = 25_000
-SCHEMAS = {tool.name: schema_of(tool.answer) for tool in TOOLS}
+SCHEMAS = {tool.name: schema_of(tool.output) for tool in TOOLS}
 
 
 def checked(tool_name: str, root: Path, arguments: dict[str, Any]) -> CallToolResult:
@@ -132,7 +132,7 @@ ODD = st.one_of(
     st.lists(st.integers(), max_size=2),
     st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
 )
-NAMES = sorted({name for tool in TOOLS for name in tool.asked.__struct_fields__} | {"other"})
+NAMES = sorted({name for tool in TOOLS for name in tool.input.__struct_fields__} | {"other"})
 
 
 @given(st.sampled_from(sorted(SCHEMAS)), st.dictionaries(st.sampled_from(NAMES), ODD, max_size=4))

@@ -30,7 +30,7 @@ def other(agent: Agent) -> Agent:
 
 def test_of_two_agents_in_one_project_each_sees_its_own_session(agent: Agent, other: Agent):
     assert asking(agent.root, "recall", id="file_002", lines="601").text == f"lamp: {NEEDLE}"
-    assert SECRET not in asking(agent.root, "search_archive", text="the other agent found").told()
+    assert SECRET not in asking(agent.root, "search_archive", text="the other agent found").render()
     assert asking(agent.root, "context_status").session == "lamp"
     other.is_run_by(*ancestor_processes())
     agent.is_run_by("1:1")
@@ -40,11 +40,12 @@ def test_of_two_agents_in_one_project_each_sees_its_own_session(agent: Agent, ot
 AGENT = """
 import os, subprocess, sys
 begin = "import os, sys; root, key = sys.argv[1:]; os.chdir(root); "
-hook = begin + "from context_compactor.agents.current import ancestors; "
-hook += "from context_compactor.agents.keeping_up import Log, remember; "
-hook += "remember(Log(root, key, '', ''), processes=' '.join(ancestors()))"
-tool = begin + "from context_compactor.mcp.place import Place; from context_compactor.mcp.scope import opened; "
-tool += "print(opened(Place(root)).__enter__().core.id)"
+hook = begin + "from context_compactor.agents.project import ancestor_processes; "
+hook += "from context_compactor.agents.sync import AgentLog, update_hook_state; "
+hook += "update_hook_state(AgentLog(root, key, '', ''), processes=' '.join(ancestor_processes()))"
+tool = begin + "from context_compactor.mcp.tools import ToolContext; "
+tool += "from context_compactor.mcp.session_scope import opened_session; "
+tool += "print(opened_session(ToolContext(root)).__enter__().core.id)"
 subprocess.run([sys.executable, "-c", hook, *sys.argv[1:]], check=True)
 print("ready", flush=True)
 sys.stdin.readline()
@@ -115,7 +116,7 @@ def test_what_the_summary_of_the_agent_lost_is_recalled_and_found(agent: Agent):
     assert status.compactions == 1
     assert status.last_compaction.tokens_before == 150_000
     found = asking(agent.root, "search_archive", text="port of the lamp")
-    assert NEEDLE in found.told()
+    assert NEEDLE in found.render()
     hit = next(hit for hit in found.hits if NEEDLE in hit.text)
     assert NEEDLE in asking(agent.root, "recall", id=hit.id, lines=hit.lines).text
 

@@ -64,7 +64,7 @@ def test_one_that_waits_for_its_turn_is_cancelled_too_and_the_next_one_is_not(tm
         wait_for(lambda: silent.bodies)
         for verb, body in (("compact", SMALL), ("handoff", {"phase": "write"})):
             waiting.append(callers.submit(server.post, f"{path}/{verb}", body))
-        wait_for(lambda: len(server.service.opened.known(path.rpartition("/")[2])._asked) == 3)
+        wait_for(lambda: len(server.service.open_sessions.known(path.rpartition("/")[2])._pending) == 3)
         assert server.post(f"{path}/cancel").json["cancelled"]
         asked = len(silent.bodies)
         assert {each.result().problem for each in waiting} == {"cancelled"}

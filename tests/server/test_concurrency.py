@@ -53,7 +53,7 @@ def test_what_each_caller_says_stays_in_its_order(server):
 
 
 @pytest.mark.parametrize("headers", [{}, {"Idempotency_Key": "once"}])
-@pytest.mark.parametrize("step", [(append, "cut_outputs"), (storage, "_terms")], ids=["made ready", "indexed"])
+@pytest.mark.parametrize("step", [(append, "shorten_outputs"), (storage, "_terms")], ids=["made ready", "indexed"])
 def test_an_append_is_answered_while_a_large_result_of_another_session_is_being(server, monkeypatch, step, headers):
     large, small = server.made(), server.made()
     work, is_begun, may_go_on = getattr(*step), threading.Event(), threading.Event()
@@ -141,7 +141,7 @@ def test_two_compactions_at_once_come_one_after_the_other(server, monkeypatch):
     def watched(session, *wanted, **more):
         under_way.append(session)
         seen.append(len(under_way))
-        wait_for(lambda: len(seen) > 1 or server.service.opened._known["twice"].users == 3)
+        wait_for(lambda: len(seen) > 1 or server.service.open_sessions._known["twice"].users == 3)
         try:
             return compact(session, *wanted, **more)
         finally:
@@ -161,7 +161,7 @@ def test_a_bounded_number_of_sessions_stays_open(tmp_path):
         paths = [server.made() for _ in range(12)]
         for path in paths * 2:
             assert server.post(f"{path}/messages", _say("x")).status == 200
-        assert len(server.service.opened) <= 4
+        assert len(server.service.open_sessions) <= 4
         assert {len(_contents(server, path)) for path in paths} == {2}
         held = server.service.store.open_sessions()
         assert len(held) <= 4
@@ -171,7 +171,7 @@ def test_a_bounded_number_of_sessions_stays_open(tmp_path):
 def test_a_session_that_is_not_there_is_not_kept_open(server):
     for at in range(20):
         assert server.get(f"/v1/sessions/nobody-{at}").status == 404
-    assert len(server.service.opened) == 0
+    assert len(server.service.open_sessions) == 0
 
 
 def test_two_servers_on_one_file_are_one(tmp_path):
@@ -220,7 +220,7 @@ def test_a_disk_that_refuses_is_said_to_all_and_nothing_is_half_written(server, 
         return write(works)
 
     monkeypatch.setattr(appends, "_write", held)
-    monkeypatch.setattr(appends, "_desk", _Refusing(server.service.service_store))
+    monkeypatch.setattr(appends, "_service_store", _Refusing(server.service.service_store))
     with ThreadPoolExecutor(5) as threads:
         alone = threads.submit(server.post, f"{first}/messages", _say("alone"))
         wait_for(lambda: appends._runner is not None and not appends._waiting)

@@ -38,11 +38,11 @@ def test_what_was_missed_is_told_page_by_page_for_as_long_as_it_may_be(server, m
     tell(server, *range(6))
     left = [looks]
 
-    def admit(*_args, **_options) -> Scope:
+    def authenticate(*_args, **_options) -> Scope:
         left[0] -= 1
         return Scope() if left[0] >= 0 else second()
 
-    monkeypatch.setattr(server.service.authenticator, "admit", admit)
+    monkeypatch.setattr(server.service.authenticator, "authenticate", authenticate)
     with following(server, "?last_event_id=0") as stream:
         *told, end = stream.until_end()
         assert len(told) < looks

@@ -9,15 +9,15 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from context_compactor.server.routes import ROUTES
 from context_compactor.sessions import api
 from context_compactor.sessions.api import encode
+from context_compactor.sessions.verbs import VERBS
 from tests.server.running import Running
 
 HALF = "half \ud800 of it"
 LOOKS = [
     route.path.removeprefix("/v1/sessions/{id}").replace("{ref}", "turn_001")
-    for route in ROUTES
+    for route in VERBS
     if route.method == "GET" and route.path.startswith("/v1/sessions/{id}")
 ]
 
@@ -76,7 +76,7 @@ def session(shared) -> str:
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_every_look_at_a_session_answers_what_the_document_says(shared, session, look):
-    route = next(each for each in ROUTES if each.path == f"/v1/sessions/{{id}}{look.replace('turn_001', '{ref}')}")
+    route = next(each for each in VERBS if each.path == f"/v1/sessions/{{id}}{look.replace('turn_001', '{ref}')}")
     got = shared.get(f"{session}{look}" + ("?q=redis" if look == "/search" else ""))
     assert got.status == 200
     assert msgspec.convert(got.json, route.answer)

@@ -36,7 +36,7 @@ def test_many_compactions_that_wait_for_a_model_keep_nobody_else_waiting(tmp_pat
         assert server.get(f"{paths[0]}/context").status == 200
         assert server.post(f"{paths[0]}/messages", {"messages": [{"role": "user", "content": "go on"}]}).status == 200
         assert not any(each.done() for each in waiting)
-        server.service.long_work.cancel()
+        server.service.compaction_pool.cancel()
         wait_for(lambda: all(each.done() for each in waiting))
         assert {each.result().problem for each in waiting} == {"stopped"}
 

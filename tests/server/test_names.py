@@ -35,7 +35,7 @@ def _told(session_id: str, scope: Scope = SRC, store_path: str = ":memory:", **p
     ],
 )
 def test_the_id_of_a_session_is_told_as_its_caller_knows_it_and_paths_are_left_alone(text, told):
-    assert SRC.told(text, "src/auth") == told
+    assert SRC.public_text(text, "src/auth") == told
     assert _told("src/auth", reason=text)["payload"] == {"reason": told}
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from context_compactor.server.openapi import document
-from context_compactor.server.routes import ROUTES
+from context_compactor.sessions.verbs import VERBS
 from context_compactor.store.events import EVENT_TYPES
 from tests.cli.conftest import conversation
 from tests.server.running import running
@@ -111,7 +111,7 @@ def test_requests_made_from_the_document_are_answered_as_it_says(shared, describ
 
 def test_every_operation_is_described():
     operations = [operation for path in DOCUMENT["paths"].values() for operation in path.values()]
-    assert len(operations) == len(ROUTES)
+    assert len(operations) == len(VERBS)
     assert len({operation["operationId"] for operation in operations}) == len(operations)
     for operation in operations:
         assert re.fullmatch(r"[A-Z][^.\n]{10,}\.([^.\n]+\.)*", operation["summary"]), operation["summary"]
@@ -130,6 +130,22 @@ def test_the_contract_names_are_all_there():
     for operation in wanted.split("|"):
         method, path = operation.split()
         assert method.lower() in DOCUMENT["paths"][path]
+
+
+def test_components_keep_their_names_whatever_the_classes_are_called():
+    """Programs that were generated from the document name their types so."""
+    wanted = """
+        AppendAnswer AppendBody ArchiveLine ArchivePage Archived AttemptAnswer Cache CancelAnswer Checkpoint
+        CheckpointAnswer CheckpointBody CompactAnswer CompactBody CompactionPage ContextAnswer ContextQuery Cost
+        CreateBody Decision DeliveriesAnswer DeliveryAnswer DirtyFile Discarded Event EventsQuery Expected Fact
+        FactsAnswer FactsQuery Fidelity FileMark FloorPart GitState HandoffAnswer HandoffBody HandoffRequest
+        HealthAnswer HistoryAnswer HistoryQuery Hit Items Kind Level Metrics Missing ModelCall NoQuery
+        OriginalAnswer PageQuery Placed PlanAnswer PlanQuery Preserved Problem RecallAnswer RecallQuery
+        ReceiveAnswer ReceiveBody RemovedAnswer ReplayAnswer ReplayBody Report RestoreAnswer RestoreBody
+        SearchAnswer SearchQuery Sections SessionAnswer SessionDetail SessionPage Span Spent SteerBody
+        SteeringAnswer Summarized Tier Totals TurnSteer UndoAnswer UsageAnswer WebhookAnswer WebhookBody WebhookMade
+        WebhooksAnswer"""
+    assert sorted(DOCUMENT["components"]["schemas"]) == wanted.split()
 
 
 def test_compact_takes_and_answers_what_the_contract_names():

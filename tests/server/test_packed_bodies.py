@@ -12,7 +12,7 @@ import pytest
 
 from context_compactor.server.problems import RequestRefused
 from context_compactor.server.requests import decompress
-from context_compactor.server.routes import ROUTES
+from context_compactor.sessions.verbs import VERBS
 from tests.server.running import running
 
 ASK = {"role": "user", "content": "Grüße"}
@@ -37,7 +37,7 @@ def test_a_body_that_is_called_what_it_is_needs_no_unpacking(shared):
     assert shared.post(f"{path}/messages", BODY, Content_Encoding="identity").status == 200
 
 
-@pytest.mark.parametrize("route", [route for route in ROUTES if route.body], ids=lambda route: route.name)
+@pytest.mark.parametrize("route", [route for route in VERBS if route.body], ids=lambda route: route.name)
 def test_every_route_with_a_body_takes_it_packed_and_says_what_is_wrong_with_it(shared, route):
     path = route.path.replace("{id}", "none")
     broken = shared.post(path, gzip.compress(b"{}")[:-4], **GZIP)
@@ -129,6 +129,6 @@ def test_a_packed_request_that_is_sent_again_plain_is_the_same(shared):
 
 def test_the_document_says_that_bodies_may_be_packed(shared):
     paths = shared.get("/openapi.json").json["paths"]
-    for route in ROUTES:
+    for route in VERBS:
         if route.body:
             assert "gzip" in paths[route.path][route.method.lower()]["requestBody"]["description"]

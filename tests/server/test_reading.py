@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from context_compactor.server.dashboard.routes import PAGE_ROUTES
-from context_compactor.server.routes import ROUTES
 from context_compactor.server.service import ReadinessCheck
 from context_compactor.server.tokens import add_token
+from context_compactor.sessions.verbs import VERBS
 from tests.cli.conftest import conversation
 from tests.postgres import new_schema
 from tests.server.running import Running, free_port, running, serving
@@ -46,8 +46,8 @@ def addresses(server: Running, **headers: str) -> list[str]:
     ref = page["originals"][0]["id"]
     api = [
         route.path
-        for route in ROUTES
-        if route.method == "GET" and not route.is_endless and "webhooks" not in route.path and route.path != "/readyz"
+        for route in VERBS
+        if route.method == "GET" and route.name != "events" and "webhooks" not in route.path and route.path != "/readyz"
     ]
     found = [path.replace("{id}", "run").replace("{ref}", ref) for path in api]
     found += [f"/v1/sessions/run/archive/{ref}?page=1", "/v1/sessions/run/context?at=3", "/v1/webhooks"]

@@ -19,17 +19,17 @@ def test_lists_are_complete_and_never_cross(made, limit):
     wanted: dict[str, set[str]] = {}
     for space, name in made:
         try:
-            store_id = Scope(space).made(name)
+            store_id = Scope(space).new_store_id(name)
         except BadSetting:
             assert "/" in name or name == "."
             continue
         store.open_session(store_id, b"{}", "2026-01-01")
         wanted.setdefault(space, set()).add(name)
-        assert Scope(space).outside(store_id) == name
+        assert Scope(space).public_id(store_id) == name
     for space in ("", "a", "ab", "a.b", "b", "c"):
         scope, found, after = Scope(space), [], None
         while rows := scope.sessions(store, after, limit):
-            found += [scope.outside(row.id) for row in rows]
+            found += [scope.public_id(row.id) for row in rows]
             after = found[-1]
         assert found == sorted(wanted.get(space, set()))
     store.close()
@@ -38,8 +38,8 @@ def test_lists_are_complete_and_never_cross(made, limit):
 @given(SPACES, NAMES, SPACES, NAMES)
 def test_two_sessions_have_one_place_only_when_they_are_the_same(space, name, other_space, other_name):
     try:
-        first, second = Scope(space).made(name), Scope(other_space).made(other_name)
+        first, second = Scope(space).new_store_id(name), Scope(other_space).new_store_id(other_name)
     except BadSetting:
         return
     assert (first == second) == ((space, name) == (other_space, other_name))
-    assert Scope(space).sees(second) == (space == other_space)
+    assert Scope(space).includes(second) == (space == other_space)

@@ -25,7 +25,7 @@ BODY = json.dumps({"messages": [{"role": "user", "content": "begun before the en
 PATIENT = f"""
 from functools import partial
 from context_compactor.server import config
-config.Config = partial(config.Config, stop_seconds={2 * int(PATIENCE)})
+config.ServerConfig = partial(config.ServerConfig, stop_seconds={2 * int(PATIENCE)})
 from context_compactor.cli.main import main
 main(["serve", "--port", "0", "--store", "sqlite:///own.db"])
 """

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from context_compactor.server.routes import ROUTES
 from context_compactor.server.tokens import add_token
+from context_compactor.sessions.verbs import VERBS
 from tests.cli.conftest import conversation
 from tests.server.receivers import receiving
 from tests.server.running import Got, Running, running
@@ -25,8 +25,8 @@ BODIES: dict[str, Any] = {
     "replay": {"after": ""},
 }
 QUERIES = {"search": "?q=part", "recall": "?page=1"}
-OF_SESSIONS = [route for route in ROUTES if route.path.startswith("/v1/sessions/{id}")]
-OF_WEBHOOKS = [route for route in ROUTES if route.path.startswith("/v1/webhooks/{id}")]
+OF_SESSIONS = [route for route in VERBS if route.path.startswith("/v1/sessions/{id}")]
+OF_WEBHOOKS = [route for route in VERBS if route.path.startswith("/v1/webhooks/{id}")]
 PAGES = [
     "",
     "/now",

@@ -60,9 +60,9 @@ class Counting(LocalSource):
         await self.gate.wait()
         return await super().session(session_id)
 
-    async def course(self, line):
+    async def trend(self, line):
         self.courses += 1
-        return await super().course(line)
+        return await super().trend(line)
 
     async def sessions(self):
         self.lists += 1

@@ -104,8 +104,8 @@ def test_the_plot_of_a_server_says_that_it_is_estimated_and_is_close(server):
     over_http, local = asked(remote(server), plotted), asked(beside(server), plotted)
     assert over_http.is_estimate
     assert not local.is_estimate
-    assert [tooth.message for tooth in local.teeth] == [60, 100]
-    for mine, theirs in zip(over_http.teeth, local.teeth, strict=True):
+    assert [each.message for each in local.compactions] == [60, 100]
+    for mine, theirs in zip(over_http.compactions, local.compactions, strict=True):
         assert abs(mine.message - theirs.message) <= 3
     assert over_http.points[-1][0] == local.points[-1][0] == 108
 

@@ -323,7 +323,7 @@ def mcp(
 
     Example: `compactor mcp --project .` or `compactor mcp --http --port 8378`
     """
-    root, admit = _root(project), _admit(token_file) if token_file else None
+    root, check_token = _root(project), _token_check(token_file) if token_file else None
     os.chdir(root)  # settings and stores are named from there
     try:
         from context_compactor.mcp.server import make_server
@@ -348,7 +348,7 @@ def mcp(
         return
     from context_compactor.mcp.http import ListenAddress, serve_http
 
-    where = ListenAddress(host.strip("[]"), port, admit)
+    where = ListenAddress(host.strip("[]"), port, check_token)
     serve_http(server, where, lambda address: out.print(f"listening at {address} (project: {root}); Ctrl-C stops"))
     out.print("stopped; everything that was begun is done")
 
@@ -363,14 +363,14 @@ def _root(project: Path | None) -> str:
     return str(project.absolute())
 
 
-def _admit(token_file: Path) -> TokenCheck:
+def _token_check(token_file: Path) -> TokenCheck:
     """Who may call: tokens of the default namespace, as for `compactor serve`."""
     from context_compactor.server.tokens import TokenFile
 
     tokens = TokenFile(token_file.absolute())
 
-    def admit(secret: str) -> bool | None:
+    def check(secret: str) -> bool | None:
         scope = tokens.find(secret)
         return None if scope is None or scope.namespace else scope.may_write
 
-    return admit
+    return check

@@ -5,9 +5,9 @@
         client.append("run-42", {"role": "user", "content": "Hello"})
         reply = ask_the_model(client.context("run-42").messages)
 
-`AsyncClient` has the same verbs to await; the two are one implementation. Nothing is needed beyond the core package.
-Read `client.py` (the verbs), `transport.py` (connections and retries), `reading.py` (answers and errors), `sse.py` and
-`ending.py` (streams of events), `feeding.py` (those for async callers).
+`AsyncClient` has the same verbs to await. Nothing is needed beyond the core package. The verbs are declared in
+`sessions/verbs.py`; read `client.py`, `transport.py` (connections and retries) and `responses.py` (answers, errors and
+events), then `async_client.py`.
 """
 
 from __future__ import annotations

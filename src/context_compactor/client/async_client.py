@@ -1,23 +1,29 @@
-"""The same client for async callers: every method of `Client`, run in a thread of the client's own."""
+"""The same client for async callers: every method of `Client`, run in a thread."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from functools import partial, wraps
+from functools import partial
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from msgspec import Struct
 
 from context_compactor.client.client import Client
 from context_compactor.client.transport import StreamCancel
+from context_compactor.sessions.api import SessionAnswer
+from context_compactor.sessions.verbs import AsyncVerbCaller, Verb, Verbs
 from context_compactor.store.events import Event
 
+P = ParamSpec("P")
+Q = TypeVar("Q", bound=Struct)
+A = TypeVar("A")
+R = TypeVar("R")
 T = TypeVar("T")
 
 _MOST_AHEAD = 100
@@ -70,35 +76,10 @@ def _feed(
     put(last)
 
 
-P = ParamSpec("P")
-
-_END = object()
 _AT_ONCE = 32
 
 
-def _awaited(
-    verb: Callable[Concatenate[Client, P], T],
-) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    @wraps(verb)
-    async def call(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run(partial(verb, self._client, *args, **kwargs))
-
-    return call
-
-
-def _iterated(
-    verb: Callable[Concatenate[Client, P], Iterator[T]],
-) -> Callable[Concatenate[AsyncClient, P], AsyncIterator[T]]:
-    @wraps(verb)
-    async def call(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
-        values = verb(self._client, *args, **kwargs)
-        while (value := await self._run(lambda: next(values, _END))) is not _END:
-            yield value  # type: ignore[misc]
-
-    return call
-
-
-class AsyncClient:
+class AsyncClient(Verbs, AsyncVerbCaller):
     """A `Client` whose verbs are awaited, and whose lists without end are read with `async for`.
 
     Up to 32 verbs go on at once. Each stream of events has a thread of its own, which ends with it.
@@ -127,39 +108,19 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    create = _awaited(Client.create)
-    session = _awaited(Client.session)
-    sessions = _awaited(Client.sessions)
-    every_session = _iterated(Client.every_session)
-    delete = _awaited(Client.delete)
-    append = _awaited(Client.append)
-    context = _awaited(Client.context)
-    history = _awaited(Client.history)
-    compact = _awaited(Client.compact)
-    cancel = _awaited(Client.cancel)
-    plan = _awaited(Client.plan)
-    steer = _awaited(Client.steer)
-    unsteer = _awaited(Client.unsteer)
-    steering = _awaited(Client.steering)
-    compactions = _awaited(Client.compactions)
-    undo = _awaited(Client.undo)
-    redo = _awaited(Client.redo)
-    archive = _awaited(Client.archive)
-    recall = _awaited(Client.recall)
-    page = _awaited(Client.page)
-    restore = _awaited(Client.restore)
-    search = _awaited(Client.search)
-    facts = _awaited(Client.facts)
-    checkpoint = _awaited(Client.checkpoint)
-    write_checkpoint = _awaited(Client.write_checkpoint)
-    handoff = _awaited(Client.handoff)
-    receive = _awaited(Client.receive)
-    health = _awaited(Client.health)
-    add_webhook = _awaited(Client.add_webhook)
-    webhooks = _awaited(Client.webhooks)
-    remove_webhook = _awaited(Client.remove_webhook)
-    deliveries = _awaited(Client.deliveries)
-    replay = _awaited(Client.replay)
+    async def call(self, verb: Verb[P, Q, A, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a verb, as its method does."""
+        return await self._run(partial(self._client.call, verb, *args, **kwargs))
+
+    async def every_session(self) -> AsyncIterator[SessionAnswer]:
+        """All sessions, page by page."""
+        page = await self.sessions()
+        while True:
+            for session in page.sessions:
+                yield session
+            if page.next is None:
+                return
+            page = await self.sessions(page.next)
 
     def events(
         self,

@@ -8,42 +8,29 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from context_compactor import errors
 from context_compactor.client.transport import HttpReply
-from context_compactor.errors import (
-    BadInput,
-    BadMessage,
-    BadSetting,
-    Cancelled,
-    CompactorError,
-    KeyReused,
-    ServerDenied,
-    ServerError,
-    ServerUnavailable,
-    StaleBase,
-    UnknownReference,
-    UnknownSession,
-)
 from context_compactor.json_values import read_json
 from context_compactor.sessions.api import Problem
 from context_compactor.store.events import EVENT_TYPES, Event
 
 T = TypeVar("T")
 
-_NAMED: dict[str, type[CompactorError]] = {
-    "unknown-session": UnknownSession,
-    "unknown-reference": UnknownReference,
-    "bad-setting": BadSetting,
-    "bad-input": BadInput,
-    "key-reused": KeyReused,
-    "stale-base": StaleBase,
-    "cancelled": Cancelled,
+_NAMED: dict[str, type[errors.CompactorError]] = {
+    "unknown-session": errors.UnknownSession,
+    "unknown-reference": errors.UnknownReference,
+    "bad-setting": errors.BadSetting,
+    "bad-input": errors.BadInput,
+    "key-reused": errors.KeyReused,
+    "stale-base": errors.StaleBase,
+    "cancelled": errors.Cancelled,
 }
-_BY_STATUS: dict[int, Callable[[str, int], ServerError]] = {
-    401: ServerDenied,
-    403: ServerDenied,
-    502: ServerUnavailable,
-    503: ServerUnavailable,
-    504: ServerUnavailable,
+_BY_STATUS: dict[int, Callable[[str, int], errors.ServerError]] = {
+    401: errors.ServerDenied,
+    403: errors.ServerDenied,
+    502: errors.ServerUnavailable,
+    503: errors.ServerUnavailable,
+    504: errors.ServerUnavailable,
 }
 _LONGEST_TEXT = 300
 
@@ -52,33 +39,35 @@ def answer_of(reply: HttpReply, kind: type[T]) -> T:
     """The answer, or the error that the server named."""
     if not 200 <= reply.status < 300:
         raise error_of(reply)
+    if kind is type(None):
+        return kind()
     try:
         return msgspec.convert(read_json(reply.body), kind)
     except (msgspec.ValidationError, ValueError) as error:
-        problem = f"the answer is none of ours: {error}. Try: does the address lead to `compactor serve`?"
-        raise ServerError(problem, reply.status) from error
+        problem = f"the answer cannot be read: {error}. Try: does the address lead to `compactor serve`?"
+        raise errors.ServerError(problem, reply.status) from error
 
 
-def error_of(reply: HttpReply) -> CompactorError:
+def error_of(reply: HttpReply) -> errors.CompactorError:
     """The error behind a reply that is no success."""
     tried = f" ({reply.tried})" if reply.tried else ""
     try:
         problem = msgspec.json.decode(reply.body, type=Problem)
     except msgspec.DecodeError:
-        told = reply.body[:_LONGEST_TEXT].decode("utf-8", "replace")
-        return _plain(reply.status, f"the server answered {reply.status}: {told}{tried}")
+        text = reply.body[:_LONGEST_TEXT].decode("utf-8", "replace")
+        return _plain(reply.status, f"the server answered {reply.status}: {text}{tried}")
     text = (problem.detail or problem.title) + tried
     if problem.name == "bad-message" and problem.index is not None:
         field = problem.field or "message"
-        return BadMessage(problem.index, field, text.removeprefix(f"message {problem.index}, field {field!r}: "))
+        return errors.BadMessage(problem.index, field, text.removeprefix(f"message {problem.index}, field {field!r}: "))
     named = _NAMED.get(problem.name)
     return named(text) if named else _plain(reply.status, text)
 
 
-def _plain(status: int, text: str) -> CompactorError:
+def _plain(status: int, text: str) -> errors.CompactorError:
     if status in (400, 413, 415, 422):
-        return BadInput(text)
-    return _BY_STATUS.get(status, ServerError)(text, status)
+        return errors.BadInput(text)
+    return _BY_STATUS.get(status, errors.ServerError)(text, status)
 
 
 _GAP = "gap"
@@ -129,7 +118,7 @@ def _read(text: str, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:
-        raise ServerError(f"what is told is none of ours: {error}. Try: does the address lead there?") from error
+        raise errors.ServerError(f"an event cannot be read: {error}. Try: is it `compactor serve`?") from error
 
 
 def _warn(reason: str) -> None:

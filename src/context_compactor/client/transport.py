@@ -174,26 +174,26 @@ class Transport:
         finally:
             del self._calls.ending
 
-    def patience(self) -> RetryTimer:
+    def retry_timer(self) -> RetryTimer:
         """How long a call may go on."""
         return RetryTimer(self._retry_seconds, self._clock)
 
     def send(self, request: HttpRequest) -> HttpReply:
         """The reply to a request; `ServerUnavailable` when there is none for as long as it is tried."""
-        patience = self.patience()
+        retries = self.retry_timer()
         ending: StreamCancel = getattr(self._calls, "ending", self._closing)
         while True:
             try:
                 reply = self._once(request)
                 if reply.status not in _AWAY:
                     return reply
-                wait = patience.fail(_seconds(reply.headers.get("retry-after", "")))
+                wait = retries.fail(_seconds(reply.headers.get("retry-after", "")))
                 if wait is None or ending.is_over:
-                    return structs.replace(reply, tried=patience.in_words())
+                    return structs.replace(reply, tried=retries.in_words())
             except (OSError, http.client.HTTPException) as error:
-                wait = None if isinstance(error, ssl.SSLCertVerificationError) else patience.fail()
+                wait = None if isinstance(error, ssl.SSLCertVerificationError) else retries.fail()
                 if wait is None or ending.is_over:
-                    raise self.unavailable(error, patience) from error
+                    raise self.unavailable(error, retries) from error
             (self._sleep or ending.wait)(wait)
 
     @contextmanager
@@ -261,12 +261,12 @@ class Transport:
             raise
         return connection
 
-    def unavailable(self, error: Exception, patience: RetryTimer) -> ServerUnavailable:
+    def unavailable(self, error: Exception, retries: RetryTimer) -> ServerUnavailable:
         """What to raise when a server stayed away; `error` is the last one."""
         why = str(error) or type(error).__name__
-        tried = patience.in_words()
-        place = f"{self._scheme}://{self._host}:{self._port}"
-        return ServerUnavailable(f"no answer from {place}{', ' if tried else ''}{tried}: {why}. Try: is it running?")
+        tried = retries.in_words()
+        address = f"{self._scheme}://{self._host}:{self._port}"
+        return ServerUnavailable(f"no answer from {address}{', ' if tried else ''}{tried}: {why}. Try: is it running?")
 
 
 def _read_url(url: str) -> tuple[str, str, int, str]:

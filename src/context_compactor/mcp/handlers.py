@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from context_compactor.agents.transcript_tail import last_window_tokens
 from context_compactor.archive.search.passages import Hit, group_by_exchange
 from context_compactor.engine.digests.text import clip
 from context_compactor.engine.plan import Decision
+from context_compactor.engine.report import Report
 from context_compactor.engine.tiers import Tier
 from context_compactor.errors import BadSetting
 from context_compactor.facts.fact import Fact
@@ -20,32 +22,8 @@ from context_compactor.facts.failures import RESOLVED, may_repeat
 from context_compactor.facts.ledgers import fact_line
 from context_compactor.handoff.checkpoint_text import render_checkpoint
 from context_compactor.handoff.orchestrator import named_task, with_task
-from context_compactor.mcp.schemas import (
-    CheckpointInput,
-    CheckpointOutput,
-    DecisionOutput,
-    FactOutput,
-    FactsInput,
-    FactsOutput,
-    HandoffInput,
-    HandoffOutput,
-    HitOutput,
-    PastOutput,
-    PlanInput,
-    PlanOutput,
-    RecallInput,
-    RecallOutput,
-    SearchInput,
-    SearchOutput,
-    StatusInput,
-    StatusOutput,
-    TierOutput,
-    ToolOutput,
-    TurnOutput,
-    TurnsInput,
-    TurnsOutput,
-)
-from context_compactor.mcp.session_scope import in_any_branch, opened_session
+from context_compactor.mcp import schemas
+from context_compactor.mcp.session_scope import OpenedSession, in_any_branch, opened_session
 from context_compactor.mcp.tools import Tool, ToolContext
 from context_compactor.sessions.compaction import run_engine
 from context_compactor.sessions.core import Core
@@ -103,34 +81,33 @@ _REPLACED_CHARACTERS = "Halves of characters, which the protocol cannot carry, a
 _EARLIER_BRANCH = "From before the user went back to an earlier point of this session and took another way."
 
 
-def recall(place: ToolContext, asked: RecallInput) -> RecallOutput:
+def recall(found: OpenedSession, given: schemas.RecallInput) -> schemas.RecallOutput:
     """A page of an original."""
-    with opened_session(place, asked.session) as found:
-        answer = in_any_branch(found, lambda core: _recalled(core, asked))
-        notes = [note for note in (found.note, answer.note) if note]
-        if answer.session != found.core.id:
-            notes.append(_EARLIER_BRANCH)
-    return structs.replace(answer, note=" ".join(notes))
+    output = in_any_branch(found, lambda core: _recalled(core, given))
+    return (
+        output
+        if output.session == found.core.id
+        else structs.replace(output, note=_notes(output.note, _EARLIER_BRANCH))
+    )
 
 
-def _recalled(core: Core, asked: RecallInput) -> RecallOutput:
-    ref = asked.id.strip().strip("`\"'[]()")
+def _recalled(core: Core, given: schemas.RecallInput) -> schemas.RecallOutput:
+    ref = given.id.strip().strip("`\"'[]()")
     original = find_original(core, ref)
-    before, text = _lines(original_text(core, ref), original.id, asked.lines)
-    pages, first, last, piece = page_of_text(text, asked.page, ref)
-    core.emit("item.recalled", ref=ref, page=asked.page)
-    lines = f', lines="{asked.lines}"' if asked.lines else ""
-    return RecallOutput(
+    before, text = _lines(original_text(core, ref), original.id, given.lines)
+    pages, first, last, piece = page_of_text(text, given.page, ref)
+    core.emit("item.recalled", ref=ref, page=given.page)
+    return schemas.RecallOutput(
         session=core.id,
         id=original.id,
         kind=original.kind,
         summary=clip(original.summary),
-        page=asked.page,
+        page=given.page,
         pages=pages,
         first_line=before + first,
         last_line=before + last,
         text=piece,
-        next=f'recall(id="{original.id}", page={asked.page + 1}{lines})' if asked.page < pages else "",
+        next=_next_call("recall", structs.replace(given, id=original.id), pages),
         note="" if replace_surrogates(piece) == piece else _REPLACED_CHARACTERS,
     )
 
@@ -147,18 +124,16 @@ def _lines(text: str, ref: str, wanted: str) -> tuple[int, str]:
     return first - 1, "\n".join(every[first - 1 : last])
 
 
-def search_archive(place: ToolContext, asked: SearchInput) -> SearchOutput:
+def search_archive(found: OpenedSession, given: schemas.SearchInput) -> schemas.SearchOutput:
     """Lines of originals that answer a question."""
-    with opened_session(place, asked.session) as found:
-        hits = found.session.search(asked.text, limit=asked.limit, tokens=PAGE_TOKENS, kind=asked.kind)
-        archived = len(found.core.store.originals(found.core.id))
-        name, note = found.core.id, found.note
-    return SearchOutput(
-        session=name,
-        query=clip(asked.text, 200),
+    hits = found.session.search(given.text, limit=given.limit, tokens=PAGE_TOKENS, kind=given.kind)
+    archived = len(found.core.store.originals(found.core.id))
+    return schemas.SearchOutput(
+        session=found.core.id,
+        query=clip(given.text, 200),
         archived=archived,
         hits=[_hit(hit) for hit in group_by_exchange(hits)],
-        note=" ".join(each for each in (note, _hint(hits, archived)) if each),
+        note=_hint(hits, archived),
     )
 
 
@@ -170,51 +145,41 @@ def _hint(hits: list[Hit], archived: int) -> str:
     return "recall(id=…) gives the whole of any of these."
 
 
-def _hit(hit: Hit) -> HitOutput:
+def _hit(hit: Hit) -> schemas.HitOutput:
     """A hit with the lines around it. Those of a turn are counted without its results, and it is recalled with them."""
     around = f"{max(1, hit.first_line - _CONTEXT_LINES)}-{hit.last_line + _CONTEXT_LINES}"
     text = hit.text if len(hit.text) <= _LONGEST_HIT else hit.text[:_LONGEST_HIT] + "…"
-    return HitOutput(hit.id, hit.kind, text, "" if hit.id.startswith("turn_") else around, hit.exchange)
+    return schemas.HitOutput(hit.id, hit.kind, text, "" if hit.id.startswith("turn_") else around, hit.exchange)
 
 
-def list_turns(place: ToolContext, asked: TurnsInput) -> TurnsOutput:
+def list_turns(found: OpenedSession, given: schemas.TurnsInput) -> schemas.TurnsOutput:
     """A page of the index of turns."""
-    with opened_session(place, asked.session) as found:
-        every = found.session.turns(asked.first, asked.last or None, asked.words)
-        name, note = found.core.id, found.note
-    rows = [TurnOutput(each.id, each.who, each.text, each.tokens, each.is_shown) for each in every]
-    pages, shown = page_of_list(rows, lambda turn: len(turn.text) + _CONTEXT_LINES, asked.page, "the turns")
-    last = f"last={asked.last}, " if asked.last else ""
-    words = f'words="{asked.words}", ' if asked.words else ""
-    following = f"list_turns(first={asked.first}, {last}{words}page={asked.page + 1})"
-    return TurnsOutput(
-        session=name,
+    every = found.session.turns(given.first, given.last or None, given.words)
+    rows = [schemas.TurnOutput(each.id, each.who, each.text, each.tokens, each.is_shown) for each in every]
+    pages, shown = page_of_list(rows, lambda turn: len(turn.text) + _CONTEXT_LINES, given.page, "the turns")
+    return schemas.TurnsOutput(
+        session=found.core.id,
         total=len(every),
-        page=asked.page,
+        page=given.page,
         pages=pages,
         turns=shown,
-        next=following if asked.page < pages else "",
-        note=note,
+        next=_next_call("list_turns", given, pages),
     )
 
 
-def facts(place: ToolContext, asked: FactsInput) -> FactsOutput:
+def facts(found: OpenedSession, given: schemas.FactsInput) -> schemas.FactsOutput:
     """A page of the facts, the newest first."""
-    with opened_session(place, asked.session) as found:
-        every = found.session.facts(asked.kind or None)
-        name, note = found.core.id, found.note
+    every = found.session.facts(given.kind or None)
     rows = [_fact(fact) for fact in sorted(every, key=_last_turn, reverse=True)]
-    pages, shown = page_of_list(rows, lambda fact: len(fact.line) + _CONTEXT_LINES, asked.page, "the facts")
-    kind = f'kind="{asked.kind}", ' if asked.kind else ""
-    return FactsOutput(
-        session=name,
+    pages, shown = page_of_list(rows, lambda fact: len(fact.line) + _CONTEXT_LINES, given.page, "the facts")
+    return schemas.FactsOutput(
+        session=found.core.id,
         total=len(every),
         counts=dict(sorted(Counter(fact.kind for fact in every).items())),
-        page=asked.page,
+        page=given.page,
         pages=pages,
         facts=shown,
-        next=f"facts({kind}page={asked.page + 1})" if asked.page < pages else "",
-        note=note,
+        next=_next_call("facts", given, pages),
     )
 
 
@@ -222,10 +187,10 @@ def _last_turn(fact: Fact) -> int:
     return fact.last_turn or fact.turn
 
 
-def _fact(fact: Fact) -> FactOutput:
+def _fact(fact: Fact) -> schemas.FactOutput:
     ref = fact.ref or f"turn_{_last_turn(fact):03d}"
     line = clip(fact_line(fact), _LONGEST_FACT)
-    return FactOutput(fact.kind, line, ref, fact.turn, fact.told_by, fact.first_seen, fact.last_seen)
+    return schemas.FactOutput(fact.kind, line, ref, fact.turn, fact.told_by, fact.first_seen, fact.last_seen)
 
 
 _MOST_CHARS = 24_000
@@ -240,37 +205,37 @@ _DRY_RUN_NOTE = (
 )
 
 
-def context_status(place: ToolContext, asked: StatusInput) -> StatusOutput:
+def context_status(found: OpenedSession, _: schemas.StatusInput) -> schemas.StatusOutput:
     """How full the agent's window is, and what there is to get back."""
-    with opened_session(place, asked.session) as found:
-        core, row, usage = found.core, found.row, found.session.usage()
-        made = core.context_reader.log_state().compactions
-        stored, shelved = core.row(), core.store.originals(core.id)
-        last = report_of(core, made[-1]) if made else None
-        reported = last_window_tokens(row.transcript) if row else 0
-        tokens, window = reported or usage.tokens, core.profile.window or usage.budget_tokens
-        level = level_at(tokens / usage.budget_tokens, core.settings.levels)
-        return StatusOutput(
-            session=core.id,
-            agent=row.agent if row else "",
-            tokens=tokens,
-            window=window,
-            percent=round(100 * tokens / window, 1),
-            level=level.value if level else "",
-            forecast=_forecast(tokens, usage, core.settings.levels),
-            source="as the provider counted the last answer" if reported else f"{usage.source}, by us",
-            tool_calls=max(row.calls if row else 0, read_session_state(stored.state).tool_calls),
-            messages=stored.messages,
-            compactions=len(made),
-            last_compaction=PastOutput(
-                last.created_at, clip(last.reason, _LONGEST_LINE), last.tokens_before, last.tokens_after
-            )
-            if last
-            else None,
-            archived=len(shelved),
-            archived_tokens=sum(each.tokens for each in shelved),
-            note=found.note,
-        )
+    core, row, usage = found.core, found.row, found.session.usage()
+    made = core.context_reader.log_state().compactions
+    stored, originals = core.row(), core.store.originals(core.id)
+    last = report_of(core, made[-1]) if made else None
+    reported = last_window_tokens(row.transcript) if row else 0
+    tokens, window = reported or usage.tokens, core.profile.window or usage.budget_tokens
+    level = level_at(tokens / usage.budget_tokens, core.settings.levels)
+    return schemas.StatusOutput(
+        session=core.id,
+        agent=row.agent if row else "",
+        tokens=tokens,
+        window=window,
+        percent=round(100 * tokens / window, 1),
+        level=level.value if level else "",
+        forecast=_forecast(tokens, usage, core.settings.levels),
+        source="as the provider counted the last answer" if reported else f"{usage.source}, by us",
+        tool_calls=max(row.calls if row else 0, read_session_state(stored.state).tool_calls),
+        messages=stored.messages,
+        compactions=len(made),
+        last_compaction=_past(last) if last else None,
+        archived=len(originals),
+        archived_tokens=sum(each.tokens for each in originals),
+    )
+
+
+def _past(report: Report) -> schemas.PastOutput:
+    return schemas.PastOutput(
+        report.created_at, clip(report.reason, _LONGEST_LINE), report.tokens_before, report.tokens_after
+    )
 
 
 def _forecast(tokens: int, usage: Usage, levels: Sequence[LevelRule]) -> str:
@@ -285,42 +250,40 @@ def _forecast(tokens: int, usage: Usage, levels: Sequence[LevelRule]) -> str:
     return f"{about} turns to {name}, of {usage.growth:,} tokens each"
 
 
-def compact_plan(place: ToolContext, asked: PlanInput) -> PlanOutput:
+def compact_plan(found: OpenedSession, given: schemas.PlanInput) -> schemas.PlanOutput:
     """What a compaction would do now."""
-    with opened_session(place, asked.session) as found:
-        core = found.core
-        ask = core.ask(
-            level=Level(asked.level) if asked.level else None,
-            focus=core.without_secrets(asked.focus),
-            target_tokens=asked.target_tokens or None,
-            kind="manual",
-        )
-        plan = run_engine(core, ask, core.seen(), None, dry_run=True)
-        name, note = core.id, found.note
+    core = found.core
+    ask = core.ask(
+        level=Level(given.level) if given.level else None,
+        focus=core.without_secrets(given.focus),
+        target_tokens=given.target_tokens or None,
+        kind="manual",
+    )
+    plan = run_engine(core, ask, core.seen(), None, dry_run=True)
     decisions = sorted(plan.decisions, key=lambda each: each.tokens_after - each.tokens_before)
     rows = [_decision(each) for each in decisions]
     pages, shown = page_of_list(
-        rows, lambda each: len(each.target) + len(each.reason) + _DECISION_OVERHEAD, asked.page, "the plan"
+        rows, lambda each: len(each.target) + len(each.reason) + _DECISION_OVERHEAD, given.page, "the plan"
     )
     report = plan.report
-    return PlanOutput(
-        session=name,
+    return schemas.PlanOutput(
+        session=core.id,
         status=report.status,
         reason=clip(report.reason, _LONGEST_LINE),
         tokens_before=report.tokens_before,
         tokens_after=report.tokens_after,
         tokens_saved=report.tokens_saved,
         tiers=list(_tiers(decisions)),
-        page=asked.page,
+        page=given.page,
         pages=pages,
         decisions=shown,
-        next=_next_plan_page(asked) if asked.page < pages else "",
-        note=f"{note} {_DRY_RUN_NOTE}".strip(),
+        next=_next_call("compact_plan", given, pages),
+        note=_DRY_RUN_NOTE,
     )
 
 
-def _decision(each: Decision) -> DecisionOutput:
-    return DecisionOutput(
+def _decision(each: Decision) -> schemas.DecisionOutput:
+    return schemas.DecisionOutput(
         clip(each.target),
         each.turn,
         each.tier.value,
@@ -332,53 +295,42 @@ def _decision(each: Decision) -> DecisionOutput:
     )
 
 
-def _tiers(decisions: Sequence[Decision]) -> Iterable[TierOutput]:
+def _tiers(decisions: Sequence[Decision]) -> Iterable[schemas.TierOutput]:
     for tier in Tier:
         chosen = [each for each in decisions if each.tier is tier]
         before, after = sum(each.tokens_before for each in chosen), sum(each.tokens_after for each in chosen)
-        yield TierOutput(tier.value, len(chosen), before, after)
+        yield schemas.TierOutput(tier.value, len(chosen), before, after)
 
 
-def _next_plan_page(asked: PlanInput) -> str:
-    given = {"level": asked.level, "target_tokens": asked.target_tokens, "focus": asked.focus}
-    told = "".join(f"{name}={str(value) if name == 'level' else value!r}, " for name, value in given.items() if value)
-    return f"compact_plan({told}page={asked.page + 1})"
-
-
-def checkpoint(place: ToolContext, asked: CheckpointInput) -> CheckpointOutput:
+def checkpoint(found: OpenedSession, given: schemas.CheckpointInput) -> schemas.CheckpointOutput:
     """Write where the work stands."""
-    with opened_session(place, asked.session) as found:
-        text = render_checkpoint(found.session.checkpoint(asked.note))
-        project = found.core.project
-        return CheckpointOutput(
-            session=found.core.id,
-            file=str(project.checkpoint_file) if project else "",
-            text=text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}\n… the rest is in the file",
-            note=found.note,
-        )
+    text, project = render_checkpoint(found.session.checkpoint(given.note)), found.core.project
+    return schemas.CheckpointOutput(
+        session=found.core.id,
+        file=str(project.checkpoint_file) if project else "",
+        text=text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}\n… the rest is in the file",
+    )
 
 
-def handoff(place: ToolContext, asked: HandoffInput) -> HandoffOutput:
+def handoff(found: OpenedSession, given: schemas.HandoffInput) -> schemas.HandoffOutput:
     """What somebody who goes on is to be given."""
-    with opened_session(place, asked.session) as found:
-        facts = all_facts(found.core)
-        state = with_task(orchestrator(found.core), asked.feature, asked.spec_path)
-        subject = named_task(state, facts)
-        tasks = _fact_texts(facts, "task")
-        return HandoffOutput(
-            session=found.core.id,
-            phase=asked.phase,
-            task=asked.task or (tasks[-1] if tasks else "go on with what the summary says"),
-            feature=subject.feature,
-            spec_path=subject.spec_path,
-            context_summary=summary_for(found.core, asked.phase),
-            constraints=_fact_texts(facts, "constraint"),
-            failed=_failures(fact for fact in facts if not may_repeat(fact)),
-            failing=_failures(fact for fact in facts if may_repeat(fact) and fact.status != RESOLVED),
-            files=[clip(path, _LONGEST_LINE) for path in changed_files(facts, state)],
-            references=list(references(found.core, state)),
-            note=found.note,
-        )
+    facts = all_facts(found.core)
+    state = with_task(orchestrator(found.core), given.feature, given.spec_path)
+    subject = named_task(state, facts)
+    tasks = _fact_texts(facts, "task")
+    return schemas.HandoffOutput(
+        session=found.core.id,
+        phase=given.phase,
+        task=given.task or (tasks[-1] if tasks else "go on with what the summary says"),
+        feature=subject.feature,
+        spec_path=subject.spec_path,
+        context_summary=summary_for(found.core, given.phase),
+        constraints=_fact_texts(facts, "constraint"),
+        failed=_failures(fact for fact in facts if not may_repeat(fact)),
+        failing=_failures(fact for fact in facts if may_repeat(fact) and fact.status != RESOLVED),
+        files=[clip(path, _LONGEST_LINE) for path in changed_files(facts, state)],
+        references=list(references(found.core, state)),
+    )
 
 
 def _failures(facts: Iterable[Fact]) -> list[str]:
@@ -389,19 +341,27 @@ def _fact_texts(facts: Sequence[Fact], kind: str) -> list[str]:
     return [clip(fact.content, _LONGEST_LINE) for fact in facts if fact.kind == kind][-_MOST_LISTED:]
 
 
-_HANDLERS: Mapping[str, Callable[[ToolContext, Any], ToolOutput]] = {
-    "recall": recall,
-    "search_archive": search_archive,
-    "list_turns": list_turns,
-    "facts": facts,
-    "context_status": context_status,
-    "compact_plan": compact_plan,
-    "checkpoint": checkpoint,
-    "handoff": handoff,
+_HANDLERS: Mapping[str, Callable[[OpenedSession, Any], schemas.ToolAnswer]] = {
+    handler.__name__: handler
+    for handler in (recall, search_archive, list_turns, facts, context_status, compact_plan, checkpoint, handoff)
 }
 
 
-def run_tool(tool: Tool, place: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Do what is asked. An argument that is null counts as not given; `ValidationError` when one does not fit."""
+def run_tool(tool: Tool, context: ToolContext, arguments: Mapping[str, Any]) -> schemas.ToolAnswer:
+    """Run a tool. An argument that is null counts as not given; `ValidationError` when one does not fit."""
     given = {name: value for name, value in arguments.items() if value is not None}
-    return _HANDLERS[tool.name](place, msgspec.convert(given, tool.asked, strict=False))
+    checked = msgspec.convert(given, tool.input, strict=False)
+    with opened_session(context, checked.session) as found:
+        output = _HANDLERS[tool.name](found, checked)
+    return structs.replace(output, note=_notes(found.note, output.note))
+
+
+def _notes(*notes: str) -> str:
+    return " ".join(filter(None, notes))
+
+
+def _next_call(tool: str, given: schemas.PagedInput, pages: int) -> str:
+    """The call that gives the following page; nothing when this is the last one."""
+    fields = {name: value for name, value in structs.asdict(given).items() if value and name not in ("session", "page")}
+    arguments = [f"{field}={json.dumps(value, ensure_ascii=False)}" for field, value in fields.items()]
+    return f"{tool}({', '.join([*arguments, f'page={given.page + 1}'])})" if given.page < pages else ""

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import signal
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -16,13 +13,20 @@ from msgspec import Struct
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from context_compactor.errors import BadSetting
 from context_compactor.mcp.server import MAY_WRITE
+from context_compactor.server.config import check_address
+from context_compactor.server.sockets import QuietServer, bind, url_of
 
 PATH = "/mcp"
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _BEARER = "bearer "
 _STOP_SECONDS = 5
+_NO_TOKEN = PlainTextResponse(
+    "No token that is known here was sent. Try: the header `Authorization: Bearer TOKEN`; "
+    "`compactor token list` on the server.",
+    401,
+    {"WWW-Authenticate": "Bearer"},
+)
+_OTHER_PAGE = PlainTextResponse("Pages of other sites may not call this server.", 403)
 
 TokenCheck = Callable[[str], bool | None]
 """Whether the caller with a token may write; None when nobody has it."""
@@ -33,22 +37,22 @@ class ListenAddress(Struct, frozen=True):
 
     host: str = "127.0.0.1"
     port: int = 8378
-    admit: TokenCheck | None = None
+    check_token: TokenCheck | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port < 65_536:
-            raise BadSetting(f"--port: {self.port} is no port. Try: a number from 1 to 65535, or 0 for a free one.")
-        if self.admit is None and self.host not in LOOPBACK:
-            raise BadSetting(
-                f"--host: {self.host!r:.80} can be reached from other machines, and no token file says who may call. "
-                "Try: `compactor token add NAME`, then --token-file; or --host 127.0.0.1."
-            )
+        check_address(self.host, self.port, has_tokens=self.check_token is not None)
 
 
-def serve_http(server: Server[Any], where: ListenAddress, told: Callable[[str], None]) -> None:
-    """Serve until somebody says stop. `told` is called with the address once it can be called."""
-    place = _bind(where)
-    name = f"[{where.host}]" if ":" in where.host else where.host
+class _McpListener(QuietServer):
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Finish. A client that listens for news is cut off from now on, which uvicorn would call an error."""
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        super().handle_exit(sig, frame)
+
+
+def serve_http(server: Server[Any], where: ListenAddress, on_listening: Callable[[str], None]) -> None:
+    """Serve until somebody says stop. `on_listening` is called with the address once it can be called."""
+    listening = bind(where.host, where.port)
     # On loopback the library itself refuses other names and pages of other sites.
     app = server.streamable_http_app(streamable_http_path=PATH, host=where.host)
     config = uvicorn.Config(
@@ -59,60 +63,20 @@ def serve_http(server: Server[Any], where: ListenAddress, told: Callable[[str], 
         proxy_headers=False,
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
-    told(f"http://{name}:{place.getsockname()[1]}{PATH}")
-    _QuietServer(config).run(sockets=[place])
-
-
-class _QuietServer(uvicorn.Server):
-    """A server that ends quietly after Ctrl-C or SIGTERM."""
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Finish. A client that listens for news is cut off from now on, which uvicorn would call an error."""
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-        super().handle_exit(sig, frame)
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Stop on the first signal; a second Ctrl-C does not wait. Nothing is raised when all is done."""
-        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for each, known in before.items():
-                signal.signal(each, known)
-
-
-def _bind(where: ListenAddress) -> socket.socket:
-    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
-    try:
-        return socket.create_server((where.host, where.port), family=family, backlog=128)
-    except OSError as error:
-        other = "--host" if isinstance(error, socket.gaierror) else "--port"
-        raise BadSetting(
-            f"cannot listen at {where.host}:{where.port}: {error.strerror or error}. Try: another {other}."
-        ) from error
+    on_listening(url_of(where.host, listening) + PATH)
+    _McpListener(config).run(sockets=[listening])
 
 
 def with_authentication(app: ASGIApp, where: ListenAddress) -> ASGIApp:
     """The same app for those who have a token, when tokens are asked for, and never for pages of other sites."""
 
     async def guard(connection: Scope, receive: Receive, send: Send) -> None:
-        if connection["type"] == "http" and where.admit is not None:
+        if connection["type"] == "http" and where.check_token is not None:
             headers = {name: value.decode("latin-1") for name, value in connection["headers"]}
-            may_write = _may_write(where.admit, headers.get(b"authorization", ""))
-            if may_write is None:
-                refusal = PlainTextResponse(
-                    "No token that is known here was sent. Try: the header `Authorization: Bearer TOKEN`; "
-                    "`compactor token list` on the server.",
-                    401,
-                    {"WWW-Authenticate": "Bearer"},
-                )
+            may_write = _may_write(where.check_token, headers.get(b"authorization", ""))
+            refusal = _NO_TOKEN if may_write is None else None if _is_own_page(headers) else _OTHER_PAGE
+            if refusal is not None:
                 await refusal(connection, receive, send)
-                return
-            if not _is_own_page(headers):
-                await PlainTextResponse("Pages of other sites may not call this server.", 403)(
-                    connection, receive, send
-                )
                 return
             connection[MAY_WRITE] = may_write
         await app(connection, receive, send)
@@ -120,8 +84,8 @@ def with_authentication(app: ASGIApp, where: ListenAddress) -> ASGIApp:
     return guard
 
 
-def _may_write(admit: TokenCheck, given: str) -> bool | None:
-    return admit(given[len(_BEARER) :].strip()) if given[: len(_BEARER)].lower() == _BEARER else None
+def _may_write(check_token: TokenCheck, given: str) -> bool | None:
+    return check_token(given[len(_BEARER) :].strip()) if given[: len(_BEARER)].lower() == _BEARER else None
 
 
 def _is_own_page(headers: dict[bytes, str]) -> bool:

@@ -45,11 +45,16 @@ class ToolInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     session: SessionName = ""
 
 
-class RecallInput(ToolInput, frozen=True, kw_only=True):
+class PagedInput(ToolInput, frozen=True, kw_only=True):
+    """What a tool may be asked whose answer comes in pages."""
+
+    page: PageNumber = 1
+
+
+class RecallInput(PagedInput, frozen=True, kw_only=True):
     """Which original, and which part of it."""
 
     id: ReferenceId
-    page: PageNumber = 1
     lines: LineRange = ""
 
 
@@ -74,7 +79,7 @@ class SearchInput(ToolInput, frozen=True, kw_only=True):
 TurnNumber = Annotated[int, Meta(ge=0, le=10**9)]
 
 
-class TurnsInput(ToolInput, frozen=True, kw_only=True):
+class TurnsInput(PagedInput, frozen=True, kw_only=True):
     """Which turns."""
 
     first: Annotated[TurnNumber, Meta(description="From the turn of this number; 1 is the first.")] = 1
@@ -82,10 +87,9 @@ class TurnsInput(ToolInput, frozen=True, kw_only=True):
     words: Annotated[
         str, Meta(max_length=400, description="Only turns in which all of these words were said or called.")
     ] = ""
-    page: PageNumber = 1
 
 
-class FactsInput(ToolInput, frozen=True, kw_only=True):
+class FactsInput(PagedInput, frozen=True, kw_only=True):
     """Which facts."""
 
     kind: Annotated[
@@ -95,14 +99,13 @@ class FactsInput(ToolInput, frozen=True, kw_only=True):
             "dependency, command, approval, denial, side_effect, subagent, mode, todo, blocker or next_step."
         ),
     ] = ""
-    page: PageNumber = 1
 
 
 class StatusInput(ToolInput, frozen=True, kw_only=True):
     """Nothing but whose."""
 
 
-class PlanInput(ToolInput, frozen=True, kw_only=True):
+class PlanInput(PagedInput, frozen=True, kw_only=True):
     """How far a compaction would go."""
 
     level: Annotated[
@@ -112,7 +115,6 @@ class PlanInput(ToolInput, frozen=True, kw_only=True):
         int, Meta(ge=0, le=10**9, description="Bring it down to so many tokens instead; 0 leaves that to the level.")
     ] = 0
     focus: Annotated[str, Meta(max_length=2_000, description="What matters most from here on.")] = ""
-    page: PageNumber = 1
 
 
 class CheckpointInput(ToolInput, frozen=True, kw_only=True):
@@ -140,7 +142,7 @@ class HandoffInput(ToolInput, frozen=True, kw_only=True):
     ] = ""
 
 
-class ToolOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ToolAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What every tool answers. `session` is whose it is, `note` what is to be known about the answer."""
 
     session: str
@@ -150,31 +152,43 @@ class ToolOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The answer for a reader."""
         raise NotImplementedError
 
-    def told(self) -> str:
+    def render(self) -> str:
         """The answer as one text."""
-        return replace_surrogates("\n".join((*self.lines(), *([f"[{self.note}]"] if self.note else ()))))
+        remarks = [f"[{remark}]" for remark in self.remarks() if remark]
+        return replace_surrogates("\n".join((*self.lines(), *remarks)))
+
+    def remarks(self) -> tuple[str, ...]:
+        """What is said about the answer, behind it."""
+        return (self.note,)
 
 
-class RecallOutput(ToolOutput, frozen=True, kw_only=True):
-    """A page of an original: a result exactly as it was, a turn as a conversation. `next` gives the following page."""
+class PagedOutput(ToolAnswer, frozen=True, kw_only=True):
+    """One page of an answer; `next` is the call that gives the following one."""
+
+    page: int
+    pages: int
+    next: str = ""
+
+    def remarks(self) -> tuple[str, ...]:
+        """How to go on, and the note."""
+        return (f"Next: {self.next}" if self.next else "", self.note)
+
+
+class RecallOutput(PagedOutput, frozen=True, kw_only=True):
+    """A page of an original: a result exactly as it was, a turn as a conversation."""
 
     id: str
     kind: str
     summary: str
-    page: int
-    pages: int
     first_line: int
     last_line: int
     text: str
-    next: str = ""
 
     def lines(self) -> Iterable[str]:
         """The text between what it is and how to go on."""
         head = f"{self.id} ({self.kind}), page {self.page:,} of {self.pages:,}"
         yield f"[{head}, lines {self.first_line:,} to {self.last_line:,}]"
         yield self.text
-        if self.next:
-            yield f"[Next: {self.next}]"
 
 
 class HitOutput(Struct, frozen=True, omit_defaults=True):
@@ -190,7 +204,7 @@ class HitOutput(Struct, frozen=True, omit_defaults=True):
     exchange: str = ""
 
 
-class SearchOutput(ToolOutput, frozen=True, kw_only=True):
+class SearchOutput(ToolAnswer, frozen=True, kw_only=True):
     """Hits, those of the best exchange first, each exchange from what the user asked to what came of it."""
 
     query: str
@@ -216,14 +230,11 @@ class TurnOutput(Struct, frozen=True, omit_defaults=True):
     is_shown: bool = False
 
 
-class TurnsOutput(ToolOutput, frozen=True, kw_only=True):
-    """The index of turns, in their order. `next` is the call that gives the following page."""
+class TurnsOutput(PagedOutput, frozen=True, kw_only=True):
+    """The index of turns, in their order."""
 
     total: int
-    page: int
-    pages: int
     turns: list[TurnOutput]
-    next: str = ""
 
     def lines(self) -> Iterable[str]:
         """One line for each turn."""
@@ -231,8 +242,6 @@ class TurnsOutput(ToolOutput, frozen=True, kw_only=True):
         for turn in self.turns:
             shown = ", in the context" if turn.is_shown else ""
             yield f"{turn.id} {turn.who}: {turn.text} ({turn.tokens:,} tokens{shown})"
-        if self.next:
-            yield f"[Next: {self.next}]"
 
 
 class FactOutput(Struct, frozen=True, omit_defaults=True):
@@ -247,15 +256,12 @@ class FactOutput(Struct, frozen=True, omit_defaults=True):
     last_seen: str | None = None
 
 
-class FactsOutput(ToolOutput, frozen=True, kw_only=True):
+class FactsOutput(PagedOutput, frozen=True, kw_only=True):
     """Facts, the newest first, and how many there are of each kind."""
 
     total: int
     counts: dict[str, int]
-    page: int
-    pages: int
     facts: list[FactOutput]
-    next: str = ""
 
     def lines(self) -> Iterable[str]:
         """One line for each fact."""
@@ -264,8 +270,6 @@ class FactsOutput(ToolOutput, frozen=True, kw_only=True):
         for fact in self.facts:
             hint = f" [told by {fact.told_by}, not checked]" if fact.told_by else ""
             yield f"{fact.kind}: {fact.line}{hint}"
-        if self.next:
-            yield f"[Next: {self.next}]"
 
 
 class PastOutput(Struct, frozen=True):
@@ -277,7 +281,7 @@ class PastOutput(Struct, frozen=True):
     tokens_after: int
 
 
-class StatusOutput(ToolOutput, frozen=True, kw_only=True):
+class StatusOutput(ToolAnswer, frozen=True, kw_only=True):
     """How full the window is and what there is to get back. `percent` is of the window; `source` says who counted."""
 
     agent: str
@@ -328,7 +332,7 @@ class TierOutput(Struct, frozen=True):
     tokens_after: int
 
 
-class PlanOutput(ToolOutput, frozen=True, kw_only=True):
+class PlanOutput(PagedOutput, frozen=True, kw_only=True):
     """What a compaction would do: each thing with its tier, those that save most first."""
 
     status: str
@@ -337,10 +341,7 @@ class PlanOutput(ToolOutput, frozen=True, kw_only=True):
     tokens_after: int
     tokens_saved: int
     tiers: list[TierOutput]
-    page: int
-    pages: int
     decisions: list[DecisionOutput]
-    next: str = ""
 
     def lines(self) -> Iterable[str]:
         """The sums, then one line for each thing."""
@@ -350,11 +351,9 @@ class PlanOutput(ToolOutput, frozen=True, kw_only=True):
         for each in self.decisions:
             change = f"{each.tokens_before:,} to {each.tokens_after:,}"
             yield f"turn {each.turn} {each.tier} {change}: {each.target} ({each.reason})"
-        if self.next:
-            yield f"[Next: {self.next}]"
 
 
-class CheckpointOutput(ToolOutput, frozen=True, kw_only=True):
+class CheckpointOutput(ToolAnswer, frozen=True, kw_only=True):
     """Where the work stands, as it was written. `file` is where."""
 
     file: str
@@ -367,7 +366,7 @@ class CheckpointOutput(ToolOutput, frozen=True, kw_only=True):
             yield f"[Written to {self.file}]"
 
 
-class HandoffOutput(ToolOutput, frozen=True, kw_only=True):
+class HandoffOutput(ToolAnswer, frozen=True, kw_only=True):
     """What somebody who goes on is to be given: a summary, what is to be observed, and ids to recall."""
 
     phase: str

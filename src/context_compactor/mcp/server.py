@@ -1,4 +1,4 @@
-"""The table of tools behind the protocol: what a client is told of them, and what becomes of a call."""
+"""The table of tools behind the protocol: how a client sees them, and what becomes of a call."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _Context = ServerRequestContext[Any, Any]
 _TOOLS: Mapping[str, Tool] = {tool.name: tool for tool in TOOLS}
 
 
-def make_server(place: ToolContext) -> Server[Any]:
+def make_server(project: ToolContext) -> Server[Any]:
     """A server for one project, not running yet."""
-    service_store = anyio.CapacityLimiter(_MAX_CALLS)
+    limiter = anyio.CapacityLimiter(_MAX_CALLS)
 
     async def list_tools(_: _Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_described(tool) for tool in TOOLS])
@@ -50,10 +50,8 @@ def make_server(place: ToolContext) -> Server[Any]:
             return _failed(f"there is no tool {params.name!r:.60}. Try: {', '.join(_TOOLS)}.")
         if tool.writes and not _may_write(context):
             return _failed("this token may only read. Try: one that was made without --read-only.")
-        told = structs.replace(place, caller_session=_caller_session(params))
-        return await anyio.to_thread.run_sync(
-            call_tool_safely, tool, told, params.arguments or {}, limiter=service_store
-        )
+        caller = structs.replace(project, caller_session=_caller_session(params))
+        return await anyio.to_thread.run_sync(call_tool_safely, tool, caller, params.arguments or {}, limiter=limiter)
 
     return Server(
         "context-compactor",
@@ -67,24 +65,22 @@ def make_server(place: ToolContext) -> Server[Any]:
 
 def _caller_session(params: types.CallToolRequestParams) -> str:
     """The session that an agent says a call comes from."""
-    told = params.meta.get("sessionId") if isinstance(params.meta, dict) else None
-    return told if isinstance(told, str) else ""
+    named = params.meta.get("sessionId") if isinstance(params.meta, dict) else None
+    return named if isinstance(named, str) else ""
 
 
 def _may_write(context: _Context) -> bool:
     return context.request is None or bool(context.request.scope.get(MAY_WRITE, True))
 
 
-def call_tool_safely(tool: Tool, place: ToolContext, arguments: dict[str, Any]) -> types.CallToolResult:
+def call_tool_safely(tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> types.CallToolResult:
     """Do the work. Whatever goes wrong is an answer that a model can act on; the server goes on."""
     try:
-        from context_compactor.mcp.handlers import (
-            run_tool,  # takes time to load, and the client waits for the first answer
-        )
+        from context_compactor.mcp.handlers import run_tool  # slow to load, and the client waits for the list of tools
 
-        answer = run_tool(tool, place, arguments)
+        output = run_tool(tool, context, arguments)
     except msgspec.ValidationError as error:
-        names = sorted(tool.asked.__struct_fields__, key=lambda name: name == "session")
+        names = sorted(tool.input.__struct_fields__, key=lambda name: name == "session")
         return _failed(f"{tool.name}: {error}. Try: {tool.name}({', '.join(names)}).")
     except (CompactorError, OSError) as error:
         return _failed(f"{tool.name}: {error}")
@@ -92,8 +88,8 @@ def call_tool_safely(tool: Tool, place: ToolContext, arguments: dict[str, Any]) 
         _log.exception("%s failed", tool.name)
         return _failed(f"{tool.name} failed with {type(error).__name__}, which is a fault of Context Compactor.")
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=answer.told())],
-        structured_content=sendable(msgspec.to_builtins(answer)),
+        content=[types.TextContent(type="text", text=output.render())],
+        structured_content=sendable(msgspec.to_builtins(output)),
     )
 
 
@@ -106,8 +102,8 @@ def _described(tool: Tool) -> types.Tool:
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=schema_of(tool.asked),
-        output_schema=schema_of(tool.answer),
+        input_schema=schema_of(tool.input),
+        output_schema=schema_of(tool.output),
         annotations=types.ToolAnnotations(
             title=tool.title,
             read_only_hint=not tool.writes,

@@ -44,17 +44,17 @@ class OpenedSession(Struct, frozen=True):
 
 
 @contextmanager
-def opened_session(place: ToolContext, wanted: str = "") -> Iterator[OpenedSession]:
+def opened_session(context: ToolContext, wanted: str = "") -> Iterator[OpenedSession]:
     """The session that is meant, up to date; `UnknownSession` says what to do when there is none."""
-    settings = project_settings(place.root, place.store)
+    settings = project_settings(context.root, context.store)
     if wanted:
         check_id(wanted)
-    name, row, note = _find(place, wanted, settings.store)
+    name, row, note = _find(context, wanted, settings.store)
     if row is not None:
-        name, problem = _sync(place, row, settings)
+        name, problem = _sync(context, row, settings)
         note = problem or note
     if not _has(settings.store, name):
-        raise _unknown(place, wanted or place.session or "")
+        raise _unknown(context, wanted or context.session or "")
     with Session.open(name, store=settings.store) as session:
         yield OpenedSession(session, _core(session), row, settings, note)
 
@@ -75,41 +75,41 @@ def _core(session: Session) -> Core:
     return session._core  # what looks beside the verbs of a session works with its core
 
 
-def _find(place: ToolContext, wanted: str, store: str) -> tuple[str, AgentSessionRow | None, str]:
+def _find(context: ToolContext, wanted: str, store: str) -> tuple[str, AgentSessionRow | None, str]:
     """The name of a session, what hooks know of it, and whether it may be another than the one that is meant."""
-    if wanted and place.session and not _belongs(wanted, place.session):
-        raise _unknown(place, wanted)
-    name = wanted or place.session or ""
+    if wanted and context.session and not _belongs(wanted, context.session):
+        raise _unknown(context, wanted)
+    name = wanted or context.session or ""
     if not name:
-        return _current(place, store)
-    rows = known_session_rows(place.root)
+        return _current(context, store)
+    rows = known_session_rows(context.root)
     row = next((row for row in rows if name in (row.key, row.session)), None)
     is_ours = (
         row
-        or name == place.session
+        or name == context.session
         or any(_belongs(name, row.key) for row in rows)
-        or is_own_store(store, Path(place.root))
+        or is_own_store(store, Path(context.root))
     )
     if not is_ours:
-        raise _unknown(place, wanted)
+        raise _unknown(context, wanted)
     return name, row, ""
 
 
-def _current(place: ToolContext, store: str) -> tuple[str, AgentSessionRow | None, str]:
-    told = next((row for row in known_session_rows(place.root) if row.key == place.caller_session), None)
-    if told is not None:
-        return told.session or told.key, told, ""
+def _current(context: ToolContext, store: str) -> tuple[str, AgentSessionRow | None, str]:
+    caller = next((row for row in known_session_rows(context.root) if row.key == context.caller_session), None)
+    if caller is not None:
+        return caller.session or caller.key, caller, ""
     # The nearest process decides: two agents in one terminal have all those above them in common.
     for above in ancestor_processes():
-        row = current_session_row(place.root, [above])
+        row = current_session_row(context.root, [above])
         if row is not None and above in row.processes.split():
             return row.session or row.key, row, ""
-    row = current_session_row(place.root, [])
+    row = current_session_row(context.root, [])
     if row is not None:
         return row.session or row.key, row, _NOT_TIED
-    name = _used_last(store) if is_own_store(store, Path(place.root)) else ""
+    name = _used_last(store) if is_own_store(store, Path(context.root)) else ""
     if not name:
-        raise _unknown(place, "")
+        raise _unknown(context, "")
     return name, None, _NOT_TIED
 
 
@@ -118,7 +118,7 @@ def _belongs(name: str, session: str) -> bool:
     return name == session or any(name.startswith(session + mark) for mark in _PART_OF)
 
 
-def _sync(place: ToolContext, row: AgentSessionRow, settings: Settings) -> tuple[str, str]:
+def _sync(context: ToolContext, row: AgentSessionRow, settings: Settings) -> tuple[str, str]:
     """Take over what is new in the agent's log. What is known already can be had whether or not that goes well."""
     known = row.session or row.key
     if not row.transcript:
@@ -126,7 +126,7 @@ def _sync(place: ToolContext, row: AgentSessionRow, settings: Settings) -> tuple
     try:
         if row.session and Path(row.transcript).stat().st_size == row.size:
             return known, ""
-        log = AgentLog(place.root, row.key, row.transcript, row.agent)
+        log = AgentLog(context.root, row.key, row.transcript, row.agent)
         with synced_session(log, settings, archive=False) as kept:
             return kept.session.id, ""
     except (CompactorError, OSError) as error:
@@ -169,14 +169,14 @@ def _used_last(store: str) -> str:
     return max(rows, key=lambda row: row.updated_at).id if rows else ""
 
 
-def _unknown(place: ToolContext, wanted: str) -> UnknownSession:
+def _unknown(context: ToolContext, wanted: str) -> UnknownSession:
     if wanted:
         return UnknownSession(
             f"there is no session {wanted!r:.80} that may be read here. Try: without `session`, which means your own; "
             "`compactor sessions` in a shell lists those of this project."
         )
     return UnknownSession(
-        f"no session is known in the project {place.root} yet. Try: `compactor install claude-code` or "
+        f"no session is known in the project {context.root} yet. Try: `compactor install claude-code` or "
         "`compactor install codex` in a shell there and then go on working, or `compactor import` for sessions that "
         "exist; for another folder, start `compactor mcp --project DIR`."
     )

@@ -7,26 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from context_compactor.mcp.schemas import (
-    CheckpointInput,
-    CheckpointOutput,
-    FactsInput,
-    FactsOutput,
-    HandoffInput,
-    HandoffOutput,
-    PlanInput,
-    PlanOutput,
-    RecallInput,
-    RecallOutput,
-    SearchInput,
-    SearchOutput,
-    StatusInput,
-    StatusOutput,
-    ToolInput,
-    ToolOutput,
-    TurnsInput,
-    TurnsOutput,
-)
+from context_compactor.mcp import schemas
 
 
 class ToolContext(Struct, frozen=True):
@@ -48,13 +29,15 @@ a file again only to remember it, or ask the user for something they have said a
 
 
 class Tool(Struct, frozen=True, kw_only=True):
-    """One tool. One that `writes` changes a file of ours; one that is `at_hand` is shown without being searched for."""
+    """One tool. One that `writes` changes a file of ours; one `always_loaded` is shown without being searched for."""
 
     name: str
     title: str
     description: str
-    asked: type[ToolInput]
-    answer: type[ToolOutput]
+    input: type[schemas.ToolInput]
+    output: type[schemas.ToolAnswer]
+    verb: str = ""
+    """The verb of `sessions/verbs.py` that does the same over HTTP."""
     writes: bool = False
     always_loaded: bool = False
 
@@ -73,8 +56,9 @@ TOOLS = (
             'With lines="10-40" only those lines are given. A turn reads as a conversation, with the ids of its '
             "results and of the turns beside it."
         ),
-        asked=RecallInput,
-        answer=RecallOutput,
+        input=schemas.RecallInput,
+        output=schemas.RecallOutput,
+        verb="recall",
         always_loaded=True,
     ),
     Tool(
@@ -88,8 +72,9 @@ TOOLS = (
             "about 2,000 tokens. A name that is spelled out in full is found where it stands. `kind` narrows it, such "
             'as "test run", "code file", "search result", "user" (what the user said) or "turn" (all that was said).'
         ),
-        asked=SearchInput,
-        answer=SearchOutput,
+        input=schemas.SearchInput,
+        output=schemas.SearchOutput,
+        verb="search",
         always_loaded=True,
     ),
     Tool(
@@ -100,8 +85,8 @@ TOOLS = (
             "it to find your way when a summary names a turn by its number, or to see what came before and after "
             'something. `words` keeps only turns that hold all of them; recall("turn_012") reads one.'
         ),
-        asked=TurnsInput,
-        answer=TurnsOutput,
+        input=schemas.TurnsInput,
+        output=schemas.TurnsOutput,
     ),
     Tool(
         name="facts",
@@ -114,8 +99,9 @@ TOOLS = (
             "approach (kind=failure says what did not work) and before you say that you are done (kind=constraint). "
             "Newest first, in pages; `counts` says how many there are of each kind, `ref` recalls the source."
         ),
-        asked=FactsInput,
-        answer=FactsOutput,
+        input=schemas.FactsInput,
+        output=schemas.FactsOutput,
+        verb="facts",
     ),
     Tool(
         name="context_status",
@@ -126,8 +112,9 @@ TOOLS = (
             "work, or when you are told that the context gets full, to decide whether to finish, to write a "
             "checkpoint or to hand work to a sub-agent first."
         ),
-        asked=StatusInput,
-        answer=StatusOutput,
+        input=schemas.StatusInput,
+        output=schemas.StatusOutput,
+        verb="session",
     ),
     Tool(
         name="compact_plan",
@@ -138,8 +125,9 @@ TOOLS = (
             "calls it, so there is no tool that compacts. Use it when the user asks what a compaction would cost or "
             "lose, or to see which results fill the window. Those that save most come first, in pages."
         ),
-        asked=PlanInput,
-        answer=PlanOutput,
+        input=schemas.PlanInput,
+        output=schemas.PlanOutput,
+        verb="plan",
     ),
     Tool(
         name="checkpoint",
@@ -150,8 +138,9 @@ TOOLS = (
             "before a compaction, or before the user leaves, with a `note` about what cannot be seen in the files. "
             "It replaces the checkpoint before."
         ),
-        asked=CheckpointInput,
-        answer=CheckpointOutput,
+        input=schemas.CheckpointInput,
+        output=schemas.CheckpointOutput,
+        verb="write_checkpoint",
         writes=True,
     ),
     Tool(
@@ -162,8 +151,9 @@ TOOLS = (
             "phase, the user's rules, what failed before, changed files, and ids to recall. Use it before you start a "
             "sub-agent, and put the text into its prompt instead of telling the history yourself. Changes nothing."
         ),
-        asked=HandoffInput,
-        answer=HandoffOutput,
+        input=schemas.HandoffInput,
+        output=schemas.HandoffOutput,
+        verb="handoff",
     ),
 )
 

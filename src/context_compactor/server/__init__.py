@@ -1,9 +1,9 @@
 """The server: sessions of many agents over HTTP.
 
-Read `routes.py` (every route, as a table), `talking.py`, `compacting.py` and `recalling.py` (what each does), then
-`app.py` (from a request to a verb and back) and `service.py` (store, open sessions, threads). `gate.py`, `tokens.py`
-and `scope.py` say who may see what; `appending.py` lets many appends share one transaction; `run.py` listens.
+What it can do is declared in `sessions/verbs.py`. Read `sessions.py`, `compactions.py` and `archive.py` (the handlers),
+then `app.py` (from a request to a handler and back) and `service.py` (store, open sessions, threads).
+`middleware.py` and `tokens.py` say who may see what; `openapi.py` describes the API; `listener.py` listens.
 
-Events: `feed.py` (one look at the desk for all), `readers.py` and `following.py` (the stream), `sender.py` with
-`targets.py`, `posting.py` and `signing.py` (webhooks). Numbers: `metrics.py`, `looking.py`. `demo.py` shows all of it.
+Events: `event_feed.py` (one poll of the store for all), `events.py` (the stream), `webhooks.py` and
+`webhook_delivery.py`. Numbers: `metrics.py`. `demo.py` shows all of it.
 """

@@ -1,8 +1,4 @@
-"""The app: every route of the table behind the gate, with gzip, a limit for bodies, and problems as JSON.
-
-A router of its own (events, webhooks, metrics, the dashboard) is given to `make_app` and calls `Service.doorman.admit`
-before it answers anybody.
-"""
+"""The app: a route for every verb, behind authentication, with gzip, a limit for bodies, and problems as JSON."""
 
 from __future__ import annotations
 
@@ -26,6 +22,7 @@ from litestar.types import ASGIApp, ControllerRouterHandler, ExceptionHandler
 from msgspec import Struct
 
 from context_compactor.errors import CompactorError, StoreError, StoreLocked, UnknownSession
+from context_compactor.server import archive, compactions, events, health, sessions, webhooks  # noqa: F401  they register handlers
 from context_compactor.server.middleware import guard_hosts_and_origins
 from context_compactor.server.problems import (
     RequestRefused,
@@ -36,7 +33,7 @@ from context_compactor.server.problems import (
     problem_of,
     problem_response,
 )
-from context_compactor.server.requests import RequestContext, decode_body, decompress, read_query
+from context_compactor.server.requests import HANDLERS, Handler, RequestContext, decode_body, decompress, read_query
 from context_compactor.server.responses import (
     GZIP_LEVEL,
     GZIP_MIN_BYTES,
@@ -45,10 +42,10 @@ from context_compactor.server.responses import (
     asgi_response,
     json_response,
 )
-from context_compactor.server.routes import ROUTES, Route
 from context_compactor.server.service import Service
 from context_compactor.server.tokens import Scope
 from context_compactor.sessions.core import wall_clock
+from context_compactor.sessions.verbs import VERBS, AnyVerb, ServerVerbs, Verbs
 from context_compactor.store.rows import timestamp
 
 _log = logging.getLogger("context_compactor")
@@ -57,9 +54,10 @@ _log = logging.getLogger("context_compactor")
 def make_app(
     service: Service,
     routers: Sequence[ControllerRouterHandler] = (),
-    on_lost: ExceptionHandler[Any] = on_http_exception,
+    on_not_found: ExceptionHandler[Any] = on_http_exception,
+    verbs: Sequence[AnyVerb] = VERBS,
 ) -> ASGIApp:
-    """The ASGI app of a service, which is closed when the app stops. `on_lost` answers for paths that are not there."""
+    """The ASGI app of a service, which is closed when the app stops. Each verb has a handler; see `handles`."""
 
     @asynccontextmanager
     async def life(_: Litestar) -> AsyncIterator[None]:
@@ -69,7 +67,7 @@ def make_app(
 
     origins = service.config.origins
     app = Litestar(
-        [*(_endpoint(route, service) for route in ROUTES), _gzip_router([_openapi(service), *routers])],
+        [*(_endpoint(verb, service) for verb in verbs), _gzip_router([_openapi(service), *routers])],
         lifespan=[life],
         openapi_config=None,
         logging_config=None,
@@ -78,7 +76,7 @@ def make_app(
         exception_handlers={
             RequestRefused: on_request_refused,
             CompactorError: on_compactor_error,
-            NotFoundException: on_lost,
+            NotFoundException: on_not_found,
             HTTPException: on_http_exception,
             Exception: on_unexpected_error,
         },
@@ -87,19 +85,20 @@ def make_app(
 
 
 def _gzip_router(handlers: Sequence[ControllerRouterHandler]) -> Router:
-    """Pages, whose answers the framework packs, in the event loop. Those of the routes are packed by `response_of`."""
+    """Pages, whose answers the framework packs, in the event loop. Those of the verbs are packed by `asgi_response`."""
     config = CompressionConfig("gzip", minimum_size=GZIP_MIN_BYTES, gzip_compress_level=GZIP_LEVEL)
     return Router("/", route_handlers=handlers, middleware=[DefineMiddleware(CompressionMiddleware, config=config)])
 
 
-def _endpoint(route: Route, service: Service) -> HTTPRouteHandler:
-    """A route as the framework knows it: admit, read, do, answer."""
+def _endpoint(verb: AnyVerb, service: Service) -> HTTPRouteHandler:
+    """The route of a verb as the framework knows it: authenticate, read, handle, answer."""
+    handler = HANDLERS[verb]
 
-    async def answer(request: Request[Any, Any, Any]) -> ASGIResponse:
+    async def respond(request: Request[Any, Any, Any]) -> ASGIResponse:
         began = time.perf_counter()
         status = 500
         try:
-            response = await answered(request)
+            response = await answer(request)
             status = response.status_code
         except RequestRefused as refused:
             status = refused.status
@@ -108,41 +107,36 @@ def _endpoint(route: Route, service: Service) -> HTTPRouteHandler:
             status = refused.status_code
             raise
         finally:
-            service.metrics.time(route.path, route.method, status, time.perf_counter() - began)
+            service.metrics.observe_request(verb.path, verb.method, status, time.perf_counter() - began)
         return response
 
-    async def answered(request: Request[Any, Any, Any]) -> ASGIResponse:
-        asked = await _request_context(route, service, _authentication(route, service, request), request)
+    async def answer(request: Request[Any, Any, Any]) -> ASGIResponse:
+        context = await _request_context(verb, service, request)
         try:
-            answer = await (_idempotent(route, asked) if route.writes else route.verb(asked))
+            answer = await (_idempotent(verb, handler, context) if verb.writes else handler(context))
             return await asgi_response(answer, request.headers.get("accept-encoding", ""), service.run)
         except CompactorError as error:
-            return problem_response(problem_of(error, _public_text(asked.scope, asked.id, error)))
+            return problem_response(problem_of(error, _public_text(context.scope, context.id, error)))
 
-    path = route.path.replace("{id}", "{id:str}").replace("{ref}", "{ref:str}")
-    methods: Any = route.methods
-    return HTTPRouteHandler(path, http_method=methods, name=route.name, status_code=200)(answer)
-
-
-def _authentication(route: Route, service: Service, request: Request[Any, Any, Any]) -> Callable[[], Scope]:
-    """What tells, as often as it is asked, what the caller may see, or refuses it."""
-    if route.is_open or route.path in service.config.open_paths:
-        return Scope
-    return partial(service.authenticator.admit, request, writes=route.writes)
+    path = verb.path.replace("{id}", "{id:str}").replace("{ref}", "{ref:str}")
+    # Of a stream the head alone cannot be asked for: it has no end to wait for.
+    methods: Any = ["GET", "HEAD"] if verb.method == "GET" and verb is not ServerVerbs.events else [verb.method]
+    return HTTPRouteHandler(path, http_method=methods, name=verb.name, status_code=200)(respond)
 
 
-async def _request_context(
-    route: Route, service: Service, authenticate: Callable[[], Scope], request: Request[Any, Any, Any]
-) -> RequestContext[Any, Any]:
+async def _request_context(verb: AnyVerb, service: Service, request: Request[Any, Any, Any]) -> RequestContext[Any]:
+    authenticate: Callable[[], Scope] = partial(service.authenticator.authenticate, request, writes=verb.writes)
+    if verb.is_open or verb.path in service.config.open_paths:
+        authenticate = Scope
     scope = authenticate()
-    raw, body = await _read_body(route.body, service, request) if route.body else (b"", None)
+    raw, body = await _read_body(verb.body, service, request) if verb.body else (b"", None)
+    query = read_query(request.query_params, verb.query)
     names = request.path_params
     return RequestContext(
         service=service,
         scope=scope,
         raw=raw,
-        body=body,
-        query=read_query(request.query_params, route.query),
+        params=body or query,
         headers=request.headers,
         id=names.get("id", ""),
         ref=names.get("ref", ""),
@@ -162,19 +156,19 @@ async def _read_body(kind: type[Struct], service: Service, request: Request[Any,
     return raw, await service.run(read) if len(raw) > LARGE_BODY else read()
 
 
-async def _idempotent(route: Route, asked: RequestContext[Any, Any]) -> Any:
+async def _idempotent(verb: AnyVerb, handler: Handler[Any, Any], context: RequestContext[Any]) -> Any:
     """Do what is asked; when it was done before under the same key, answer as then.
 
     An append keeps its key with its messages, in one transaction. Of anything else it is noted that it was begun, then
     what it was answered: one that was broken off in between is never done again by itself.
     """
-    key = "" if route.name == "append" else asked.key
+    key = "" if verb is Verbs.append else context.key
     if not key:
-        return await route.verb(asked)
-    answers, run, place = asked.service.service_store.answers, asked.service.run, asked.scope.prefix
-    body_hash = sha256("\n".join((route.name, asked.id, asked.ref, "")).encode() + asked.raw).hexdigest()
-    if not await run(lambda: answers.take(place, key, body_hash, timestamp(wall_clock()))):
-        kept = await run(lambda: answers.find(place, key, body_hash))
+        return await handler(context)
+    answers, run, prefix = context.service.service_store.answers, context.service.run, context.scope.prefix
+    body_hash = sha256("\n".join((verb.name, context.id, context.ref, "")).encode() + context.raw).hexdigest()
+    if not await run(lambda: answers.take(prefix, key, body_hash, timestamp(wall_clock()))):
+        kept = await run(lambda: answers.find(prefix, key, body_hash))
         if kept is None or not kept.answer:
             raise RequestRefused(
                 503,
@@ -184,16 +178,16 @@ async def _idempotent(route: Route, asked: RequestContext[Any, Any]) -> Any:
         status, _, content = kept.answer.partition(" ")
         return json_response(content.encode(), status=int(status), headers={"Idempotency-Replayed": "true"})
     try:
-        answer = await route.verb(asked)
+        answer: Any = await handler(context)
     except Exception as error:
         if not isinstance(error, StoreError) or isinstance(error, StoreLocked):  # else it may have been done
-            await run(lambda: answers.release(place, key))
+            await run(lambda: answers.release(prefix, key))
         raise
     out: JsonResponse[Struct] = answer if isinstance(answer, JsonResponse) else json_response(answer)
     try:
-        await run(lambda: answers.keep(place, key, f"{out.status} {out.content.decode()}"))
+        await run(lambda: answers.keep(prefix, key, f"{out.status} {out.content.decode()}"))
     except StoreError as error:
-        _log.warning("what %s was answered could not be kept: %s", route.name, error)
+        _log.warning("what %s was answered could not be kept: %s", verb.name, error)
     return out
 
 
@@ -201,17 +195,16 @@ def _public_text(scope: Scope, session_id: str, error: CompactorError) -> str:
     """An error's text as its caller may read it: with the session's own name, and nothing of other sessions."""
     if isinstance(error, UnknownSession) and session_id:
         return f"There is no session {session_id[:80]!r}. Try: GET /v1/sessions."
-    return scope.told(str(error), scope.prefix + session_id) if session_id else str(error)
+    return scope.public_text(str(error), scope.prefix + session_id) if session_id else str(error)
 
 
 def _openapi(service: Service) -> HTTPRouteHandler:
+    def make() -> bytes:
+        from context_compactor.server.openapi import document  # its examples take a quarter of the time to start
+
+        return document()
+
     async def openapi() -> ASGIResponse:
-        return ASGIResponse(body=await service.run(_openapi_document), media_type="application/json")
+        return ASGIResponse(body=await service.run(make), media_type="application/json")
 
     return HTTPRouteHandler("/openapi.json", http_method=["GET", "HEAD"], name="openapi")(openapi)
-
-
-def _openapi_document() -> bytes:
-    from context_compactor.server.openapi import document  # its examples take a quarter of the time to start a server
-
-    return document()

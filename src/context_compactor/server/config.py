@@ -7,9 +7,20 @@ from pathlib import Path
 from msgspec import Struct
 
 from context_compactor.errors import BadSetting
-from context_compactor.server.middleware import LOOPBACK_HOSTS
 
 MEGABYTE = 1 << 20
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+
+
+def check_address(host: str, port: int, *, has_tokens: bool) -> None:
+    """Raise when nobody can listen there, or when it could be called from other machines without a token."""
+    if not 0 <= port < 65_536:
+        raise BadSetting(f"--port: {port} is no port. Try: a number from 1 to 65535, or 0 for a free one.")
+    if not has_tokens and host not in LOOPBACK_HOSTS:
+        raise BadSetting(
+            f"--host: {host!r:.80} can be reached from other machines, and no token file says who may call. "
+            "Try: `compactor token add NAME`, then --token-file; or --host 127.0.0.1."
+        )
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True):
@@ -29,7 +40,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     open_sessions: int = 256
     threads: int = 8
     stop_seconds: int = 30
-    """How long requests may go on once the server was told to stop."""
+    """How long requests may go on once the server is to stop."""
 
     event_readers: int = 2_000
     """How many may follow events at once; with tokens, of one namespace at most half of them."""
@@ -39,13 +50,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     """Whether webhooks may lead to addresses that are not public, and over plain http."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port < 65_536:
-            raise BadSetting(f"--port: {self.port} is no port. Try: a number from 1 to 65535, or 0 for a free one.")
-        if self.token_file is None and self.host not in LOOPBACK_HOSTS:
-            raise BadSetting(
-                f"--host: {self.host!r:.80} can be reached from other machines, and no token file says who may call. "
-                "Try: `compactor token add NAME`, then --token-file; or --host 127.0.0.1."
-            )
+        check_address(self.host, self.port, has_tokens=self.token_file is not None)
 
     @property
     def hosts(self) -> frozenset[str] | None:

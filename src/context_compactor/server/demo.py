@@ -1,4 +1,4 @@
-"""`compactor serve --demo`: a real coding session, told again as if it happened now, in a store that goes with it.
+"""`compactor serve --demo`: a real coding session, sent again as if it happened now, in a store that goes with it.
 
 The same session runs in windows of several sizes side by side, so that compactions happen within seconds and one sees
 what a window is worth.
@@ -19,7 +19,6 @@ from msgspec import Struct
 
 from context_compactor.client import Client
 from context_compactor.dialects.transcripts.reader import read_transcript
-from context_compactor.dialects.transcripts.transcript import Transcript
 from context_compactor.errors import BadSetting, ServerError
 from context_compactor.settings import ENV_PREFIX
 
@@ -28,7 +27,7 @@ _FINISHED_SESSION, _FINISHED_WINDOW, _FINISHED_BATCH = "demo-finished", 32_000, 
 
 
 class DemoPace(Struct, frozen=True):
-    """How a session is told: in which window, and how long after each message."""
+    """How a session is sent: in which window, and how long after each message."""
 
     window: int
     seconds: float
@@ -58,7 +57,7 @@ def _is_setting(name: str) -> bool:
 
 
 class DemoReplay:
-    """Tells the session to a server, in one thread for each pace, until it is stopped or the server is."""
+    """Sends the session to a server, in one thread for each pace, until it is stopped or the server is."""
 
     def __init__(self, paces: tuple[DemoPace, ...] = DEMO_PACES) -> None:
         self._transcript = read_transcript(demo_file())
@@ -67,38 +66,38 @@ class DemoReplay:
         self._threads: list[Thread] = []
 
     def start(self, address: str) -> None:
-        """Begin to talk to a server that listens there."""
+        """Begin to send to a server that listens there."""
         work = [Thread(target=self._finish_one, args=(address,), name="demo", daemon=True)]
-        work += [Thread(target=self._talk, args=(address, pace), name="demo", daemon=True) for pace in self._paces]
+        work += [Thread(target=self._send_all, args=(address, pace), name="demo", daemon=True) for pace in self._paces]
         self._threads = work
         for thread in work:
             thread.start()
 
     def stop(self) -> None:
-        """Say no more."""
+        """Stop, and wait until nothing more is sent."""
         self._stopped.set()
         for thread in self._threads:
             thread.join()
 
-    def _talk(self, address: str, pace: DemoPace) -> None:
+    def _send_all(self, address: str, pace: DemoPace) -> None:
         with Client(address, retry_seconds=0) as client:
             for number in range(1, _ROUNDS + 1):
                 name = f"demo-{pace.window // 1000}k" + (f"-{number}" if number > 1 else "")
-                if not self._tell(client, name, pace.window, 1, pace.seconds) or self._stopped.wait(_PAUSE_SECONDS):
+                if not self._replay(client, name, pace.window, 1, pace.seconds) or self._stopped.wait(_PAUSE_SECONDS):
                     return
 
     def _finish_one(self, address: str) -> None:
         """One session that is over, for whoever does not want to wait."""
         with Client(address, retry_seconds=0) as client:
-            self._tell(client, _FINISHED_SESSION, _FINISHED_WINDOW, _FINISHED_BATCH, 0.0)
+            self._replay(client, _FINISHED_SESSION, _FINISHED_WINDOW, _FINISHED_BATCH, 0.0)
 
-    def _tell(self, client: Client, name: str, window: int, at_once: int, seconds: float) -> bool:
-        """Whether the whole session was told."""
-        told: Transcript = self._transcript
+    def _replay(self, client: Client, name: str, window: int, at_once: int, seconds: float) -> bool:
+        """Send a session; whether all of it was sent."""
+        transcript = self._transcript
         try:
-            client.create(name, window=window, dialect=told.dialect)
-            for at in range(0, len(told.messages), at_once):
-                client.append(name, told.messages[at : at + at_once])
+            client.create(name, window=window, dialect=transcript.dialect)
+            for at in range(0, len(transcript.messages), at_once):
+                client.append(name, transcript.messages[at : at + at_once])
                 if self._stopped.wait(seconds):
                     return False
         except ServerError:  # it stops, or has stopped
@@ -109,8 +108,8 @@ class DemoReplay:
 def demo_file() -> Path:
     """The session: in the package that was installed, or among the examples of a checkout."""
     package = Path(str(files("context_compactor")))
-    places = (package / _SESSION, package.parent.parent / "examples" / _SESSION)
-    found = next((place for place in places if place.is_file()), None)
+    candidates = (package / _SESSION, package.parent.parent / "examples" / _SESSION)
+    found = next((path for path in candidates if path.is_file()), None)
     if found is None:
         raise BadSetting(f"--demo: the session {_SESSION} is not there. Try: install context-compactor again.")
     return found

@@ -24,7 +24,7 @@ from context_compactor.store.rows import StoredEvent, namespace_of
 RETRY_MILLISECONDS = 1_000
 OPENING = f"retry: {RETRY_MILLISECONDS}\n: hello\n\n".encode()
 KEEP_ALIVE = b": alive\n\n"
-# Of what events tell, the only text of ours that may name a session or the store.
+# Of what events hold, the only text of ours that may name a session or the store.
 _REASON = "reason"
 
 
@@ -33,9 +33,8 @@ def public_event(event: Event, scope: Scope, store_path: str) -> bytes:
     payload = event.payload
     reason = payload.get(_REASON)
     if isinstance(reason, str):
-        told = scope.told(_without_store_path(reason, store_path), event.session_id)
-        payload = {**payload, _REASON: told}
-    shown = structs.replace(event, session_id=scope.outside(event.session_id), payload=payload)
+        payload = {**payload, _REASON: scope.public_text(_without_store_path(reason, store_path), event.session_id)}
+    shown = structs.replace(event, session_id=scope.public_id(event.session_id), payload=payload)
     return msgspec.json.encode(shown)
 
 
@@ -47,8 +46,11 @@ def _without_store_path(text: str, store_path: str) -> str:
 
 def frame_of(event: Event, scope: Scope, store_path: str) -> bytes:
     """An event as it stands in a stream."""
-    told = public_event(event, scope, store_path)
-    return b"id: %s\nevent: %s\ndata: %s\n\n" % (event.id.encode(), event.type.encode(), told)
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (
+        event.id.encode(),
+        event.type.encode(),
+        public_event(event, scope, store_path),
+    )
 
 
 def position_frame(event_id: str) -> bytes:
@@ -70,7 +72,7 @@ def end_frame(reason: str) -> bytes:
 _log = logging.getLogger("context_compactor")
 _BATCH = 500
 _POLL_SECONDS = 0.25
-# While the database tells of events, the poll is only there for what was told and not heard.
+# While the database notifies of events, the poll only finds notifications that were lost.
 _IDLE_POLL_SECONDS = 2.0
 
 Follower = Callable[[Sequence[StoredEvent]], None]
@@ -79,12 +81,12 @@ Follower = Callable[[Sequence[StoredEvent]], None]
 class EventFeed:
     """New events in the order in which they were kept. Followers are called in the event loop, and must be quick."""
 
-    def __init__(self, service_store: ServiceStore, is_told: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, service_store: ServiceStore, is_notified: Callable[[], bool] = lambda: False) -> None:
         self.position = 0
         """The number of the last event that was given out."""
         self.idle_poll_seconds = _IDLE_POLL_SECONDS
         self._service_store = service_store
-        self._is_told = is_told
+        self._is_notified = is_notified
         self._followers: list[Follower] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="context-compactor feed")
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -129,7 +131,7 @@ class EventFeed:
 
     async def _rest(self) -> None:
         try:
-            async with asyncio.timeout(self.idle_poll_seconds if self._is_told() else _POLL_SECONDS):
+            async with asyncio.timeout(self.idle_poll_seconds if self._is_notified() else _POLL_SECONDS):
                 await self._notified.wait()
         except TimeoutError:
             return
@@ -180,7 +182,7 @@ class Subscriber:
         return self.session_id in (None, event.session_id) and (not self.types or event.type in self.types)
 
     def put(self, number: int, frame: bytes) -> None:
-        """One more to send. When too many wait, all are let go, and so is the reader."""
+        """One more to send. When too many wait, all are dropped, and the reader is ended."""
         if self.ended:
             return
         self._frames.append((number, frame))
@@ -219,7 +221,7 @@ class Subscribers:
 
     def __init__(self, most: int, store_path: str, *, are_shared: bool) -> None:
         self.dropped = 0
-        """How many were let go because they were too slow."""
+        """How many were ended because they were too slow."""
         self._most = most
         self._most_of_one = max(1, most // 2) if are_shared else most  # no namespace keeps the readers of others out
         self._store_path = store_path
@@ -250,7 +252,7 @@ class Subscribers:
         if not here:
             del self._known[reader.scope.namespace]
 
-    def give(self, batch: Sequence[StoredEvent]) -> None:
+    def publish(self, batch: Sequence[StoredEvent]) -> None:
         """New events. Each is written once for all readers of its namespace."""
         for kept in batch:
             readers = self._known.get(namespace_of(kept.event.session_id), ())

@@ -22,14 +22,14 @@ from context_compactor.server.event_feed import (
 )
 from context_compactor.server.middleware import ABORT
 from context_compactor.server.problems import RequestRefused
-from context_compactor.server.requests import RequestContext
+from context_compactor.server.requests import RequestContext, handles
 from context_compactor.server.service import Service
 from context_compactor.server.tokens import Scope
 from context_compactor.sessions.api import EventsQuery
+from context_compactor.sessions.verbs import ServerVerbs
 from context_compactor.store.events import EVENT_TYPES
 from context_compactor.store.rows import StoredEvent
 
-MEDIA_TYPE = "text/event-stream"
 FROM_START = "0"
 """Stands for an id that is before all others."""
 _PAGE = 200
@@ -39,19 +39,13 @@ _SEND_TIMEOUT_SECONDS = 20.0
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-async def events(asked: RequestContext[None, EventsQuery]) -> ASGIResponse:
-    """Follow events as they happen, of all sessions or of one, as server-sent events without end.
-
-    After `Last-Event-ID` (a header, or `last_event_id` in the query) those that came behind that event are sent first;
-    `0` sends all that are kept. When that event is no longer kept, a `gap` is told first. A comment every 15 seconds
-    says that the server is there. A reader that is too slow, and every reader of a server that stops, is sent an `end`
-    and may come again. `types` names the wanted types, with commas between them.
-    """
-    query, service = asked.query, asked.service
-    session_id = asked.scope.inside(query.session_id) if query.session_id is not None else None
-    reader = service.readers.join(asked.scope, session_id, _types(query.types))
-    last_id = asked.headers.get("last-event-id", "") or query.last_event_id
-    return EventStreamResponse(service, reader, last_id, asked.authenticate)
+@handles(ServerVerbs.events)
+async def events(request: RequestContext[EventsQuery]) -> ASGIResponse:
+    query, service = request.params, request.service
+    session_id = request.scope.store_id(query.session_id) if query.session_id is not None else None
+    reader = service.readers.join(request.scope, session_id, _types(query.types))
+    last_id = request.headers.get("last-event-id", "") or query.last_event_id
+    return EventStreamResponse(service, reader, last_id, request.authenticate)
 
 
 def _types(text: str) -> frozenset[str]:
@@ -68,7 +62,7 @@ class EventStreamResponse(ASGIResponse):
     _should_set_content_length = False
 
     def __init__(self, service: Service, reader: Subscriber, last_id: str, authenticate: Callable[[], Scope]) -> None:
-        super().__init__(media_type=MEDIA_TYPE, headers=_HEADERS)
+        super().__init__(media_type=ServerVerbs.events.media_type, headers=_HEADERS)
         self._service = service
         self._reader = reader
         self._last_id = last_id

@@ -1,66 +1,48 @@
-"""Runs the app with uvicorn: bind, listen, and a shutdown that finishes what was begun."""
+"""Runs the app with uvicorn: listen, and a shutdown that finishes what was begun."""
 
 from __future__ import annotations
 
-import signal
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import uvicorn
 
-from context_compactor.errors import BadSetting
 from context_compactor.server.app import make_app
 from context_compactor.server.config import ServerConfig
 from context_compactor.server.dashboard.layout import on_not_found
 from context_compactor.server.dashboard.routes import dashboard_routes
 from context_compactor.server.middleware import connection_class
 from context_compactor.server.service import Service
+from context_compactor.server.sockets import QuietServer, bind, url_of
 
-_BACKLOG = 2048
 
+class Listener(QuietServer):
+    """The server of an app whose streams have to be ended before it can finish."""
 
-class Listener(uvicorn.Server):
-    """A server that ends quietly: after Ctrl-C or SIGTERM it finishes its requests and returns."""
-
-    def __init__(self, config: uvicorn.Config, let_go: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_shutdown: Callable[[], None]) -> None:
         super().__init__(config)
-        self._let_go = let_go
+        self._on_shutdown = on_shutdown
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish. Requests without an end are ended first, since all are waited for."""
-        self._let_go()
+        self._on_shutdown()
         await super().shutdown(sockets)
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Stop on the first signal; a second Ctrl-C does not wait. Nothing is raised when all is done."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, kept in before.items():
-                signal.signal(number, kept)
 
-
-def listen(config: ServerConfig, told: Callable[[str], None] = lambda _: None) -> bool:
-    """Serve until somebody says stop. `told` is called with the address once it can be called.
+def listen(config: ServerConfig, on_listening: Callable[[str], None] = lambda _: None) -> bool:
+    """Serve until somebody says stop. `on_listening` is called with the address once it can be called.
 
     False when somebody would not wait until everything was finished: what is under way then has no end in sight.
     """
-    place = bind(config.host, config.port)
+    listening = bind(config.host, config.port)
     try:
         service = Service(config)
     except BaseException:
-        place.close()
+        listening.close()
         raise
-    told(url_of(config.host, place))
+    on_listening(url_of(config.host, listening))
     listener = listener_of(service)
-    listener.run(sockets=[place])
+    listener.run(sockets=[listening])
     return not listener.force_exit
 
 
@@ -80,28 +62,3 @@ def listener_of(service: Service) -> Listener:
         ),
         service.begin_shutdown,
     )
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens at an address, or an error that says why not."""
-    name = host.strip("[]")
-    try:
-        family, *_, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        place = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            place.bind(address)
-            place.listen(_BACKLOG)
-        except OSError:
-            place.close()
-            raise
-    except OSError as error:
-        other = "--host" if isinstance(error, socket.gaierror) else "--port"
-        raise BadSetting(f"cannot listen at {host}:{port}: {error.strerror or error}. Try: another {other}.") from error
-    return place
-
-
-def url_of(host: str, place: socket.socket) -> str:
-    """Where a socket listens, as a URL."""
-    name = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    return f"http://{name}:{place.getsockname()[1]}"

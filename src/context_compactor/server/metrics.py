@@ -56,11 +56,11 @@ class ServerMetrics:
         )
         self._timers: dict[tuple[str, str, int], Any] = {}
 
-    def page(self) -> bytes:
+    def render(self) -> bytes:
         """Everything, in the text that Prometheus reads. Blocks."""
         return generate_latest(self.registry)
 
-    def time(self, route: str, method: str, status: int, seconds: float) -> None:
+    def observe_request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count one request."""
         key = (route, method, status)
         timer = self._timers.get(key)
@@ -68,7 +68,7 @@ class ServerMetrics:
             timer = self._timers[key] = self._requests.labels(route, method, str(status))
         timer.observe(seconds)
 
-    def count(self, batch: Sequence[StoredEvent]) -> None:
+    def count_events(self, batch: Sequence[StoredEvent]) -> None:
         """Count new events of the store."""
         for kept in batch:
             self._count(kept.event)
@@ -155,25 +155,18 @@ class _LabelValues:
         return text
 
 
-def gauge_metric(name: str, text: str, values: Mapping[Any, float], *labels: str) -> Metric:
-    """A metric that goes up and down."""
-    family = GaugeMetricFamily(name, text, labels=labels)
+def _gauge(name: str, text: str, values: Mapping[Any, float], *labels: str) -> Metric:
+    return _filled(GaugeMetricFamily(name, text, labels=labels), values)
+
+
+def _rising(name: str, text: str, values: Mapping[Any, float], *labels: str) -> Metric:
+    return _filled(CounterMetricFamily(name, text, labels=labels), values)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Mapping[Any, float]) -> Metric:
     for label, value in values.items():
         family.add_metric(label, value)
     return family
-
-
-def counter_metric(name: str, text: str, values: Mapping[Any, float], *labels: str) -> Metric:
-    """A metric that only rises."""
-    family = CounterMetricFamily(name, text, labels=labels)
-    for label, value in values.items():
-        family.add_metric(label, value)
-    return family
-
-
-def version_metric() -> Metric:
-    """Which program this is."""
-    return gauge_metric("compactor_version", "The version of the server", {(__version__,): 1.0}, "version")
 
 
 def _level(payload: dict[str, Any]) -> str:
@@ -190,7 +183,7 @@ _DELIVERY_OUTCOMES = ("delivered", "failed", "disabled")
 
 
 def make_collector(
-    survey: SessionStatistics,
+    statistics: SessionStatistics,
     service_store: ServiceStore,
     opened: OpenSessions,
     readers: Subscribers,
@@ -199,25 +192,17 @@ def make_collector(
     """A function that looks at all of them. It blocks."""
 
     def look() -> Iterator[Metric]:
-        census = survey.look()
-        levels = {(level or "none",): float(census.levels.get(level, 0)) for level in ("", *Level)}
-        yield version_metric()
-        yield gauge_metric(
-            "compactor_sessions", "Sessions of the store by the level they have reached", levels, "level"
-        )
-        yield gauge_metric(
-            "compactor_context_tokens", "Tokens of all contexts of the store", {(): float(census.tokens)}
-        )
+        found = statistics.look()
+        levels = {(level or "none",): float(found.levels.get(level, 0)) for level in ("", *Level)}
+        yield _gauge("compactor_version", "The version of the server", {(__version__,): 1.0}, "version")
+        yield _gauge("compactor_sessions", "Sessions of the store by the level they have reached", levels, "level")
+        yield _gauge("compactor_context_tokens", "Tokens of all contexts of the store", {(): float(found.tokens)})
         jobs = {key: float(count) for key, count in service_store.jobs.counts().items()}
-        yield gauge_metric("compactor_jobs", "Jobs of the store", jobs, "kind", "state")
-        yield gauge_metric("compactor_open_sessions", "Sessions that this server keeps open", {(): float(len(opened))})
-        yield gauge_metric("compactor_event_readers", "Who follows events of this server", {(): float(len(readers))})
-        yield counter_metric(
-            "compactor_event_readers_dropped", "Readers that were too slow", {(): float(readers.dropped)}
-        )
+        yield _gauge("compactor_jobs", "Jobs of the store", jobs, "kind", "state")
+        yield _gauge("compactor_open_sessions", "Sessions that this server keeps open", {(): float(len(opened))})
+        yield _gauge("compactor_event_readers", "Who follows events of this server", {(): float(len(readers))})
+        yield _rising("compactor_event_readers_dropped", "Readers that were too slow", {(): float(readers.dropped)})
         sent = {(outcome,): float(sender.counts[outcome]) for outcome in _DELIVERY_OUTCOMES}
-        yield counter_metric(
-            "compactor_webhook_deliveries", "Attempts to tell webhooks, by this server", sent, "outcome"
-        )
+        yield _rising("compactor_webhook_deliveries", "Attempts to tell webhooks, by this server", sent, "outcome")
 
     return look

@@ -105,7 +105,6 @@ def connection_class(body_seconds: float) -> type[BoundedConnection]:
 
 
 _BEARER = "bearer "
-LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 
 
 class Authenticator:
@@ -119,8 +118,8 @@ class Authenticator:
         """Whether anybody is asked for a token at all."""
         return self._tokens is not None
 
-    def admit(self, request: Request[Any, Any, Any], *, writes: bool, from_page: bool = False) -> Scope:
-        """What the caller may see and do, or `Refused`.
+    def authenticate(self, request: Request[Any, Any, Any], *, writes: bool, from_page: bool = False) -> Scope:
+        """What the caller may see and do, or `RequestRefused`.
 
         Whoever has logged in to the dashboard may read with its cookie too; to change something the request must come
         `from_page`, one of our own.

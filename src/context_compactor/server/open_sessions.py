@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TypeVar
 
@@ -54,42 +54,42 @@ class SessionHandle:
         self._core: Core | None = None
         self._session: Session | None = None
         self._is_stale = False
-        self._asked: set[PendingCall] = set()
+        self._pending: set[PendingCall] = set()
 
     @contextmanager
-    def asking(self, *, is_listed: bool) -> Iterator[PendingCall]:
+    def pending(self, *, is_listed: bool) -> Iterator[PendingCall]:
         """While the block runs somebody asks for something long, which can be ended if it is listed."""
-        asking = PendingCall()
+        pending = PendingCall()
         if is_listed:
-            self._asked.add(asking)
+            self._pending.add(pending)
         try:
-            yield asking
+            yield pending
         except ModelStopped as error:
-            if not asking.is_cancelled:
+            if not pending.is_cancelled:
                 raise
-            asking.was_stopped = True
+            pending.was_stopped = True
             raise Cancelled("it was cancelled, and everything is as it was") from error
         finally:
-            self._asked.discard(asking)
+            self._pending.discard(pending)
 
     async def cancel_compactions(self) -> bool:
         """End what was asked for and what came by itself, and wait until it is over; whether anything was ended."""
-        ending = set(self._asked)
-        for asking in ending:
-            asking.is_cancelled = True
+        ending = set(self._pending)
+        for pending in ending:
+            pending.is_cancelled = True
         is_under_way = self._session is not None and self._session.cancel()
-        while ending & self._asked:
-            for session in filter(None, (asking.session for asking in ending)):
+        while ending & self._pending:
+            for session in filter(None, (pending.session for pending in ending)):
                 session.cancel()  # again and again: it may only be about to begin
             await asyncio.sleep(CANCEL_POLL_SECONDS)
-        return any(asking.was_stopped for asking in ending) if ending else is_under_way
+        return any(pending.was_stopped for pending in ending) if ending else is_under_way
 
     def session(self) -> Session:
         """The session, as it is in the store now; `UnknownSession` when it is not there. Blocks."""
-        self.notice(self._store.session(self.id))
+        self.check_row(self._store.session(self.id))
         return self.cached_session()
 
-    def notice(self, row: SessionRow) -> None:
+    def check_row(self, row: SessionRow) -> None:
         """See whether somebody else has changed what the session is; then the next use opens it anew."""
         known = self._core
         if known is not None and (row.created_at != known.created_at or read_profile(row.profile) != known.profile):
@@ -138,16 +138,16 @@ class OpenSessions:
     @contextmanager
     def use(self, store_id: str) -> Iterator[SessionHandle]:
         """The session of this id, which stays open for the length of the block."""
-        opened = self._known.get(store_id)
-        if opened is None:
-            opened = self._known[store_id] = self._make(store_id)
+        handle = self._known.get(store_id)
+        if handle is None:
+            handle = self._known[store_id] = self._make(store_id)
         self._known.move_to_end(store_id)
-        opened.users += 1
+        handle.users += 1
         try:
-            yield opened
+            yield handle
         finally:
-            opened.users -= 1
-            if not opened.users and not opened.is_open:  # it turned out not to be there, or was closed
+            handle.users -= 1
+            if not handle.users and not handle.is_open:  # it turned out not to be there, or was closed
                 del self._known[store_id]
 
     def known(self, store_id: str) -> SessionHandle | None:
@@ -165,8 +165,8 @@ class OpenSessions:
 
     def close(self) -> None:
         """Let all of them go. Blocks."""
-        for opened in self._known.values():
-            opened.close()
+        for handle in self._known.values():
+            handle.close()
         self._known.clear()
 
 
@@ -183,11 +183,9 @@ class CompactionPool:
         self._under_way: set[Session] = set()
         self._is_over = False
 
-    @asynccontextmanager
-    async def room(self, namespace: str) -> AsyncIterator[None]:
-        """Wait for one's turn."""
-        async with self._rooms[namespace]:
-            yield
+    def room(self, namespace: str) -> asyncio.Semaphore:
+        """What a compaction of a namespace waits for."""
+        return self._rooms[namespace]
 
     async def run(self, session: Session, work: Callable[[Session], T]) -> T:
         """Do something with a session that nobody else uses, and close it."""
@@ -206,7 +204,7 @@ class CompactionPool:
                 self._under_way.discard(session)
 
     def cancel(self) -> None:
-        """End what waits for a model, and begin nothing more; whoever asked for it is told."""
+        """End what waits for a model, and begin nothing more; whoever asked for it gets an error."""
         self._is_over = True
         for session in list(self._under_way):
             session.cancel()

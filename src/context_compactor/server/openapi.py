@@ -1,8 +1,7 @@
-"""The OpenAPI document, made from the table of routes and the types they name."""
+"""The OpenAPI document, made from the declared verbs and the types they name."""
 
 from __future__ import annotations
 
-import inspect
 from functools import cache
 from typing import Any
 
@@ -10,13 +9,16 @@ import msgspec
 from msgspec import Struct
 
 from context_compactor import __version__
+from context_compactor.engine.report import Report
 from context_compactor.server.openapi_examples import EXAMPLES, PROBLEMS
 from context_compactor.server.problems import MEDIA_TYPE
-from context_compactor.server.routes import ROUTES, Route
 from context_compactor.sessions import api
+from context_compactor.sessions.verbs import VERBS, AnyVerb
 from context_compactor.store.events import Event
 
 _REF = "#/components/schemas/{name}"
+# What a component is called where that is not the name of its class.
+_PUBLIC_NAMES = {"CheckpointSpan": "Span", "Spending": "Spent"}
 _PROBLEMS = {
     400: "The body is not JSON, or not the gzip that it is called",
     401: "No token, or one that is not known",
@@ -35,20 +37,17 @@ _PROBLEMS = {
 # What is answered without a body.
 _EMPTY = {204: "It is deleted", 304: "Not changed"}
 
-_HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "context": ("If-None-Match", {"type": "string"}),
-    "events": ("Last-Event-ID", {"type": "string", "maxLength": 100, "pattern": "^[!-~]+$"}),
+_HEADERS: dict[str, dict[str, Any]] = {
+    "If-None-Match": {"type": "string"},
+    "Last-Event-ID": {"type": "string", "maxLength": 100, "pattern": "^[!-~]+$"},
+    api.IDEMPOTENCY_KEY: {"type": "string", "maxLength": 200, "pattern": "^[!-~]+$"},
 }
-
-_KEY = {"type": "string", "maxLength": 200, "pattern": "^[!-~]+$"}
 _GZIP_NOTE = "With `Content-Encoding: gzip` it may be packed; the limits count for what is unpacked."
 
 _NON_JSON = {
     "events": "Events as they happen, each with its `id`; the `data` of each is an `Event`",
     "metrics": "Numbers, as Prometheus reads them",
 }
-# The problems that only some routes can have.
-_EXTRA_PROBLEMS = {"compact": (409, 502), "handoff": (409, 502), "restore": (409,)}
 # Of what a webhook is sent.
 _WEBHOOK_HEADERS = {
     "webhook-id": "The id of the event: the same when it is sent again",
@@ -58,12 +57,15 @@ _WEBHOOK_HEADERS = {
 
 
 @cache
-def document() -> bytes:
+def document(verbs: tuple[AnyVerb, ...] = VERBS) -> bytes:
     """The whole document as JSON."""
-    kinds = {kind for route in ROUTES for kind in (route.answer, route.body, route.query) if kind}
-    kinds |= {api.Problem, Event}
+    kinds = {kind for verb in verbs for kind in (verb.request, verb.answer) if issubclass(kind, Struct)}
+    kinds |= {api.Problem, Event, Report}
     _, schemas = msgspec.json.schema_components(sorted(kinds, key=lambda kind: kind.__name__), ref_template=_REF)
-    _complete_report(schemas)
+    # What a report computes is sent with it.
+    schemas["Report"]["properties"] |= {"tokens_saved": {"type": "integer"}, "reduction_percent": {"type": "number"}}
+    for name, public in _PUBLIC_NAMES.items():
+        schemas[public] = {**schemas.pop(name), "title": public}
     whole = {
         "openapi": "3.1.0",
         "info": {
@@ -75,7 +77,7 @@ def document() -> bytes:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "security": [{"bearer": []}, {}],
-        "paths": _paths(schemas),
+        "paths": _paths(verbs, schemas),
         "webhooks": {"event": {"post": _webhook()}},
         "components": {
             "schemas": schemas,
@@ -83,52 +85,46 @@ def document() -> bytes:
             "responses": {str(status): _problem(status) for status in _PROBLEMS},
         },
     }
-    return msgspec.json.encode(whole)
+    encoded = msgspec.json.encode(whole)
+    for name, public in _PUBLIC_NAMES.items():
+        encoded = encoded.replace(b'/schemas/%b"' % name.encode(), b'/schemas/%b"' % public.encode())
+    return encoded
 
 
-def _complete_report(schemas: dict[str, Any]) -> None:
-    """What a report computes is sent with it."""
-    schemas["Report"]["properties"] |= {"tokens_saved": {"type": "integer"}, "reduction_percent": {"type": "number"}}
-
-
-def _paths(schemas: dict[str, Any]) -> dict[str, Any]:
+def _paths(verbs: tuple[AnyVerb, ...], schemas: dict[str, Any]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
-    for route in ROUTES:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+    for verb in verbs:
+        paths.setdefault(verb.path, {})[verb.method.lower()] = _operation(verb, schemas)
     return paths
 
 
-def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
-    told = inspect.getdoc(route.verb) or ""
+def _operation(verb: AnyVerb, schemas: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
-        "operationId": route.name,
-        "tags": [route.tag],
-        "summary": told.split("\n")[0],
-        "description": told,
-        "parameters": _parameters(route, schemas),
-        "responses": _responses(route),
+        "operationId": verb.name,
+        "tags": [verb.tag],
+        "summary": verb.doc.split("\n")[0],
+        "description": verb.doc,
+        "parameters": _parameters(verb, schemas),
+        "responses": _responses(verb),
     }
-    if route.body is not None:
-        content = _content(route.body)
-        operation["requestBody"] = {"description": _GZIP_NOTE, "required": route.needs_body, "content": content}
-    if route.is_open:
+    if verb.body is not None:
+        required = bool(schemas[verb.body.__name__].get("required"))
+        content = _content(verb.body)
+        operation["requestBody"] = {"description": _GZIP_NOTE, "required": required, "content": content}
+    if verb.is_open:
         operation["security"] = []
     return operation
 
 
-def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
-    names = [name for name in ("id", "ref") if f"{{{name}}}" in route.path]
+def _parameters(verb: AnyVerb, schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    names = [name for name in ("id", "ref") if f"{{{name}}}" in verb.path]
     found = [_parameter(name, "path", _path_schema(name), required=True) for name in names]
-    query = schemas[route.query.__name__]
+    query = schemas[verb.query.__name__]
     required = query.get("required", ())
     for name, schema in query.get("properties", {}).items():
         found.append(_parameter(name, "query", _without_null(schema), required=name in required))
-    if route.name in _HEADERS:
-        name, schema = _HEADERS[route.name]
-        found.append(_parameter(name, "header", schema))
-    if route.writes:
-        found.append(_parameter(api.IDEMPOTENCY_KEY, "header", _KEY))
-    return found
+    headers = (*verb.headers, api.IDEMPOTENCY_KEY) if verb.writes else verb.headers
+    return [*found, *(_parameter(name, "header", _HEADERS[name]) for name in headers)]
 
 
 def _parameter(name: str, where: str, schema: dict[str, Any], *, required: bool = False) -> dict[str, Any]:
@@ -147,23 +143,22 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     return kinds[0] if len(kinds) == 1 else {name: value for name, value in schema.items() if value is not None}
 
 
-def _responses(route: Route) -> dict[str, Any]:
+def _responses(verb: AnyVerb) -> dict[str, Any]:
     responses: dict[str, Any] = {
-        str(status): {"description": _EMPTY[status]} if status in _EMPTY else _success(route)
-        for status in route.statuses
+        str(status): {"description": _EMPTY[status]} if status in _EMPTY else _success(verb) for status in verb.statuses
     }
-    if route.name == "context":
+    if verb.name == "context":
         responses["200"]["headers"] = {"ETag": {"schema": {"type": "string"}, "description": "Names this context"}}
-    for status in _statuses(route):
+    for status in _statuses(verb):
         responses[str(status)] = {"$ref": f"#/components/responses/{status}"}
     return responses
 
 
-def _success(route: Route) -> dict[str, Any]:
-    if route.answer is None:
-        content = {"schema": {"type": "string"}, **_examples(route.name)}
-        return {"description": _NON_JSON[route.name], "content": {route.media_type: content}}
-    return {"description": (route.answer.__doc__ or "").split("\n")[0], "content": _content(route.answer)}
+def _success(verb: AnyVerb) -> dict[str, Any]:
+    if not verb.is_json:
+        content = {"schema": {"type": "string"}, **_examples(verb.name)}
+        return {"description": _NON_JSON[verb.name], "content": {verb.media_type: content}}
+    return {"description": (verb.answer.__doc__ or "").split("\n")[0], "content": _content(verb.answer)}
 
 
 def _content(kind: type[Struct]) -> dict[str, Any]:
@@ -171,17 +166,17 @@ def _content(kind: type[Struct]) -> dict[str, Any]:
 
 
 def _examples(name: str) -> dict[str, Any]:
-    return {"examples": {"typical": {"value": EXAMPLES[name]}}}
+    return {"examples": {"typical": {"value": EXAMPLES[name]}}} if name in EXAMPLES else {}
 
 
-def _statuses(route: Route) -> list[int]:
+def _statuses(verb: AnyVerb) -> list[int]:
     """The problems that a route can have."""
-    if route.is_open:
+    if verb.is_open:
         return [422, 500, 503]
     found = [401, 403, 422, 500, 503]
-    found += [404] if "{id}" in route.path else []
-    found += [400, 413, 415] if route.body else []
-    return sorted([*found, *_EXTRA_PROBLEMS.get(route.name, ())])
+    found += [404] if "{id}" in verb.path else []
+    found += [400, 413, 415] if verb.body else []
+    return sorted([*found, *verb.errors])
 
 
 def _problem(status: int) -> dict[str, Any]:
@@ -201,8 +196,8 @@ def _webhook() -> dict[str, Any]:
         "summary": "Tell a webhook of an event.",
         "description": "What the server sends to an address that was given to `POST /v1/webhooks`, at least once.",
         "parameters": [
-            {**_parameter(name, "header", {"type": "string"}, required=True), "description": told}
-            for name, told in _WEBHOOK_HEADERS.items()
+            {**_parameter(name, "header", {"type": "string"}, required=True), "description": text}
+            for name, text in _WEBHOOK_HEADERS.items()
         ],
         "requestBody": {"required": True, "content": _content(Event)},
         "responses": {"2XX": {"description": "It was taken; anything else is tried again later"}},

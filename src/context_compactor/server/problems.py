@@ -11,47 +11,31 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.response.base import ASGIResponse
 
-from context_compactor.errors import (
-    BadInput,
-    BadMessage,
-    BadSetting,
-    Cancelled,
-    CompactorError,
-    DamagedContent,
-    KeyReused,
-    MissingExtra,
-    ModelError,
-    ModelStopped,
-    StaleBase,
-    StoreError,
-    StoreLocked,
-    UnknownReference,
-    UnknownSession,
-)
+from context_compactor import errors
 from context_compactor.sessions.api import PROBLEM_TYPE, Problem
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger("context_compactor")
 
 # The first class that fits says how an error is called and which status it has.
-_ERROR_TYPES: tuple[tuple[type[CompactorError], int, str, str], ...] = (
-    (UnknownSession, 404, "unknown-session", "No such session"),
-    (UnknownReference, 404, "unknown-reference", "No such original"),
-    (BadMessage, 422, "bad-message", "A message cannot be read"),
-    (BadSetting, 422, "bad-setting", "A value is out of its range"),
-    (KeyReused, 422, "key-reused", "The key was used for another request"),
-    (BadInput, 422, "bad-input", "What was given cannot be used"),
-    (StaleBase, 409, "stale-base", "The context has changed meanwhile"),
-    (StoreLocked, 503, "store-locked", "The store is busy"),
-    (DamagedContent, 500, "damaged-content", "A content of the store is damaged"),
-    (StoreError, 503, "store", "The store cannot be read or written"),
-    (Cancelled, 409, "cancelled", "Somebody has cancelled it"),
-    (ModelStopped, 503, "stopped", "It was broken off"),
-    (ModelError, 502, "model", "The model did not answer"),
-    (MissingExtra, 501, "missing-extra", "The server lacks an optional part"),
-    (CompactorError, 500, "failed", "It could not be done"),
+_ERROR_TYPES: tuple[tuple[type[errors.CompactorError], int, str, str], ...] = (
+    (errors.UnknownSession, 404, "unknown-session", "No such session"),
+    (errors.UnknownReference, 404, "unknown-reference", "No such original"),
+    (errors.BadMessage, 422, "bad-message", "A message cannot be read"),
+    (errors.BadSetting, 422, "bad-setting", "A value is out of its range"),
+    (errors.KeyReused, 422, "key-reused", "The key was used for another request"),
+    (errors.BadInput, 422, "bad-input", "What was given cannot be used"),
+    (errors.StaleBase, 409, "stale-base", "The context has changed meanwhile"),
+    (errors.StoreLocked, 503, "store-locked", "The store is busy"),
+    (errors.DamagedContent, 500, "damaged-content", "A content of the store is damaged"),
+    (errors.StoreError, 503, "store", "The store cannot be read or written"),
+    (errors.Cancelled, 409, "cancelled", "Somebody has cancelled it"),
+    (errors.ModelStopped, 503, "stopped", "It was broken off"),
+    (errors.ModelError, 502, "model", "The model did not answer"),
+    (errors.MissingExtra, 501, "missing-extra", "The server lacks an optional part"),
+    (errors.CompactorError, 500, "failed", "It could not be done"),
 )
-_SERVER_FAULTS = (StoreError, MissingExtra)
+_SERVER_FAULTS = (errors.StoreError, errors.MissingExtra)
 _STATUSES = {
     400: ("bad-request", "The request cannot be read"),
     401: ("unauthorized", "A token is needed"),
@@ -75,15 +59,15 @@ class RequestRefused(Exception):
         super().__init__(detail)
 
 
-def problem_of(error: CompactorError | RequestRefused, told: str = "") -> Problem:
-    """An error as its caller sees it; `told` is its text where that must differ."""
-    text = told or str(error)
+def problem_of(error: errors.CompactorError | RequestRefused, text: str = "") -> Problem:
+    """An error as its caller sees it; `text` is its text where that must differ."""
+    text = text or str(error)
     if isinstance(error, RequestRefused):
         name, title = _STATUSES[error.status]
         return Problem(type=PROBLEM_TYPE + name, title=title, status=error.status, detail=text)
     status, name, title = next(row[1:] for row in _ERROR_TYPES if isinstance(error, row[0]))
     problem = Problem(type=PROBLEM_TYPE + name, title=title, status=status, detail=text)
-    if isinstance(error, BadMessage):
+    if isinstance(error, errors.BadMessage):
         return msgspec.structs.replace(problem, index=error.index, field=error.field)
     return _logged(problem, error) if isinstance(error, _SERVER_FAULTS) else problem
 
@@ -91,29 +75,23 @@ def problem_of(error: CompactorError | RequestRefused, told: str = "") -> Proble
 def _logged(problem: Problem, error: Exception) -> Problem:
     """A failure of the server itself: the log has what happened, the caller the name under which it stands there."""
     ref = secrets.token_hex(6)
-    is_foreseen = isinstance(error, CompactorError)  # then its words say what is wrong, and nobody has to look further
+    is_foreseen = isinstance(
+        error, errors.CompactorError
+    )  # then its words say what is wrong, and nobody has to look further
     _log.error("%s: %s", ref, error, exc_info=None if is_foreseen else error)
     return msgspec.structs.replace(problem, detail=f"The server's log says why under {ref}.", ref=ref)
 
 
 def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> ASGIResponse:
     """A problem on its way out."""
-    return ASGIResponse(
-        body=_problem_body(problem),
-        status_code=problem.status,
-        media_type=MEDIA_TYPE,
-        headers={**_problem_headers(problem), **(headers or {})},
-    )
+    known = _problem_headers(problem) | (headers or {})
+    return ASGIResponse(body=_problem_body(problem), status_code=problem.status, media_type=MEDIA_TYPE, headers=known)
 
 
 def _framework_response(problem: Problem, headers: dict[str, str] | None = None) -> Response[bytes]:
     """The same where the framework sends it."""
-    return Response(
-        _problem_body(problem),
-        status_code=problem.status,
-        media_type=MEDIA_TYPE,
-        headers={**_problem_headers(problem), **(headers or {})},
-    )
+    known = _problem_headers(problem) | (headers or {})
+    return Response(_problem_body(problem), status_code=problem.status, media_type=MEDIA_TYPE, headers=known)
 
 
 def _problem_headers(problem: Problem) -> dict[str, str]:
@@ -123,17 +101,11 @@ def _problem_headers(problem: Problem) -> dict[str, str]:
 
 
 def _problem_body(problem: Problem) -> bytes:
-    return msgspec.json.encode(problem) if _is_valid_unicode(problem.detail) else _replace_surrogates(problem)
-
-
-def _is_valid_unicode(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def _replace_surrogates(problem: Problem) -> bytes:
-    """Half a character cannot be written, only replaced."""
-    detail = problem.detail.encode("utf-8", "replace").decode()
-    return msgspec.json.encode(msgspec.structs.replace(problem, detail=detail, field=None))
+    try:
+        return msgspec.json.encode(problem)
+    except UnicodeEncodeError:  # half a character cannot be written, only replaced
+        detail = problem.detail.encode("utf-8", "replace").decode()
+        return msgspec.json.encode(msgspec.structs.replace(problem, detail=detail, field=None))
 
 
 def on_request_refused(_request: Request[Any, Any, Any], error: RequestRefused) -> Response[bytes]:
@@ -141,7 +113,7 @@ def on_request_refused(_request: Request[Any, Any, Any], error: RequestRefused) 
     return _framework_response(problem_of(error), error.headers)
 
 
-def on_compactor_error(_request: Request[Any, Any, Any], error: CompactorError) -> Response[bytes]:
+def on_compactor_error(_request: Request[Any, Any, Any], error: errors.CompactorError) -> Response[bytes]:
     """The answer to an error of ours that nobody has answered before."""
     return _framework_response(problem_of(error))
 

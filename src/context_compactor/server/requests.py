@@ -1,27 +1,29 @@
-"""The request context that every handler is given, and reading bodies and queries with limits."""
+"""The request that every handler is given, who handles which verb, and reading bodies and queries with limits."""
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from litestar.response.base import ASGIResponse
 from msgspec import Struct
 
 from context_compactor.server.open_sessions import SessionHandle
 from context_compactor.server.problems import RequestRefused
+from context_compactor.server.responses import JsonResponse
 from context_compactor.server.service import Service
 from context_compactor.server.tokens import Scope
 from context_compactor.sessions.api import IDEMPOTENCY_KEY
 from context_compactor.sessions.session import Session
+from context_compactor.sessions.verbs import AnyVerb, Verb
 
-B = TypeVar("B")
-Q = TypeVar("Q")
+Q = TypeVar("Q", bound=Struct)
+A = TypeVar("A")
 T = TypeVar("T")
-S = TypeVar("S", bound=Struct)
 
 _MAX_KEY_LENGTH = 200
 _MAX_GZIP_MEMBERS = 1_000
@@ -36,13 +38,11 @@ _DEPTH_TABLE = bytes.maketrans(_BRACKETS, (_DOWN + _UP) * 2)
 _NOT_BRACKETS = bytes(set(range(256)) - {*_BRACKETS, *b'"'})
 
 
-class RequestContext(Struct, Generic[B, Q], frozen=True, kw_only=True):
-    """A request as a verb sees it. `id` and `ref` are those of its address, `raw` is its body as it came."""
+class SessionRequest(Struct, frozen=True, kw_only=True):
+    """Who asks, and for which session. `id` and `ref` are those of the path, `raw` is the body as it came."""
 
     service: Service
     scope: Scope
-    body: B
-    query: Q
     raw: bytes
     headers: Any
     id: str = ""
@@ -53,7 +53,7 @@ class RequestContext(Struct, Generic[B, Q], frozen=True, kw_only=True):
     @property
     def store_id(self) -> str:
         """The session's id in the store."""
-        return self.scope.inside(self.id)
+        return self.scope.store_id(self.id)
 
     @property
     def key(self) -> str:
@@ -67,20 +67,40 @@ class RequestContext(Struct, Generic[B, Q], frozen=True, kw_only=True):
 
     async def session(self, work: Callable[[Session], T]) -> T:
         """Do something with the session."""
-        return await self.service.with_session(self.store_id, lambda opened: work(opened.session()))
+        return await self.with_handle(lambda handle: work(handle.session()))
 
-    async def opened(self, work: Callable[[SessionHandle], T]) -> T:
+    async def with_handle(self, work: Callable[[SessionHandle], T]) -> T:
         """Do something with the session and its inside."""
 
-        def ready(opened: SessionHandle) -> T:
-            opened.session()
-            return work(opened)
+        def ready(handle: SessionHandle) -> T:
+            handle.session()
+            return work(handle)
 
         return await self.service.with_session(self.store_id, ready)
 
-    async def beside(self, work: Callable[[Session], T], *, can_cancel: bool = False) -> T:
+    async def run_compaction(self, work: Callable[[Session], T], *, can_cancel: bool = False) -> T:
         """Do something long with the session while messages can still be appended."""
-        return await self.service.beside(self.store_id, work, can_cancel=can_cancel)
+        return await self.service.run_compaction(self.store_id, work, can_cancel=can_cancel)
+
+
+class RequestContext(SessionRequest, Generic[Q], frozen=True, kw_only=True):
+    """A request of a verb as its handler sees it. `params` is what the verb declares: the body, or the query."""
+
+    params: Q
+
+
+Handler = Callable[[RequestContext[Q]], Awaitable[A | JsonResponse[A] | ASGIResponse]]
+HANDLERS: dict[AnyVerb, Handler[Any, Any]] = {}
+
+
+def handles(verb: Verb[..., Q, A, Any]) -> Callable[[Handler[Q, A]], Handler[Q, A]]:
+    """Register the handler of a verb."""
+
+    def register(handler: Handler[Q, A]) -> Handler[Q, A]:
+        HANDLERS[verb] = handler
+        return handler
+
+    return register
 
 
 def decompress(raw: bytes, encoding: str, most: int) -> bytes:
@@ -119,7 +139,7 @@ def _gzip_members(raw: memoryview, most: int) -> Iterator[bytes]:
         at -= len(unpacker.unused_data)
 
 
-def decode_body(raw: bytes, kind: type[S], content_type: str) -> S:
+def decode_body(raw: bytes, kind: type[T], content_type: str) -> T:
     """A body as its type. Whatever JSON can hold is taken, half a character and any whole number too."""
     if not raw:
         raw = b"{}"

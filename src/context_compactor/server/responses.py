@@ -20,7 +20,8 @@ from context_compactor.engine.report import Report
 from context_compactor.errors import BadSetting
 from context_compactor.sessions.api import encode
 
-A = TypeVar("A", bound=Struct)
+A = TypeVar("A")
+S = TypeVar("S", bound=Struct)
 RunInThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 LARGE_BODY = 64 * 1024
@@ -39,7 +40,7 @@ class JsonResponse(Struct, Generic[A], frozen=True):
     headers: dict[str, str] = field(default_factory=dict)
 
 
-def json_response(answer: A | bytes, *, status: int = 200, headers: dict[str, str] | None = None) -> JsonResponse[A]:
+def json_response(answer: S | bytes, *, status: int = 200, headers: dict[str, str] | None = None) -> JsonResponse[S]:
     """An answer with a status and headers of its own. One that may be large is made where it was computed."""
     return JsonResponse(answer if isinstance(answer, bytes) else encode(answer), status, headers or {})
 

@@ -56,7 +56,7 @@ class ReadinessCheck:
         self._under_way: asyncio.Future[StoreFailures] | None = None
         self._known: StoreFailures = {}
         self._known_until = 0.0
-        self._told: frozenset[str] = frozenset()
+        self._logged: frozenset[str] = frozenset()
 
     async def failing(self) -> StoreFailures:
         """What fails now; nothing when all is well."""
@@ -71,13 +71,13 @@ class ReadinessCheck:
                 found = await asyncio.shield(self._under_way)
         except TimeoutError:
             found = _TIMED_OUT
-        self._tell(found)
+        self._log_change(found)
         return found
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             found = self._check()
-        except Exception as error:  # noqa: BLE001  whoever waits is told, whatever it was
+        except Exception as error:  # noqa: BLE001  whoever waits gets it, whatever it was
             found = dict.fromkeys(("read", "write"), f"{type(error).__name__}: {error}")
         with suppress(RuntimeError):  # the server has stopped meanwhile
             loop.call_soon_threadsafe(self._settle, found, loop.time())
@@ -88,10 +88,10 @@ class ReadinessCheck:
         if done is not None:
             done.set_result(found)
 
-    def _tell(self, found: StoreFailures) -> None:
+    def _log_change(self, found: StoreFailures) -> None:
         """Log when something else fails than before: checks come every few seconds."""
-        if found.keys() != self._told:
-            self._told = frozenset(found)
+        if found.keys() != self._logged:
+            self._logged = frozenset(found)
             for what, why in found.items():
                 _log.error("the store fails to %s: %s", what, why)
             if not found:
@@ -142,39 +142,27 @@ class AppendBatcher:
                 return [works[0]()]
             with self._service_store.writing():
                 return [self._attempt(work) for work in works]
-        except Exception as error:  # noqa: BLE001  whoever waits is told, whatever it was
-            return [_Raised(error)] * len(works)
+        except Exception as error:  # noqa: BLE001  whoever waits gets it, whatever it was
+            return [error] * len(works)
 
     def _attempt(self, work: Work) -> Any:
         try:
             with self._service_store.part():
                 return work()
         except Exception as error:  # noqa: BLE001  one that fails must not take back what the others have written
-            return _Raised(error)
-
-
-class _Raised:
-    def __init__(self, error: Exception) -> None:
-        self.error = error
+            return error
 
 
 def _resolve(done: asyncio.Future[Any], outcome: Any) -> None:
     if done.done():
         return  # nobody waits any more; what was written stays written
-    if isinstance(outcome, _Raised):
-        done.set_exception(outcome.error)
+    if isinstance(outcome, Exception):
+        done.set_exception(outcome)
     else:
         done.set_result(outcome)
 
 
-class DirectAppends:
-    """For a store whose sessions are written side by side: each piece of work has a thread and a transaction."""
-
-    def __init__(self, run: Callable[[Work], Awaitable[Any]]) -> None:
-        self.submit = run
-
-
-# So long before the time is up what waits for a model is broken off, so that whoever asked can still be told.
+# So long before the time is up what waits for a model is broken off, so that the caller can still be answered.
 _CANCEL_MARGIN_SECONDS = 5.0
 T = TypeVar("T")
 
@@ -186,24 +174,25 @@ class Service:
         self.config = config
         self.authenticator = Authenticator(TokenFile(config.token_file) if config.token_file else None)
         self.bus = Bus()
-        opened = connect(config.store)
-        self.store: Store = opened
-        self.readiness = ReadinessCheck(lambda: opened.failing(LOCK_SECONDS))
+        store = connect(config.store)
+        self.store: Store = store
+        self.readiness = ReadinessCheck(lambda: store.failing(LOCK_SECONDS))
         self.service_store: ServiceStore = service_store_of(self.store)
         self.bus.subscribe(ServiceStoreSink(self.service_store))
-        self.notices = event_listener_of(self.store, self._hear)
+        self.notices = event_listener_of(self.store, self._on_notification)
         self.feed = EventFeed(self.service_store, lambda: self.notices is not None and self.notices.is_listening)
         self.bus.subscribe(lambda _: self.feed.notify())
         self.schedule = Schedule(self.service_store)
         self.engine = (
             WorkerPool(self.store, self.service_store, workers=config.workers, bus=self.bus) if config.workers else None
         )
-        self.opened = OpenSessions(self.store, self.bus, config.open_sessions, self.schedule)
-        self.long_work = CompactionPool(config.threads)
+        self.open_sessions = OpenSessions(self.store, self.bus, config.open_sessions, self.schedule)
+        self.compaction_pool = CompactionPool(config.threads)
         self._threads = ThreadPoolExecutor(config.threads, thread_name_prefix="context-compactor")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="context-compactor append")
+        # Other stores write sessions side by side: there each append has a thread and a transaction of its own.
         one_file = isinstance(self.store, SqliteStore)
-        self.appends = AppendBatcher(self.service_store, self._writer) if one_file else DirectAppends(self.run)
+        self.appends = AppendBatcher(self.service_store, self._writer) if one_file else None
         self.readers = Subscribers(config.event_readers, self.store.path, are_shared=self.authenticator.requires_token)
         self.sender = WebhookSender(
             self.service_store,
@@ -215,9 +204,11 @@ class Service:
         self._stopping: asyncio.Future[None] | None = None
         self._clearing: asyncio.Task[None] | None = None
         self._is_uncleared = False
-        survey = SessionStatistics(self.store)
-        self.metrics = ServerMetrics(make_collector(survey, self.service_store, self.opened, self.readers, self.sender))
-        for follower in (self.readers.give, self.metrics.count, lambda _: self.sender.notify()):
+        statistics = SessionStatistics(self.store)
+        self.metrics = ServerMetrics(
+            make_collector(statistics, self.service_store, self.open_sessions, self.readers, self.sender)
+        )
+        for follower in (self.readers.publish, self.metrics.count_events, lambda _: self.sender.notify()):
             self.feed.follow(follower)
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -226,7 +217,7 @@ class Service:
 
     async def with_session(self, store_id: str, work: Callable[[SessionHandle], T]) -> T:
         """Do something with a session: one request after the other, in the order they came."""
-        return await self._use(store_id, lambda opened: self.run(partial(work, opened)))
+        return await self._use(store_id, lambda handle: self.run(partial(work, handle)))
 
     async def append(
         self,
@@ -241,46 +232,46 @@ class Service:
         What `is_large` is made ready in a thread of its own before, so that the others do not wait for that.
         """
 
-        async def append(opened: SessionHandle) -> T:
+        async def append(handle: SessionHandle) -> T:
             given: list[Raw] | ReadyMessages = messages
             if is_large:
-                given = await self.run(lambda: opened.cached_session().make_ready(messages))
-            written: T = await self.appends.submit(partial(work, opened, given))
+                given = await self.run(lambda: handle.cached_session().make_ready(messages))
+            written: T = await (self.appends.submit if self.appends else self.run)(partial(work, handle, given))
             return written
 
         try:
             return await self._use(store_id, append)
         except DeletedSession:
-            await self.let_go(store_id)
+            await self.close_session(store_id)
             return await self._use(store_id, append)  # somebody may have made a new one of this name
         except CompactorError:
-            await self.let_go(store_id)  # what it has seen or noted was perhaps never written
+            await self.close_session(store_id)  # what it has seen or noted was perhaps never written
             raise
 
-    async def let_go(self, store_id: str) -> None:
+    async def close_session(self, store_id: str) -> None:
         """Close a session, so that the next use opens it anew."""
         await self.with_session(store_id, _close_slot)
 
-    async def beside(self, store_id: str, work: Callable[[Session], T], *, can_cancel: bool = False) -> T:
+    async def run_compaction(self, store_id: str, work: Callable[[Session], T], *, can_cancel: bool = False) -> T:
         """Do something long with a session, while messages can still be appended to it; one such thing at a time.
 
         What `can_cancel` is ended by `cancel`, before it is its turn as well.
         """
-        room = self.long_work.room(namespace_of(store_id))
-        with self.opened.use(store_id) as opened, opened.asking(is_listed=can_cancel) as asking:
-            async with opened.compaction, room:
-                asking.check()
-                asking.session = await self.with_session(store_id, lambda opened: opened.session().twin())
-                return await self.long_work.run(asking.session, work)
+        room = self.compaction_pool.room(namespace_of(store_id))
+        with self.open_sessions.use(store_id) as handle, handle.pending(is_listed=can_cancel) as pending:
+            async with handle.compaction, room:
+                pending.check()
+                pending.session = await self.with_session(store_id, lambda used: used.session().twin())
+                return await self.compaction_pool.run(pending.session, work)
 
     async def cancel(self, store_id: str) -> tuple[bool, bool]:
-        """End the compactions of a session; whether one was ended here, and whether one in another process is told.
+        """End the compactions of a session; whether one was ended here, and whether another process was asked to.
 
         Here nothing of it goes on when this returns.
         """
         core = await self.run(lambda: continue_core(store_id, self.store, self.bus))
-        opened = self.opened.known(store_id)
-        here = await opened.cancel_compactions() if opened is not None else False
+        handle = self.open_sessions.known(store_id)
+        here = await handle.cancel_compactions() if handle is not None else False
         dropped = await self.run(lambda: cancel_compactions(core, self.service_store))
         ours = self.engine.cancel(dropped) if self.engine is not None else []
         while self.engine is not None and self.engine.cancel(ours):
@@ -290,12 +281,12 @@ class Service:
     async def delete(self, store_id: str) -> None:
         """Delete a session for good. What is done to it here is ended first; elsewhere it finds no session any more."""
         running = await self.run(lambda: self._running(store_id))
-        opened = self.opened.known(store_id)
-        if opened is not None:
-            await opened.cancel_compactions()
+        handle = self.open_sessions.known(store_id)
+        if handle is not None:
+            await handle.cancel_compactions()
 
-        def remove(opened: SessionHandle) -> None:
-            _close_slot(opened)
+        def remove(handle: SessionHandle) -> None:
+            _close_slot(handle)
             delete_from(self.store, store_id, bus=self.bus, project=project_of(self.config.store))
 
         try:
@@ -325,12 +316,12 @@ class Service:
 
     async def _use(self, store_id: str, work: Callable[[SessionHandle], Awaitable[T]]) -> T:
         try:
-            with self.opened.use(store_id) as opened:
-                async with opened.turn:
-                    return await work(opened)
+            with self.open_sessions.use(store_id) as handle:
+                async with handle.turn:
+                    return await work(handle)
         finally:
-            for opened in self.opened.evict():
-                await self.run(partial(_close_slot, opened))
+            for handle in self.open_sessions.evict():
+                await self.run(partial(_close_slot, handle))
 
     def start(self) -> None:
         """Begin with jobs, events and webhooks, with what waits from before too. Call it in the event loop."""
@@ -342,20 +333,20 @@ class Service:
         if self.engine is not None:
             self.engine.start()
 
-    def _hear(self, kind: str) -> None:
+    def _on_notification(self, kind: str) -> None:
         """Somebody has committed an event, in whichever process; "" when some may have been missed."""
         self.feed.notify()
         if self.engine is not None and kind in WAKING_EVENTS:
             self.engine.wake()
 
     def begin_shutdown(self) -> None:
-        """Take no more jobs, tell those who follow events to come again, and let what waits for a model have an end.
+        """Take no more jobs, end the streams of events, and let what waits for a model have an end.
 
         Call it in the event loop, `stop` when all requests are answered.
         """
         self.readers.end()
         loop, seconds = asyncio.get_running_loop(), self.config.stop_seconds
-        loop.call_later(max(0.0, seconds - _CANCEL_MARGIN_SECONDS), self.long_work.cancel)
+        loop.call_later(max(0.0, seconds - _CANCEL_MARGIN_SECONDS), self.compaction_pool.cancel)
         if self.engine is not None:
             self._stopping = loop.run_in_executor(None, partial(self.engine.stop, finish=True, timeout=seconds))
 
@@ -368,21 +359,21 @@ class Service:
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Finish what is under way, give back the jobs that take longer, and let go of everything. Blocks."""
+        """Finish what is under way, give back the jobs that take longer, and close everything. Blocks."""
         if self.engine is not None:
             self.engine.stop(finish=True, timeout=self.config.stop_seconds)
         if self.notices is not None:
             self.notices.stop()
-        self.long_work.close()
+        self.compaction_pool.close()
         self._writer.shutdown()
         self._threads.shutdown()
-        self.opened.close()
+        self.open_sessions.close()
         self.store.close()
 
 
-def _close_slot(opened: SessionHandle) -> None:
+def _close_slot(handle: SessionHandle) -> None:
     """Close a session. When that fails, it is no failure of what somebody has just asked for."""
     try:
-        opened.close()
+        handle.close()
     except CompactorError as error:
-        _log.warning("session %r could not be closed: %s", opened.id, error)
+        _log.warning("session %r could not be closed: %s", handle.id, error)

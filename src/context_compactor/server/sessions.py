@@ -7,47 +7,25 @@ import logging
 import secrets
 from typing import Any
 
-from litestar.response.base import ASGIResponse
 from msgspec import structs
 
-from context_compactor import __version__
 from context_compactor.errors import BadSetting, StoreError, UnknownSession
 from context_compactor.protocols import Store
 from context_compactor.server.open_sessions import SessionHandle
-from context_compactor.server.problems import problem_response
-from context_compactor.server.requests import RequestContext
+from context_compactor.server.requests import RequestContext, handles
 from context_compactor.server.responses import JsonResponse, etag_of, json_response, matches_etag, public_report
 from context_compactor.server.tokens import Scope
-from context_compactor.sessions import views
-from context_compactor.sessions.api import (
-    PROBLEM_TYPE,
-    AppendAnswer,
-    AppendBody,
-    ContextAnswer,
-    ContextQuery,
-    CreateBody,
-    HealthAnswer,
-    HistoryAnswer,
-    HistoryQuery,
-    NoQuery,
-    PageQuery,
-    Problem,
-    SessionAnswer,
-    SessionDetail,
-    SessionPage,
-    UsageAnswer,
-    encode,
-)
+from context_compactor.sessions import api, views
 from context_compactor.sessions.append import AppendOutcome, ReadyMessages, share_now
 from context_compactor.sessions.log import Raw
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.state import read_session_state
 from context_compactor.sessions.token_series import FillRules
+from context_compactor.sessions.verbs import Verbs
 from context_compactor.sessions.views import history_page
 from context_compactor.settings import Level, Settings, load_settings, read_value, without_retired
 from context_compactor.store.rows import SessionRow
 from context_compactor.summarize.clients.client import without_userinfo
-from context_compactor.tokens.budget import Usage
 
 SERVER_ONLY_SETTINGS = frozenset(
     {
@@ -96,12 +74,12 @@ def allowed_settings(given: dict[str, Any]) -> Settings:
     return Settings(**values)
 
 
-def session_answer(row: SessionRow, scope: Scope, rules: FillRules | None = None) -> SessionAnswer:
+def session_answer(row: SessionRow, scope: Scope, rules: FillRules | None = None) -> api.SessionAnswer:
     """What the store knows of a session, without opening it. `rules` are for who asks about many."""
     state, rule = read_session_state(row.state), (rules or FillRules()).of(row.profile)
     profile = rule.profile
-    return SessionAnswer(
-        id=scope.outside(row.id),
+    return api.SessionAnswer(
+        id=scope.public_id(row.id),
         created_at=row.created_at,
         updated_at=row.updated_at,
         messages=row.messages,
@@ -124,21 +102,14 @@ def level_from_name(name: str) -> Level | None:
     return Level(name) if name else None
 
 
-def session_detail(session: Session, row: SessionRow, scope: Scope) -> SessionDetail:
+def session_detail(session: Session, row: SessionRow, scope: Scope) -> api.SessionDetail:
     """A session with its usage and its compactions in numbers."""
     usage = session.usage()
-    known = structs.asdict(session_answer(row, scope)) | {
-        "tokens": usage.tokens,
-        "share": usage.share,
-        "level": usage.level,
-    }
-    return SessionDetail(**known, usage=usage_answer(usage), totals=session.totals())
-
-
-def usage_answer(usage: Usage) -> UsageAnswer:
-    """How full a context is, with the forecast."""
-    known = {name: getattr(usage, name) for name in UsageAnswer.__struct_fields__}
-    return UsageAnswer(**known)
+    measured = {"tokens": usage.tokens, "share": usage.share, "level": usage.level}
+    shown = api.struct_from(api.UsageAnswer, usage)
+    return api.struct_from(
+        api.SessionDetail, session_answer(row, scope), **measured, usage=shown, totals=session.totals()
+    )
 
 
 _log = logging.getLogger("context_compactor")
@@ -146,16 +117,16 @@ _log = logging.getLogger("context_compactor")
 _LARGE_APPEND = 1 << 16
 
 
-async def create(asked: RequestContext[CreateBody, NoQuery]) -> JsonResponse[SessionAnswer]:
-    """Open a session; it is made when there is none. One that exists goes on where it stood."""
-    body = asked.body
-    store_id = asked.scope.made(body.id or f"s-{secrets.token_hex(8)}")
+@handles(Verbs.create)
+async def create(request: RequestContext[api.CreateBody]) -> JsonResponse[api.SessionAnswer]:
+    body = request.params
+    store_id = request.scope.new_store_id(body.id or f"s-{secrets.token_hex(8)}")
     given = body.settings
-    settings = None if given is None else await asked.service.run(lambda: allowed_settings(given))
+    settings = None if given is None else await request.service.run(lambda: allowed_settings(given))
 
-    def make(opened: SessionHandle) -> tuple[SessionAnswer, bool]:
-        opened.close()
-        store, is_new = asked.service.store, not _exists(asked.service.store, store_id)
+    def make(handle: SessionHandle) -> tuple[api.SessionAnswer, bool]:
+        handle.close()
+        store, is_new = request.service.store, not _exists(request.service.store, store_id)
         with Session.open(
             store_id,
             window=body.window,
@@ -163,16 +134,16 @@ async def create(asked: RequestContext[CreateBody, NoQuery]) -> JsonResponse[Ses
             dialect=body.dialect,
             model=body.model,
             settings=settings,
-            bus=asked.service.bus,
-            schedule=asked.service.schedule,
+            bus=request.service.bus,
+            schedule=request.service.schedule,
         ) as session:
             row = store.session(session.id)
         if row.messages:
-            opened.session().context()  # a window that has shrunk may have to be answered
+            handle.session().context()  # a window that has shrunk may have to be answered
             row = store.session(store_id)
-        return session_answer(row, asked.scope), is_new
+        return session_answer(row, request.scope), is_new
 
-    answer, is_new = await asked.service.with_session(store_id, make)
+    answer, is_new = await request.service.with_session(store_id, make)
     return json_response(answer, status=201 if is_new else 200)
 
 
@@ -184,75 +155,70 @@ def _exists(store: Store, store_id: str) -> bool:
     return True
 
 
-async def sessions(asked: RequestContext[None, PageQuery]) -> SessionPage:
-    """List the sessions of the token's namespace by their ids, page by page."""
-    limit = asked.query.limit
-    rows = await asked.service.run(lambda: asked.scope.sessions(asked.service.store, asked.query.after, limit + 1))
+@handles(Verbs.sessions)
+async def sessions(request: RequestContext[api.PageQuery]) -> api.SessionPage:
+    limit = request.params.limit
+    rows = await request.service.run(
+        lambda: request.scope.sessions(request.service.store, request.params.after, limit + 1)
+    )
     rules = FillRules()
-    found = await asked.service.run(lambda: [session_answer(row, asked.scope, rules) for row in rows[:limit]])
-    return SessionPage(sessions=found, next=found[-1].id if len(rows) > limit else None)
+    found = await request.service.run(lambda: [session_answer(row, request.scope, rules) for row in rows[:limit]])
+    return api.SessionPage(sessions=found, next=found[-1].id if len(rows) > limit else None)
 
 
-async def session(asked: RequestContext[None, NoQuery]) -> SessionDetail:
-    """Tell what a session is, how full its context is by section, and what its compactions have saved."""
-    store_id, store = asked.store_id, asked.service.store
-    return await asked.session(lambda session: session_detail(session, store.session(store_id), asked.scope))
+@handles(Verbs.session)
+async def session(request: RequestContext[api.NoQuery]) -> api.SessionDetail:
+    store_id, store = request.store_id, request.service.store
+    return await request.session(lambda session: session_detail(session, store.session(store_id), request.scope))
 
 
-async def delete_session(asked: RequestContext[None, NoQuery]) -> JsonResponse[SessionAnswer]:
-    """Delete a session for good, with its history, archive, facts and events; nothing brings it back.
-
-    What is under way in it is ended. Contents that other sessions have too stay for them. The answer is 204, with
-    nothing in it.
-    """
-    await asked.service.delete(asked.store_id)
-    return json_response(b"", status=204)
+@handles(Verbs.delete)
+async def delete_session(request: RequestContext[api.NoQuery]) -> JsonResponse[None]:
+    await request.service.delete(request.store_id)
+    return JsonResponse(b"", 204)
 
 
-async def append(asked: RequestContext[AppendBody, NoQuery]) -> JsonResponse[AppendAnswer]:
-    """Append messages, all or none; they are on the disk when this is answered.
+@handles(Verbs.append)
+async def append(request: RequestContext[api.AppendBody]) -> JsonResponse[api.AppendAnswer]:
+    key, body_hash = request.key, hashlib.sha256(request.raw).hexdigest() if request.key else ""
+    answers = request.service.service_store.answers
 
-    With the header `Idempotency-Key` a request that is sent again appends nothing and is answered as the first time.
-    """
-    key, body_hash = asked.key, hashlib.sha256(asked.raw).hexdigest() if asked.key else ""
-    answers = asked.service.service_store.answers
-
-    def write(opened: SessionHandle, messages: list[Raw] | ReadyMessages) -> tuple[bytes, AppendOutcome | None]:
-        session = opened.cached_session()
+    def write(handle: SessionHandle, messages: list[Raw] | ReadyMessages) -> tuple[bytes, AppendOutcome | None]:
+        session = handle.cached_session()
         if not key:
-            watched = session.record(messages, asked.body.usage)
-            return encode(_append_answer(asked, watched)), watched
-        with opened.core.writing():
-            if not answers.take(opened.id, key, body_hash, opened.core.now()):
-                kept = answers.find(opened.id, key, body_hash)
+            watched = session.record(messages, request.params.usage)
+            return api.encode(_append_answer(request, watched)), watched
+        with handle.core.writing():
+            if not answers.take(handle.id, key, body_hash, handle.core.now()):
+                kept = answers.find(handle.id, key, body_hash)
                 return (kept.answer.encode() if kept else b""), None
-            watched = session.record(messages, asked.body.usage)
-            content = encode(_append_answer(asked, watched))
-            answers.keep(opened.id, key, content.decode())
+            watched = session.record(messages, request.params.usage)
+            content = api.encode(_append_answer(request, watched))
+            answers.keep(handle.id, key, content.decode())
         return content, watched
 
-    if not asked.body.messages:
-        if asked.body.usage is not None:
+    if not request.params.messages:
+        if request.params.usage is not None:
             raise BadSetting("usage: it is of a reply, and no message came with it. Try: both together, or neither.")
-        return json_response(await asked.opened(lambda opened: _unchanged_answer(asked, opened)))
-    is_large = len(asked.raw) > _LARGE_APPEND
-    content, watched = await asked.service.append(asked.store_id, write, asked.body.messages, is_large=is_large)
+        return json_response(await request.with_handle(lambda handle: _unchanged_answer(request, handle)))
+    is_large = len(request.raw) > _LARGE_APPEND
+    content, watched = await request.service.append(request.store_id, write, request.params.messages, is_large=is_large)
     if watched is None:
         return json_response(content, headers={"Idempotency-Replayed": "true"})
     if watched.is_quiet:
         return json_response(content)
     try:
-        return json_response(await asked.opened(lambda opened: _append_outcome(asked, opened, watched)))
+        return json_response(await request.with_handle(lambda handle: _append_outcome(request, handle, watched)))
     except StoreError as error:  # the messages are written, and what follows from them is seen again at the next look
-        _log.warning("what follows an append to %r is put off: %s", asked.store_id, error)
-        await asked.service.let_go(asked.store_id)
+        _log.warning("what follows an append to %r is put off: %s", request.store_id, error)
+        await request.service.close_session(request.store_id)
         return json_response(content)
 
 
-def _append_answer(asked: RequestContext[AppendBody, NoQuery], watched: AppendOutcome) -> AppendAnswer:
-    return AppendAnswer(
-        session_id=asked.id,
-        appended=len(asked.body.messages),
+def _append_answer(request: RequestContext[api.AppendBody], watched: AppendOutcome) -> api.AppendAnswer:
+    return api.AppendAnswer(
+        session_id=request.id,
+        appended=len(request.params.messages),
         messages=watched.messages,
         tokens=watched.tokens,
         share=watched.share,
@@ -260,68 +226,68 @@ def _append_answer(asked: RequestContext[AppendBody, NoQuery], watched: AppendOu
     )
 
 
-def _unchanged_answer(asked: RequestContext[AppendBody, NoQuery], opened: SessionHandle) -> AppendAnswer:
-    row = opened.core.store.session(opened.id)
+def _unchanged_answer(request: RequestContext[api.AppendBody], handle: SessionHandle) -> api.AppendAnswer:
+    row = handle.core.store.session(handle.id)
     state = read_session_state(row.state)
-    return AppendAnswer(
-        session_id=asked.id,
-        appended=len(asked.body.messages),
+    return api.AppendAnswer(
+        session_id=request.id,
+        appended=len(request.params.messages),
         messages=row.messages,
         tokens=state.gauge.tokens if row.messages else 0,
-        share=share_now(opened.core, state) if row.messages else 0.0,
+        share=share_now(handle.core, state) if row.messages else 0.0,
         level=level_from_name(state.fired),
     )
 
 
-def _append_outcome(asked: RequestContext[AppendBody, NoQuery], opened: SessionHandle, watched: AppendOutcome) -> bytes:
+def _append_outcome(request: RequestContext[api.AppendBody], handle: SessionHandle, watched: AppendOutcome) -> bytes:
     """What follows from messages that are written: events, and a compaction when it is to come at once."""
-    report = opened.session().answer(watched)
+    report = handle.session().answer(watched)
     answer = structs.replace(
-        _unchanged_answer(asked, opened), report=public_report(report, asked.id) if report else None
+        _unchanged_answer(request, handle), report=public_report(report, request.id) if report else None
     )
-    content = encode(answer)
-    if asked.key:
-        asked.service.service_store.answers.keep(opened.id, asked.key, content.decode())
+    content = api.encode(answer)
+    if request.key:
+        request.service.service_store.answers.keep(handle.id, request.key, content.decode())
     return content
 
 
-async def context(asked: RequestContext[None, ContextQuery]) -> JsonResponse[ContextAnswer]:
-    """Give the messages to send next. With `If-None-Match` nothing is sent when they are the same as last time."""
-    known = asked.headers.get("if-none-match", "")
+@handles(Verbs.context)
+async def context(request: RequestContext[api.ContextQuery]) -> JsonResponse[api.ContextAnswer]:
+    known = request.headers.get("if-none-match", "")
 
-    def look(opened: SessionHandle) -> JsonResponse[ContextAnswer]:
-        at = asked.query.at
-        if at is None and asked.scope.may_write:  # whoever may only read leaves a level that is reached to others
-            opened.session().check()
-        core = opened.core
-        row = core.store.session(opened.id)
-        is_asked_for = core.profile, core.settings.enabled, at, asked.query.sealed
+    def look(handle: SessionHandle) -> JsonResponse[api.ContextAnswer]:
+        at = request.params.at
+        if at is None and request.scope.may_write:  # whoever may only read leaves a level that is reached to others
+            handle.session().check()
+        core = handle.core
+        row = core.store.session(handle.id)
+        is_asked_for = core.profile, core.settings.enabled, at, request.params.sealed
         tag = etag_of(row.id, row.created_at, row.head, row.view, *is_asked_for)
         if matches_etag(tag, known):
             return json_response(b"", status=304, headers={"ETag": tag})
         seen = core.seen(row) if at is None else views.context_at(core, at)
         now = read_session_state(row.state).gauge.tokens if row.messages else 0
-        answer = ContextAnswer(
-            session_id=asked.id,
-            messages=views.context(core, seen, sealed=asked.query.sealed),
+        answer = api.ContextAnswer(
+            session_id=request.id,
+            messages=views.context(core, seen, sealed=request.params.sealed),
             tokens=now if at is None else views.tokens_of(core, seen),
             history_messages=row.messages if at is None else at,
         )
         return json_response(answer, headers={"ETag": tag, "Cache-Control": "private, no-cache"})
 
-    return await asked.opened(look)
+    return await request.with_handle(look)
 
 
-async def history(asked: RequestContext[None, HistoryQuery]) -> JsonResponse[HistoryAnswer]:
-    """Give everything that was appended, in order and equal to what went in; with `limit`, page by page."""
-    after, limit = asked.query.after, asked.query.limit
+@handles(Verbs.history)
+async def history(request: RequestContext[api.HistoryQuery]) -> JsonResponse[api.HistoryAnswer]:
+    after, limit = request.params.after, request.params.limit
 
-    def look(opened: SessionHandle) -> JsonResponse[HistoryAnswer]:
-        page = history_page(opened.core, after, limit)
+    def look(handle: SessionHandle) -> JsonResponse[api.HistoryAnswer]:
+        page = history_page(handle.core, after, limit)
         behind = after + len(page.messages)
         return json_response(
-            HistoryAnswer(
-                session_id=asked.id,
+            api.HistoryAnswer(
+                session_id=request.id,
                 messages=page.messages,
                 total=page.total,
                 next=str(behind) if behind < page.total else None,
@@ -329,23 +295,4 @@ async def history(asked: RequestContext[None, HistoryQuery]) -> JsonResponse[His
             )
         )
 
-    return await asked.opened(look)
-
-
-async def healthz(asked: RequestContext[None, NoQuery]) -> HealthAnswer:  # noqa: ARG001  it looks at nothing
-    """Tell that the server answers, whatever its store does."""
-    return HealthAnswer(status="ok", version=__version__)
-
-
-async def readyz(asked: RequestContext[None, NoQuery]) -> HealthAnswer | ASGIResponse:
-    """Tell whether the server can do its work: something small is written to its store and read again.
-
-    Within a second it is answered with 200, or with 503 and what fails, `write` or `read` or both.
-    """
-    failing = await asked.service.readiness.failing()
-    if not failing:
-        return HealthAnswer(status="ok", version=__version__)
-    what = ", ".join(sorted(failing))
-    more = "" if "read" in failing else " What is stored can still be read."
-    detail = f"The store fails to {what.replace(', ', ' and to ')}.{more} The server's log says why."
-    return problem_response(Problem(type=f"{PROBLEM_TYPE}not-ready", title="Not ready", status=503, detail=detail))
+    return await request.with_handle(look)

@@ -11,6 +11,7 @@ import stat
 import time
 from collections.abc import Iterator
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -39,52 +40,47 @@ class Scope(Struct, frozen=True):
         """What the ids of this namespace begin with in the store."""
         return prefix_of(self.namespace)
 
-    def inside(self, session_id: str) -> str:
+    def store_id(self, session_id: str) -> str:
         """The id in the store of a session that is asked for, or `UnknownSession` when it cannot be one."""
         try:
-            return self.made(session_id)
+            return self.new_store_id(session_id)
         except BadSetting as error:
             raise UnknownSession(f"there is no session {session_id[:80]!r}. Try: GET /v1/sessions.") from error
 
-    def made(self, session_id: str) -> str:
+    def new_store_id(self, session_id: str) -> str:
         """The id in the store of a session that is to be made, or `BadSetting` when it can have no such name."""
         if _SEPARATOR in session_id or session_id in (".", ".."):
             raise BadSetting(f"id: {session_id[:80]!r} cannot stand in an address. Try: one without '/', or none.")
         check_id(session_id)
         return check_id(self.prefix + session_id) if self.namespace else session_id
 
-    def outside(self, store_id: str) -> str:
+    def public_id(self, store_id: str) -> str:
         """The id as its caller knows it."""
         return store_id.removeprefix(self.prefix)
 
-    def told(self, text: str, store_id: str) -> str:
+    def public_text(self, text: str, store_id: str) -> str:
         """A text about a session, with its id as its caller knows it. A path that begins like the id is none."""
-        known = self.outside(store_id)
+        known = self.public_id(store_id)
         if known in ("", store_id) or store_id not in text:
             return text
         return re.sub(rf"(?<![\w./-]){re.escape(store_id)}(?!\.?[\w/-])", lambda _: known, text)
 
-    def sees(self, store_id: str) -> bool:
+    def includes(self, store_id: str) -> bool:
         """Whether a session of the store is in this namespace."""
         return store_id.startswith(self.prefix) if self.namespace else _SEPARATOR not in store_id
 
     def sessions(self, store: Store, after: str | None, limit: int) -> list[SessionRow]:
         """The next sessions of this namespace by their ids."""
-        found: list[SessionRow] = []
-        for row in self._rows(store, self.prefix + (after or "")):
-            found.append(row)
-            if len(found) == limit:
-                break
-        return found
+        return list(islice(self._rows(store, self.prefix + (after or "")), limit))
 
     def _rows(self, store: Store, after: str) -> Iterator[SessionRow]:
         while rows := store.sessions(limit=_ROWS_PER_READ, after=after):
             for row in rows:
-                if self.sees(row.id):
+                if self.includes(row.id):
                     yield row
                 elif self.namespace:
                     return
-            after = rows[-1].id if self.sees(rows[-1].id) else max(rows[-1].id, _end_of_namespace(rows[-1].id))
+            after = rows[-1].id if self.includes(rows[-1].id) else max(rows[-1].id, _end_of_namespace(rows[-1].id))
 
 
 def _end_of_namespace(store_id: str) -> str:

@@ -160,7 +160,7 @@ class DeliveryFailed(Exception):
 
 
 async def post(target: WebhookTarget, address: str, headers: dict[str, str], body: bytes, seconds: float) -> int:
-    """The status that a target answers. `NoAnswer` says why there is none; whatever happens, it ends in time."""
+    """The status that a target answers. `DeliveryFailed` says why there is none; whatever happens, it ends in time."""
     try:
         async with asyncio.timeout(seconds):
             return await _send_request(target, address, headers, body)
@@ -229,7 +229,7 @@ _ANSWER_SECONDS = 10.0
 _LEASE_SECONDS = 30.0
 _FIRST_DELAY, _MAX_DELAY = 5.0, 3600.0
 MAX_FAILURES = 12
-"""So many in a row, within about two and a half hours, and a webhook is told nothing more."""
+"""So many in a row, within about two and a half hours, and a webhook is disabled."""
 _GONE = 410
 _STOP_SECONDS = 3.0
 
@@ -237,7 +237,7 @@ RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class WebhookSender:
-    """Sends what webhooks are yet to be told. `counts` has how often that went how."""
+    """Sends webhooks the events that wait for them. `counts` has how often that went how."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class WebhookSender:
             try:
                 await self._begin()
                 is_failing = False
-            except Exception as error:  # noqa: BLE001  what is owed now is owed at the next look
+            except Exception as error:  # noqa: BLE001  what is due now is due at the next look
                 if not is_failing:
                     _log.warning("deliveries cannot be looked for, which is tried until it works: %r", error)
                 is_failing = True
@@ -320,10 +320,11 @@ class WebhookSender:
     async def _deliver(self, delivery: Delivery) -> None:
         webhook = await self._run(lambda: self._webhook(delivery))
         if webhook is None:
-            return  # it was removed meanwhile, and what it was yet to be told with it
+            return  # it was removed meanwhile, and what waited for it too
         try:
             status = await self._post(webhook, delivery)
-            reason = "" if 200 <= status < 300 else _failure_reason(status)
+            redirected = ", and redirects are not followed" if 300 <= status < 400 else ""
+            reason = "" if 200 <= status < 300 else f"it answered {status}{redirected}"
         except (DeliveryFailed, BadSetting, OSError) as error:
             status, reason = 0, str(error) or "its name was not resolved in time"
         await self._run(lambda: self._note(webhook, delivery, status, reason))
@@ -345,7 +346,7 @@ class WebhookSender:
         return await post(target, address, headers, body, self.answer_seconds)
 
     def _note(self, webhook: Webhook, delivery: Delivery, status: int, reason: str) -> None:
-        """Keep what came of an attempt. After too many that failed the webhook is disabled, and that is told."""
+        """Keep what came of an attempt. After too many that failed the webhook is disabled, and an event says so."""
         event, now = delivery.kept.event, wall_clock()
         is_over = False
         with self._service_store.writing():
@@ -362,17 +363,13 @@ class WebhookSender:
                 self._service_store.webhooks.disable(webhook.id, timestamp(now), reason)
         self.counts["failed" if reason else "delivered"] += 1
         if is_over:
-            self._tell_disabled(webhook, delivery, reason)
+            self._emit_disabled(webhook, delivery, reason)
 
     def _wait(self, attempts: int) -> float:
         """A wait that doubles each time, a little different for each, so that not all come back at once."""
         return min(self.first_wait * 2.0 ** (min(attempts, 30) - 1), _MAX_DELAY) * random.uniform(0.9, 1.1)
 
-    def _tell_disabled(self, webhook: Webhook, delivery: Delivery, reason: str) -> None:
+    def _emit_disabled(self, webhook: Webhook, delivery: Delivery, reason: str) -> None:
         self.counts["disabled"] += 1
         payload = {"what": "webhook", "webhook": webhook.id, "attempt": delivery.attempts, "reason": reason}
         self._bus.emit(make_event("job.dropped", Scope(webhook.namespace).prefix, payload, wall_clock()))
-
-
-def _failure_reason(status: int) -> str:
-    return f"it answered {status}" + (", and redirects are not followed" if 300 <= status < 400 else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from msgspec import Meta, Struct, structs
 
@@ -23,6 +23,8 @@ from context_compactor.tokens.budget import Sections
 PROBLEM_TYPE = "urn:context-compactor:"
 IDEMPOTENCY_KEY = "Idempotency-Key"
 
+S = TypeVar("S", bound=Struct)
+
 Message = dict[str, Any]
 RecallForm = Literal["original", "conversation"]
 DialectName = Literal["auto", "openai-chat", "openai-responses", "anthropic"]
@@ -36,7 +38,7 @@ Turns = Annotated[str, Meta(max_length=1_000, pattern=r"^([0-9]{1,9}(-[0-9]{1,9}
 
 
 class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a request carries. A field that is not known is refused, so that no wish is lost to a slip."""
+    """What a request carries. A field that is not known is refused, so that a misspelled one is noticed."""
 
 
 # Bodies
@@ -86,14 +88,14 @@ class RestoreBody(Body, frozen=True):
 
 
 class WebhookBody(Body, frozen=True):
-    """An address to be told of events, and of which types; none means all."""
+    """An address to send events to, and of which types; none means all."""
 
     url: Annotated[str, Meta(min_length=1, max_length=2_000)]
     types: list[EventType] = []
 
 
 class ReplayBody(Body, frozen=True):
-    """The id of the last event that need not be told again; none means all that are kept."""
+    """The id of the last event that need not be sent again; none means all that are kept."""
 
     after: Annotated[str, Meta(max_length=100)] = ""
 
@@ -346,7 +348,7 @@ class CompactionPage(Answer, frozen=True):
 
 
 class CancelAnswer(Answer, frozen=True):
-    """Whether a compaction was ended here, and whether one that a job in another process is at was told to end."""
+    """Whether a compaction was ended here, and whether one that a job in another process is at was asked to end."""
 
     session_id: str
     cancelled: bool
@@ -475,7 +477,7 @@ class RemovedAnswer(Answer, frozen=True):
 
 
 class DeliveryAnswer(Answer, frozen=True):
-    """An event that a webhook is yet to be told."""
+    """An event that is yet to be sent to a webhook."""
 
     event_id: str
     type: str
@@ -485,7 +487,7 @@ class DeliveryAnswer(Answer, frozen=True):
 
 
 class AttemptAnswer(Answer, frozen=True):
-    """One attempt to tell a webhook. `status` is what it answered, 0 when it did not; no `reason` is success."""
+    """One attempt at a delivery. `status` is what it answered, 0 when it did not; no `reason` is success."""
 
     event_id: str
     type: str
@@ -496,14 +498,14 @@ class AttemptAnswer(Answer, frozen=True):
 
 
 class DeliveriesAnswer(Answer, frozen=True):
-    """What a webhook is yet to be told, and how the last attempts went."""
+    """What is yet to be sent to a webhook, and how the last attempts went."""
 
     waiting: list[DeliveryAnswer]
     attempts: list[AttemptAnswer]
 
 
 class ReplayAnswer(Answer, frozen=True):
-    """How many events will be told again."""
+    """How many events will be sent again."""
 
     owed: int
 
@@ -533,6 +535,11 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def name(self) -> str:
         """The last part of the type."""
         return self.type.removeprefix(PROBLEM_TYPE)
+
+
+def struct_from(kind: type[S], source: object, **more: Any) -> S:
+    """A struct with the fields of another value that have the same names, and some of its own."""
+    return kind(**{name: getattr(source, name) for name in kind.__struct_fields__ if name not in more}, **more)
 
 
 def encode(answer: Struct) -> bytes:

@@ -235,8 +235,8 @@ class CompactorApp(InterruptibleApp):
             self.offline = change.offline
             if not change.offline and not (self.chats.has_created_session and not self.source.is_remote):
                 self.notify("It answers again.", title="Online", markup=False)
-        if change.told:
-            self.notify(cut_line(change.told, _MAX_MESSAGE), markup=False)
+        if change.message:
+            self.notify(cut_line(change.message, _MAX_MESSAGE), markup=False)
         for screen in self.screen_stack:
             if isinstance(screen, LiveScreen):  # later, since it may still be in the making
                 screen.call_later(screen.show_offline, self.offline)

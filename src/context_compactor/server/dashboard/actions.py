@@ -15,7 +15,7 @@ from context_compactor.sessions.session import Session
 async def compact(visit: PageRequest[CompactBody, NoForm]) -> HtmlPage:
     """Compact now as the form says; a preview changes nothing."""
     form = visit.body
-    report = await visit.beside(
+    report = await visit.run_compaction(
         lambda session: session.compact(form.focus, form.level, form.dry_run, preserve=form.preserve), can_cancel=True
     )
     return HtmlPage(body=_compact_note(visit, report), tell=not form.dry_run)

@@ -127,7 +127,7 @@ def _job_row(visit: PageRequest[NoForm, ActivityQuery], job: Job) -> tuple[str, 
         _session_link(visit, job.session_id),
         format_count(job.attempts),
         time_ago(job.created_at, visit.now),
-        bounded_text(visit.scope.told(job.reason, job.session_id), _MAX_DETAIL),
+        bounded_text(visit.scope.public_text(job.reason, job.session_id), _MAX_DETAIL),
     )
 
 
@@ -148,12 +148,12 @@ def _event_row(visit: PageRequest[NoForm, ActivityQuery], kept: StoredEvent) -> 
         time_ago(event.created_at, visit.now),
         element("span", "✕ " if is_failure else "", event.type, class_="tag failed" if is_failure else "tag"),
         _session_link(visit, event.session_id),
-        bounded_text(visit.scope.told(_details(event.payload), event.session_id), _MAX_DETAIL),
+        bounded_text(visit.scope.public_text(_details(event.payload), event.session_id), _MAX_DETAIL),
     )
 
 
 def _session_link(visit: PageRequest[NoForm, ActivityQuery], store_id: str) -> Markup:
-    session_id = visit.scope.outside(store_id)
+    session_id = visit.scope.public_id(store_id)
     return element("a", bounded_text(session_id, 80), href=page_path("sessions", session_id), class_="name")
 
 

@@ -52,7 +52,7 @@ async def archive(visit: PageRequest[NoForm, ArchiveQuery]) -> HtmlPage:
     found = (
         await _search_results(visit)
         if visit.query.q.strip()
-        else await visit.opened(lambda opened: _original_table(visit, opened))
+        else await visit.with_handle(lambda opened: _original_table(visit, opened))
     )
     content = element("div", found, id="found", class_="stack")
     if visit.part == "found":
@@ -141,8 +141,8 @@ async def recall(visit: PageRequest[NoForm, OriginalPageQuery]) -> HtmlPage:
     def look(opened: SessionHandle) -> RecalledPage:
         return recalled.recall_page(opened.core, visit.ref, visit.query.page, tell=visit.may_write)
 
-    page = await visit.opened(look)
-    shelved = await visit.opened(lambda opened: opened.core.store.original(opened.id, page.id))
+    page = await visit.with_handle(look)
+    shelved = await visit.with_handle(lambda opened: opened.core.store.original(opened.id, page.id))
     content = card(
         page.id,
         element(

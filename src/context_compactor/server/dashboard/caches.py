@@ -80,7 +80,7 @@ def _session_summary(row: SessionRow, scope: Scope, rules: FillRules) -> Session
     rule = rules.of(row.profile)
     fill = rule.fill(row, read_session_state(row.state))
     return SessionSummary(
-        id=scope.outside(row.id),
+        id=scope.public_id(row.id),
         store_id=row.id,
         updated_at=row.updated_at,
         messages=row.messages,

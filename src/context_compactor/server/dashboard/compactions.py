@@ -204,7 +204,7 @@ class PageNumber(Struct, frozen=True, forbid_unknown_fields=True):
 
 async def compactions(visit: PageRequest[NoForm, PageNumber]) -> HtmlPage:
     """All compactions, the newest first."""
-    made, reports = await visit.opened(lambda opened: _reports_of_page(opened, visit.query.page))
+    made, reports = await visit.with_handle(lambda opened: _reports_of_page(opened, visit.query.page))
     content = element(
         "div",
         _compaction_table(visit, made, reports),
@@ -263,7 +263,7 @@ def _compaction_row(
 
 async def compaction(visit: PageRequest[NoForm, NoForm]) -> HtmlPage:
     """The report of one compaction."""
-    compacted, report = await visit.opened(lambda opened: _find_report(opened, visit.ref))
+    compacted, report = await visit.with_handle(lambda opened: _find_report(opened, visit.ref))
     changes = page_path("sessions", visit.id, "compactions", visit.ref, "changes")
     state = "" if compacted.is_active else " · undone"
     told = element(
@@ -318,7 +318,7 @@ _MARKS = {"same": "=", "removed": "−", "added": "+", "changed": "~"}
 
 async def changes(visit: PageRequest[NoForm, NoForm]) -> HtmlPage:
     """What a compaction took away and what it wrote."""
-    shown = await visit.opened(lambda opened: _diff_around(visit, opened))
+    shown = await visit.with_handle(lambda opened: _diff_around(visit, opened))
     counts = ", ".join(f"{number:,} {name}" for name, number in shown.counts().items() if number)
     back = element("a", "Report", href=page_path("sessions", visit.id, "compactions", visit.ref))
     head = element(
@@ -441,7 +441,7 @@ async def plan(visit: PageRequest[NoForm, PlanPageQuery]) -> HtmlPage:
 
 async def _planned(visit: PageRequest[NoForm, PlanPageQuery]) -> Markup:
     level = visit.query.level
-    report = await visit.beside(lambda session: session.compact(level=level, dry_run=True))
+    report = await visit.run_compaction(lambda session: session.compact(level=level, dry_run=True))
     form = element(
         "form",
         select_field("level", "If compacted now at", [(each.value, each.value) for each in Level], level),

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from context_compactor.server.dashboard.caches import CompactionNumbersCache, SessionListCache
 from context_compactor.server.problems import RequestRefused
-from context_compactor.server.requests import RequestContext
+from context_compactor.server.requests import SessionRequest
 from context_compactor.sessions.token_series import TokenSeriesCache
 
 MAX_FORM_BYTES = 64 * 1024
@@ -33,9 +33,11 @@ class PageCaches:
         self.measures = CompactionNumbersCache()
 
 
-class PageRequest(RequestContext[F, Q], Generic[F, Q], frozen=True, kw_only=True):
+class PageRequest(SessionRequest, Generic[F, Q], frozen=True, kw_only=True):
     """A request of a page. `part` is the id of the element that alone is asked for; empty is the whole page."""
 
+    body: F
+    query: Q
     kept: PageCaches
     part: str = ""
 

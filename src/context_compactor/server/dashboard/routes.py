@@ -181,7 +181,7 @@ def _page_handler(view: PageRoute, service: Service, kept: PageCaches) -> HTTPRo
 def _authenticate(view: PageRoute, service: Service, request: _Request) -> Scope:
     if view.form:
         refuse_other_sites(request)
-    return service.authenticator.admit(request, writes=view.form is not None, from_page=True)
+    return service.authenticator.authenticate(request, writes=view.form is not None, from_page=True)
 
 
 def refuse_other_sites(request: _Request) -> None:
@@ -239,7 +239,7 @@ def _problem_page(request: _Request, found: Problem, service: Service) -> ASGIRe
     if request.headers.get("hx-request"):
         return html_response(told, found.status)
     try:
-        scope = service.authenticator.admit(request, writes=False, from_page=True)
+        scope = service.authenticator.authenticate(request, writes=False, from_page=True)
     except RequestRefused:
         scope = None
     page = HtmlPage(title=found.title, body=join((way, told)), status=found.status)
@@ -251,8 +251,8 @@ def _public_text(service: Service, request: _Request, error: CompactorError) -> 
     session_id = request.path_params.get("id", "")
     if isinstance(error, UnknownSession):
         return f"There is no session {session_id[:80]!r}, or no longer."
-    scope = service.authenticator.admit(request, writes=False, from_page=True)
-    return scope.told(str(error), scope.prefix + session_id) if session_id else str(error)
+    scope = service.authenticator.authenticate(request, writes=False, from_page=True)
+    return scope.public_text(str(error), scope.prefix + session_id) if session_id else str(error)
 
 
 def _on_unexpected(request: _Request, error: Exception) -> Response[bytes]:

@@ -254,7 +254,7 @@ class StatusQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 async def session_layout(visit: PageRequest[Any, Any], tab: str, content: Markup, *, brief: bool = True) -> HtmlPage:
     """A page of a session: what is above all of its pages, and then `content`."""
-    standing = await visit.opened(session_status)
+    standing = await visit.with_handle(session_status)
     body = join(
         (
             element("p", element("a", "← Sessions", href="/"), class_="way"),
@@ -271,7 +271,7 @@ async def session_layout(visit: PageRequest[Any, Any], tab: str, content: Markup
 
 async def now(visit: PageRequest[NoForm, StatusQuery]) -> HtmlPage:
     """How the session stands: the part of its pages that changes."""
-    return HtmlPage(body=status_part(visit, await visit.opened(session_status), brief=visit.query.brief))
+    return HtmlPage(body=status_part(visit, await visit.with_handle(session_status), brief=visit.query.brief))
 
 
 async def series(visit: PageRequest[NoForm, NoForm]) -> dict[str, object]:
@@ -288,7 +288,7 @@ async def series(visit: PageRequest[NoForm, NoForm]) -> dict[str, object]:
             "levels": msgspec.to_builtins(opened.core.settings.levels),
         }
 
-    return await visit.opened(look)
+    return await visit.with_handle(look)
 
 
 def chart(visit: PageRequest[Any, Any]) -> Markup:

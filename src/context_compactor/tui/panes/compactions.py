@@ -133,7 +133,7 @@ def _draw_plot(plot: PlotextPlot, plotted: TokenPlot) -> None:
     for rule in plotted.levels[:1]:
         height = rule.threshold * plotted.budget_tokens
         plt.plot([plotted.points[0][0], last], [height, height], color="orange", marker="dot")
-    teeth = plotted.teeth[-_MAX_MARKS:]
+    teeth = plotted.compactions[-_MAX_MARKS:]
     if teeth:
         plt.scatter([tooth.message for tooth in teeth], [tooth.after for tooth in teeth], color="red", marker="x")
     first, most = plotted.points[0][0], max(plotted.budget_tokens, *(tokens for _, tokens in plotted.points))
@@ -150,9 +150,9 @@ def _draw_plot(plot: PlotextPlot, plotted: TokenPlot) -> None:
 def _plot_text(plotted: TokenPlot) -> str:
     if not plotted.points:
         return ""
-    made = f"{len(plotted.teeth):,} compactions (×)" if plotted.teeth else "no compaction yet"
+    made = f"{len(plotted.compactions):,} compactions (×)" if plotted.compactions else "no compaction yet"
     marks = ", ".join(f"{rule.level} at {int(rule.threshold * plotted.budget_tokens):,}" for rule in plotted.levels)
-    how = "; where the compactions stand is estimated" if plotted.is_estimate and plotted.teeth else ""
+    how = "; where the compactions stand is estimated" if plotted.is_estimate and plotted.compactions else ""
     return f"{made} · {marks} (line) · budget {plotted.budget_tokens:,}{how}"
 
 

@@ -263,7 +263,7 @@ class SessionsScreen(LiveScreen):
         source = app_of(self).source
         for line in lines:
             try:
-                course = await source.course(line)
+                course = await source.trend(line)
             except CompactorError:
                 continue  # what is wrong with the source is told by who watches it
             if self._courses.get(line.id) != course:

@@ -69,7 +69,7 @@ class SessionStatus(Struct, frozen=True, kw_only=True):
     tool_results: int
     files_loaded: int
     growth: int | None
-    """Tokens of a turn, about; None when it cannot be told."""
+    """Tokens of a turn, about; None when it is not known."""
     turns_left: int | None
     sections: Sections
     totals: Totals
@@ -148,7 +148,7 @@ class TokenPlot(Struct, frozen=True):
     """Tokens over messages, with the compactions among them. An estimate says so."""
 
     points: list[Point]
-    teeth: list[PlottedCompaction]
+    compactions: list[PlottedCompaction]
     budget_tokens: int
     levels: tuple[LevelRule, ...]
     is_estimate: bool = False
@@ -171,19 +171,15 @@ class ContextRequest(Struct, frozen=True):
     report: Report | None = None
 
 
-class RestoredItem(Restored, frozen=True):
-    """An original that stands in the context again."""
-
-
 class SourceChange(Struct, frozen=True):
     """Something is no longer as it was: these sessions, or all that are listed when there are none named.
 
-    `offline` says why the source cannot be reached; an empty one says that it can. `told` is for people.
+    `offline` says why the source cannot be reached; an empty one says that it can. `message` is for people.
     """
 
     sessions: frozenset[str] = frozenset()
     offline: str = ""
-    told: str = ""
+    message: str = ""
 
 
 class SessionSource(Protocol):
@@ -210,7 +206,7 @@ class SessionSource(Protocol):
         """All sessions, by their ids."""
         ...
 
-    async def course(self, line: SessionLine) -> SessionTrend:
+    async def trend(self, line: SessionLine) -> SessionTrend:
         """How a session of the list went; what was found out is kept until its mark changes."""
         ...
 
@@ -286,11 +282,11 @@ class SessionSource(Protocol):
         """
         ...
 
-    async def steer(self, session_id: str, turn: int, tier: str) -> None:
+    async def steer(self, session_id: str, turn: int, tier: str) -> object:
         """Decide about a turn: every compaction gives it this tier, until that is taken back."""
         ...
 
-    async def unsteer(self, session_id: str, turn: int | None = None) -> None:
+    async def unsteer(self, session_id: str, turn: int | None = None) -> object:
         """Leave a turn to the engine again, or all of them."""
         ...
 
@@ -299,7 +295,7 @@ class SessionSource(Protocol):
     ) -> Report:
         """Compact now. Cancel the task to cancel the compaction: then nothing is changed.
 
-        One that was done before it could be cancelled is told as it is.
+        One that was done before it could be cancelled is returned as it is.
         """
         ...
 
@@ -311,7 +307,7 @@ class SessionSource(Protocol):
         """Take the last undo back; None when there is none."""
         ...
 
-    async def restore(self, session_id: str, ref: str) -> RestoredItem:
+    async def restore(self, session_id: str, ref: str) -> Restored:
         """Put an original back into the context."""
         ...
 

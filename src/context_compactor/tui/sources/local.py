@@ -10,7 +10,6 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import structs
 
 from context_compactor.addresses import without_password
 from context_compactor.agents.deletion import delete_sessions, with_subagents
@@ -23,9 +22,11 @@ from context_compactor.facts.fact import Fact
 from context_compactor.handoff.checkpoint_text import render_checkpoint
 from context_compactor.handoff.protocol import HandoffRequest
 from context_compactor.sessions import views
+from context_compactor.sessions.api import struct_from
 from context_compactor.sessions.core import Clock, wall_clock
 from context_compactor.sessions.lifecycle import change_settings, open_core
 from context_compactor.sessions.project import local_owner, project_of
+from context_compactor.sessions.recall import Restored
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.token_series import FillRules, token_series
 from context_compactor.sessions.views import ContextDiff, HistoryPage, history_page
@@ -38,7 +39,6 @@ from context_compactor.tui.sources.base import (
     OriginalPage,
     PlottedCompaction,
     Raw,
-    RestoredItem,
     SessionLine,
     SessionStatus,
     SessionTrend,
@@ -84,8 +84,8 @@ class ThreadedStore:
     async def _use(self, session_id: str, work: Callable[[LocalSession], T]) -> T:
         return await self._run(lambda: self._opened.use(self._store().session(session_id), work))
 
-    async def _beside(self, session_id: str, work: Callable[[Session, LocalSession], T]) -> T:
-        return await self._run(lambda: self._opened.beside(self._store().session(session_id), work))
+    async def _use_twin(self, session_id: str, work: Callable[[Session, LocalSession], T]) -> T:
+        return await self._run(lambda: self._opened.use_twin(self._store().session(session_id), work))
 
     async def _cancellable(
         self,
@@ -98,7 +98,7 @@ class ThreadedStore:
         async def end() -> None:
             self._opened.cancel(session_id)
 
-        return await end_on_cancel(self._beside(session_id, work), end, is_done)
+        return await end_on_cancel(self._use_twin(session_id, work), end, is_done)
 
 
 _POLL_SECONDS = 1.0
@@ -113,7 +113,7 @@ class LocalSource(ThreadedStore):
     def __init__(self, url: str, *, clock: Clock = wall_clock, look_seconds: float = _POLL_SECONDS) -> None:
         super().__init__(url, clock)
         self._look_seconds = look_seconds
-        self._courses: dict[str, tuple[str, SessionTrend]] = {}
+        self._trends: dict[str, tuple[str, SessionTrend]] = {}
 
     @property
     def name(self) -> str:
@@ -136,11 +136,11 @@ class LocalSource(ThreadedStore):
         rules = FillRules()
         return [session_line(row, rules) for row in self._store().sessions()]
 
-    async def course(self, line: SessionLine) -> SessionTrend:
+    async def trend(self, line: SessionLine) -> SessionTrend:
         """How a session of the list went."""
-        known = self._courses.get(line.id)
+        known = self._trends.get(line.id)
         if known is None or known[0] != line.mark:
-            known = self._courses[line.id] = line.mark, await self._run(lambda: session_trend(self._store(), line.id))
+            known = self._trends[line.id] = line.mark, await self._run(lambda: session_trend(self._store(), line.id))
         return known[1]
 
     async def session(self, session_id: str) -> SessionStatus:
@@ -190,14 +190,12 @@ class LocalSource(ThreadedStore):
             twin = opened.core.twin()
             with opened.weighing:
                 opened.weighed.follow(twin)
-                saw = token_series(opened.weighed)
-            teeth = [
-                PlottedCompaction(each.id, each.message, each.before, each.after, each.is_active) for each in saw.teeth
-            ]
+                series = token_series(opened.weighed)
+            compactions = [struct_from(PlottedCompaction, each) for each in series.teeth]
             budget = twin.budget(twin.counter(twin.dialect()))
-            return TokenPlot(saw.points, teeth, budget.tokens, twin.settings.levels)
+            return TokenPlot(series.points, compactions, budget.tokens, twin.settings.levels)
 
-        return await self._beside(session_id, look)
+        return await self._use_twin(session_id, look)
 
     async def facts(self, session_id: str, kind: str | None = None) -> list[Fact]:
         """What must outlive the text, by turn."""
@@ -236,7 +234,7 @@ class LocalSource(ThreadedStore):
         steers: Mapping[int, str] | None = None,
     ) -> Plan:
         """What a compaction would do now, turn by turn. One that nobody waits for any more comes to its own end."""
-        return await self._beside(session_id, lambda twin, _: twin.plan(focus, level, target_tokens, steers=steers))
+        return await self._use_twin(session_id, lambda twin, _: twin.plan(focus, level, target_tokens, steers=steers))
 
     async def steer(self, session_id: str, turn: int, tier: str) -> None:
         """Decide about a turn."""
@@ -264,10 +262,9 @@ class LocalSource(ThreadedStore):
         """Take the last undo back."""
         return await self._use(session_id, lambda opened: opened.session.redo())
 
-    async def restore(self, session_id: str, ref: str) -> RestoredItem:
+    async def restore(self, session_id: str, ref: str) -> Restored:
         """Put an original back into the context."""
-        restored = await self._use(session_id, lambda opened: opened.session.restore(ref))
-        return RestoredItem(**structs.asdict(restored))
+        return await self._use(session_id, lambda opened: opened.session.restore(ref))
 
     async def checkpoint(self, session_id: str, note: str = "") -> str:
         """Where the work stands, which is written to the project as well."""
@@ -304,7 +301,7 @@ class LocalSource(ThreadedStore):
             store = self._store()
             gone = with_subagents(store, session_id)
             for each in gone:
-                self._opened.let_go(each)
+                self._opened.close_session(each)
             delete_sessions(store, self._url, gone)
 
         await self._run(remove)
@@ -356,7 +353,7 @@ def _context_request(opened: LocalSession, known: int) -> ContextRequest:
 
 def _original_page(opened: LocalSession, ref: str, page: int) -> OriginalPage:
     found = opened.session.page(ref, page, _PAGE_TOKENS)
-    shelved = opened.core.store.original(opened.core.id, ref)
-    if shelved is None:
+    original = opened.core.store.original(opened.core.id, ref)
+    if original is None:
         return OriginalPage(found)
-    return OriginalPage(found, f"{shelved.kind}: {shelved.summary}", shelved.target or "")
+    return OriginalPage(found, f"{original.kind}: {original.summary}", original.target or "")

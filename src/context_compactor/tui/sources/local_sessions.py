@@ -116,7 +116,7 @@ class LocalSessions:
         with self._opened(row) as opened, opened.lock:
             return work(opened)
 
-    def beside(self, row: SessionRow, work: Callable[[Session, LocalSession], T]) -> T:
+    def use_twin(self, row: SessionRow, work: Callable[[Session, LocalSession], T]) -> T:
         """Do something long with a session while others look at it."""
         with self._opened(row) as opened, opened.session.twin() as twin:
             return work(twin, opened)
@@ -128,7 +128,7 @@ class LocalSessions:
         if opened is not None:
             opened.session.cancel()
 
-    def let_go(self, session_id: str) -> None:
+    def close_session(self, session_id: str) -> None:
         """End what is under way in a session and close it."""
         with self._lock:
             opened = self._known.pop(session_id, None)
@@ -157,7 +157,7 @@ class LocalSessions:
                         self._known.pop(name).session.close()
 
     def close(self) -> None:
-        """End what is under way and let all of them go."""
+        """End what is under way and close all of them."""
         with self._lock:
             opened = list(self._known.values())
             self._known.clear()

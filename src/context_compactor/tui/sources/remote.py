@@ -17,12 +17,10 @@ from context_compactor.archive.search.passages import Hit
 from context_compactor.client import AsyncClient
 from context_compactor.engine.plan import Plan
 from context_compactor.engine.report import Report
-from context_compactor.engine.tiers import Tier
 from context_compactor.errors import BadSetting, CompactorError
-from context_compactor.facts.fact import Fact
 from context_compactor.handoff.protocol import HandoffRequest
-from context_compactor.sessions.api import SessionAnswer
-from context_compactor.sessions.recall import RecallPage
+from context_compactor.sessions.api import SessionAnswer, struct_from
+from context_compactor.sessions.recall import RecallPage, Restored
 from context_compactor.sessions.views import ContextDiff, HistoryPage
 from context_compactor.settings import DEFAULT_LEVELS, LevelRule
 from context_compactor.store.events import Event
@@ -32,7 +30,6 @@ from context_compactor.tui.sources.base import (
     ContextRequest,
     OriginalPage,
     Raw,
-    RestoredItem,
     SessionLine,
     SessionStatus,
     SessionTrend,
@@ -58,18 +55,26 @@ class RemoteReader:
     """Looks at the sessions that a token may see on one server."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        self._client = AsyncClient(url, token, timeout=_QUICK_SECONDS, retry_seconds=_RETRY_SECONDS)
+        client = AsyncClient(url, token, timeout=_QUICK_SECONDS, retry_seconds=_RETRY_SECONDS)
+        self.facts, self.steering, self.steer, self.unsteer = (
+            client.facts,
+            client.steering,
+            client.steer,
+            client.unsteer,
+        )
+        self.undo, self.redo = client.undo, client.redo
+        self._client = client
         self._histories: dict[str, RemoteHistory] = {}
         self._decided: dict[str, tuple[tuple[int, tuple[str, ...]], list[Report], TurnDecisions]] = {}
-        self._courses: dict[str, tuple[str, float, SessionTrend]] = {}
+        self._trends: dict[str, tuple[str, float, SessionTrend]] = {}
 
     async def sessions(self) -> list[SessionLine]:
         """All sessions, by their ids."""
         return [_session_line(answer) async for answer in self._client.every_session()]
 
-    async def course(self, line: SessionLine) -> SessionTrend:
+    async def trend(self, line: SessionLine) -> SessionTrend:
         """How a session went. Its turns are counted at most twice a minute: that takes the whole context."""
-        known = self._courses.get(line.id)
+        known = self._trends.get(line.id)
         if known is not None and known[0] == line.mark:
             return known[2]
         page = await self._client.compactions(line.id, limit=1)
@@ -79,7 +84,7 @@ class RemoteReader:
             counted_at, turns = time.monotonic(), await asyncio.to_thread(turn_count, context.messages, line.dialect)
         else:
             counted_at, turns = known[1], known[2].turns or 0
-        course = SessionTrend(
+        trend = SessionTrend(
             turns=turns,
             compactions=made.compactions,
             undone=made.undone,
@@ -87,29 +92,17 @@ class RemoteReader:
             last_at=made.last_at,
             line=_token_line(reports, line),
         )
-        self._courses[line.id] = line.mark, counted_at, course
-        return course
+        self._trends[line.id] = line.mark, counted_at, trend
+        return trend
 
     async def session(self, session_id: str) -> SessionStatus:
         """How a session stands."""
         found = await self._client.session(session_id)
         usage = found.usage
         left = usage.turns_left
-        return SessionStatus(
-            line=_session_line(found),
-            budget_tokens=usage.budget_tokens,
-            bytes=usage.bytes,
-            budget_bytes=usage.budget_bytes,
-            margin=usage.margin,
-            source=usage.source,
-            tool_results=usage.tool_results,
-            files_loaded=usage.files_loaded,
-            growth=max(1, (usage.budget_tokens - usage.tokens) // left) if left else None,
-            turns_left=left,
-            sections=usage.sections,
-            totals=found.totals,
-            settings=found.settings,
-        )
+        growth = max(1, (usage.budget_tokens - usage.tokens) // left) if left else None
+        known = {"line": _session_line(found), "totals": found.totals, "settings": found.settings}
+        return struct_from(SessionStatus, usage, growth=growth, **known)
 
     async def turns(self, session_id: str, first: int = 0, count: int = 50) -> TurnPage:
         """Some turns of the history."""
@@ -187,12 +180,8 @@ class RemoteReader:
         history = await self._history(session_id)
         async with history.lock:
             sums = await history.weigh()
-            points, teeth = await asyncio.to_thread(estimate_plot, sums, reports)
-        return TokenPlot(points, teeth, found.usage.budget_tokens, _levels(found), is_estimate=True)
-
-    async def facts(self, session_id: str, kind: str | None = None) -> list[Fact]:
-        """What must outlive the text, by turn."""
-        return await self._client.facts(session_id, kind)
+            points, compactions = await asyncio.to_thread(estimate_plot, sums, reports)
+        return TokenPlot(points, compactions, found.usage.budget_tokens, _levels(found), is_estimate=True)
 
     async def search(self, session_id: str, text: str, limit: int = 20) -> list[Hit]:
         """Lines of archived originals that answer a question."""
@@ -210,25 +199,10 @@ class RemoteReader:
         """The settings that differ from the defaults, which is what a server tells."""
         return (await self._client.session(session_id)).settings
 
-    async def steering(self, session_id: str) -> dict[int, Tier]:
-        """What was decided about turns that stand in the context."""
-        return await self._client.steering(session_id)
-
 
 def _session_line(answer: SessionAnswer) -> SessionLine:
-    return SessionLine(
-        id=answer.id,
-        updated_at=answer.updated_at,
-        messages=answer.messages,
-        tokens=answer.tokens,
-        share=answer.share,
-        level=answer.level,
-        levels=_levels(answer),
-        window=answer.window,
-        model=answer.model or "",
-        dialect=answer.dialect,
-        mark=f"{answer.updated_at} {answer.messages} {answer.tokens}",
-    )
+    mark = f"{answer.updated_at} {answer.messages} {answer.tokens}"
+    return struct_from(SessionLine, answer, levels=_levels(answer), model=answer.model or "", mark=mark)
 
 
 def _levels(answer: SessionAnswer) -> tuple[LevelRule, ...]:
@@ -240,7 +214,7 @@ def _levels(answer: SessionAnswer) -> tuple[LevelRule, ...]:
 
 
 def _token_line(reports: Sequence[Report], line: SessionLine) -> tuple[int, ...]:
-    """The corners at equal distances: where they stand among the messages is not told."""
+    """The corners at equal distances: a server does not say where they stand among the messages."""
     step = max(line.messages // (len(reports) + 1), 1)
     corners = [(step * at, report.tokens_before, report.tokens_after) for at, report in enumerate(reports, 1)]
     return token_line(corners, max(line.messages, step * (len(reports) + 1)), line.tokens)
@@ -271,8 +245,9 @@ class RemoteSource(RemoteReader):
         self._url = url
         self._look_seconds = look_seconds
         self._slow = AsyncClient(url, token)
+        self.delete = self._slow.delete
         self._looking: asyncio.Future[list[SessionLine]] | None = None
-        self._told: dict[str, set[str]] = {}
+        self._reported: dict[str, set[str]] = {}
         """Per session the compactions whose reports were given to whoever sends requests."""
 
     @property
@@ -294,37 +269,21 @@ class RemoteSource(RemoteReader):
         """What a compaction would do now, turn by turn."""
         return await self._slow.plan(session_id, focus, level, target_tokens, steers=steers)
 
-    async def steer(self, session_id: str, turn: int, tier: str) -> None:
-        """Decide about a turn."""
-        await self._client.steer(session_id, turn, tier)
-
-    async def unsteer(self, session_id: str, turn: int | None = None) -> None:
-        """Leave a turn to the engine again, or all of them."""
-        await self._client.unsteer(session_id, turn)
-
     async def compact(
         self, session_id: str, *, level: str | None = None, target_tokens: int | None = None, focus: str | None = None
     ) -> Report:
         """Compact now; a task that is cancelled has the server end it, and then nothing is changed, or it was done."""
         work = self._slow.compact(session_id, focus, level, target_tokens=target_tokens)
         answer = await self._cancellable(session_id, work, is_done=lambda answer: answer.compacted)
-        self._tell(session_id, answer.report)
+        self._note_reported(session_id, answer.report)
         return answer.report
 
     async def _cancellable(self, session_id: str, work: Coroutine[Any, Any, T], is_done: Callable[[T], bool]) -> T:
         return await end_on_cancel(work, lambda: self._client.cancel(session_id), is_done)
 
-    async def undo(self, session_id: str) -> Report | None:
-        """Take the last compaction back."""
-        return await self._client.undo(session_id)
-
-    async def redo(self, session_id: str) -> Report | None:
-        """Take the last undo back."""
-        return await self._client.redo(session_id)
-
-    async def restore(self, session_id: str, ref: str) -> RestoredItem:
+    async def restore(self, session_id: str, ref: str) -> Restored:
         """Put an original back into the context."""
-        return RestoredItem(**structs.asdict(await self._slow.restore(session_id, ref)))
+        return Restored(**structs.asdict(await self._slow.restore(session_id, ref)))
 
     async def checkpoint(self, session_id: str, note: str = "") -> str:
         """Where the work stands, which the server keeps as well."""
@@ -338,10 +297,6 @@ class RemoteSource(RemoteReader):
         """Make a session, or go on with the one that is there."""
         await self._client.create(session_id, window=window, model=model, dialect=dialect)
 
-    async def delete(self, session_id: str) -> None:
-        """Delete a session."""
-        await self._slow.delete(session_id)
-
     async def append(
         self,
         session_id: str,
@@ -350,24 +305,24 @@ class RemoteSource(RemoteReader):
     ) -> AppendResult:
         """Append messages, all or none."""
         done = await self._slow.append(session_id, messages, usage)
-        self._tell(session_id, done.report)
-        return AppendResult(done.messages, done.tokens, done.share, done.level, done.report)
+        self._note_reported(session_id, done.report)
+        return struct_from(AppendResult, done)
 
     async def request(self, session_id: str) -> ContextRequest:
-        """The context as it must be sent now. A compaction that a job has made since the last one is told as well."""
-        known = self._told.get(session_id)
+        """The context as it must be sent now. A compaction that a job has made meanwhile is reported."""
+        known = self._reported.get(session_id)
         if known is None:
             known = {report.compaction_id for report in await self._reports(session_id)}
         messages = (await self._slow.context(session_id)).messages
         made = await self._reports(session_id)
         new = [report for report in made if report.compaction_id not in known]
-        self._told[session_id] = known | {report.compaction_id for report in new}
+        self._reported[session_id] = known | {report.compaction_id for report in new}
         return ContextRequest(messages, new[-1] if new else None)
 
-    def _tell(self, session_id: str, report: Report | None) -> None:
-        """What was told already is no news to the next request."""
-        if report is not None and session_id in self._told:
-            self._told[session_id].add(report.compaction_id)
+    def _note_reported(self, session_id: str, report: Report | None) -> None:
+        """The next request does not report it again."""
+        if report is not None and session_id in self._reported:
+            self._reported[session_id].add(report.compaction_id)
 
     async def set_automatic(self, session_id: str, is_on: bool) -> bool:
         """Let the session compact by itself, or not. Where its own settings are as usual, those of the server count."""
@@ -390,30 +345,30 @@ class RemoteSource(RemoteReader):
 
     async def watch(self) -> AsyncIterator[SourceChange]:
         """Look again and again, and hear events in between: those come at once."""
-        told: asyncio.Queue[SourceChange] = asyncio.Queue()
-        tasks = [asyncio.create_task(work(told.put)) for work in (self._look, self._hear)]
+        changes: asyncio.Queue[SourceChange] = asyncio.Queue()
+        tasks = [asyncio.create_task(work(changes.put)) for work in (self._look, self._follow)]
         try:
             while True:
-                yield await told.get()
+                yield await changes.get()
         finally:
             for task in tasks:
                 task.cancel()
 
-    async def _look(self, tell: Callable[[SourceChange], Awaitable[None]]) -> None:
+    async def _look(self, put: Callable[[SourceChange], Awaitable[None]]) -> None:
         async def look() -> dict[str, str]:
             self._looking = asyncio.ensure_future(self.sessions())
             self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait for it
             return {line.id: line.mark for line in await asyncio.shield(self._looking)}
 
         async for change in poll_changes(look, self._look_seconds):
-            await tell(change)
+            await put(change)
 
-    async def _hear(self, tell: Callable[[SourceChange], Awaitable[None]]) -> None:
+    async def _follow(self, put: Callable[[SourceChange], Awaitable[None]]) -> None:
         while True:
             try:
                 async with aclosing(self._client.events(types=_NOTIFIED_EVENTS)) as events:
                     async for event in events:
-                        await tell(SourceChange(frozenset({event.session_id}), told=_event_text(event)))
+                        await put(SourceChange(frozenset({event.session_id}), message=_event_text(event)))
             except CompactorError:
                 pass  # who looks says what is wrong
             await asyncio.sleep(self._look_seconds)
@@ -427,11 +382,10 @@ class RemoteSource(RemoteReader):
 
 
 def _event_text(event: Event) -> str:
-    told = event.payload
+    payload = event.payload
     if event.type == "session.compacted":
-        return (
-            f"{event.session_id}: compacted, {told.get('tokens_before', 0):,} → {told.get('tokens_after', 0):,} tokens"
-        )
+        before, after = payload.get("tokens_before", 0), payload.get("tokens_after", 0)
+        return f"{event.session_id}: compacted, {before:,} → {after:,} tokens"
     if event.type in ("compaction.failed", "compaction.refused"):
-        return f"{event.session_id}: not compacted, {told.get('reason', '')}"
+        return f"{event.session_id}: not compacted, {payload.get('reason', '')}"
     return ""

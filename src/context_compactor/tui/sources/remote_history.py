@@ -101,9 +101,9 @@ class RemoteHistory:
 
 
 def estimate_plot(sums: Sequence[int], reports: Sequence[Report]) -> tuple[list[Point], list[PlottedCompaction]]:
-    """A saw of the sums and the reports: a compaction stands where the tokens are first as many as it says it found."""
+    """Tokens over messages: a compaction stands where there are first as many tokens as its report says it found."""
     points: list[Point] = []
-    teeth: list[PlottedCompaction] = []
+    made: list[PlottedCompaction] = []
     at, shift = 0, 0
     for report in reports:
         until = next(
@@ -113,16 +113,16 @@ def estimate_plot(sums: Sequence[int], reports: Sequence[Report]) -> tuple[list[
         if until < 0:
             break
         shift = report.tokens_after - sums[until]
-        teeth.append(PlottedCompaction(report.compaction_id, until + 1, report.tokens_before, report.tokens_after))
+        made.append(PlottedCompaction(report.compaction_id, until + 1, report.tokens_before, report.tokens_after))
         points.append((until + 1, report.tokens_after))
         at = until + 1
     points += [(each + 1, sums[each] + shift) for each in range(at, len(sums))]
     step = max(-(-len(points) // _MAX_POINTS), 1)
-    corners = {tooth.message for tooth in teeth}
+    corners = {each.message for each in made}
     kept = [
         point for each, point in enumerate(points) if each % step == 0 or point[0] in corners or each == len(points) - 1
     ]
-    return kept, teeth
+    return kept, made
 
 
 # The diff

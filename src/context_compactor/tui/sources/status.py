@@ -12,6 +12,7 @@ from context_compactor.dialects.record import open_record
 from context_compactor.dialects.turns import split_turns
 from context_compactor.protocols import Store
 from context_compactor.sessions import views
+from context_compactor.sessions.api import struct_from
 from context_compactor.sessions.core import Core
 from context_compactor.sessions.log import ContextReader
 from context_compactor.sessions.state import given_settings, read_profile, read_session_state
@@ -50,18 +51,10 @@ def session_status(core: Core) -> SessionStatus:
     row = core.row()
     usage = views.usage(core)
     measured = {"tokens": usage.tokens, "share": usage.share, "level": usage.level, "levels": core.settings.levels}
-    return SessionStatus(
+    return struct_from(
+        SessionStatus,
+        usage,
         line=structs.replace(session_line(row, FillRules()), **measured),
-        budget_tokens=usage.budget_tokens,
-        bytes=usage.bytes,
-        budget_bytes=usage.budget_bytes,
-        margin=usage.margin,
-        source=usage.source,
-        tool_results=usage.tool_results,
-        files_loaded=usage.files_loaded,
-        growth=usage.growth,
-        turns_left=usage.turns_left,
-        sections=usage.sections,
         totals=totals(core),
         settings=given_settings(core.settings),
     )
@@ -100,7 +93,7 @@ def turn_count(context: Sequence[dict[str, Any]], dialect_name: str) -> int:
 
 
 def token_line(corners: Sequence[CompactionPoint], head: int, tokens: int) -> tuple[int, ...]:
-    """Tokens at equal distances, on straight lines from corner to corner: a saw, as far as its corners tell."""
+    """Tokens at equal distances, on straight lines from one compaction to the next."""
     ways: list[tuple[int, int, int, int]] = []
     at, level = 0, 0
     for position, before, after in (*corners, (max(head, 1), tokens, tokens)):

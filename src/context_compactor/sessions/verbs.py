@@ -1,0 +1,535 @@
+"""Every verb of the HTTP API, declared once: the server's routes, both clients and the OpenAPI document follow from it.
+
+A verb is a function that turns a caller's arguments into a request. Its decorator says where the request goes and what
+comes back, its signature is that of the clients' method, and its docstring stands in the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import update_wrapper
+from types import MethodType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+
+from msgspec import Struct
+
+from context_compactor.engine.plan import Plan
+from context_compactor.engine.tiers import Tier, tier_named, write_turns
+from context_compactor.sessions import api
+from context_compactor.sessions.api import NoQuery
+
+P = ParamSpec("P")
+P2 = ParamSpec("P2")
+Q = TypeVar("Q", bound=Struct)
+"""What is sent: the body of a POST, the query of anything else."""
+A = TypeVar("A")
+"""What is answered: a struct as JSON, None for an empty answer, bytes for anything else."""
+R = TypeVar("R")
+"""What a method of the clients returns."""
+T = TypeVar("T")
+
+
+class VerbCall(Struct, Generic[Q], frozen=True):
+    """A request, the `{id}` and `{ref}` of its path, and the caller's own idempotency key when there is one."""
+
+    request: Q
+    id: str = ""
+    ref: str = ""
+    key: str = ""
+
+
+class VerbOptions(TypedDict, total=False):
+    """What only some verbs declare."""
+
+    name: str
+    """The operation id; else the name of the function."""
+    tag: str
+    errors: tuple[int, ...]
+    """Statuses of problems beside those that every verb of its kind can have."""
+    statuses: tuple[int, ...]
+    headers: tuple[str, ...]
+    """Request headers that it reads."""
+    media_type: str
+    is_open: bool
+    """Whether no token is needed."""
+
+
+class Verb(Generic[P, Q, A, R]):
+    """One verb. As an attribute of a client it is a method; of a class, it is the declaration itself."""
+
+    def __init__(
+        self,
+        arguments: Callable[Concatenate[Any, P], VerbCall[Q]],
+        route: str,
+        request: type[Q],
+        answer: type[A],
+        result: Callable[[A], R],
+        options: VerbOptions,
+    ) -> None:
+        self.method, self.path = route.split(" ")
+        self.request = request
+        self.answer = answer
+        self.result = result
+        self.options = options
+        self.name = options.get("name", arguments.__name__)
+        self.tag = options.get("tag", "sessions")
+        self.errors = options.get("errors", ())
+        self.statuses = options.get("statuses", (200,))
+        self.headers = options.get("headers", ())
+        self.media_type = options.get("media_type", "application/json")
+        self.is_open = options.get("is_open", False)
+        self.arguments = arguments
+        self.doc = inspect.getdoc(arguments) or ""
+        self.is_variant = False
+
+        def method(caller: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+            return caller.call(self, *args, **kwargs)
+
+        signature = inspect.signature(arguments).replace(return_annotation=inspect.Signature.empty)
+        vars(update_wrapper(method, arguments))["__signature__"] = signature
+        self._method = method
+
+    @overload
+    def __get__(self, caller: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, caller: VerbCaller, owner: type) -> Callable[P, R]: ...
+    @overload
+    def __get__(self, caller: AsyncVerbCaller, owner: type) -> Callable[P, Coroutine[Any, Any, R]]: ...
+    def __get__(self, caller: Any, owner: type) -> Any:
+        return self if caller is None else MethodType(self._method, caller)
+
+    @property
+    def body(self) -> type[Q] | None:
+        """The type of the body, when it has one."""
+        return self.request if self.method == "POST" and self.request is not NoQuery else None
+
+    @property
+    def query(self) -> type[Struct]:
+        """The type of the query."""
+        return NoQuery if self.body else self.request
+
+    @property
+    def writes(self) -> bool:
+        """Whether a token that may only read is refused, and an idempotency key is taken."""
+        return self.method != "GET"
+
+    @property
+    def is_json(self) -> bool:
+        """Whether a struct is answered."""
+        return issubclass(self.answer, Struct)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> VerbCall[Q]:
+        """The request that these arguments make."""
+        return self.arguments(None, *args, **kwargs)
+
+    def variant(
+        self, result: Callable[[A], T]
+    ) -> Callable[[Callable[Concatenate[Any, P2], VerbCall[Q]]], Verb[P2, Q, A, T]]:
+        """Another method of the clients for the same route."""
+
+        def declare(arguments: Callable[Concatenate[Any, P2], VerbCall[Q]]) -> Verb[P2, Q, A, T]:
+            made = Verb(arguments, f"{self.method} {self.path}", self.request, self.answer, result, self.options)
+            made.is_variant = True
+            return made
+
+        return declare
+
+
+class VerbCaller:
+    """Calls verbs and returns what they return."""
+
+    def call(self, verb: Verb[P, Q, A, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a verb."""
+        raise NotImplementedError
+
+
+class AsyncVerbCaller:
+    """Calls verbs, to be awaited."""
+
+    async def call(self, verb: Verb[P, Q, A, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a verb."""
+        raise NotImplementedError
+
+
+@overload
+def verb(
+    route: str, request: type[Q], answer: type[A], *, result: Callable[[A], R], **options: Unpack[VerbOptions]
+) -> Callable[[Callable[Concatenate[Any, P], VerbCall[Q]]], Verb[P, Q, A, R]]: ...
+@overload
+def verb(
+    route: str, request: type[Q], answer: type[A], **options: Unpack[VerbOptions]
+) -> Callable[[Callable[Concatenate[Any, P], VerbCall[Q]]], Verb[P, Q, A, A]]: ...
+def verb(
+    route: str,
+    request: type[Q],
+    answer: type[Any],
+    *,
+    result: Callable[[Any], Any] = lambda answer: answer,
+    **options: Unpack[VerbOptions],
+) -> Callable[[Callable[Concatenate[Any, P], VerbCall[Q]]], Verb[P, Q, Any, Any]]:
+    """Declare a verb: its method and path, its request and its answer. `result` is what clients make of the answer."""
+    return lambda arguments: Verb(arguments, route, request, answer, result, options)
+
+
+def _ask(request: type[Q], session_id: str = "", ref: str = "", /, **fields: Any) -> VerbCall[Q]:
+    """A request of these fields. The server checks them, with the same words for every client."""
+    return VerbCall(request(**fields), session_id, ref)
+
+
+def _plan(answer: api.PlanAnswer) -> Plan:
+    return Plan(tuple(answer.decisions), answer.report, {each.turn: each.tier for each in answer.steers})
+
+
+def _tiers(answer: api.SteeringAnswer) -> dict[int, Tier]:
+    return {each.turn: each.tier for each in answer.steers}
+
+
+def _turns_by_tier(steers: Mapping[int, str] | None) -> dict[str, str]:
+    """Tiers by turn as a query has them, such as `keep=12,15`; `keep=` alone says that nothing is decided."""
+    turns: dict[Tier, list[int]] = {} if steers is None else {Tier.KEEP: []}
+    for turn, tier in (steers or {}).items():
+        turns.setdefault(tier_named(tier), []).append(turn)
+    return {tier.value: write_turns(numbers) for tier, numbers in turns.items()}
+
+
+_SESSION = "/v1/sessions/{id}"
+_WEBHOOK = "/v1/webhooks/{id}"
+
+
+class Verbs:
+    """The verbs that the clients have."""
+
+    # Sessions and messages
+
+    @verb("POST /v1/sessions", api.CreateBody, api.SessionAnswer, statuses=(200, 201))
+    def create(
+        self,
+        session_id: str | None = None,
+        *,
+        window: int,
+        dialect: str = "auto",
+        model: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> VerbCall[api.CreateBody]:
+        """Open a session; it is made when there is none. One that exists goes on where it stood."""
+        return _ask(api.CreateBody, id=session_id, window=window, dialect=dialect, model=model, settings=settings)
+
+    @verb("GET /v1/sessions", api.PageQuery, api.SessionPage)
+    def sessions(self, after: str | None = None, limit: int = 100) -> VerbCall[api.PageQuery]:
+        """List the sessions of the token's namespace by their ids, page by page."""
+        return _ask(api.PageQuery, after=after, limit=limit)
+
+    @verb(f"GET {_SESSION}", NoQuery, api.SessionDetail)
+    def session(self, session_id: str) -> VerbCall[NoQuery]:
+        """Tell what a session is, how full its context is by section, and what its compactions have saved."""
+        return _ask(NoQuery, session_id)
+
+    @verb(f"DELETE {_SESSION}", NoQuery, type(None), name="delete_session", statuses=(204,))
+    def delete(self, session_id: str) -> VerbCall[NoQuery]:
+        """Delete a session for good, with its history, archive, facts and events; nothing brings it back.
+
+        What is under way in it is ended. Contents that other sessions have too stay for them. The answer is 204, with
+        nothing in it.
+        """
+        return _ask(NoQuery, session_id)
+
+    @verb(f"POST {_SESSION}/messages", api.AppendBody, api.AppendAnswer)
+    def append(
+        self,
+        session_id: str,
+        message: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        usage: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+    ) -> VerbCall[api.AppendBody]:
+        """Append messages, all or none; they are on the disk when this is answered.
+
+        With the header `Idempotency-Key` a request that is sent again appends nothing and is answered as the first
+        time.
+        """
+        messages: Any = [message] if isinstance(message, Mapping) else list(message)
+        given = None if usage is None else dict(usage)
+        return VerbCall(api.AppendBody(messages=messages, usage=given), session_id, key=key or "")
+
+    @verb(
+        f"GET {_SESSION}/context",
+        api.ContextQuery,
+        api.ContextAnswer,
+        statuses=(200, 304),
+        headers=("If-None-Match",),
+    )
+    def context(self, session_id: str, at: int | None = None, *, sealed: bool = True) -> VerbCall[api.ContextQuery]:
+        """Give the messages to send next. With `If-None-Match` nothing is sent when they are the same as last time."""
+        return _ask(api.ContextQuery, session_id, at=at, sealed=sealed)
+
+    @verb(f"GET {_SESSION}/history", api.HistoryQuery, api.HistoryAnswer)
+    def history(self, session_id: str, after: int = 0, limit: int | None = None) -> VerbCall[api.HistoryQuery]:
+        """Give everything that was appended, in order and equal to what went in; with `limit`, page by page."""
+        return _ask(api.HistoryQuery, session_id, after=after, limit=limit)
+
+    # Compactions
+
+    @verb(f"POST {_SESSION}/compact", api.CompactBody, api.CompactAnswer, tag="compactions", errors=(409, 502))
+    def compact(
+        self,
+        session_id: str,
+        focus: str | None = None,
+        level: str | None = None,
+        dry_run: bool = False,
+        *,
+        target_tokens: int | None = None,
+        preserve: int | None = None,
+    ) -> VerbCall[api.CompactBody]:
+        """Compact now, at any fill. "Not enough to compact" is an answer, with `compacted: false` and the reason.
+
+        Messages can be appended meanwhile; they stay behind what was compacted.
+        """
+        given = {"level": level, "focus": focus, "preserve": preserve, "target_tokens": target_tokens}
+        return _ask(api.CompactBody, session_id, **given, dry_run=dry_run)
+
+    @verb(f"POST {_SESSION}/cancel", NoQuery, api.CancelAnswer, tag="compactions")
+    def cancel(self, session_id: str) -> VerbCall[NoQuery]:
+        """End every compaction of a session that is under way or waits for its turn, whoever has asked for it.
+
+        When this is answered nothing of it goes on here: whoever asked is told that it was cancelled, and the context
+        is as it was, unless the compaction was done already. One that a job in another process is at hears of it within
+        seconds, and stands when it was done before. A plan is not ended, since it changes nothing.
+        """
+        return _ask(NoQuery, session_id)
+
+    @verb(f"GET {_SESSION}/plan", api.PlanQuery, api.PlanAnswer, result=_plan, tag="compactions")
+    def plan(
+        self,
+        session_id: str,
+        focus: str | None = None,
+        level: str | None = None,
+        target_tokens: int | None = None,
+        *,
+        steers: Mapping[int, str] | None = None,
+    ) -> VerbCall[api.PlanQuery]:
+        """Tell what a compaction would do now, target by target; nothing is changed, and no model is asked.
+
+        With turns for tiers, such as `keep=12,15&drop=9`, it tells what would come of deciding so.
+        """
+        given = {"focus": focus, "level": level, "target_tokens": target_tokens}
+        return _ask(api.PlanQuery, session_id, **given, **_turns_by_tier(steers))
+
+    @verb(f"GET {_SESSION}/steering", NoQuery, api.SteeringAnswer, result=_tiers, tag="compactions")
+    def steering(self, session_id: str) -> VerbCall[NoQuery]:
+        """List what was decided about turns that stand in the context."""
+        return _ask(NoQuery, session_id)
+
+    @verb(f"POST {_SESSION}/steering", api.SteerBody, api.SteeringAnswer, result=_tiers, tag="compactions")
+    def steer(self, session_id: str, turn: int, tier: str) -> VerbCall[api.SteerBody]:
+        """Give a turn a tier, which every compaction follows, or leave it to the engine again."""
+        return _ask(api.SteerBody, session_id, turn=turn, tier=tier)
+
+    @steer.variant(_tiers)
+    def unsteer(self, session_id: str, turn: int | None = None) -> VerbCall[api.SteerBody]:
+        """Leave a turn to the engine again, or all of them."""
+        return _ask(api.SteerBody, session_id, turn=turn)
+
+    @verb(f"GET {_SESSION}/compactions", api.PageQuery, api.CompactionPage, tag="compactions")
+    def compactions(self, session_id: str, after: str | None = None, limit: int = 100) -> VerbCall[api.PageQuery]:
+        """List the reports of all compactions, in order, page by page, and what all of them saved together."""
+        return _ask(api.PageQuery, session_id, after=after, limit=limit)
+
+    @verb(f"POST {_SESSION}/undo", NoQuery, api.UndoAnswer, result=lambda answer: answer.report, tag="compactions")
+    def undo(self, session_id: str) -> VerbCall[NoQuery]:
+        """Take the last compaction back: the context is again what it was, with everything appended since."""
+        return _ask(NoQuery, session_id)
+
+    @verb(f"POST {_SESSION}/redo", NoQuery, api.UndoAnswer, result=lambda answer: answer.report, tag="compactions")
+    def redo(self, session_id: str) -> VerbCall[NoQuery]:
+        """Take the last undo back."""
+        return _ask(NoQuery, session_id)
+
+    # The archive and facts
+
+    @verb(f"GET {_SESSION}/archive", api.PageQuery, api.ArchivePage, tag="archive")
+    def archive(self, session_id: str, after: str | None = None, limit: int = 100) -> VerbCall[api.PageQuery]:
+        """List the originals of a session in the order in which they were archived, page by page."""
+        return _ask(api.PageQuery, session_id, after=after, limit=limit)
+
+    @verb(
+        f"GET {_SESSION}/archive/{{ref}}",
+        api.RecallQuery,
+        api.RecallAnswer,
+        result=lambda answer: answer.text,
+        tag="archive",
+    )
+    def recall(
+        self, session_id: str, ref: str, lines: tuple[int, int] | None = None, *, form: api.RecallForm = "original"
+    ) -> VerbCall[api.RecallQuery]:
+        """Give an original back, byte for byte, or some lines or one page of it; or a turn as a conversation.
+
+        It makes an event `item.recalled`, unless the token may only read.
+        """
+        wanted = f"{lines[0]}-{lines[1]}" if lines else None
+        return _ask(api.RecallQuery, session_id, ref, lines=wanted, form=form)
+
+    @recall.variant(lambda answer: answer)
+    def page(
+        self, session_id: str, ref: str, number: int = 1, tokens: int = 2_000, *, form: api.RecallForm = "original"
+    ) -> VerbCall[api.RecallQuery]:
+        """Give one page of an original that is too long to be shown at once."""
+        return _ask(api.RecallQuery, session_id, ref, page=number, tokens=tokens, form=form)
+
+    @verb(f"POST {_SESSION}/restore", api.RestoreBody, api.RestoreAnswer, tag="archive", errors=(409,))
+    def restore(self, session_id: str, ref: str) -> VerbCall[api.RestoreBody]:
+        """Put an original back into the context, with room made for it when there is none."""
+        return _ask(api.RestoreBody, session_id, ref=ref)
+
+    @verb(f"GET {_SESSION}/search", api.SearchQuery, api.SearchAnswer, tag="archive")
+    def search(
+        self,
+        session_id: str,
+        text: str,
+        *,
+        limit: int | None = None,
+        tokens: int = 2_000,
+        kind: str = "",
+        since: str = "",
+        until: str = "",
+    ) -> VerbCall[api.SearchQuery]:
+        """Search all originals of a session: lines that answer a question, best first."""
+        found = {"limit": limit, "tokens": tokens, "kind": kind, "since": since, "until": until}
+        return _ask(api.SearchQuery, session_id, q=text, **found)
+
+    @verb(f"GET {_SESSION}/facts", api.FactsQuery, api.FactsAnswer, result=lambda answer: answer.facts, tag="facts")
+    def facts(self, session_id: str, kind: str | None = None) -> VerbCall[api.FactsQuery]:
+        """List what must outlive the text: decisions, errors, failures, file states and so on, by turn.
+
+        Each tells when it was first and last seen. `kind=error` gives failures as well. With `limit`, page by page.
+        """
+        return _ask(api.FactsQuery, session_id, kind=kind)
+
+    # Checkpoints and handoffs
+
+    @verb(f"GET {_SESSION}/checkpoint", NoQuery, api.CheckpointAnswer, tag="going on")
+    def checkpoint(self, session_id: str) -> VerbCall[NoQuery]:
+        """Tell where the work stands, for whoever goes on with it in a fresh window."""
+        return _ask(NoQuery, session_id)
+
+    @verb(f"POST {_SESSION}/checkpoint", api.CheckpointBody, api.CheckpointAnswer, tag="going on")
+    def write_checkpoint(self, session_id: str, note: str = "") -> VerbCall[api.CheckpointBody]:
+        """Keep where the work stands, with a note of one's own, as every compaction does without one."""
+        return _ask(api.CheckpointBody, session_id, note=note)
+
+    @verb(
+        f"POST {_SESSION}/handoff",
+        api.HandoffBody,
+        api.HandoffAnswer,
+        result=lambda answer: answer.request,
+        tag="going on",
+        errors=(409, 502),
+    )
+    def handoff(
+        self,
+        session_id: str,
+        phase: str = "write",
+        task: str = "",
+        task_id: str = "",
+        *,
+        feature: str = "",
+        spec_path: str = "",
+    ) -> VerbCall[api.HandoffBody]:
+        """Write what a sub-agent or the next phase is given, with a summary of at most 500 tokens. Compacts first."""
+        given = {"phase": phase, "task": task, "task_id": task_id, "feature": feature, "spec_path": spec_path}
+        return _ask(api.HandoffBody, session_id, **given)
+
+    @verb(f"POST {_SESSION}/handoff/answer", api.ReceiveBody, api.ReceiveAnswer, tag="going on")
+    def receive(self, session_id: str, answer: Mapping[str, Any] | str) -> VerbCall[api.ReceiveBody]:
+        """Take in a sub-agent's answer to a handoff, which the next phase is then given; all of it is archived."""
+        return _ask(api.ReceiveBody, session_id, answer=answer if isinstance(answer, str) else dict(answer))
+
+    # Webhooks
+
+    @verb("POST /v1/webhooks", api.WebhookBody, api.WebhookMade, statuses=(201,), tag="events")
+    def add_webhook(self, url: str, types: Iterable[str] = ()) -> VerbCall[api.WebhookBody]:
+        """Have events sent to an address by POST, signed with the secret in the answer, which is shown only now.
+
+        It must be https and lead to a public address, unless the server allows others.
+        """
+        return _ask(api.WebhookBody, url=url, types=list(types))
+
+    @verb("GET /v1/webhooks", NoQuery, api.WebhooksAnswer, result=lambda answer: answer.webhooks, tag="events")
+    def webhooks(self) -> VerbCall[NoQuery]:
+        """List the webhooks of the token's namespace, oldest first, without their secrets.
+
+        A token that may only read sees of each address no more than the machine's name.
+        """
+        return _ask(NoQuery)
+
+    @verb(f"GET {_WEBHOOK}", NoQuery, api.WebhookAnswer, tag="events")
+    def webhook(self, webhook_id: str) -> VerbCall[NoQuery]:
+        """Show a webhook, and whether it is enabled."""
+        return _ask(NoQuery, webhook_id)
+
+    @verb(f"DELETE {_WEBHOOK}", NoQuery, api.RemovedAnswer, result=lambda _: None, tag="events")
+    def remove_webhook(self, webhook_id: str) -> VerbCall[NoQuery]:
+        """Send a webhook nothing more, and forget it."""
+        return _ask(NoQuery, webhook_id)
+
+    @verb(f"GET {_WEBHOOK}/deliveries", NoQuery, api.DeliveriesAnswer, tag="events")
+    def deliveries(self, webhook_id: str) -> VerbCall[NoQuery]:
+        """List what is yet to be sent to a webhook, in order, and how the last attempts went, newest first."""
+        return _ask(NoQuery, webhook_id)
+
+    @verb(f"POST {_WEBHOOK}/replay", api.ReplayBody, api.ReplayAnswer, result=lambda answer: answer.owed, tag="events")
+    def replay(self, webhook_id: str, after: str = "") -> VerbCall[api.ReplayBody]:
+        """Send a webhook again what came behind an event, or all that is kept. One that was disabled is enabled."""
+        return _ask(api.ReplayBody, webhook_id, after=after)
+
+    @verb("GET /healthz", NoQuery, api.HealthAnswer, name="healthz", is_open=True, tag="server")
+    def health(self) -> VerbCall[NoQuery]:
+        """Tell that the server answers, whatever its store does."""
+        return _ask(NoQuery)
+
+
+class ServerVerbs(Verbs):
+    """Those, and what is no method of the clients: what is not JSON, and what only a load balancer asks."""
+
+    @verb(
+        "GET /v1/events",
+        api.EventsQuery,
+        bytes,
+        tag="events",
+        headers=("Last-Event-ID",),
+        media_type="text/event-stream",
+    )
+    def events(self) -> VerbCall[api.EventsQuery]:
+        """Follow events as they happen, of all sessions or of one, as server-sent events without end.
+
+        After `Last-Event-ID` (a header, or `last_event_id` in the query) those that came behind that event are sent
+        first; `0` sends all that are kept. When that event is no longer kept, a `gap` is sent first. A comment every 15
+        seconds says that the server is there. A reader that is too slow, and every reader of a server that stops, is
+        sent an `end` and may come again. `types` names the wanted types, with commas between them.
+        """
+        return _ask(api.EventsQuery)
+
+    @verb("GET /metrics", NoQuery, bytes, tag="server", media_type="text/plain")
+    def metrics(self) -> VerbCall[NoQuery]:
+        """Give the numbers of the server and its store as Prometheus reads them."""
+        return _ask(NoQuery)
+
+    @verb("GET /readyz", NoQuery, api.HealthAnswer, is_open=True, tag="server")
+    def readyz(self) -> VerbCall[NoQuery]:
+        """Tell whether the server can do its work: something small is written to its store and read again.
+
+        Within a second it is answered with 200, or with 503 and what fails, `write` or `read` or both.
+        """
+        return _ask(NoQuery)
+
+
+AnyVerb = Verb[..., Any, Any, Any]
+
+
+def verbs_of(kind: type) -> tuple[AnyVerb, ...]:
+    """The verbs that a class declares, one for each route."""
+    declared = (each for base in reversed(kind.__mro__) for each in vars(base).values())
+    return tuple(each for each in declared if isinstance(each, Verb) and not each.is_variant)
+
+
+VERBS = verbs_of(ServerVerbs)
