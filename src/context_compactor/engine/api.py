@@ -311,7 +311,7 @@ def _result_of(
     made = build_result(request, goal, scene, flow.compact_context(scene, effective_goal(goal, request), config))
     if teller is None:
         return made
-    asked = teller.expect if dry_run else teller.tell
+    asked = teller.estimate if dry_run else teller.summarize
     return traced("write")(asked)(request, goal, scene, config, made)
 
 

@@ -160,11 +160,6 @@ def is_own_tool(call: ToolCall | None) -> bool:
     return call is not None and call.name.startswith(_OWN_PREFIXES)
 
 
-def command_of(call: ToolCall | None) -> str | None:
-    """The shell command a call runs, as typed."""
-    return parse_call(call).command if call else None
-
-
 def file_path_of(call: ToolCall | None) -> str | None:
     """The file a call reads or changes, as the agent wrote it; the first one if there are several."""
     return next(iter(file_paths_of(call)), None)
@@ -178,11 +173,6 @@ def file_paths_of(call: ToolCall | None) -> tuple[str, ...]:
 def is_read(call: ToolCall | None) -> bool:
     """Whether the call shows a file's content and changes nothing."""
     return call is not None and parse_call(call).reads
-
-
-def is_write(call: ToolCall | None) -> bool:
-    """Whether the call creates, changes or removes a file."""
-    return call is not None and parse_call(call).writes
 
 
 def line_range_of(call: ToolCall | None) -> LineRange | None:

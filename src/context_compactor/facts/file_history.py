@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import Struct
@@ -342,23 +341,16 @@ class FileRecord(Struct, frozen=True):
 class FileHistory(Struct, frozen=True):
     """The files of a session by path, in the order in which they were met. Exchanges are named by number.
 
-    `superseded` maps a read to a later exchange that shows the same lines again (or replaced the file);
-    `stale` maps a read to the first change of its file after it.
+    `superseded` maps a read to a later exchange that shows the same lines again (or replaced the file).
     """
 
     files: dict[str, FileRecord]
     superseded: dict[int, int]
-    stale: dict[int, int]
 
     @property
     def latest(self) -> dict[str, int]:
         """For each path the exchange that shows its newest state."""
         return {path: record.latest for path, record in self.files.items()}
-
-    @property
-    def uncommitted(self) -> tuple[str, ...]:
-        """Files changed since the last commit that was seen."""
-        return tuple(path for path, record in self.files.items() if record.is_uncommitted)
 
     @property
     def loaded(self) -> int:
@@ -474,8 +466,7 @@ def _gather(touched: dict[str, list[FileTouch]], tree: WorkingTree) -> FileHisto
     listed = {names[path]: listing for path, listing in tree.listed.items()}
     files = {path: _record(path, touches, tree, listed.get(path)) for path, touches in joined.items()}
     superseded: list[dict[int, int]] = [_superseded(record) for record in files.values()]
-    stale = [_stale(record) for record in files.values()]
-    return FileHistory(files, _for_all_files(superseded, files), _for_any_file(stale))
+    return FileHistory(files, _for_all_files(superseded, files))
 
 
 def _record(path: str, touches: list[FileTouch], tree: WorkingTree, listing: GitListing | None) -> FileRecord:
@@ -513,12 +504,6 @@ def _superseded(record: FileRecord) -> dict[int, int]:
     return found
 
 
-def _stale(record: FileRecord) -> dict[int, int]:
-    changes = [write.exchange for write in record.writes]
-    first_after = ((read.exchange, bisect_right(changes, read.exchange)) for read in record.reads)
-    return {number: changes[at] for number, at in first_after if at < len(changes)}
-
-
 def _for_all_files(found: list[dict[int, int]], files: dict[str, FileRecord]) -> dict[int, int]:
     """A command that showed several files is superseded only when each of them is."""
     shown: dict[int, int] = {}
@@ -530,11 +515,3 @@ def _for_all_files(found: list[dict[int, int]], files: dict[str, FileRecord]) ->
         for number, by in each.items():
             later.setdefault(number, []).append(by)
     return {number: max(by) for number, by in sorted(later.items()) if len(by) == shown[number]}
-
-
-def _for_any_file(found: list[dict[int, int]]) -> dict[int, int]:
-    merged: dict[int, int] = {}
-    for each in found:
-        for number, by in each.items():
-            merged[number] = min(by, merged.get(number, by))
-    return dict(sorted(merged.items()))

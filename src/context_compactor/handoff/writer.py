@@ -111,7 +111,6 @@ _LEDGER_SHARE = 0.3
 # Of a long request so many characters for each token of the brief.
 _TASK_SHARE = 1 / 8
 _HEADINGS = 60
-_LOOKED_AT = ("read", "passed", "installed", "sub-agent done")
 # What comes first when there is not room for everything, behind the user's rules: how the work stands, what is changed
 # and not committed, what was found, and what was done outside.
 _STANDING_RANKS = {

@@ -68,7 +68,7 @@ class SessionSummarizer:
         self.asked: tuple[ModelCall, ...] = ()
         """The calls that this compaction has made itself."""
 
-    def tell(
+    def summarize(
         self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
     ) -> CompactionResult:
         """The compaction with what was told ahead, with a record written now, or as it was.
@@ -89,7 +89,7 @@ class SessionSummarizer:
             return with_model_calls(job, job.digest, (), f"no model was asked: {rest}")
         return self._asked(job)
 
-    def expect(
+    def estimate(
         self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
     ) -> CompactionResult:
         """The compaction as it was, with what a model would be asked; nothing is changed."""
@@ -99,7 +99,7 @@ class SessionSummarizer:
             and _with_presummary(job, valid_presummary(self._core, job, self._teller))[0] is not None
         ):
             return digest
-        return self._teller.expect(request, goal, scene, config, digest)
+        return self._teller.estimate(request, goal, scene, config, digest)
 
     def _swapped(self, job: EngineCompaction) -> CompactionResult | None:
         """The compaction with what was told ahead, at once; None when there is nothing that can be used."""
@@ -118,7 +118,7 @@ class SessionSummarizer:
         fork.ahead = read_session_state(self._core.store.session(self._core.id).state).ahead_spent
         try:
             charge_to_session(self._core, fork)
-            made = fork.tell(job.request, job.goal, job.scene, job.config, job.digest)
+            made = fork.summarize(job.request, job.goal, job.scene, job.config, job.digest)
         finally:
             self._teller.join(fork)
         if fork.spent.attempts:
@@ -259,14 +259,14 @@ class _CompactionProbe:
 
     job: EngineCompaction | None = None
 
-    def tell(
+    def summarize(
         self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
     ) -> CompactionResult:
         """Take note of it."""
         self.job = EngineCompaction(request, goal, scene, config, digest) if digest.report.status == "success" else None
         return digest
 
-    expect = tell
+    estimate = summarize
 
 
 def _next_soft_compaction(core: Core) -> EngineCompaction | None:

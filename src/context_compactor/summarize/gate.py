@@ -107,7 +107,6 @@ PERMITTED = re.compile(
     r"|\b(?:yes|yep|yeah|ok|okay|sure|fine|accept(?:ed)?|go ahead|go for it|do it|do so|please do)\b"
     r"|\b(?:you|it) (?:may|can)\b"
 )
-HOSTILE = (OVERRIDES, ROLE_MARKS, TOOL_SYNTAX, FRAMES, SPEAKERS)
 """What no fact and no reason may say, whoever said it."""
 
 

@@ -80,11 +80,13 @@ class LimitedModel:
             tried += 1
             return self._attempt(request, control)
 
-        def tell(error: ModelError, pause: float) -> None:
+        def report_retry(error: ModelError, pause: float) -> None:
             words = f"{error}; again in {pause:g} s"
-            control.tell(ModelStep("retried", self.name, tried + 1, self._settings.retry_attempts, words))
+            control.report(ModelStep("retried", self.name, tried + 1, self._settings.retry_attempts, words))
 
-        return with_retries(attempt, self._settings.retry_attempts, self._settings.retry_delay_seconds, control, tell)
+        return with_retries(
+            attempt, self._settings.retry_attempts, self._settings.retry_delay_seconds, control, report_retry
+        )
 
     def _attempt(self, request: ModelRequest, control: Control) -> ModelAnswer:
         most = paid = self._set_aside(request)
@@ -204,7 +206,7 @@ class ModelSummarizer:
         self._is_cold = False
         self._at_work: LimitedModel | None = None
 
-    def tell(
+    def summarize(
         self,
         request: PreparedRequest,
         goal: Goal,
@@ -304,7 +306,7 @@ class ModelSummarizer:
     def _brief(self, job: EngineCompaction) -> RequestPlan:
         return plan_request(job, self.model, self._settings, self._prompt, may_send_own=not self._is_cold)
 
-    def expect(
+    def estimate(
         self,
         request: PreparedRequest,
         goal: Goal,
@@ -312,7 +314,7 @@ class ModelSummarizer:
         config: compact.EngineConfig,
         digest: CompactionResult,
     ) -> CompactionResult:
-        """The compaction as it was, with what `tell` would ask and what that should cost; nobody is asked."""
+        """The compaction as it was, with what `summarize` would request and what that should cost; nothing is sent."""
         job = with_room(EngineCompaction(request, goal, scene, config, digest))
         if not digest.report.changed or not is_model_asked(request) or reason_to_skip(job):
             return digest

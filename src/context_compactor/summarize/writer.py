@@ -123,7 +123,7 @@ class Caller:
         number = self._begin()
         own = Control(self.control.deadline, self.control.cancel, self.control.on_text if alone else None)
         own.on_step = lambda step: self._heard(name, step)
-        self.control.tell(ModelStep("asked", self.model.name, number, max(self.expected, number)))
+        self.control.report(ModelStep("asked", self.model.name, number, max(self.expected, number)))
         self._sent[name] = 1
         try:
             answer = self.model.write(request, own)
@@ -131,13 +131,13 @@ class Caller:
             self._sent[name] -= isinstance(error, LimitReached)  # the last attempt was not made
             self.note(request, None, [objection_to(error)])
             raise
-        self.control.tell(ModelStep("answered", self.model.name, number, max(self.expected, number)))
+        self.control.report(ModelStep("answered", self.model.name, number, max(self.expected, number)))
         return answer
 
     def _heard(self, name: str, step: ModelStep) -> None:
         if step.kind == "retried":
             self._sent[name] = step.number
-        self.control.tell(step)
+        self.control.report(step)
 
     def note(
         self,

@@ -29,7 +29,6 @@ from context_compactor.summarize.model import (
     ModelUsage,
     StopReason,
     raise_if_stopped,
-    read_json,
 )
 from context_compactor.tokens.counting import replace_surrogates
 from context_compactor.tokens.overflow import is_overflow
@@ -94,7 +93,6 @@ class StreamedAnswer:
         self.calls: set[Any] = set()
         self.is_begun = False
         """Whether anything of an answer has come."""
-        self._schema = request.schema
         self._room = _MOST_CHARS_PER_TOKEN * min(request.max_tokens, most_output) + _SLACK_CHARS
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -128,7 +126,6 @@ class StreamedAnswer:
         reasoning = "".join(self._reasoning) + thought
         return ModelAnswer(
             text=text,
-            value=read_json(text, self._schema) if self._schema is not None and stop == "complete" else None,
             reasoning=reasoning,
             tool_calls=len(self.calls),
             stop="tool_call" if self.calls and stop == "complete" else stop,
@@ -335,7 +332,7 @@ class ProviderAdapter(Protocol):
 
 
 class ModelClient:
-    """A model behind an SDK. Each `write` is one attempt: whether to try again is decided by `retry.py`.
+    """A model behind an SDK. Each `write` is one attempt: whether to try again is decided by `with_retries`.
 
     A request may still be sent more than once when a server refuses an optional part of it: then without that part.
     Nothing that it says of a call holds one of the `secrets`.

@@ -12,8 +12,6 @@ from context_compactor.summarize.model import (
     ModelRequest,
     ModelUsage,
     StopReason,
-    is_closed,
-    schema_prompt,
 )
 
 STOPS: dict[str, StopReason] = {
@@ -24,7 +22,7 @@ STOPS: dict[str, StopReason] = {
     "content_filter": "refusal",
 }
 # What the SDK is told by name; the rest, which is the agent's, is sent as it is.
-_OURS = ("model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "response_format")
+_OURS = ("model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens")
 
 
 class OpenAIAdapter:
@@ -33,7 +31,7 @@ class OpenAIAdapter:
     A server of one's own is sent nothing that the environment holds for OpenAI.
     """
 
-    optional: tuple[str, ...] = ("response_format", "stream_options", "max_completion_tokens", "max_tokens")
+    optional: tuple[str, ...] = ("stream_options", "max_completion_tokens", "max_tokens")
 
     def __init__(self, key: str, base_url: str | None = None, *, is_own: bool = False) -> None:
         import openai
@@ -76,10 +74,6 @@ def chat_body(request: ModelRequest, named: ModelSpec, refused: frozenset[str], 
     }
     other = "max_tokens" if limit == "max_completion_tokens" else "max_completion_tokens"
     body[other if limit in refused else limit] = min(request.max_tokens, named.most_output)
-    if request.schema is not None and "response_format" not in refused:
-        body["response_format"] = _response_format(request.schema, request.schema_name)
-    elif request.schema is not None:
-        body["messages"].append({"role": "user", "content": schema_prompt(request.schema)})
     return {name: part for name, part in body.items() if name not in refused}
 
 
@@ -104,10 +98,6 @@ def _message(message: ModelMessage) -> dict[str, str]:
     return {"role": message.role, "content": message.text}
 
 
-def _response_format(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": is_closed(schema)}}
-
-
 def _usage(usage: Any) -> ModelUsage:
     details = getattr(usage, "prompt_tokens_details", None)
     read = getattr(details, "cached_tokens", None) or 0
@@ -119,7 +109,7 @@ def _usage(usage: Any) -> ModelUsage:
 class LiteLLMAdapter:
     """Chat completions by litellm, whose errors and chunks are those of the openai SDK."""
 
-    optional: tuple[str, ...] = ("response_format", "stream_options", "max_tokens")
+    optional: tuple[str, ...] = ("stream_options", "max_tokens")
 
     def __init__(self) -> None:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it fetches a price list on import otherwise
