@@ -362,8 +362,8 @@ def _from_file(config_path: str | Path | None) -> list[Given]:
 
 def _from_env(env: Mapping[str, str]) -> list[Given]:
     variables = {f"{ENV_PREFIX}{name.upper()}": name for name in (*RENAMED, *Settings.__struct_fields__)}
-    found = [(variable, name) for variable, name in variables.items() if env.get(variable)]
-    return [(variable, *item) for variable, name in found for item in current_names({name: env[variable]}, variable)]
+    found = {variable: {name: env[variable]} for variable, name in variables.items() if env.get(variable)}
+    return [given for variable, values in found.items() for given in _named(values, variable)]
 
 
 def _ignored(env: Mapping[str, str]) -> tuple[str, ...]:
