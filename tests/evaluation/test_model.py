@@ -38,7 +38,7 @@ def talk(tmp_path_factory):
 
 
 def evaluated(talk, model, budgets=("25",), methods=(COMPACTOR, "trim")):
-    return evaluate_paths(EvaluationRequest((talk,), budgets, methods, model=model), SilentProgress())
+    return evaluate_paths(EvaluationRequest((talk,), budgets, methods, summarizer=model), SilentProgress())
 
 
 def test_a_model_adds_one_method_behind_ours(talk):

@@ -134,7 +134,7 @@ def test_a_compaction_with_it_is_judged_and_no_worse_than_without(small_model):
 
 
 def test_a_session_with_it_goes_on_whatever_it_says(small_model):
-    settings = structs.replace(CALM, model=small_model.name, summarizer_window=WINDOW, deadline_seconds=5.0)
+    settings = structs.replace(CALM, summarizer=small_model.name, summarizer_window=WINDOW, deadline_seconds=5.0)
     with Session.open("run", window=1_000_000, store="memory:", settings=settings) as session:
         session.append(WORK)
         report = session.compact(target_tokens=TARGET)
