@@ -37,18 +37,18 @@ _LABELLED_RULE = re.compile(
 )
 
 
-def constraint_facts(sayings: Iterable[Utterance]) -> list[Fact]:
+def constraint_facts(utterances: Iterable[Utterance]) -> list[Fact]:
     """Every rule and correction of the user; one that is said again counts, one that is revised goes."""
     found: dict[str, Fact] = {}
-    for saying in sayings:
-        for sentence in _rules_in(saying.text):
+    for utterance in utterances:
+        for sentence in _rules_in(utterance.text):
             for old in cues.revised(sentence, found):
                 del found[old]
             before = found.get(sentence)
-            first = before.turn if before else saying.turn
+            first = before.turn if before else utterance.turn
             count = before.count + 1 if before else 1
-            ref = reference_id("turn", saying.turn)
-            found[sentence] = Fact("constraint", sentence, first, "user", "", "active", count, saying.turn, ref)
+            ref = reference_id("turn", utterance.turn)
+            found[sentence] = Fact("constraint", sentence, first, "user", "", "active", count, utterance.turn, ref)
     return list(found.values())
 
 
@@ -187,10 +187,10 @@ _SMALL = re.compile(
 
 def choice_facts(user: Sequence[Utterance], agent: Sequence[Utterance]) -> list[Fact]:
     """Decisions the user made by a short reply: the option that was picked, or the proposal that was agreed to."""
-    spoken = [saying.turn for saying in agent]
+    turns_spoken = [utterance.turn for utterance in agent]
     found: list[Fact] = []
     for reply in user:
-        at = bisect_left(spoken, reply.turn) - 1
+        at = bisect_left(turns_spoken, reply.turn) - 1
         if at < 0 or len(reply.text) > _LONGEST_REPLY:
             continue
         asked = agent[at].text[-_LAST_TEXT:]
@@ -333,7 +333,7 @@ def decision_facts(user: Sequence[Utterance], agent: Sequence[Utterance]) -> lis
     ordered = sorted(found, key=lambda fact: fact.turn)
     distinct = list({(fact.status, fact.content): fact for fact in ordered}.values())
     decisions = [fact for fact in distinct if not fact.status]
-    findings = _newest_findings([fact for fact in distinct if fact.status], [saying.turn for saying in user])
+    findings = _newest_findings([fact for fact in distinct if fact.status], [utterance.turn for utterance in user])
     kept = [*_unrevised(decisions)[-_MOST_DECISIONS:], *findings[-_MOST_FINDINGS:]]
     return sorted(kept, key=lambda fact: fact.turn)
 
@@ -347,11 +347,11 @@ def _unrevised(decisions: Iterable[Fact]) -> list[Fact]:
     return list(kept.values())
 
 
-def _newest_findings(findings: list[Fact], spoken: list[int]) -> list[Fact]:
+def _newest_findings(findings: list[Fact], turns_spoken: list[int]) -> list[Fact]:
     """Of what was found out between two sayings of the user the last ones: they stand for those before them."""
     groups: dict[int, list[Fact]] = {}
     for fact in findings:
-        groups.setdefault(bisect_left(spoken, fact.turn), []).append(fact)
+        groups.setdefault(bisect_left(turns_spoken, fact.turn), []).append(fact)
     kept: list[Fact] = []
     for group in groups.values():
         sure = [fact for fact in group if cues.has_any(cues.spaced(fact.content), cues.CAUSES)]
@@ -360,18 +360,18 @@ def _newest_findings(findings: list[Fact], spoken: list[int]) -> list[Fact]:
     return kept
 
 
-def _decisions_of(sayings: Iterable[Utterance], role: Role) -> list[Fact]:
+def _decisions_of(utterances: Iterable[Utterance], role: Role) -> list[Fact]:
     found: list[Fact] = []
-    for saying in sayings:
-        low = saying.text.lower()
+    for utterance in utterances:
+        low = utterance.text.lower()
         if "let me " in low[:20] and len(low) < _SHORT_DECISION and ". " not in low and "\n" not in low:
             continue  # one sentence that says what comes next: most of what an agent says between its calls
         if role == "assistant" and found and found[-1].status and cues.has_any(low[:200], _RETRACTIONS):
-            found = _without_retracted(found, saying)
+            found = _without_retracted(found, utterance)
         # Only signs that stand somewhere in the text need to be looked for in its lines.
         signs = tuple([sign for sign in (_PLAIN_SIGNS if low.isascii() else DECISION_SIGNS) if sign in low])
         if signs:
-            found += _decisions_in(without_code(saying.text), signs, saying.turn, role)
+            found += _decisions_in(without_code(utterance.text), signs, utterance.turn, role)
     return found
 
 
@@ -392,9 +392,9 @@ _RETRACTIONS = tuple(cue.strip() for cue in cues.RETRACTIONS)
 _DECISION_LABEL_SIGNS = frozenset(("decid", "decision", "décis", "entscheid", "decisi", "решени", "决定"))
 
 
-def _without_retracted(found: list[Fact], saying: Utterance) -> list[Fact]:
+def _without_retracted(found: list[Fact], utterance: Utterance) -> list[Fact]:
     """What was found before, without the last finding where its author begins by taking it back."""
-    words = cues.spaced(next(sentences(saying.text), ""))
+    words = cues.spaced(next(sentences(utterance.text), ""))
     is_back = words.startswith(cues.RETRACTIONS) and found[-1].status == "finding"
     return found[:-1] if is_back else found
 
@@ -437,17 +437,17 @@ _LONGEST_ANSWER = 3_000
 _LONGEST_DESCRIPTION = 160
 
 
-def consent_facts(called: Sequence[CallInTurn]) -> list[Fact]:
+def consent_facts(calls: Sequence[CallInTurn]) -> list[Fact]:
     """Denials with what the user said to them, approved plans, and decisions by an answer to a question."""
     found: list[Fact] = []
-    for turn, exchange, reading in called:
+    for turn, exchange, parsed in calls:
         answer = exchange.result.text if exchange.result else ""
         if is_refusal(answer) and len(answer) < _LONGEST_ANSWER:
             found.append(_denial(exchange, turn, answer))
-        elif reading.tool == "exitplanmode" and _APPROVED.match(answer[:200]):
+        elif parsed.tool == "exitplanmode" and _APPROVED.match(answer[:200]):
             found.append(_consent_fact("approval", "plan approved", "", turn, exchange))
-        elif reading.tool in ASKING_TOOLS and exchange.result and not exchange.result.is_error:
-            found += _answers(exchange, turn, answer, reading.arguments)
+        elif parsed.tool in ASKING_TOOLS and exchange.result and not exchange.result.is_error:
+            found += _answers(exchange, turn, answer, parsed.arguments)
     return found
 
 

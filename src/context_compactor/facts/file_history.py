@@ -30,12 +30,12 @@ def working_folder(turns: Sequence[Turn]) -> str:
     return ""
 
 
-def folder_of_call(reading: ParsedCall, folder: str) -> str:
+def folder_of_call(parsed: ParsedCall, folder: str) -> str:
     """The folder a call works in, when the one before it worked in `folder`."""
-    named = reading.arguments.get("workdir") or reading.arguments.get("cwd")
+    named = parsed.arguments.get("workdir") or parsed.arguments.get("cwd")
     if isinstance(named, str) and named.startswith("/"):
         folder = named
-    first = reading.steps[0].words if reading.steps else ()
+    first = parsed.steps[0].words if parsed.steps else ()
     return absolute_path(first[1], folder) if len(first) == 2 and first[0] == "cd" else folder
 
 
@@ -139,16 +139,16 @@ class WorkingTree:
         self._staged: list[str] | None = []
         self._patches: set[str] = set()
 
-    def follow(self, exchange: ToolUse, reading: ParsedCall, folder: str, failed: bool) -> None:
+    def follow(self, exchange: ToolUse, parsed: ParsedCall, folder: str, failed: bool) -> None:
         """Take in what a command did, and what it showed."""
         text = exchange.result.text if exchange.result else ""
-        for step in reading.steps:
+        for step in parsed.steps:
             if step.program == "git":
                 self._follow_git(exchange.number, step, folder, text, failed)
         if (
             self._patches
-            and reading.reads
-            and not self._patches.isdisjoint(absolute_path(path, folder) for path in reading.paths)
+            and parsed.reads
+            and not self._patches.isdisjoint(absolute_path(path, folder) for path in parsed.paths)
         ):
             self._list(_DIFF.findall(text[:_MOST_GIT_OUTPUT]), folder, GitListing(diff=exchange.number))
 
@@ -373,16 +373,16 @@ def file_history(turns: Sequence[Turn], failed: Collection[int] | None = None) -
         for exchange in turn.exchanges:
             if exchange.call is None:
                 continue
-            reading = parse_call(exchange.call)
-            here = folder_of_call(reading, folder)
+            parsed = parse_call(exchange.call)
+            here = folder_of_call(parsed, folder)
             # An agent that goes to a scratch folder for a moment is elsewhere with its next command.
             folder = folder if f"{here}/".startswith(_SCRATCH) else here
             is_undone = exchange.number in failed or exchange.is_lost
-            if reading.steps:
-                tree.follow(exchange, reading, here, is_undone)
-            if (is_undone and not _may_have_written(reading)) or _shows_nothing(exchange):
+            if parsed.steps:
+                tree.follow(exchange, parsed, here, is_undone)
+            if (is_undone and not _may_have_written(parsed)) or _shows_nothing(exchange):
                 continue
-            for path, touch in _touches(exchange, turn.number, reading, here, touched, scripts):
+            for path, touch in _touches(exchange, turn.number, parsed, here, touched, scripts):
                 touched.setdefault(path, []).append(touch)
     return _gather(touched, tree)
 
@@ -390,27 +390,27 @@ def file_history(turns: Sequence[Turn], failed: Collection[int] | None = None) -
 def _touches(
     exchange: ToolUse,
     turn: int,
-    reading: ParsedCall,
+    parsed: ParsedCall,
     folder: str,
     touched: dict[str, list[FileTouch]],
     scripts: dict[str, tuple[str, ...]],
 ) -> Iterator[tuple[str, FileTouch]]:
     """What a call does to each of its files, and to those that a script it runs writes."""
-    actions = paths_written(reading.steps) if reading.writes else {}
-    for named in reading.paths if reading.reads or reading.writes else ():
+    actions = paths_written(parsed.steps) if parsed.writes else {}
+    for named in parsed.paths if parsed.reads or parsed.writes else ():
         if _VARIABLE.search(named):
             continue
         path = absolute_path(named, folder)
         if actions.get(named) == "restored" and path not in touched:
             continue
-        yield path, _touch(exchange, turn, reading, path, path in touched, actions.get(named, ""))
+        yield path, _touch(exchange, turn, parsed, path, path in touched, actions.get(named, ""))
         if actions.get(named) == "deleted":
             below = [each for each in touched if each.startswith(f"{path}/")]
             yield from ((each, FileWrite(exchange.number, turn, "deleted")) for each in below)
-        if reading.writes and path.endswith(_SCRIPTS):
-            text = reading.command or reading.arguments.get("content") or reading.arguments.get("file_text")
+        if parsed.writes and path.endswith(_SCRIPTS):
+            text = parsed.command or parsed.arguments.get("content") or parsed.arguments.get("file_text")
             scripts[path] = paths_in_script(text) if isinstance(text, str) else ()
-    for step in reading.steps if scripts else ():
+    for step in parsed.steps if scripts else ():
         if is_script_run(step):
             run = (absolute_path(word, folder) for word in step.words[1:3])
             written = [path for each in run for path in scripts.get(each, ()) if not _VARIABLE.search(path)]
@@ -423,19 +423,19 @@ def _shows_nothing(exchange: ToolUse) -> bool:
     return answer.startswith("File unchanged since last read")
 
 
-def _may_have_written(reading: ParsedCall) -> bool:
+def _may_have_written(parsed: ParsedCall) -> bool:
     """A command that failed may have written its files before it did; a failed edit has not."""
-    return reading.writes and reading.command is not None
+    return parsed.writes and parsed.command is not None
 
 
-def _touch(exchange: ToolUse, turn: int, reading: ParsedCall, path: str, known: bool, done: str) -> FileTouch:
-    if reading.writes:
-        whole = _is_whole(reading, path)
+def _touch(exchange: ToolUse, turn: int, parsed: ParsedCall, path: str, known: bool, done: str) -> FileTouch:
+    if parsed.writes:
+        whole = _is_whole(parsed, path)
         is_new = not known and (whole or done == "written")
         return FileWrite(exchange.number, turn, _action(exchange, path, done, is_new), whole)
-    first, last = reading.lines or (1, None)
+    first, last = parsed.lines or (1, None)
     # With several files in one command it is not known which lines are whose; line 0 means that the place is unknown.
-    is_known = first > 0 and (len(reading.paths) == 1 or reading.lines is None)
+    is_known = first > 0 and (len(parsed.paths) == 1 or parsed.lines is None)
     return FileRead(exchange.number, turn, first, last, is_known)
 
 
@@ -450,11 +450,11 @@ def _action(exchange: ToolUse, path: str, done: str, is_new: bool) -> str:
     return "created" if is_new or "File created" in answer else "edited"
 
 
-def _is_whole(reading: ParsedCall, path: str) -> bool:
-    if reading.tool in _WHOLE_FILE_TOOLS or reading.arguments.get("command") == "create":
+def _is_whole(parsed: ParsedCall, path: str) -> bool:
+    if parsed.tool in _WHOLE_FILE_TOOLS or parsed.arguments.get("command") == "create":
         return True
     name = posixpath.basename(path)
-    writers = (step for step in reading.steps if step.words and step.program in _WRITING_PROGRAMS)
+    writers = (step for step in parsed.steps if step.words and step.program in _WRITING_PROGRAMS)
     return any(posixpath.basename(step.writes) == name for step in writers)
 
 

@@ -173,10 +173,10 @@ def changes_in(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> str:
         told = _compared(_patched(diff.result.text, record.path), record.path, ())
         if told:
             return told
-    return _compared(_standing(record, exchanges), record.path, _shown(record, exchanges))
+    return _compared(_kept_edits(record, exchanges), record.path, _shown(record, exchanges))
 
 
-def _standing(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> Iterator[Edit]:
+def _kept_edits(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> Iterator[Edit]:
     for write in record.standing[-_MOST_EDITS:]:
         exchange = exchanges.get(write.exchange)
         if exchange and write.action not in ("deleted", "restored"):
@@ -241,10 +241,10 @@ def _edits(exchange: ToolUse, path: str) -> Iterator[Edit]:
     """The pieces of text that a call replaces in a file."""
     if exchange.call is None:
         return
-    reading = parse_call(exchange.call)
-    values = reading.arguments
-    if reading.command is not None:
-        yield from _shell_edits(reading.command, reading.steps, path)
+    parsed = parse_call(exchange.call)
+    values = parsed.arguments
+    if parsed.command is not None:
+        yield from _shell_edits(parsed.command, parsed.steps, path)
         return
     several = values.get("edits")
     for edit in several if isinstance(several, list) else (values,):
@@ -314,10 +314,10 @@ _MOST_COMMANDS = 6
 _MOST_RANGES = 4
 
 
-def file_facts(life: FileHistory, called: Sequence[CallInTurn]) -> list[Fact]:
+def file_facts(history: FileHistory, calls: Sequence[CallInTurn]) -> list[Fact]:
     """Every file that was changed or read: what changed in it, and whether that is committed; changed ones first."""
-    records = sorted(life.files.values(), key=lambda record: (record.status == "read", record.turns[1]))
-    exchanges = {exchange.number: exchange for _, exchange, _ in called}
+    records = sorted(history.files.values(), key=lambda record: (record.status == "read", record.turns[1]))
+    exchanges = {exchange.number: exchange for _, exchange, _ in calls}
     return [_file_fact(record, exchanges) for record in records if not record.is_gone]
 
 
@@ -347,13 +347,13 @@ def _lines_read(reads: Sequence[FileRead]) -> str:
     return f"read lines {', '.join(ranges[-_MOST_RANGES:])}" if ranges else ""
 
 
-def dependency_facts(called: Sequence[CallInTurn], failed: Collection[int]) -> list[Fact]:
+def dependency_facts(calls: Sequence[CallInTurn], failed: Collection[int]) -> list[Fact]:
     """Packages that were installed, each with the command that did it last."""
     found: dict[str, Fact] = {}
-    for turn, exchange, reading in called:
+    for turn, exchange, parsed in calls:
         if exchange.result is None or exchange.number in failed:
             continue
-        for step in reading.steps:
+        for step in parsed.steps:
             for package in _packages(step):
                 fact = Fact("dependency", package, turn, "tool", step.program, "", 1, turn, reference_of(exchange))
                 found[package] = fact
@@ -375,19 +375,19 @@ DescribeOutcome = Callable[[ToolUse, Kind, None], str]
 
 
 def command_facts(
-    called: Sequence[CallInTurn], errors: Mapping[int, str], describe_outcome: DescribeOutcome
+    calls: Sequence[CallInTurn], errors: Mapping[int, str], describe_outcome: DescribeOutcome
 ) -> list[Fact]:
     """How the newest test, build and lint runs ended, each command once. `errors` are those of failed exchanges.
 
     The count is of runs that ended as the last one did; runs that ended otherwise before are told beside it.
     """
     found: dict[str, list[_Run]] = {}
-    for turn, exchange, reading in called:
-        checked = next((step for step in reading.steps if check_of(step)), None)
-        if checked is not None and exchange.result is not None and not runs_in_background(exchange, reading):
+    for turn, exchange, parsed in calls:
+        checked = next((step for step in parsed.steps if check_of(step)), None)
+        if checked is not None and exchange.result is not None and not runs_in_background(exchange, parsed):
             key = " ".join(checked.words[:4])
             found[key] = [*found.pop(key, []), _Run(turn, exchange, errors.get(exchange.number))]
-    edits = [(turn, path) for turn, exchange, reading in called if reading.writes for path in reading.paths]
+    edits = [(turn, path) for turn, exchange, parsed in calls if parsed.writes for path in parsed.paths]
     return [
         _with_edits(_command_fact(runs, describe_outcome), edits) for runs in list(found.values())[-_MOST_COMMANDS:]
     ]

@@ -129,7 +129,10 @@ class SessionSummarizer:
 def valid_presummary(core: Core, job: EngineCompaction, teller: ModelSummarizer) -> PreparedSummary | None:
     """What was told ahead, when everything that it was told from is as it was."""
     held = stored_presummary(core, read_session_state(core.row().state))
-    if held is None or source_fingerprint(job.scene.turns, held.turns, job.scene.past, teller.asked) != held.base:
+    if (
+        held is None
+        or source_fingerprint(job.scene.turns, held.turns, job.scene.past, teller.configuration) != held.base
+    ):
         return None
     return held
 
@@ -161,7 +164,7 @@ def _with_presummary(job: EngineCompaction, held: PreparedSummary | None) -> tup
     tokens = job.digest.outcome.composer.turn_tokens
     folded = {turn.number: tokens[turn.number] for turn in job.folded}
     roomy = with_room(job)
-    has_room = bool(roomy.asked_tokens)
+    has_room = bool(roomy.summary_tokens)
     why = reason_not_to_use(held, folded, job.config.focus) or ("" if has_room else "the target leaves no room for it")
     if why:
         return None, why
@@ -337,7 +340,7 @@ def _presummarize(core: Core, teller: ModelSummarizer, control: Control) -> int:
     held = valid_presummary(core, job, teller)
     if held is None:
         drop_presummary(core, "what it was told from has changed")
-    span = PresummaryBatch(job, held, teller.asked)
+    span = PresummaryBatch(job, held, teller.configuration)
     if not span.is_batch or read_session_state(core.row().state).teller.failed_input == span.name:
         return 0
     raise_if_stopped(control)
@@ -389,7 +392,7 @@ def _store_presummary(core: Core, teller: ModelSummarizer, span: PresummaryBatch
     note_model_outcome(core, teller, "")
     tokens = _tokens(core, read_session_state(core.row().state))
     held, scene = span.told(outcome.summary, teller.model.name, tokens), scene_of(core)
-    if source_fingerprint(scene.turns, held.turns, scene.past, teller.asked) != held.base:
+    if source_fingerprint(scene.turns, held.turns, scene.past, teller.configuration) != held.base:
         core.emit("job.dropped", what=PRESUMMARY, reason="what it was told from has changed meanwhile")
         return 0
     with core.writing():

@@ -211,13 +211,13 @@ def _of_shape(answer: ModelAnswer, summary: Summary, evidence: Evidence) -> Iter
 def check_summary(summary: Summary, evidence: Evidence) -> CheckedSummary:
     """A summary with every line mended or left out that the evidence does not bear, and whether enough is left."""
     notes: list[Objection] = []
-    mender = _Corrector(evidence, notes)
-    sections = {title: tuple(mender.entries(title, entries)) for title, entries in summary.sections.items()}
-    sections[FINDINGS] = (*sections.get(FINDINGS, ()), *mender.entries(FINDINGS, mender.moved))
+    corrector = _Corrector(evidence, notes)
+    sections = {title: tuple(corrector.entries(title, entries)) for title, entries in summary.sections.items()}
+    sections[FINDINGS] = (*sections.get(FINDINGS, ()), *corrector.entries(FINDINGS, corrector.moved))
     kept = Summary(
         {title: entries for title, entries in sections.items() if entries},
-        tuple(mender.story(summary.happened)),
-        tuple(mender.excerpts(summary.excerpts)),
+        tuple(corrector.story(summary.happened)),
+        tuple(corrector.excerpts(summary.excerpts)),
     )
     before, after = len(_points(summary)), len(_points(kept))
     gone = [note for note in notes if note.code in _HOSTILE]
@@ -271,9 +271,9 @@ class _Corrector:
     def entries(self, title: str, entries: Sequence[RecordEntry]) -> Iterator[RecordEntry]:
         """The entries of a section that may stand, mended."""
         for entry in entries:
-            mended = self._entry(title, entry) if title != FAILED or self._has_failed(entry) else None
-            if mended is not None:
-                yield mended
+            corrected = self._entry(title, entry) if title != FAILED or self._has_failed(entry) else None
+            if corrected is not None:
+                yield corrected
 
     def _has_failed(self, entry: RecordEntry) -> bool:
         """Whether a failure is one. What was spoken of, but as no failure, is a finding."""
@@ -290,7 +290,7 @@ class _Corrector:
         if self._is_hostile(title, entry):
             return None
         if title in (TASK, RULES) and entry.text.startswith('"'):
-            said = self._said(entry.text)
+            said = self._user_quote(entry.text)
             return RecordEntry(said, entry.status) if said else None
         if title == RULES and not _QUOTED.search(entry.text):
             return self._as_rule(entry)
@@ -314,27 +314,27 @@ class _Corrector:
         self._note("quote", "put into the user's own words", entry.text)
         return RecordEntry(self._with_turn(near, entry.text))
 
-    def _said(self, line: str) -> str:
+    def _user_quote(self, line: str) -> str:
         """A line that is a quotation of the user, as the user said it; nothing when nothing like it was said."""
         words = _ENDING.sub("", line).strip().strip('"')
         bare = re.sub(r"\s*\([^()]*\)$", "", words)
-        stands = self._evidence.user.verbatim(words) or self._evidence.user.verbatim(bare)
-        if not stands:
-            stands = self._evidence.user.standing(words) or self._evidence.nearest(words, user_only=True)
-            if not stands:
+        quote = self._evidence.user.verbatim(words) or self._evidence.user.verbatim(bare)
+        if not quote:
+            quote = self._evidence.user.longest_verbatim(words) or self._evidence.nearest(words, user_only=True)
+            if not quote:
                 self._leave_out("quote", "the user has not said this", line)
                 return ""
             self._note("quote", "put into the user's own words", line)
-        return self._with_turn(stands, line)
+        return self._with_turn(quote, line)
 
     def _with_turn(self, words: str, line: str) -> str:
         named = turn_named(line)
-        turn = named if self._stands_in(named, words) else self._evidence.turn_of(words) or named
+        turn = named if self._was_said_in(named, words) else self._evidence.turn_of(words) or named
         beside = re.search(r" \(([^()]+); turn_\d+\)$", line)
         note = f"{beside[1]}; " if beside and self._line(f"{beside[1]} here") else ""
         return f'"{words}" ({note}{reference_id("turn", turn)})' if turn else f'"{words}"'
 
-    def _stands_in(self, turn: int, words: str) -> bool:
+    def _was_said_in(self, turn: int, words: str) -> bool:
         from_turn = self._evidence.users.get(turn, "")
         return bool(from_turn) and plain_words(words) in plain_words(from_turn)
 
@@ -347,8 +347,8 @@ class _Corrector:
                 moved[line.turn] = self._turn_said(line)
             turn = min(moved.get(line.turn, line.turn), self._evidence.last)
             if not self._is_hostile("", RecordEntry(line.text)):
-                mended = self._of_user(line, turn) if line.voice == "user" else self._line(line.text)
-                found += [StoryLine(turn, line.voice, mended)] if mended else []
+                corrected = self._of_user(line, turn) if line.voice == "user" else self._line(line.text)
+                found += [StoryLine(turn, line.voice, corrected)] if corrected else []
         return sorted(found, key=lambda line: line.turn)
 
     def _turn_said(self, line: StoryLine) -> int:
@@ -361,21 +361,21 @@ class _Corrector:
     def _of_user(self, line: StoryLine, turn: int) -> str:
         """The user's words in a turn: as they were quoted, else as they begin."""
         words, beside = _bracket(line.text)
-        stands = self._evidence.user.verbatim(words) or self._evidence.user.standing(words)
-        if not stands:
+        quote = self._evidence.user.verbatim(words) or self._evidence.user.longest_verbatim(words)
+        if not quote:
             said = " / ".join(filter(None, map(str.strip, self._evidence.users.get(turn, "").split("\n"))))
             if not said:
                 self._leave_out("quote", f"the user has said nothing in turn {turn}", line.text)
                 return ""
             self._note("quote", "put into the user's own words", line.text)
             short = beginning(said, _LONGEST_SAID)
-            stands = short if len(short) == len(said) else f"{short} …"
-        return f"{stands} {beside}" if beside and self._line(beside) else stands
+            quote = short if len(short) == len(said) else f"{short} …"
+        return f"{quote} {beside}" if beside and self._line(beside) else quote
 
     def excerpts(self, excerpts: Sequence[Excerpt]) -> Iterator[Excerpt]:
         """Exact lines as they stand in the conversation, under an id that is known."""
         for excerpt in excerpts:
-            lines = tuple(stands for line in excerpt.lines for stands in self._exact(line))
+            lines = tuple(quote for line in excerpt.lines for quote in self._exact(line))
             ref = excerpt.ref if excerpt.ref in self._evidence.refs else self._turn_with(lines)
             if lines and ref:
                 yield Excerpt(ref, _label(excerpt.label), lines)
@@ -384,10 +384,10 @@ class _Corrector:
         """A line as it stands in the source, with its own indentation; nothing when it does not."""
         if line.strip() in ("…", "...") or OVERRIDES.search(normalize(line)):
             return []
-        stands = self._evidence.exact_lines(line)
-        if not stands:
+        quote = self._evidence.exact_lines(line)
+        if not quote:
             self._leave_out("not_verbatim", "this line does not stand in the conversation", line)
-        return stands
+        return quote
 
     def _turn_with(self, lines: Sequence[str]) -> str:
         return self._evidence.home(lines[0]) if lines else ""
@@ -427,9 +427,9 @@ class _Corrector:
             in_code = any(start <= found.start() < end for start, end in spans)
             if in_code or not any(map(str.isalnum, found[1])):
                 return found[0]
-            stands = self._evidence.passage.verbatim(found[1])
-            if stands:
-                return f'"{stands}"'
+            quote = self._evidence.passage.verbatim(found[1])
+            if quote:
+                return f'"{quote}"'
             near = self._evidence.nearest(found[1], user_only=False)
             words = "put into the words that were said" if near else "taken out of its quotation marks"
             self._note("quote", words, found[0])

@@ -114,8 +114,8 @@ class SummaryOutcome(Struct, frozen=True):
 
 def language_for(subject: SummarySubject) -> str:
     """The language of the user's own words; of the agent's when the user has said too little; nothing when unknown."""
-    user = "\n".join(saying.text for saying in user_utterances(subject.turns))
-    agent = "\n".join(saying.text for saying in agent_utterances(subject.turns))
+    user = "\n".join(utterance.text for utterance in user_utterances(subject.turns))
+    agent = "\n".join(utterance.text for utterance in agent_utterances(subject.turns))
     return language_of(user) or language_of(subject.previous.text) or language_of(agent)
 
 
@@ -226,14 +226,14 @@ def plan_request(
 ) -> RequestPlan:
     """Brief a model on a compaction. The conversation's own messages are used where they may be and are cheaper."""
     count = job.config.counter.text
-    subject, limits = subject_of(job), limits_for(settings, job.asked_tokens)
+    subject, limits = subject_of(job), limits_for(settings, job.summary_tokens)
     copied = estimate_copy(model, subject, count, limits, prompt)
     prefix = cached_prefix(job, model, settings) if may_send_own else ()
     if not prefix:
         return RequestPlan(subject, limits, copied)
-    spoken = job.config.counter.count_many(job.config.dialect.parse(prefix))
+    prefix_tokens = job.config.counter.count_many(job.config.dialect.parse(prefix))
     beside = count(str(settings.agent_request))
-    sent = estimate_prefix(model, subject, count, limits, prompt, sum(spoken) + beside)
+    sent = estimate_prefix(model, subject, count, limits, prompt, sum(prefix_tokens) + beside)
     if sent.shown + 2 * sent.written > _WINDOW_SHARE * model.window or not _is_cheaper(
         sent, copied, model.name, settings
     ):
@@ -249,16 +249,16 @@ def subject_of(
 
     Only some of the `turns` can be told, behind what is told of those before.
     """
-    told = without_secrets(job)
+    shown = without_secrets(job)
     numbers = {turn.number for turn in (job.folded if turns is None else turns)}
-    earlier = from_record(told.scene.past) if previous is None else previous
-    instructions = [message.text for turn in told.scene.turns if turn.is_instruction for message in turn.messages]
+    earlier = from_record(shown.scene.past) if previous is None else previous
+    instructions = [message.text for turn in shown.scene.turns if turn.is_instruction for message in turn.messages]
     return SummarySubject(
-        turns=[turn for turn in told.scene.turns if turn.number in numbers],
-        facts=told.facts,
-        previous=earlier if told is job else redact(earlier).value,
+        turns=[turn for turn in shown.scene.turns if turn.number in numbers],
+        facts=shown.facts,
+        previous=earlier if shown is job else redact(earlier).value,
         system="\n".join(instructions),
-        focus=told.config.focus,
+        focus=shown.config.focus,
     )
 
 
@@ -290,7 +290,7 @@ def reason_to_skip(job: EngineCompaction) -> str:
         return "the context does not fit even without one"
     if not job.folded:
         return "no turn was folded, so there is nothing to tell"
-    if not job.asked_tokens:
+    if not job.summary_tokens:
         return f"a target of {job.goal.target:,} tokens leaves no room for a record by a model"
     return ""
 

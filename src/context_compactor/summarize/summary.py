@@ -120,7 +120,7 @@ def parse_summary(text: str, *, own_headings: bool = False) -> Summary:
         elif _is_none(line):
             continue
         elif title == HAPPENED:
-            happened.extend(_tell(line, happened))
+            happened.extend(_story_lines(line, happened))
         elif title:
             sections.setdefault(title, []).append(_entry(title, line))
         else:
@@ -192,7 +192,7 @@ def as_quote(words: str) -> str:
     return f'"{said}" ({note}{reference_id("turn", int(named["turn"]))})'
 
 
-def _tell(line: str, before: Sequence[StoryLine]) -> Iterator[StoryLine]:
+def _story_lines(line: str, before: Sequence[StoryLine]) -> Iterator[StoryLine]:
     """A line of what happened: the user's words, and what was done upon them as a line of the agent."""
     bare = _BULLET.sub("", line) if not line[:1].isdigit() else line
     found = _TOLD.match(bare)
@@ -355,12 +355,12 @@ class PreparedSummary(Struct, frozen=True, kw_only=True):
     tokens: int = 0
 
 
-def source_fingerprint(turns: Sequence[Turn], numbers: Collection[int], past: Record | None, asked: str) -> str:
+def source_fingerprint(turns: Sequence[Turn], numbers: Collection[int], past: Record | None, configuration: str) -> str:
     """The same for the same turns behind the same record, asked for in the same way; "" when one of them is gone."""
     told = [turn for turn in turns if turn.number in numbers]
     if len(told) != len(numbers):
         return ""
-    digest = sha256(asked.encode("utf-8", "replace"))
+    digest = sha256(configuration.encode("utf-8", "replace"))
     digest.update(render_record(past).encode("utf-8", "replace") if past else b"")
     for turn in told:
         digest.update(f"\n{turn.number}\n".encode())
@@ -368,13 +368,13 @@ def source_fingerprint(turns: Sequence[Turn], numbers: Collection[int], past: Re
     return digest.hexdigest()[:32]
 
 
-def reason_not_to_use(held: PreparedSummary, folded: dict[int, int], focus: str) -> str:
+def reason_not_to_use(prepared: PreparedSummary, folded: dict[int, int], focus: str) -> str:
     """Why a summary may not stand for these turns, given with their tokens; "" when it may."""
     if focus:
         return "it was written without the focus that is wanted"
-    if not folded.keys() >= set(held.turns):
+    if not folded.keys() >= set(prepared.turns):
         return "it tells of turns that stay"
-    share = sum(folded[number] for number in held.turns) / max(sum(folded.values()), 1)
+    share = sum(folded[number] for number in prepared.turns) / max(sum(folded.values()), 1)
     return "" if share >= _LEAST_COVERED else f"it tells only {share:.0%} of what is folded"
 
 

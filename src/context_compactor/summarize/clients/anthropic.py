@@ -47,10 +47,10 @@ class AnthropicAdapter:
         system = _blocks({"content": request.beside.get("system")})
         system += [part for message in request.prefix if message.get("role") == "system" for part in _blocks(message)]
         system += [{"type": "text", "text": message.text} for message in request.messages if message.role == "system"]
-        said = _marked([message for message in request.prefix if message.get("role") != "system"], request.beside)
-        said += [{"role": turn.role, "content": turn.text} for turn in request.messages if turn.role != "system"]
+        messages = _marked([message for message in request.prefix if message.get("role") != "system"], request.beside)
+        messages += [{"role": turn.role, "content": turn.text} for turn in request.messages if turn.role != "system"]
         most = min(request.max_tokens, named.most_output)
-        body: Body = {**request.beside, "model": named.model, "max_tokens": most, "messages": said}
+        body: Body = {**request.beside, "model": named.model, "max_tokens": most, "messages": messages}
         if system:
             body["system"] = system
         return body

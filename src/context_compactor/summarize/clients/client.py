@@ -85,7 +85,7 @@ _MOST_CHARS_PER_TOKEN, _SLACK_CHARS = 32, 65_536
 class StreamedAnswer:
     """What has been heard of an answer of the model `name` so far; `hear` is told each piece of it."""
 
-    def __init__(self, request: ModelRequest, name: str, most_output: int, hear: OnStreamedText) -> None:
+    def __init__(self, request: ModelRequest, name: str, most_output: int, on_piece: OnStreamedText) -> None:
         self._name = name
         self.usage = ModelUsage()
         self.model = ""
@@ -96,21 +96,21 @@ class StreamedAnswer:
         self._room = _MOST_CHARS_PER_TOKEN * min(request.max_tokens, most_output) + _SLACK_CHARS
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._hear = hear
+        self._on_piece = on_piece
 
     def add_text(self, piece: str | None) -> None:
         """A piece of the answer itself."""
         if piece:
             self._text.append(piece)
             self._room -= len(piece)
-            self._hear((piece, False))
+            self._on_piece((piece, False))
 
     def add_reasoning(self, piece: str | None) -> None:
         """A piece of what the model thought before."""
         if piece:
             self._reasoning.append(piece)
             self._room -= len(piece)
-            self._hear((piece, True))
+            self._on_piece((piece, True))
 
     @property
     def is_endless(self) -> bool:
@@ -185,19 +185,19 @@ def translate_error(error: Exception, name: str, *, is_begun: bool = False) -> M
 
 def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
     """What `Retry-After` asks for, as seconds: it may be a number or a date."""
-    milliseconds, asked = headers.get("retry-after-ms"), headers.get("retry-after")
+    milliseconds, retry_after = headers.get("retry-after-ms"), headers.get("retry-after")
     try:
         if milliseconds is not None:
             return max(float(milliseconds) / 1000, 0.0)
-        return None if asked is None else max(_seconds(asked), 0.0)
+        return None if retry_after is None else max(_seconds(retry_after), 0.0)
     except ValueError:
         return None
 
 
-def _seconds(asked: str) -> float:
-    if asked.strip().replace(".", "", 1).isdigit():
-        return float(asked)
-    when = parsedate_to_datetime(asked)
+def _seconds(retry_after: str) -> float:
+    if retry_after.strip().replace(".", "", 1).isdigit():
+        return float(retry_after)
+    when = parsedate_to_datetime(retry_after)
     return (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
 
 
@@ -356,7 +356,7 @@ class ModelClient:
     def write(self, request: ModelRequest, control: Control) -> ModelAnswer:
         """Its answer, or a `ModelError`. The stream is closed as soon as `control` ends the call."""
         try:
-            answer = run_cancellable(lambda hear: self._write(request, control, hear), control)
+            answer = run_cancellable(lambda on_piece: self._write(request, control, on_piece), control)
         except ModelError as error:
             if isinstance(error, ModelUnavailable):
                 raise_if_stopped(control)  # the time-out of a call that ends with the deadline is the deadline's
@@ -364,8 +364,8 @@ class ModelClient:
             raise
         return structs.replace(answer, model=self.secrets.hide(answer.model))
 
-    async def _write(self, request: ModelRequest, control: Control, hear: OnStreamedText) -> ModelAnswer:
-        collected = StreamedAnswer(request, self.name, self.most_output, hear)
+    async def _write(self, request: ModelRequest, control: Control, on_piece: OnStreamedText) -> ModelAnswer:
+        collected = StreamedAnswer(request, self.name, self.most_output, on_piece)
         try:
             await self._listen(await self._send(request, control), collected)
         except self._errors as error:
