@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.dialects.messages import Role
 from context_compactor.dialects.turns import ToolUse, Turn, reference_id
@@ -66,8 +66,7 @@ _EVERY_CUE = _PresentCues()
 
 def _present_cues(text: str) -> _PresentCues:
     words = cues.spaced(text)
-    lists = (cues.HARD_RULES, cues.ADDRESSED_RULES, cues.SOFT_RULES, cues.REPORTS)
-    return _PresentCues(*(tuple(cue for cue in each if cue in words) for each in lists))
+    return _PresentCues(*(tuple(cue for cue in each if cue in words) for each in structs.astuple(_EVERY_CUE)))
 
 
 def _rules_in(text: str) -> Iterator[str]:
@@ -80,11 +79,8 @@ def _rules_in(text: str) -> Iterator[str]:
         text = "\n".join(line for line in text.split("\n") if not any(each in line for each in labelled))
     present = _present_cues(text) if _ONE_SENTENCE < len(text) < _SHORT_MESSAGE_LENGTH * 2 else _EVERY_CUE
     for at, sentence in enumerate(islice(sentences(text), _MOST_SENTENCES)):
-        if (
-            kept < _MOST_PER_MESSAGE
-            and len(sentence) <= _LONGEST_RULE
-            and is_rule(sentence, is_short, at == 0, present)
-        ):
+        is_counted = kept < _MOST_PER_MESSAGE and len(sentence) <= _LONGEST_RULE
+        if is_counted and is_rule(sentence, is_short, at == 0, present):
             kept += 1
             yield sentence
 
@@ -222,14 +218,11 @@ def _chosen(reply: str, asked: str) -> list[str]:
     words = cues.spaced(reply).split()
     if not words or len(_NUMBERED.findall(reply)) > 1:
         return []
-    options = _options(asked) if _may_pick(words) else {}
+    may_pick = any(len(word) == 1 or word in _ORDINALS or word in _EVERYTHING for word in words)
+    options = _options(asked) if may_pick else {}
     if len(options) < 2:
         return []
     return [options[key] for key in _keys(reply, words, list(options)) if key in options][:_MOST_OPTIONS]
-
-
-def _may_pick(words: Sequence[str]) -> bool:
-    return any(len(word) == 1 or word in _ORDINALS or word in _EVERYTHING for word in words)
 
 
 def _keys(reply: str, words: Sequence[str], known: list[str]) -> list[str]:
@@ -367,7 +360,10 @@ def _decisions_of(utterances: Iterable[Utterance], role: Role) -> list[Fact]:
         if "let me " in low[:20] and len(low) < _SHORT_DECISION and ". " not in low and "\n" not in low:
             continue  # one sentence that says what comes next: most of what an agent says between its calls
         if role == "assistant" and found and found[-1].status and cues.has_any(low[:200], _RETRACTIONS):
-            found = _without_retracted(found, utterance)
+            # Its author may begin by taking back the last finding.
+            words = cues.spaced(next(sentences(utterance.text), ""))
+            if words.startswith(cues.RETRACTIONS) and found[-1].status == "finding":
+                found.pop()
         # Only signs that stand somewhere in the text need to be looked for in its lines.
         signs = tuple([sign for sign in (_PLAIN_SIGNS if low.isascii() else DECISION_SIGNS) if sign in low])
         if signs:
@@ -390,13 +386,6 @@ def _decisions_in(text: str, signs: tuple[str, ...], turn: int, role: Role) -> l
 
 _RETRACTIONS = tuple(cue.strip() for cue in cues.RETRACTIONS)
 _DECISION_LABEL_SIGNS = frozenset(("decid", "decision", "décis", "entscheid", "decisi", "решени", "决定"))
-
-
-def _without_retracted(found: list[Fact], utterance: Utterance) -> list[Fact]:
-    """What was found before, without the last finding where its author begins by taking it back."""
-    words = cues.spaced(next(sentences(utterance.text), ""))
-    is_back = words.startswith(cues.RETRACTIONS) and found[-1].status == "finding"
-    return found[:-1] if is_back else found
 
 
 def _decision_fact(sentence: str, turn: int, role: Role, status: str) -> Fact:
@@ -443,7 +432,9 @@ def consent_facts(calls: Sequence[CallInTurn]) -> list[Fact]:
     for turn, exchange, parsed in calls:
         answer = exchange.result.text if exchange.result else ""
         if is_refusal(answer) and len(answer) < _LONGEST_ANSWER:
-            found.append(_denial(exchange, turn, answer))
+            words = refusal_words(answer)[:300]
+            detail = f"the user said: {words}" if words else ""
+            found.append(_consent_fact("denial", call_text(exchange.call), detail, turn, exchange))
         elif parsed.tool == "exitplanmode" and _APPROVED.match(answer[:200]):
             found.append(_consent_fact("approval", "plan approved", "", turn, exchange))
         elif parsed.tool in ASKING_TOOLS and exchange.result and not exchange.result.is_error:
@@ -476,30 +467,21 @@ def replies_through_tools(turns: Iterable[Turn]) -> list[Utterance]:
     return found
 
 
-def _denial(exchange: ToolUse, turn: int, answer: str) -> Fact:
-    words = refusal_words(answer)[:300]
-    return _consent_fact("denial", call_text(exchange.call), f"the user said: {words}" if words else "", turn, exchange)
-
-
 def _answers(exchange: ToolUse, turn: int, answer: str, arguments: dict[str, Any]) -> list[Fact]:
     """Each question with its answer; an option that the agent had described is told with its description."""
     pairs = answers_in(answer)
     if not pairs and answer.strip():
         return [_consent_fact("approval", " ".join(answer[:300].split()), call_text(exchange.call), turn, exchange)]
     options = {
-        str(option.get("label")): option.get("description")
+        str(option.get("label")): " ".join(option["description"].split())[:_LONGEST_DESCRIPTION]
         for question in objects_in(arguments, "questions")
         for option in objects_in(question, "options")
+        if isinstance(option.get("description"), str)
     }
-    told = ((question, reply, options.get(reply)) for question, reply in pairs)
     return [
-        _consent_fact("decision", f"{question} \u2192 {reply}", _described(description), turn, exchange)
-        for question, reply, description in told
+        _consent_fact("decision", f"{question} \u2192 {reply}", options.get(reply, ""), turn, exchange)
+        for question, reply in pairs
     ]
-
-
-def _described(description: object) -> str:
-    return " ".join(description.split())[:_LONGEST_DESCRIPTION] if isinstance(description, str) else ""
 
 
 def _consent_fact(kind: FactKind, content: str, detail: str, turn: int, exchange: ToolUse) -> Fact:

@@ -122,7 +122,8 @@ class CallTimeline:
         self._texts: dict[int, tuple[str, str]] = {}
         started: dict[str, ToolCall] = {}
         for turn in turns:
-            self._texts[turn.number] = (_speaker(turn), _text_of(turn))
+            speaker = {"assistant": "agent", "user": "" if turn.exchanges else "user"}.get(turn.role, "")
+            self._texts[turn.number] = (speaker, _text_of(turn))
             for exchange in turn.exchanges:
                 call, result = exchange.call, exchange.result
                 if call is None or result is None or exchange.is_lost or is_own_tool(call) or was_not_run(result.text):
@@ -157,17 +158,14 @@ class CallTimeline:
         """What came of a failed exchange."""
         at = self._at.get(exchange)
         if at is None:
-            return Resolution(GIVEN_UP, "") if self._is_left(turn) else Resolution(OPEN)
+            is_left = len(self._attempts) > _RECENT and self._attempts[-_RECENT].turn > turn
+            return Resolution(GIVEN_UP if is_left else OPEN)
         attempt = self._attempts[at]
-        if _CONFLICT.search(error):
-            outcome = self._merged(at)
-            if outcome:
-                return outcome
-        how = self._resolved(attempt, at, error)
-        if how:
+        if _CONFLICT.search(error) and (merged := self._merged(at)):
+            return merged
+        if how := self._resolved(attempt, at, error):
             return Resolution(RESOLVED, how)
-        said = self._given_up(attempt.turn)
-        if said:
+        if said := self._given_up(attempt.turn):
             return Resolution(GIVEN_UP, said)
         is_check = bool(attempt.checks) and not MISSING.search(error) and not _SLIP.search(error)
         if is_check or len(self._attempts) - at <= _RECENT:
@@ -185,9 +183,6 @@ class CallTimeline:
             at = next((at for at, each in enumerate(self._attempts) if _begins(each, start)), None)
             how = f"passed in turn {self._attempts[at].turn}{self._after(-1, at)}" if at is not None else ""
         return how
-
-    def _is_left(self, turn: int) -> bool:
-        return bool(self._attempts) and len(self._attempts) > _RECENT and self._attempts[-_RECENT].turn > turn
 
     def _resolved(self, attempt: CallAttempt, at: int, error: str) -> str:
         if attempt.checks and not _SLIP.search(error):
@@ -294,10 +289,6 @@ class CallTimeline:
             if who == "user" and text:
                 return ""
         return ""
-
-
-def _speaker(turn: Turn) -> str:
-    return "user" if turn.role == "user" and not turn.exchanges else "agent" if turn.role == "assistant" else ""
 
 
 def _text_of(turn: Turn) -> str:
@@ -493,7 +484,8 @@ def find_failures(turns: Sequence[Turn]) -> list[Failure]:
             elif exchange.call and exchange.result and parse_call(exchange.call).command is not None:
                 started[background_id(exchange.result.text)] = call_text(exchange.call)
     timeline = CallTimeline(turns, (failure.exchange for failure in found)) if found else None
-    return [_with_resolution(failure, timeline) for failure in found] if timeline else []
+    ends = [timeline.of(each.exchange, each.turn, each.error) for each in found] if timeline else []
+    return [structs.replace(each, status=end.status, outcome=end.how) for each, end in zip(found, ends, strict=True)]
 
 
 def resolve_facts(facts: Iterable[Fact], turns: Sequence[Turn]) -> list[Fact]:
@@ -503,7 +495,10 @@ def resolve_facts(facts: Iterable[Fact], turns: Sequence[Turn]) -> list[Fact]:
     if not waiting or not turns:
         return facts
     timeline, first = timeline_of(turns), min(turn.number for turn in turns)
-    return [_resolved(fact, timeline) if fact in waiting and _last(fact) < first else fact for fact in facts]
+    return [
+        _resolved(fact, timeline) if fact in waiting and max(fact.turn, fact.last_turn) < first else fact
+        for fact in facts
+    ]
 
 
 def timeline_of(turns: Sequence[Turn]) -> CallTimeline:
@@ -517,18 +512,9 @@ def _resolved(fact: Fact, timeline: CallTimeline) -> Fact:
     return structs.replace(fact, status=RESOLVED, outcome=how) if how else fact
 
 
-def _last(fact: Fact) -> int:
-    return max(fact.turn, fact.last_turn)
-
-
 def may_repeat(fact: Fact) -> bool:
     """Whether what failed may be done again: it worked since, or it is a test, linter or build that still fails."""
     return fact.status == RESOLVED or (fact.status in ("", OPEN) and is_check(fact.content))
-
-
-def _with_resolution(failure: Failure, timeline: CallTimeline) -> Failure:
-    outcome = timeline.of(failure.exchange, failure.turn, failure.error)
-    return structs.replace(failure, status=outcome.status, outcome=outcome.how)
 
 
 def merge_failures(failures: Sequence[Failure]) -> list[Fact]:
@@ -581,17 +567,9 @@ def call_text(call: ToolCall | None) -> str:
         return "(result without its call)"
     parsed = parse_call(call)
     if parsed.command is not None:
-        return _one_line(parsed.command.strip(), _room_for(parsed.command))
-    return _arguments(call, parsed)
-
-
-def _room_for(command: str) -> int:
-    """A change of folder in front says little: what follows it gets its own room."""
-    moved = CHANGE_FOLDER.match(command.lstrip()[:300])
-    return COMMAND_LENGTH + (moved.end() if moved else 0)
-
-
-def _arguments(call: ToolCall, parsed: ParsedCall) -> str:
+        # A change of folder in front says little: what follows it gets its own room.
+        moved = CHANGE_FOLDER.match(parsed.command.lstrip()[:300])
+        return _one_line(parsed.command.strip(), COMMAND_LENGTH + (moved.end() if moved else 0))
     if not parsed.paths or not parsed.arguments:
         return _one_line(f"{call.name} {call.arguments}".rstrip(), COMMAND_LENGTH)
     named = _one_line(f"{call.name} {', '.join(parsed.paths[:3])}", COMMAND_LENGTH)

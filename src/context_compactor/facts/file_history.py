@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import Struct
@@ -55,14 +56,12 @@ def full_paths(paths: Iterable[str]) -> dict[str, str]:
     for path in known:
         if path.startswith("/"):
             by_name.setdefault(posixpath.basename(path), []).append(path)
-    return {path: _full_path(path, by_name.get(posixpath.basename(path), ())) for path in known}
-
-
-def _full_path(path: str, candidates: Sequence[str]) -> str:
-    if path.startswith(("/", "~")):
-        return path
-    fitting = [each for each in candidates if each.endswith(f"/{path}")]
-    return fitting[0] if len(fitting) == 1 else path
+    found = dict(zip(known, known, strict=True))
+    for path in known:
+        fitting = [each for each in by_name.get(posixpath.basename(path), ()) if each.endswith(f"/{path}")]
+        if len(fitting) == 1 and not path.startswith(("/", "~")):
+            found[path] = fitting[0]
+    return found
 
 
 def common_root(paths: Sequence[str], share: float = 0.6) -> str:
@@ -235,13 +234,8 @@ def _is_revision(word: str) -> bool:
     """Whether a word of `git diff` compares with something else than the newest commit."""
     if word.startswith("-") or word == "HEAD":
         return False
-    return (
-        ".." in word
-        or "~" in word
-        or "^" in word
-        or ("." not in word and "/" not in word)
-        or word.startswith("origin/")
-    )
+    is_name = "." not in word and "/" not in word
+    return is_name or word.startswith("origin/") or any(sign in word for sign in ("..", "~", "^"))
 
 
 def _status_paths(body: str) -> Iterator[tuple[str, bool]]:
@@ -380,7 +374,10 @@ def file_history(turns: Sequence[Turn], failed: Collection[int] | None = None) -
             is_undone = exchange.number in failed or exchange.is_lost
             if parsed.steps:
                 tree.follow(exchange, parsed, here, is_undone)
-            if (is_undone and not _may_have_written(parsed)) or _shows_nothing(exchange):
+            # A command that failed may have written its files before it did; a failed edit has not.
+            may_have_written = parsed.writes and parsed.command is not None
+            answer = exchange.result.text[:200] if exchange.result else ""
+            if (is_undone and not may_have_written) or answer.startswith("File unchanged since last read"):
                 continue
             for path, touch in _touches(exchange, turn.number, parsed, here, touched, scripts):
                 touched.setdefault(path, []).append(touch)
@@ -415,17 +412,6 @@ def _touches(
             run = (absolute_path(word, folder) for word in step.words[1:3])
             written = [path for each in run for path in scripts.get(each, ()) if not _VARIABLE.search(path)]
             yield from ((absolute_path(path, folder), FileWrite(exchange.number, turn)) for path in written)
-
-
-def _shows_nothing(exchange: ToolUse) -> bool:
-    """Whether a read was answered with a hint that the file is as it was."""
-    answer = exchange.result.text[:200] if exchange.result else ""
-    return answer.startswith("File unchanged since last read")
-
-
-def _may_have_written(parsed: ParsedCall) -> bool:
-    """A command that failed may have written its files before it did; a failed edit has not."""
-    return parsed.writes and parsed.command is not None
 
 
 def _touch(exchange: ToolUse, turn: int, parsed: ParsedCall, path: str, known: bool, done: str) -> FileTouch:
@@ -465,8 +451,7 @@ def _gather(touched: dict[str, list[FileTouch]], tree: WorkingTree) -> FileHisto
         joined.setdefault(names[path], []).extend(touches)
     listed = {names[path]: listing for path, listing in tree.listed.items()}
     files = {path: _record(path, touches, tree, listed.get(path)) for path, touches in joined.items()}
-    superseded: list[dict[int, int]] = [_superseded(record) for record in files.values()]
-    return FileHistory(files, _for_all_files(superseded, files))
+    return FileHistory(files, _superseded_reads(files))
 
 
 def _record(path: str, touches: list[FileTouch], tree: WorkingTree, listing: GitListing | None) -> FileRecord:
@@ -477,7 +462,10 @@ def _record(path: str, touches: list[FileTouch], tree: WorkingTree, listing: Git
     is_listed = listing is not None and (listing.is_tracked or bool(writes))
     if not writes and not is_listed:
         return FileRecord(path, reads)
-    taken, clean, resets = (_taking(path, each, tree.root) for each in (tree.commits, tree.clean, tree.resets))
+    taken, clean, resets = (
+        [commit.exchange for commit in commits if commit.takes(path, tree.root)]
+        for commits in (tree.commits, tree.clean, tree.resets)
+    )
     undone = max((*resets, *(write.exchange for write in writes if write.action == "restored")), default=0)
     settled = max((*taken, *clean, undone), default=0)
     committed = tuple(write for write in writes if any(write.exchange <= number for number in taken))
@@ -489,29 +477,21 @@ def _record(path: str, touches: list[FileTouch], tree: WorkingTree, listing: Git
     return FileRecord(path, reads, writes, pending or kept, bool(pending) or is_listed, bool(committed), diff)
 
 
-def _taking(path: str, commits: Sequence[Commit], root: str) -> list[int]:
-    return [commit.exchange for commit in commits if commit.takes(path, root)]
-
-
-def _superseded(record: FileRecord) -> dict[int, int]:
-    found: dict[int, int] = {}
+def _superseded(record: FileRecord) -> Iterator[tuple[int, int]]:
+    """The reads of a file that a later exchange supersedes, each with that exchange."""
     replaced = [write.exchange for write in record.writes if write.whole or write.action == "deleted"]
     for at, read in enumerate(record.reads):
         covering = [later.exchange for later in record.reads[at + 1 : at + 40] if later.covers(read)]
         later = [*covering[-1:], *(number for number in replaced[-1:] if number > read.exchange)]
         if later:
-            found[read.exchange] = max(later)
-    return found
+            yield read.exchange, max(later)
 
 
-def _for_all_files(found: list[dict[int, int]], files: dict[str, FileRecord]) -> dict[int, int]:
+def _superseded_reads(files: dict[str, FileRecord]) -> dict[int, int]:
     """A command that showed several files is superseded only when each of them is."""
-    shown: dict[int, int] = {}
-    for record in files.values():
-        for number in {read.exchange for read in record.reads}:
-            shown[number] = shown.get(number, 0) + 1
+    shown = Counter(number for record in files.values() for number in {read.exchange for read in record.reads})
     later: dict[int, list[int]] = {}
-    for each in found:
-        for number, by in each.items():
+    for record in files.values():
+        for number, by in dict(_superseded(record)).items():
             later.setdefault(number, []).append(by)
     return {number: max(by) for number, by in sorted(later.items()) if len(by) == shown[number]}

@@ -170,10 +170,12 @@ def changes_in(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> str:
     """The changes of a file that stand, in at most 120 characters: `+ def rotate(old), ~ verify, − check`."""
     diff = exchanges.get(record.diff)
     if diff and diff.result and (not record.standing or record.diff > record.standing[-1].exchange):
-        told = _compared(_patched(diff.result.text, record.path), record.path, ())
-        if told:
-            return told
-    return _compared(_kept_edits(record, exchanges), record.path, _shown(record, exchanges))
+        shown = _compared(_patched(diff.result.text, record.path), record.path, ())
+        if shown:
+            return shown
+    reads = (exchanges.get(read.exchange) for read in record.reads[: -_MOST_READS - 1 : -1])
+    newest = [each.result.text for each in reads if each and each.result]
+    return _compared(_kept_edits(record, exchanges), record.path, newest)
 
 
 def _kept_edits(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> Iterator[Edit]:
@@ -181,12 +183,6 @@ def _kept_edits(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> Iterato
         exchange = exchanges.get(write.exchange)
         if exchange and write.action not in ("deleted", "restored"):
             yield from _edits(exchange, record.path)
-
-
-def _shown(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> list[str]:
-    """What reads have shown of a file, the newest first."""
-    shown = (exchanges.get(read.exchange) for read in record.reads[: -_MOST_READS - 1 : -1])
-    return [each.result.text for each in shown if each and each.result]
 
 
 def _compared(edits: Iterator[Edit], path: str, shown: Sequence[str]) -> str:
@@ -213,15 +209,11 @@ def _merge(found: dict[str, str], later: dict[str, str]) -> None:
     """Add later changes. What is added and then changed is added; what is added and then removed never was."""
     for name, sign in later.items():
         # What is new is shown with its signature, and known by its name afterwards.
-        known = next((each for each in found if each == name or _same_name(each, name)), name)
+        known = next((each for each in found if each == name or each.partition("(")[0].endswith(f" {name}")), name)
         before = found.pop(known, "")
         if before == ADDED and sign == REMOVED:
             continue
         found[known if before == ADDED else name] = ADDED if before == ADDED else CHANGED if before == REMOVED else sign
-
-
-def _same_name(label: str, name: str) -> bool:
-    return label.partition("(")[0].endswith(f" {name}")
 
 
 def _rendered(found: dict[str, str]) -> str:
@@ -412,11 +404,15 @@ def _command_fact(runs: Sequence[_Run], describe_outcome: DescribeOutcome) -> Fa
     last = runs[-1]
     streak = list(takewhile(lambda run: (run.error is None) == (last.error is None), reversed(runs)))
     others = sum((run.error is None) != (last.error is None) for run in runs)
-    detail = _passed_outcome(last.exchange, describe_outcome) if last.error is None else last.error
+    answer = last.exchange.result.text if last.exchange.result else ""
+    detail = last.error
+    if detail is None:
+        detail = describe_outcome(last.exchange, kind_of(last.exchange.call, answer), None)
     if others:
-        told = f"after {others} {'failure' if last.error is None else 'pass'}{_plural(others, last.error is None)}"
-        detail = f"{detail} ({told})" if detail else told
-    ran = _echoed_commands(last.exchange.result.text if last.exchange.result else "")
+        ended = ("failure", "failures") if last.error is None else ("pass", "passes")
+        before = f"after {others} {ended[others > 1]}"
+        detail = f"{detail} ({before})" if detail else before
+    ran = _echoed_commands(answer)
     detail = f"{detail} (runs {ran})".lstrip() if ran else detail
     status = "passed" if last.error is None else "failed"
     command, ref = call_text(last.exchange.call), reference_of(last.exchange)
@@ -428,13 +424,3 @@ def _echoed_commands(text: str) -> str:
     found = dict.fromkeys(" ".join(line.split()) for line in _ECHO.findall(text[:_ECHO_SIGHT]))
     told = [f"`{line}`" for line in found if len(line) < _LONGEST_ECHO][:_MOST_ECHOES]
     return ", ".join(told)
-
-
-def _plural(count: int, is_failure: bool) -> str:
-    if count == 1:
-        return ""
-    return "s" if is_failure else "es"
-
-
-def _passed_outcome(use: ToolUse, describe_outcome: DescribeOutcome) -> str:
-    return describe_outcome(use, kind_of(use.call, use.result.text if use.result else ""), None)

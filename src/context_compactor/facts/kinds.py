@@ -267,14 +267,10 @@ def _kind_of_step(step: ShellStep) -> Kind | None:
     kind = _PROGRAMS.get(program)
     if kind is Kind.CODE and any(word.startswith("-i") for word in words[1:3]) and program == "sed":
         return None
-    if program == "tail" and len(words) > 1 and not _reads_log(words):
-        return Kind.CODE
+    if program == "tail" and len(words) > 1 and "-f" not in words:
+        shows_source = any(word.startswith("+") for word in words[1:]) or _SOURCE_FILE.search(words[-1])
+        return Kind.CODE if shows_source else kind
     return kind
-
-
-def _reads_log(words: tuple[str, ...]) -> bool:
-    from_a_line = any(word.startswith("+") for word in words[1:])
-    return "-f" in words or not (from_a_line or _SOURCE_FILE.search(words[-1]))
 
 
 def _kind_of_subcommand(words: tuple[str, ...]) -> Kind | None:

@@ -172,8 +172,8 @@ _LAST_LINE_IS_ERROR = re.compile(r"\n?[ \t]*[\w.]*(?:Error|Exception)(?::|\b[ (]
 
 def exit_code_of(text: str) -> int | None:
     """The exit code that an agent printed around a command's output, or the tool as its first or last words."""
-    told = unwrap(text)
-    return _code_in(told.body) if told.exit_code is None else told.exit_code
+    output = unwrap(text)
+    return _code_in(output.body) if output.exit_code is None else output.exit_code
 
 
 def is_refusal(text: str) -> bool:
@@ -200,9 +200,10 @@ def has_failed(call: ToolCall | None, result: ToolResult) -> bool:
         return _opens_with_error(text)
     if parsed.command is not None:
         return _command_failed(parsed, text)
-    if parsed.reads or _is_search(parsed):
+    if parsed.reads or any(word in parsed.tool for word in ("grep", "glob", "search", "fetch", "find", "list")):
         return len(text) < _SHORT_ANSWER // 3 and _opens_with_error(text)
-    return bool(exit_code_of(text)) or _opens_with_error(text) or _answer_failed(parsed, text)
+    says_so = _EDIT_FAILED.search(text[:600]) is not None if parsed.writes else _says_error(text)
+    return says_so or bool(exit_code_of(text)) or _opens_with_error(text)
 
 
 def has_passed(text: str) -> bool:
@@ -310,24 +311,13 @@ def _shows_failure(text: str) -> bool:
 def _part_shows_failure(text: str) -> bool:
     if not any(sign in text for sign in _SIGNS):
         return False
-    return bool(_FAILED_LINE.search(text) or _COMPLAINT.search(text)) or _ends_with_error(text) or _says_error(text)
-
-
-def _ends_with_error(text: str) -> bool:
-    body = text[-600:].rstrip()
-    return _LAST_LINE_IS_ERROR.match(body, max(body.rfind("\n"), 0)) is not None
+    end = text[-600:].rstrip()
+    ends_with_error = _LAST_LINE_IS_ERROR.match(end, max(end.rfind("\n"), 0))
+    return bool(_FAILED_LINE.search(text) or _COMPLAINT.search(text) or ends_with_error) or _says_error(text)
 
 
 def _opens_with_error(text: str) -> bool:
     return len(text) < _SHORT_ANSWER and _OPENS_WITH_ERROR.match(text[:400]) is not None
-
-
-def _is_search(parsed: ParsedCall) -> bool:
-    return any(word in parsed.tool for word in ("grep", "glob", "search", "fetch", "find", "list"))
-
-
-def _answer_failed(parsed: ParsedCall, text: str) -> bool:
-    return _EDIT_FAILED.search(text[:600]) is not None if parsed.writes else _says_error(text)
 
 
 def _says_error(text: str) -> bool:

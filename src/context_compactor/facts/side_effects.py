@@ -89,14 +89,10 @@ def _acts(step: ShellStep) -> bool:
             told = told[:2] if step.words[1:2] == ("-C",) else told[:1]
             told = [] if step.words[1:] == ("tag",) else told
         is_told = "*" in words or not words.isdisjoint(told)
-        return (is_told or (step.program == "gh" and _sends(step))) and not _only_asks(step)
+        return (is_told or (step.program == "gh" and _sends(step))) and _QUESTIONS.isdisjoint(step.words)
     if step.program.startswith("python") and "manage.py" in step.words[1:3]:
         return "migrate" in step.words[2:4]
     return step.program in ("curl", "http", "https", "wget") and _sends(step)
-
-
-def _only_asks(step: ShellStep) -> bool:
-    return not _QUESTIONS.isdisjoint(step.words)
 
 
 def _sends(step: ShellStep) -> bool:
@@ -227,21 +223,15 @@ def _names(words: Sequence[str], running: _Running) -> bool:
         return True
     if any(word.startswith(("$", "%")) for word in targets):
         return not running.port or not any(word.isdigit() for word in targets)
-    return any(word == running.id or word in running.command or _is_port(word, running.port) for word in targets)
-
-
-def _is_port(word: str, port: str) -> bool:
-    return bool(port) and port in word
+    if running.port and any(running.port in word for word in targets):
+        return True
+    return any(word == running.id or word in running.command for word in targets)
 
 
 def _reports_end(running: _Running, turn: Turn) -> bool:
     text = turn.messages[0].text[:4_000]
-    return (
-        bool(running.id)
-        and turn.number > running.fact.turn
-        and running.id in text
-        and bool(_PROCESS_ENDED.search(text))
-    )
+    is_named = bool(running.id) and running.id in text and turn.number > running.fact.turn
+    return is_named and _PROCESS_ENDED.search(text) is not None
 
 
 _SUBAGENT_TOOLS = frozenset(
@@ -294,15 +284,11 @@ def _with_reported_ends(found: list[Fact], by_id: dict[str, int], turns: Sequenc
             report = next((text for text in reports if agent in text and _SUBAGENT_FINISHED.search(text)), None)
             if report is not None and found[at].turn < turn.number:
                 status = "failed" if _SUBAGENT_FAILED.search(report) else "done"
-                head = _first_line(_reported(report)) or found[at].detail
+                words = _REPORTED_WORDS.search(report)
+                head = _first_line((words[1] or words[2]).replace("\\n", "\n")) if words else ""
+                head = head or found[at].detail
                 found[at] = structs.replace(found[at], status=status, detail=head, last_turn=turn.number)
     return found
-
-
-def _reported(report: str) -> str:
-    """What a sub-agent said itself, within what a client tells of its end."""
-    said = _REPORTED_WORDS.search(report)
-    return (said[1] or said[2]).replace("\\n", "\n") if said else ""
 
 
 def _reports(turn: Turn) -> list[str]:

@@ -217,10 +217,8 @@ def _listed(arguments: dict[str, Any]) -> list[tuple[str, str]]:
 def _entry(entry: dict[str, Any]) -> tuple[str, str]:
     title = next((entry[key] for key in ("content", "step", "title", "task", "text") if entry.get(key)), "")
     status = entry.get("status")
-    return (
-        title if isinstance(title, str) else "",
-        _STATUSES.get(status, "open") if isinstance(status, str) else "open",
-    )
+    known = _STATUSES.get(status, "open") if isinstance(status, str) else "open"
+    return title if isinstance(title, str) else "", known
 
 
 def _todo(title: str, status: str, turn: int, exchange: ToolUse, first: int = 0) -> Fact:
@@ -230,14 +228,14 @@ def _todo(title: str, status: str, turn: int, exchange: ToolUse, first: int = 0)
 
 def mode_facts(calls: Sequence[CallInTurn], turns: Sequence[Turn]) -> list[Fact]:
     """Whether the agent is only to plan. Nothing is said when it never was."""
-    told = [(turn.number, True) for turn in turns if turn.role != "assistant" and _tells_plan_mode(turn)]
+    modes = [(turn.number, True) for turn in turns if turn.role != "assistant" and _tells_plan_mode(turn)]
     for turn, exchange, parsed in calls:
         if parsed.tool in _MODE_TOOLS and exchange.result and not exchange.result.is_error:
-            told.append((turn, parsed.tool == "enterplanmode"))
-    if not told:
+            modes.append((turn, parsed.tool == "enterplanmode"))
+    if not modes:
         return []
-    place = {turn.number: at for at, turn in enumerate(turns)}
-    turn, is_planning = max(told, key=lambda each: place[each[0]])
+    position = {turn.number: at for at, turn in enumerate(turns)}
+    turn, is_planning = max(modes, key=lambda each: position[each[0]])
     content, status = (_PLANNING, "active") if is_planning else (_CARRYING_OUT, "done")
     return [Fact("mode", content, turn, "system", "", status, 1, turn, reference_id("turn", turn))]
 
@@ -293,7 +291,9 @@ def _blockers(recent: Sequence[Utterance], turns: Sequence[Turn]) -> list[Fact]:
         _state_fact("blocker", sentence, utterance.turn, "blocked")
         for utterance in recent[-6:]
         for sentence in sentences(utterance.text)
-        if len(sentence) <= _LONGEST_STATE and _blocks(cues.spaced(sentence))
+        if len(sentence) <= _LONGEST_STATE
+        and cues.has_any(words := cues.spaced(sentence), cues.BLOCKERS)
+        and not cues.has_any(words, cues.HEDGES)
     ]
     if recent and turns and turns[-1].number == recent[-1].turn and not turns[-1].exchanges:
         said = list(sentences(recent[-1].text[-1_500:]))
@@ -321,10 +321,6 @@ def _waiting(turns: Sequence[Turn]) -> list[Fact]:
 def _question(values: dict[str, Any]) -> str:
     text = values.get("question") or values.get("prompt")
     return " ".join(text.split())[:_LONGEST_STATE] if isinstance(text, str) else ""
-
-
-def _blocks(words: str) -> bool:
-    return cues.has_any(words, cues.BLOCKERS) and not cues.has_any(words, cues.HEDGES)
 
 
 def _state_fact(kind: FactKind, content: str, turn: int, status: str) -> Fact:
@@ -357,7 +353,8 @@ def find_task_boundary(turns: Sequence[Turn]) -> str:
     calls = [each for each in calls_in_turns([last]) if each[1].result is not None]
     if any(_has_passed_checks(each) for each in calls):
         return "tests passed"
-    if _has_committed(calls):
+    failed = {each.number for _, each, _ in calls if each.result and has_failed(each.call, each.result)}
+    if any("git commit" in fact.content for fact in side_effect_facts(calls, failed)):
         return "a commit was made"
     return "a point of the to-do list is done" if _has_finished_todo(told, calls) else ""
 
@@ -370,24 +367,15 @@ def _has_passed_checks(calls: CallInTurn) -> bool:
     return not has_failed(exchange.call, result) and _PASSED.search(result.text) is not None
 
 
-def _has_committed(calls: Sequence[CallInTurn]) -> bool:
-    failed = {each.number for _, each, _ in calls if each.result and has_failed(each.call, each.result)}
-    return any("git commit" in fact.content for fact in side_effect_facts(calls, failed))
-
-
 def _has_finished_todo(turns: Sequence[Turn], calls: Sequence[CallInTurn]) -> bool:
     """Whether the last turn has set a point of the list to done. One that nobody saw open is none unless all are."""
-    if any(_closes_task(parsed) for _, _, parsed in calls):
+    if any(call.tool == "taskupdate" and call.arguments.get("status") == "completed" for _, _, call in calls):
         return True
     now, before = _todo_points(turns), _todo_points(turns[:-1])
     done = {title for title, status in now.items() if status == "done"}
     if now == before or not done:
         return False
     return len(done) == len(now) or any(before.get(title, "done") != "done" for title in done)
-
-
-def _closes_task(parsed: ParsedCall) -> bool:
-    return parsed.tool == "taskupdate" and parsed.arguments.get("status") == "completed"
 
 
 def _todo_points(turns: Sequence[Turn]) -> dict[str, str]:
