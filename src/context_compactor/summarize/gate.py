@@ -168,14 +168,10 @@ def check_answer(answer: ModelAnswer, evidence: Evidence) -> CheckedSummary:
     wrong = list(_of_call(answer, said))
     if wrong:
         return CheckedSummary(Summary(), wrong=tuple(wrong))
-    summary = parse_summary(_whole_lines(said) if answer.stop == "length" else said, own_headings=evidence.own_headings)
+    whole = said.rpartition("\n")[0] if answer.stop == "length" else said  # without the line that was cut off
+    summary = parse_summary(whole, own_headings=evidence.own_headings)
     checked = check_summary(summary, evidence)
     return structs.replace(checked, wrong=(*_of_shape(answer, summary, evidence), *checked.wrong))
-
-
-def _whole_lines(said: str) -> str:
-    """A text that was cut off, without its last line."""
-    return said.rpartition("\n")[0]
 
 
 def _of_call(answer: ModelAnswer, said: str) -> Iterator[Objection]:
@@ -329,14 +325,11 @@ class _Corrector:
 
     def _with_turn(self, words: str, line: str) -> str:
         named = turn_named(line)
-        turn = named if self._was_said_in(named, words) else self._evidence.turn_of(words) or named
+        in_turn = plain_words(self._evidence.users.get(named, ""))
+        turn = named if in_turn and plain_words(words) in in_turn else self._evidence.turn_of(words) or named
         beside = re.search(r" \(([^()]+); turn_\d+\)$", line)
         note = f"{beside[1]}; " if beside and self._line(f"{beside[1]} here") else ""
         return f'"{words}" ({note}{reference_id("turn", turn)})' if turn else f'"{words}"'
-
-    def _was_said_in(self, turn: int, words: str) -> bool:
-        from_turn = self._evidence.users.get(turn, "")
-        return bool(from_turn) and plain_words(words) in plain_words(from_turn)
 
     def story(self, lines: Sequence[StoryLine]) -> list[StoryLine]:
         """What happened, in order: the user's words as they were said, and what was done as far as it is borne out."""
@@ -376,9 +369,11 @@ class _Corrector:
         """Exact lines as they stand in the conversation, under an id that is known."""
         for excerpt in excerpts:
             lines = tuple(quote for line in excerpt.lines for quote in self._exact(line))
-            ref = excerpt.ref if excerpt.ref in self._evidence.refs else self._turn_with(lines)
+            is_known = excerpt.ref in self._evidence.refs
+            ref = excerpt.ref if is_known or not lines else self._evidence.home(lines[0])
             if lines and ref:
-                yield Excerpt(ref, _label(excerpt.label), lines)
+                label = " ".join(excerpt.label.replace("[", "(").replace("]", ")").split())
+                yield Excerpt(ref, label[:120], lines)
 
     def _exact(self, line: str) -> list[str]:
         """A line as it stands in the source, with its own indentation; nothing when it does not."""
@@ -388,9 +383,6 @@ class _Corrector:
         if not quote:
             self._leave_out("not_verbatim", "this line does not stand in the conversation", line)
         return quote
-
-    def _turn_with(self, lines: Sequence[str]) -> str:
-        return self._evidence.home(lines[0]) if lines else ""
 
     def _line(self, line: str) -> str:
         """A line without what is made up in it; nothing when nothing else is in it."""
@@ -409,15 +401,13 @@ class _Corrector:
 
     def _references(self, line: str) -> str:
         """A line without ids of turns that are not there."""
-        unknown = {ref for ref in REFERENCE_PATTERN.findall(line) if not self._is_known(ref)}
-        for ref in unknown:
+        evidence = self._evidence
+        for ref in set(REFERENCE_PATTERN.findall(line)) - evidence.refs:
+            if ref.startswith("turn_") and 0 < int(ref[5:]) <= evidence.last:
+                continue
             self._note("unknown_reference", f"there is no {ref}", line)
             line = re.sub(rf"\s*\({ref}\)|,? ?{ref}", "", line)
         return line
-
-    def _is_known(self, ref: str) -> bool:
-        is_turn = ref.startswith("turn_") and 0 < int(ref[5:]) <= self._evidence.last
-        return is_turn or ref in self._evidence.refs
 
     def _quotes(self, body: str) -> str:
         """A text whose quotations all stand in the source: else the nearest sentence, or no marks."""
@@ -488,10 +478,6 @@ def _bracket(text: str) -> tuple[str, str]:
     return words.strip().strip('"\u201c\u201d'), beside
 
 
-def _label(label: str) -> str:
-    return " ".join(label.replace("[", "(").replace("]", ")").split())[:120]
-
-
 def _hostile(title: str, entry: RecordEntry, evidence: Evidence) -> Iterator[Objection]:
     line = entry.text
     # A command may have placeholders that look like marks: what stands in the source as it is here is code.
@@ -499,7 +485,8 @@ def _hostile(title: str, entry: RecordEntry, evidence: Evidence) -> Iterator[Obj
     for code, pattern, words in _MARKS:
         if pattern.search(read):
             yield Objection(code, f"left out, {words}: {line[:_SHOWN]!r}")
-    bare = normalize(_without_quotes(line, evidence))
+    # What the line quotes of the user's own words is no order.
+    bare = normalize(_QUOTED.sub(lambda quote: " " if evidence.user.verbatim(quote[1]) else quote[0], line))
     if SPEAKERS.match(bare):
         yield Objection("continued", f"left out, it begins like a turn of a conversation: {line[:_SHOWN]!r}")
     if OVERRIDES.search(bare):
@@ -529,11 +516,6 @@ def _unspoken(line: str, bare: str, evidence: Evidence) -> Iterator[Objection]:
     told = [*urls_in(line), *(code for code in code_in(line) if " " in code)]
     if any(plain_words(each) in evidence.results and each not in evidence.said for each in told):
         yield Objection("instruction", f"left out, the step comes from a tool's output alone: {line[:_SHOWN]!r}")
-
-
-def _without_quotes(line: str, evidence: Evidence) -> str:
-    """A line without what it quotes of the user's own words."""
-    return _QUOTED.sub(lambda quote: " " if evidence.user.verbatim(quote[1]) else quote[0], line)
 
 
 def _comes_from(read: str, results: str, spoken: str) -> bool:

@@ -149,7 +149,8 @@ def place_summary(job: EngineCompaction, summary: Summary, model: str) -> tuple[
         record = merge_record(summary, own, room, job.config.counter.text)
         if record is None:
             return None, "there is no room for it"
-        written = _written(job, record)
+        outcome = job.digest.outcome
+        written = outcome.composer.write_record(record, outcome.written.texts)
         if written.tokens <= target:
             break
         room -= written.tokens - target
@@ -179,7 +180,8 @@ def merge_record(summary: Summary, own: Record, room: int, count: Callable[[str]
         if cost <= left and entry.text != root and not _is_covered(entry, covered):
             sections.setdefault(title, []).append(entry)
             left -= cost
-    spoken = [line for line in own.happened if line.voice == "user" and line.turn not in _user_turns(happened)]
+    quoted = {line.turn for line in happened if line.voice == "user"}
+    spoken = [line for line in own.happened if line.voice == "user" and line.turn not in quoted]
     left = _add_lines(happened, spoken, covered, left, count)
     excerpts, left = _more_lines(fitted.excerpts, own.excerpts, left, count)
     known = LineIndex([*lines, *(entry.text for entries in sections.values() for entry in entries)])
@@ -207,19 +209,17 @@ def _body(summary: Summary) -> str:
     return render_record(record).partition("\n")[2]
 
 
-def _is_quoted(entry: RecordEntry, words: str) -> bool:
-    """Whether the words of an entry stand in a text, piece by piece where some were left out."""
-    pieces = _SOURCE.sub("", entry.text).split("…")
-    return all(plain_words(piece) in words for piece in pieces)
-
-
 def _without_quoted(
     sections: dict[str, tuple[RecordEntry, ...]], quotes: Sequence[Quote]
 ) -> dict[str, tuple[RecordEntry, ...]]:
     """The sections without words of the task that the record quotes already."""
     words = plain_words("\n".join(quote.text for quote in quotes))
     entries = [
-        entry for entry in sections.get(TASK, ()) if not entry.text.startswith('"') or not _is_quoted(entry, words)
+        entry
+        for entry in sections.get(TASK, ())
+        # Where words were left out of an entry it is compared piece by piece.
+        if not entry.text.startswith('"')
+        or not all(plain_words(piece) in words for piece in _SOURCE.sub("", entry.text).split("…"))
     ]
     kept = sections | {TASK: tuple(entries)}
     return {title: lines for title, lines in kept.items() if lines}
@@ -244,10 +244,6 @@ def _is_covered(entry: RecordEntry, covered: LineIndex) -> bool:
         return covered.both(tried, error) or any(name in covered.text for name in names)
     names = [path.rstrip("/").rpartition("/")[2] for path in paths_in(body)] if entry.status in FILE_STATUSES else []
     return all(name in covered.text for name in names) if names else covered.says(body)
-
-
-def _user_turns(happened: Sequence[StoryLine]) -> set[int]:
-    return {line.turn for line in happened if line.voice == "user"}
 
 
 def _add_lines(
@@ -276,12 +272,6 @@ def _more_lines(
     return (*reversed(kept), *first), room
 
 
-def _written(job: EngineCompaction, record: Record) -> WrittenContext:
-    """The context with another record; everything else is as the engine wrote it."""
-    outcome = job.digest.outcome
-    return outcome.composer.write_record(record, outcome.written.texts)
-
-
 def _settled(job: EngineCompaction, written: WrittenContext, model: str) -> CompactionResult:
     outcome = job.digest.outcome
     damage = find_damage(job.scene.messages, written.messages, job.config.dialect)
@@ -300,13 +290,8 @@ def _decisions_after(job: EngineCompaction, written: WrittenContext) -> Iterator
     for decision in explain_decisions(outcome.composer, outcome.cut):
         is_shown = {decision.ref, reference_id("turn", max(decision.turn, 0))} & shown
         if decision.turn in folded and not is_shown and decision.tier in (Tier.KEEP, Tier.SUMMARIZE):
-            yield structs.replace(
-                decision,
-                tier=Tier.SUMMARIZE,
-                strategy="summarizer",
-                reason="told in the model's record",
-                tokens_after=0,
-            )
+            changes = {"strategy": "summarizer", "reason": "told in the model's record", "tokens_after": 0}
+            yield structs.replace(decision, tier=Tier.SUMMARIZE, **changes)
         else:
             yield decision
 

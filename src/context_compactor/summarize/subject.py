@@ -134,12 +134,7 @@ class CallEstimate(Struct, frozen=True):
 
     def plus(self, other: CallEstimate) -> CallEstimate:
         """Both together."""
-        return CallEstimate(
-            self.calls + other.calls,
-            self.shown + other.shown,
-            self.cached + other.cached,
-            self.written + other.written,
-        )
+        return CallEstimate(*map(sum, zip(structs.astuple(self), structs.astuple(other), strict=True)))
 
     def cost(self, model: str, prices: Mapping[str, Price]) -> float | None:
         """US dollars, or None when the price is not known."""
@@ -157,11 +152,8 @@ def estimate_copy(
     model: Model, subject: SummarySubject, count: Count, limits: SummaryLimits, prompt: Prompt
 ) -> CallEstimate:
     """When the turns are shown as a copy; nothing when that cannot be done at all."""
-    limits = limits.within(model)
-    assignment, before = (
-        SummaryAssignment(prompt, language_for(subject), limits.tokens, subject.focus),
-        subject.before(count),
-    )
+    limits, before = limits.within(model), subject.before(count)
+    assignment = SummaryAssignment(prompt, language_for(subject), limits.tokens, subject.focus)
     room = chunk_room(assignment, model, count, before, limits)
     chunks = cut_chunks(quote_turns(subject.turns), room, count) if room >= MIN_ROOM else []
     if not chunks or expected_calls(len(chunks), limits, room) > limits.calls:
@@ -234,9 +226,10 @@ def plan_request(
     prefix_tokens = job.config.counter.count_many(job.config.dialect.parse(prefix))
     beside = count(str(settings.agent_request))
     sent = estimate_prefix(model, subject, count, limits, prompt, sum(prefix_tokens) + beside)
-    if sent.shown + 2 * sent.written > _WINDOW_SHARE * model.window or not _is_cheaper(
-        sent, copied, model.name, settings
-    ):
+    # Where no price is known one call that a cache serves is taken for cheaper than copies.
+    own_cost, copy_cost = (each.cost(model.name, settings.prices) for each in (sent, copied))
+    is_cheaper = not copied.calls or own_cost is None or copy_cost is None or own_cost <= copy_cost
+    if sent.shown + 2 * sent.written > _WINDOW_SHARE * model.window or not is_cheaper:
         return RequestPlan(subject, limits, copied)
     own = structs.replace(subject, prefix=prefix, beside=settings.agent_request)
     return RequestPlan(own, limits, sent)
@@ -323,9 +316,3 @@ def is_agent_model(name: str, agents: str | None, dialect: str) -> bool:
     if not agents or not name.startswith(_NATIVE_CLIENTS.get(dialect, ())):
         return False
     return name == agents or ("/" not in agents and re.split(r"[/#]", name)[-1] == agents)
-
-
-def _is_cheaper(sent: CallEstimate, copied: CallEstimate, name: str, settings: Settings) -> bool:
-    """Where no price is known one call that a cache serves is taken for cheaper than copies."""
-    own, copies = sent.cost(name, settings.prices), copied.cost(name, settings.prices)
-    return not copied.calls or own is None or copies is None or own <= copies

@@ -144,7 +144,7 @@ def _heading(line: str, *, own_headings: bool) -> str:
     title = found["title"].strip()
     small = title.casefold()
     known = next((section for words, section in _KNOWN.items() if small.startswith(words)), "")
-    if known and (found.re is _MARKED or len(small.split()) <= _longest(known)):
+    if known and (found.re is _MARKED or len(small.split()) <= len(plain(known).split())):
         return known
     is_marked = found.re is not _PLAIN or (line.endswith(":") and len(title.split()) <= 5) or title.isupper()
     if not is_marked or not any(map(str.isalpha, title)):
@@ -152,10 +152,6 @@ def _heading(line: str, *, own_headings: bool) -> str:
     if own_headings:
         return title.replace("[", "(").replace("]", ")")
     return FINDINGS if line.startswith("#") else ""
-
-
-def _longest(section: str) -> int:
-    return len(section.split(" (", maxsplit=1)[0].split())
 
 
 def _is_none(line: str) -> bool:
@@ -293,9 +289,8 @@ def fit_summary(summary: Summary, most: int, count: Callable[[str], int]) -> tup
     }
     happened = [line for at, line in enumerate(summary.happened) if (HAPPENED, _rank(line), at) in kept]
     excerpts = [excerpt for at, excerpt in enumerate(summary.excerpts) if (EXCERPTS, 1, at) in kept]
-    return Summary({title: lines for title, lines in sections.items() if lines}, tuple(happened), tuple(excerpts)), len(
-        gone
-    )
+    left = {title: lines for title, lines in sections.items() if lines}
+    return Summary(left, tuple(happened), tuple(excerpts)), len(gone)
 
 
 def _rank(line: StoryLine) -> int:

@@ -440,12 +440,10 @@ class SummaryWriter:
 
 def turn_index(subject: SummarySubject) -> str:
     """The ids of turns with their first words, for a model that sees them as the provider has them."""
-    lines = [f"{quote.heading}: {_first_words(quote.body)}" for quote in quote_turns(subject.turns)]
+    lines = [
+        f"{quote.heading}: {escape(shorten(quote.body, 60, placeholder=' …'))}" for quote in quote_turns(subject.turns)
+    ]
     return "\n".join(lines)
-
-
-def _first_words(body: str) -> str:
-    return escape(shorten(body, 60, placeholder=" …"))
 
 
 def grouped(parts: Sequence[Summary], room: int, count: Count) -> list[list[Summary]]:

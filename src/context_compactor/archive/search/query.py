@@ -115,7 +115,8 @@ def read_query(text: str, speakers: Collection[str] = ()) -> Query:
     counts = Counter(terms(text))
     for term in (term for name in named for term in terms(name)):
         counts.pop(term, None)
-    counts = _without(counts, terms(wording[0])) if wording else counts
+    # The terms by which a question names whose words it wants are left out, if any others are left.
+    counts = (counts - Counter(terms(wording[0]))) or counts if wording else counts
     weights = {term: 1 + log(count) for term, count in counts.items()}
     for term in counts:
         for meant in _RELATED_TERMS.get(term, ()):
@@ -124,12 +125,6 @@ def read_query(text: str, speakers: Collection[str] = ()) -> Query:
     is_question = len(counts) <= _MOST_ASKED and "\n" not in text.strip()
     is_newest = is_question and bool(_NEWEST.search(text))
     return Query(weights, frozenset(counts), named, exact_tokens(text), voice, is_question, is_newest)
-
-
-def _without(counts: Counter[str], said: Collection[str]) -> Counter[str]:
-    """The terms beside those by which a question names whose words it wants, if any are left."""
-    rest = counts - Counter(said)
-    return rest or counts
 
 
 _RELATED_TERMS = {stem(general): tuple(map(stem, special)) for general, special in RELATED_WORDS.items()}

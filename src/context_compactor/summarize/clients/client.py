@@ -168,9 +168,13 @@ def translate_error(error: Exception, name: str, *, is_begun: bool = False) -> M
     """The error of our tree for an error of an SDK, in words that name the model; `is_begun` after the first event."""
     status = getattr(error, "status_code", None)
     if status is not None and 300 <= status < 400:
-        return ModelError(f"{name}: HTTP {status}: {_redirected(error)}", billed=False)
+        origin = _ORIGIN.match(headers_of(error).get("location", ""))
+        where = origin[0] if origin else "another place of the same server"
+        words = f"the server redirects to {where}, and nothing is sent there; if that is right, use its address"
+        return ModelError(f"{name}: HTTP {status}: {words}", billed=False)
     words = f"{name}: {_error_text(error)}"
-    kinds = _error_kinds(error)
+    details = _error_details(error)
+    kinds = {str(details.get(name)) for name in ("type", "code")}
     if _is_too_long(f"{words}\n{error}", status, kinds):
         return ModelOverflow(words)
     if status in _DENIED_STATUS or kinds & _DENIED_KINDS or any(said in words.lower() for said in _NO_MONEY):
@@ -179,7 +183,7 @@ def translate_error(error: Exception, name: str, *, is_begun: bool = False) -> M
     is_passing = status is None or status == 200 or status in _PASSING_STATUS or status >= 500
     billed = is_begun or _may_be_billed(error, status)
     if is_passing:
-        return ModelUnavailable(words, _retry_after(error), billed=billed)
+        return ModelUnavailable(words, seconds_to_wait(headers_of(error)), billed=billed)
     return ModelError(words, billed=billed)
 
 
@@ -206,16 +210,6 @@ def headers_of(source: Any) -> Mapping[str, str]:
     return getattr(getattr(source, "response", None), "headers", None) or {}
 
 
-def _retry_after(error: Exception) -> float | None:
-    return seconds_to_wait(headers_of(error))
-
-
-def _redirected(error: Exception) -> str:
-    origin = _ORIGIN.match(headers_of(error).get("location", ""))
-    where = origin[0] if origin else "another place of the same server"
-    return f"the server redirects to {where}, and nothing is sent there; if that is right, use its address"
-
-
 def _may_be_billed(error: Exception, status: int | None) -> bool:
     if status in (None, 200) or "Timeout" in type(error).__name__:
         return type(error.__cause__).__name__ not in _NEVER_SENT
@@ -236,11 +230,6 @@ def _error_text(error: Exception) -> str:
     status = getattr(error, "status_code", None)
     shown = f"HTTP {status}: " if status not in (None, 200) else ""
     return f"{shown}{str(said)[:_MOST_WORDS]}{because}"
-
-
-def _error_kinds(error: Exception) -> set[str]:
-    details = _error_details(error)
-    return {str(details.get(name)) for name in ("type", "code")}
 
 
 def _error_details(error: Exception) -> dict[str, Any]:
@@ -402,15 +391,12 @@ class ModelClient:
                 self.wire.take(event, collected)
                 if collected.is_endless:
                     return
-            if not collected.is_begun:
-                self._expect_events(headers_of(stream).get("content-type", ""))
+            kind = headers_of(stream).get("content-type", "")
+            if not collected.is_begun and kind and "event-stream" not in kind:
+                words = f"{self.name}: the server sent {kind.partition(';')[0]}, which is no answer of this API"
+                raise ModelError(f"{words}; is the address right?", billed="html" not in kind)
         finally:
             await _close(stream)
-
-    def _expect_events(self, kind: str) -> None:
-        if kind and "event-stream" not in kind:
-            words = f"{self.name}: the server sent {kind.partition(';')[0]}, which is no answer of this API"
-            raise ModelError(f"{words}; is the address right?", billed="html" not in kind)
 
 
 def encodable(value: Any) -> Any:

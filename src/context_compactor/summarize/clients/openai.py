@@ -8,7 +8,6 @@ from typing import Any
 
 from context_compactor.summarize.clients.client import Body, ModelSpec, StreamedAnswer
 from context_compactor.summarize.model import (
-    ModelMessage,
     ModelRequest,
     ModelUsage,
     StopReason,
@@ -68,7 +67,7 @@ def chat_body(request: ModelRequest, named: ModelSpec, refused: frozenset[str], 
     body: Body = {
         **request.beside,
         "model": named.model,
-        "messages": [*request.prefix, *(_message(message) for message in request.messages)],
+        "messages": [*request.prefix, *({"role": each.role, "content": each.text} for each in request.messages)],
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -92,10 +91,6 @@ def take_chunk(chunk: Any, collected: StreamedAnswer) -> None:
             collected.stop = "refusal"
         if choice.finish_reason and collected.stop != "refusal":
             collected.stop = STOPS.get(choice.finish_reason, "other")
-
-
-def _message(message: ModelMessage) -> dict[str, str]:
-    return {"role": message.role, "content": message.text}
 
 
 def _usage(usage: Any) -> ModelUsage:
