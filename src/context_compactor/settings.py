@@ -140,7 +140,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Off means that no path changes anything: every compaction answers `unchanged`."""
 
     automatic: bool = True
-    """Compact a session by itself when a level is reached. Off means only when asked; events still tell of levels."""
+    """Compact a session by itself when a level is reached. Off means only when asked; events still report levels."""
 
     window: Tokens | None = None
     """Tokens the agent's model accepts in one request. Without it the model's known window is used."""
@@ -200,7 +200,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     sub-agent is, at 500 tokens."""
 
     brief_subagents: bool = True
-    """Let hooks tell a new sub-agent of a coding agent what its caller knows, in at most 500 tokens."""
+    """Let hooks brief a new sub-agent of a coding agent with what its caller knows, in at most 500 tokens."""
 
     model: str | None = None
     """Model that runs the agent, such as `claude-sonnet-4-5`, where neither the caller nor the log names it: its

@@ -251,10 +251,10 @@ def _target(parsed: ParsedCall) -> str:
 
 
 def _short_arguments(values: dict[str, Any]) -> list[str]:
-    told = {key: value for key, value in values.items() if value not in ("", None) and key not in _UNINFORMATIVE}
-    simple = [(key, value) for key, value in told.items() if isinstance(value, str | int | float)]
+    given = {key: value for key, value in values.items() if value not in ("", None) and key not in _UNINFORMATIVE}
+    simple = [(key, value) for key, value in given.items() if isinstance(value, str | int | float)]
     if not simple:
-        return list(told)
+        return list(given)
     return [str(value) for _, value in simple] if len(simple) == 1 else [f"{key}={value}" for key, value in simple]
 
 

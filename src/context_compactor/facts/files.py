@@ -422,5 +422,5 @@ def _command_fact(runs: Sequence[_Run], describe_outcome: DescribeOutcome) -> Fa
 def _echoed_commands(text: str) -> str:
     """The commands that a task runner says it runs, as `[test] $ go test ./...` or `> jest`."""
     found = dict.fromkeys(" ".join(line.split()) for line in _ECHO.findall(text[:_ECHO_SIGHT]))
-    told = [f"`{line}`" for line in found if len(line) < _LONGEST_ECHO][:_MOST_ECHOES]
-    return ", ".join(told)
+    shown = [f"`{line}`" for line in found if len(line) < _LONGEST_ECHO][:_MOST_ECHOES]
+    return ", ".join(shown)

@@ -181,10 +181,10 @@ class HeaderSection:
 
     def read(self, lines: Lines) -> dict[str, Any]:
         """The fields and the history's length."""
-        told = _fields(lines, (*self.labels, "History"))["History"]
-        numbers = _SPAN.fullmatch(told)
+        length = _fields(lines, (*self.labels, "History"))["History"]
+        numbers = _SPAN.fullmatch(length)
         if numbers is None:
-            raise damaged(lines[0][0], f"History says {told!r:.60}, not how many messages, tokens, turns and calls")
+            raise damaged(lines[0][0], f"History says {length!r:.60}, not how many messages, tokens, turns and calls")
         return FieldSection(self.labels).read(lines) | {"span": CheckpointSpan(*map(int, numbers.groups()))}
 
 
@@ -327,8 +327,8 @@ def _lines(checkpoint: Checkpoint) -> Iterator[str]:
     for heading, section in _SECTIONS.items():
         yield heading
         yield ""
-        told = list(section.write(checkpoint))
-        yield from (*told, "") if told else ()
+        lines = list(section.write(checkpoint))
+        yield from (*lines, "") if lines else ()
 
 
 def parse_checkpoint(text: str) -> Checkpoint:
@@ -346,8 +346,8 @@ def parse_checkpoint(text: str) -> Checkpoint:
 
 def was_edited(text: str) -> bool:
     """Whether somebody has changed the file since it was written. Read it with `parse_checkpoint` first."""
-    body, told = _open(text)
-    return _sum(body) != told
+    body, checksum = _open(text)
+    return _sum(body) != checksum
 
 
 def _open(text: str) -> tuple[str, str]:

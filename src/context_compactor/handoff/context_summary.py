@@ -20,7 +20,7 @@ from context_compactor.tokens.counting import counter_for
 
 
 class Rank(IntEnum):
-    """How dear a sentence is when there is no room for all; what is `OUT` is not shown at all."""
+    """How important a sentence is when there is no room for all; what is `OUT` is not shown at all."""
 
     MUST = 0
     FOUND = 1
@@ -296,7 +296,7 @@ def _files_line(passages: Sequence[SummaryPassage], let_in: Sequence[SummaryPass
 def _fitted(
     let_in: list[SummaryPassage], passages: Sequence[SummaryPassage], beyond: tuple[str, ...], tokens: int
 ) -> ContextSummary:
-    """The dearest passages in the order of the text, and the mark below them."""
+    """The most important passages in the order of the text, and the mark below them."""
     kept = _choose(let_in, tokens - count_tokens(f"\n{MARK}"))
     while True:
         left = (*_left_out(passages, kept), *beyond)
@@ -307,7 +307,7 @@ def _fitted(
 
 
 def _choose(passages: Sequence[SummaryPassage], room: int) -> list[SummaryPassage]:
-    """The dearest passages that fit, each with its heading."""
+    """The most important passages that fit, each with its heading."""
     costs = counter_for(None).count_many([f"\n{passage.text}" for passage in passages])
     unpaid = {passage.heading: count_tokens(passage.heading) + 1 for passage in passages} | {"": 0}
     chosen: list[SummaryPassage] = []
@@ -346,10 +346,10 @@ def _left_out(passages: Sequence[SummaryPassage], kept: Sequence[SummaryPassage]
 
 
 def _cut(passages: Sequence[SummaryPassage], tokens: int) -> str:
-    """The beginning of the dearest passage, cut between words: what there is room for when not one fits whole."""
-    dearest = min(passages, key=lambda passage: passage.rank).text if passages else ""
+    """The beginning of the most important passage, cut between words, for when not one fits whole."""
+    best = min(passages, key=lambda passage: passage.rank).text if passages else ""
     end = f"…\n{MARK}"
-    text = dearest[: max(tokens, 1) * 8]
+    text = best[: max(tokens, 1) * 8]
     while text and count_tokens(text + end) > tokens:
         text = beginning(text, len(text) * 3 // 4)
     return text + end if text else ""

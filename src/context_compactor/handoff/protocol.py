@@ -153,8 +153,8 @@ def _check_used(value: object) -> None:
     if value is None:
         return
     if type(value) is not int or not 0 <= value < _MOST_USED:
-        told = str(value) if type(value) is int and abs(value) < _MOST_USED else kind_of_value(value)
-        raise bad_field("response", "tokens_used", f"must be a whole number of tokens, 0 or more, not {told}")
+        shown = str(value) if type(value) is int and abs(value) < _MOST_USED else kind_of_value(value)
+        raise bad_field("response", "tokens_used", f"must be a whole number of tokens, 0 or more, not {shown}")
 
 
 _Stored = TypeVar("_Stored", bound=Struct)

@@ -513,8 +513,8 @@ def _unspoken(line: str, bare: str, evidence: Evidence) -> Iterator[Objection]:
         found = step.search(bare)
         if found and not spoken.search(evidence.spoken):
             yield Objection("unspoken", f"left out, nobody has spoken of {found[0]!r}: {line[:_SHOWN]!r}")
-    told = [*urls_in(line), *(code for code in code_in(line) if " " in code)]
-    if any(plain_words(each) in evidence.results and each not in evidence.said for each in told):
+    exact = [*urls_in(line), *(code for code in code_in(line) if " " in code)]
+    if any(plain_words(each) in evidence.results and each not in evidence.said for each in exact):
         yield Objection("instruction", f"left out, the step comes from a tool's output alone: {line[:_SHOWN]!r}")
 
 

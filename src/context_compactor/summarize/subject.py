@@ -184,7 +184,7 @@ def estimate_prefix(
 
 
 def expected_calls(chunks: int, limits: SummaryLimits, room: int) -> int:
-    """How many calls it takes to tell so many chunks and to merge what came of them."""
+    """How many calls it takes to summarize so many chunks and to merge the summaries."""
     return chunks + _merges(chunks, 0, limits, room).calls
 
 
@@ -240,7 +240,7 @@ def subject_of(
 ) -> SummarySubject:
     """The turns that leave the context, what is known of them, and what stands before them.
 
-    Only some of the `turns` can be told, behind what is told of those before.
+    With `turns` only these are summarized, behind the `previous` summary of those before.
     """
     shown = without_secrets(job)
     numbers = {turn.number for turn in (job.folded if turns is None else turns)}
@@ -256,7 +256,7 @@ def subject_of(
 
 
 def without_secrets(job: EngineCompaction) -> EngineCompaction:
-    """The job as a model may be told of it. Secrets are taken out first: half of one would not be known any more."""
+    """The job as a model may see it. Secrets are taken out first: half of one would not be known any more."""
     if not job.request.ask.settings.redact_secrets:
         return job
     dialect, raws = job.config.dialect, [message.raw for message in job.scene.messages]

@@ -201,7 +201,7 @@ class ModelSummarizer:
         """What was spent since; also on calls that came to nothing."""
         self.failed: frozenset[str] = frozenset()
         self.watchers = [on_step] if on_step else []
-        """Who is told of each call and each retry."""
+        """Callbacks for each call and each retry."""
         self._on_text = on_text
         self._is_cold = False
         self._running: LimitedModel | None = None
@@ -246,7 +246,7 @@ class ModelSummarizer:
         self._is_cold |= fork._is_cold
 
     def presummarize(self, job: EngineCompaction, turns: Sequence[Turn], previous: Summary) -> SummaryOutcome:
-        """A summary of these turns of a compaction that is not made yet; `previous` tells those before them."""
+        """A summary of these turns of a compaction that is not made yet; `previous` summarizes those before them."""
         job = with_room(job)
         calls = self._call_context(job)
         subject = subject_of(job, turns, previous)
@@ -335,7 +335,7 @@ def open_summarizer(
     on_text: Callable[[str], None] | None = None,
     on_step: Callable[[ModelStep], None] | None = None,
 ) -> ModelSummarizer:
-    """A teller with a model, which may be named. A wrong name, a missing key or a bad prompt is an error at once."""
+    """A summarizer with a model or a model's name. A wrong name, a missing key or a bad prompt is an error at once."""
     if not isinstance(model, str) and not callable(getattr(model, "write", None)):
         raise BadSetting(
             f"model is {model!r:.60}; it must be a name ({FORMS}) or an object that writes, as `Model` says"

@@ -364,27 +364,27 @@ class SummaryWriter:
         return self._from_parts(chunks, room)
 
     def _from_parts(self, chunks: list[Chunk], room: int) -> Summary | None:
-        """Each part told by itself, the first with the earlier record, and then one made of all."""
+        """Each part summarized by itself, the first with the earlier record, and then one made of all."""
         questions = [
             structs.replace(
                 self._question(self._assignment, chunk, Summary() if at else self._before.previous), alone=False
             )
             for at, chunk in enumerate(chunks)
         ]
-        told = map_parallel(
+        summaries = map_parallel(
             lambda question: ask_model(self._caller, question),
             questions,
             self._limits.parallel,
             self._caller.control.cancel.set,
         )
-        self._refused = told.count(None)
+        self._refused = summaries.count(None)
         if 2 * self._refused > len(chunks):  # a model that fails so often is not believed in the rest
             return None
-        parts = [part or ledger_summary(self._facts_of(chunk)) for part, chunk in zip(told, chunks, strict=True)]
+        parts = [part or ledger_summary(self._facts_of(chunk)) for part, chunk in zip(summaries, chunks, strict=True)]
         return self._merged([part for part in parts if part], room)
 
     def _merged(self, parts: Sequence[Summary], room: int) -> Summary | None:
-        """One summary of all parts, a few at a time; line by line where the model fails: nothing told is given up."""
+        """One summary of all parts, a few at a time; line by line where the model fails: no summary is given up."""
         while len(parts) > 1:
             parts = [self._joined(group, room) for group in grouped(parts, room, self._caller.count)]
         return fit_summary(parts[0], self._limits.tokens, self._caller.count)[0] if parts else None
