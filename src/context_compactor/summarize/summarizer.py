@@ -163,7 +163,7 @@ def check_model(model: Model) -> None:
         value = getattr(model, field, None)
         if not isinstance(value, kind) or not value or (isinstance(value, int) and value < 0):
             must = "a text" if kind is str else "a number of tokens above 0"
-            raise BadSetting(f"model: {field} of the {type(model).__name__} is {value!r:.60}; it must be {must}")
+            raise BadSetting(f"summarizer: {field} of the {type(model).__name__} is {value!r:.60}; it must be {must}")
 
 
 _MAX_REASONS = 2
@@ -338,7 +338,7 @@ def open_summarizer(
     """A summarizer with a model or a model's name. A wrong name, a missing key or a bad prompt is an error at once."""
     if not isinstance(model, str) and not callable(getattr(model, "write", None)):
         raise BadSetting(
-            f"model is {model!r:.60}; it must be a name ({FORMS}) or an object that writes, as `Model` says"
+            f"summarizer is {model!r:.60}; it must be a name ({FORMS}) or an object that writes, as `Model` says"
         )
     return ModelSummarizer(open_model(model, settings) if isinstance(model, str) else model, settings, on_text, on_step)
 
