@@ -72,14 +72,10 @@ def paths_in(values: dict[str, Any]) -> tuple[str, ...]:
         if isinstance(value, str) and value:
             return (value,)
     several = values.get("paths") or values.get("files")
-    if isinstance(several, list):
-        return tuple(each for each in map(_path_in, several) if each)
-    return ()
-
-
-def _path_in(value: object) -> str:
-    found = value.get("path") if isinstance(value, dict) else value
-    return found if isinstance(found, str) else ""
+    if not isinstance(several, list):
+        return ()
+    named = (each.get("path") if isinstance(each, dict) else each for each in several)
+    return tuple(each for each in named if isinstance(each, str) and each)
 
 
 def paths_patched(values: dict[str, Any], arguments: str) -> tuple[str, ...]:
@@ -201,7 +197,8 @@ def describe_call(call: ToolCall | None, root: str = "") -> str:
         command = parsed.command.replace(root, "") if root else parsed.command
         return f"{_one_line(call.name, 60)} `{short_command(command, room)}`"
     if parsed.paths:
-        lines = _label_of_lines(parsed.lines)
+        first, last = parsed.lines or (0, None)
+        lines = f" ({first}-{'' if last is None else last})" if first else ""
         target = _tail_of(_one_line(parsed.paths[0].removeprefix(root), _TARGET_LENGTH), room - len(lines)) + lines
     else:
         target = _one_line(target_of(call).replace(root, "") if root else target_of(call), room)
@@ -256,13 +253,6 @@ def _short_arguments(values: dict[str, Any]) -> list[str]:
     if not simple:
         return list(given)
     return [str(value) for _, value in simple] if len(simple) == 1 else [f"{key}={value}" for key, value in simple]
-
-
-def _label_of_lines(lines: LineRange | None) -> str:
-    if lines is None or lines[0] == 0:
-        return ""
-    first, last = lines
-    return f" ({first}-{'' if last is None else last})"
 
 
 def short_command(command: str, room: int) -> str:

@@ -319,17 +319,14 @@ def _file_fact(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> Fact:
     is_read = any(read.exchange == latest for read in record.reads)
     ref = reference_id("file" if is_read else "tool", latest)
     if record.status == "read":
-        return Fact(
-            "file_state", record.path, first, "tool", _lines_read(record.reads), "read", len(record.reads), last, ref
-        )
+        lines = _lines_read(record.reads)
+        return Fact("file_state", record.path, first, "tool", lines, "read", len(record.reads), last, ref)
     status = "uncommitted" if record.is_uncommitted else "committed" if record.is_committed else record.status
     changes = "" if record.status == "deleted" else changes_in(record, exchanges)
     # A status of a commit says nothing of what was done; an edit need not be named where it is told.
     done = record.status if record.status != status and (record.status != "edited" or not changes) else ""
-    count = len(record.writes) or 1
-    return Fact(
-        "file_state", record.path, first, "tool", ": ".join(filter(None, (done, changes))), status, count, last, ref
-    )
+    detail = ": ".join(filter(None, (done, changes)))
+    return Fact("file_state", record.path, first, "tool", detail, status, len(record.writes) or 1, last, ref)
 
 
 def _lines_read(reads: Sequence[FileRead]) -> str:
@@ -380,9 +377,8 @@ def command_facts(
             key = " ".join(checked.words[:4])
             found[key] = [*found.pop(key, []), _Run(turn, exchange, errors.get(exchange.number))]
     edits = [(turn, path) for turn, exchange, parsed in calls if parsed.writes for path in parsed.paths]
-    return [
-        _with_edits(_command_fact(runs, describe_outcome), edits) for runs in list(found.values())[-_MOST_COMMANDS:]
-    ]
+    newest = list(found.values())[-_MOST_COMMANDS:]
+    return [_with_edits(_command_fact(runs, describe_outcome), edits) for runs in newest]
 
 
 def _with_edits(fact: Fact, edits: Sequence[tuple[int, str]]) -> Fact:
