@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cache, partial
 from itertools import pairwise
@@ -318,7 +318,8 @@ def load_settings(
         origins[name] = origin
     if "summarizer" not in values:
         _refuse_former_summarizer(values.get("model"), origins["model"])
-    return LoadedSettings(Settings(**values), origins, _ignored(env))
+    ignored = sorted(name for name in env.keys() - _variables().keys() if name.startswith(ENV_PREFIX))
+    return LoadedSettings(Settings(**values), origins, tuple(ignored))
 
 
 def read_value(name: str, raw: Any, origin: str) -> Any:
@@ -361,21 +362,24 @@ def _from_file(config_path: str | Path | None) -> list[Given]:
 
 
 def _from_env(env: Mapping[str, str]) -> list[Given]:
-    variables = {f"{ENV_PREFIX}{name.upper()}": name for name in (*RENAMED, *Settings.__struct_fields__)}
-    found = {variable: {name: env[variable]} for variable, name in variables.items() if env.get(variable)}
+    found = {variable: {name: env[variable]} for variable, name in _variables().items() if env.get(variable)}
     return [given for variable, values in found.items() for given in _named(values, variable)]
 
 
-def _ignored(env: Mapping[str, str]) -> tuple[str, ...]:
-    known = {f"{ENV_PREFIX}{name.upper()}" for name in (*RENAMED, *Settings.__struct_fields__)}
-    return tuple(sorted(name for name in env if name.startswith(ENV_PREFIX) and name not in known))
+def _variables() -> dict[str, str]:
+    """The environment variable of each setting, former names first: the current one wins."""
+    return {f"{ENV_PREFIX}{name.upper()}": name for name in (*RENAMED, *Settings.__struct_fields__)}
 
 
 def _named(values: Mapping[str, Any], origin: str) -> list[Given]:
     values = current_names(values, origin)
     for name in values:
         if name not in Settings.__struct_fields__:
-            raise BadSetting(f"{name}: no such setting (from {origin}){_nearest(name, Settings.__struct_fields__)}")
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, Settings.__struct_fields__, n=1)
+            hint = f"did you mean {near[0]}?" if near else "`compactor config` lists all"
+            raise BadSetting(f"{name}: no such setting (from {origin}); {hint}")
     return [(origin, name, value) for name, value in values.items()]
 
 
@@ -420,13 +424,6 @@ def _refuse_former_summarizer(model: str | None, origin: str) -> None:
             f"Try: summarizer = {model!r:.{_LONGEST_SHOWN}} in its place, or "
             'summarizer = "none" beside it if no model is to write them.'
         )
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else "; `compactor config` lists all"
 
 
 def _read_scalar(name: str, raw: Any) -> Any:
@@ -476,8 +473,7 @@ def _level_rules(raw: Any) -> Any:
 
 
 def _read_prices(raw: Any) -> dict[str, Price]:
-    given = msgspec.json.decode(raw) if isinstance(raw, str) else raw
-    return msgspec.convert(given, dict[str, Price])
+    return msgspec.convert(msgspec.json.decode(raw) if isinstance(raw, str) else raw, dict[str, Price])
 
 
 def _read_request(raw: Any) -> dict[str, Any]:

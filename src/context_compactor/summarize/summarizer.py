@@ -84,9 +84,8 @@ class LimitedModel:
             words = f"{error}; again in {pause:g} s"
             control.report(ModelStep("retried", self.name, tried + 1, self._settings.retry_attempts, words))
 
-        return with_retries(
-            attempt, self._settings.retry_attempts, self._settings.retry_delay_seconds, control, report_retry
-        )
+        attempts, delay = self._settings.retry_attempts, self._settings.retry_delay_seconds
+        return with_retries(attempt, attempts, delay, control, report_retry)
 
     def _attempt(self, request: ModelRequest, control: Control) -> ModelAnswer:
         most = paid = self._reserve(request)
