@@ -406,8 +406,11 @@ def check_agent_model(model: object, summarizer: object) -> None:
             f"model is {model!r:.60}; it must be the name of the model that runs the agent. "
             "Try: summarizer=… for a model that writes summaries."
         )
-    if summarizer is None:
-        _refuse_former_summarizer(model, "argument")
+    if summarizer is None and is_address(model):
+        raise BadSetting(
+            f"model: {model!r:.{_LONGEST_SHOWN}} is the model that runs the agent, and no summarizer is named. "
+            "Try: summarizer=… in its place if it is to write summaries, else the model's bare name."
+        )
 
 
 def _refuse_former_summarizer(model: str | None, origin: str) -> None:

@@ -123,8 +123,8 @@ def compact(
     `tail` (the record, then the newest turns) or `record` (one message); `auto` is what the settings say.
     """
     settings = with_layout(settings or load_settings().settings, layout)
-    model = settings.model if model is None else model
     check_agent_model(model, settings.summarizer if summarizer is None else summarizer)
+    model = settings.model if model is None else model
     ask = CompactionRequest(window, target_tokens, parse_level(level), focus or "", settings, model)
     teller = summarizer_for(settings, summarizer)
     if store is None:
