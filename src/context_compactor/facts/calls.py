@@ -21,6 +21,7 @@ from context_compactor.facts.shell import (
     script_paths,
     split_command,
 )
+from context_compactor.text import shortened
 
 SHELL_TOOLS = frozenset(
     "bash shell exec execcommand shellcommand localshell executecommand runcommand runshellcommand runterminalcmd "
@@ -263,8 +264,7 @@ def short_command(command: str, room: int) -> str:
 
 
 def _one_line(text: str, limit: int) -> str:
-    line = " ".join(text[: limit * 4].split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+    return shortened(" ".join(text[: limit * 4].split()), limit)
 
 
 def _tail_of(path: str, room: int) -> str:
