@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -70,12 +71,8 @@ def heredoc_in(command: str, path: str) -> str:
 
 
 def _script_of(step: ShellStep) -> str | None:
-    words = step.words
-    return next((words[at + 1] for at, word in enumerate(words[:-1]) if _takes_script(word)), None)
-
-
-def _takes_script(word: str) -> bool:
-    return word.startswith("-") and not word.startswith("--") and word.endswith("c")
+    short = ((option, value) for option, value in pairwise(step.words) if option.startswith("-") and option[1:2] != "-")
+    return next((value for option, value in short if option.endswith("c")), None)
 
 
 def _scan(command: str) -> Iterator[ShellStep]:

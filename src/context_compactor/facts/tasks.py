@@ -53,7 +53,10 @@ def task_facts(utterances: Sequence[Utterance], turns: Sequence[Turn]) -> list[F
         if is_request(utterance.text) and (at == 0 or not _only_answers(utterance, asked))
     ] or list(utterances[:1])
     answered = list(answers)
-    stopped = [turn.number for turn in turns if turn.role == "user" and not turn.exchanges and _is_interruption(turn)]
+    spoken = (
+        (turn.number, turn.messages[0].text[:400]) for turn in turns if turn.role == "user" and not turn.exchanges
+    )
+    stopped = [number for number, text in spoken if any(sign in text for sign in _INTERRUPTED)]
     thanked = [utterance.turn for utterance in utterances if is_closing(utterance.text)]
     found: dict[str, Fact] = {}
     for at, request in enumerate(requests):
@@ -130,11 +133,6 @@ def _task_fact(request: Utterance, status: str) -> Fact:
     rest = " ".join((*lines[:at], *lines[at + 1 :]))[:_LONGEST_DETAIL]
     ref = reference_id("turn", request.turn)
     return Fact("task", content[:_LONGEST_TASK].rstrip(), request.turn, "user", rest, status, 1, request.turn, ref)
-
-
-def _is_interruption(turn: Turn) -> bool:
-    text = turn.messages[0].text[:400]
-    return any(sign in text for sign in _INTERRUPTED)
 
 
 def _final_answer(turn: Turn) -> str:

@@ -454,14 +454,12 @@ def _by_folder(paths: Iterable[str]) -> str:
         name += bracket + what
         folders.setdefault(folder, []).append(name)
     groups = (
-        f"in {folder}: {', '.join(names)}" if folder and len(names) > 1 else ", ".join(_joined(folder, names))
+        f"in {folder}: {', '.join(names)}"
+        if folder and len(names) > 1
+        else ", ".join(f"{folder}/{name}" if folder else name for name in names)
         for folder, names in folders.items()
     )
     return "; ".join(groups)
-
-
-def _joined(folder: str, names: Sequence[str]) -> Iterator[str]:
-    return (f"{folder}/{name}" if folder else name for name in names)
 
 
 def _is_heading(text: str, words: Sequence[str]) -> bool:

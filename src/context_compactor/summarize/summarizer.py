@@ -91,7 +91,8 @@ class LimitedModel:
         most = paid = self._reserve(request)
         try:
             answer = self._validated(self._model.write(request, control))
-            paid = self._paid(answer.usage, most)
+            known = None if answer.usage == ModelUsage() else call_cost(answer.usage, self.name, self._settings.prices)
+            paid = most if known is None else known
             return answer
         except ModelError as error:
             paid = most if error.billed else 0.0
@@ -113,10 +114,6 @@ class LimitedModel:
         most = _BELIEVED_WINDOWS * self.window
         counts = {name: min(max(count, 0), most) for name, count in structs.asdict(sound.usage).items()}
         return structs.replace(answer, usage=ModelUsage(**counts))
-
-    def _paid(self, usage: ModelUsage, most: float) -> float:
-        paid = None if usage == ModelUsage() else call_cost(usage, self.name, self._settings.prices)
-        return most if paid is None else paid
 
     def _reserve(self, request: ModelRequest) -> float:
         """What an attempt can cost at most, which is counted with it; 0 when that is not known and no limit asks."""

@@ -138,7 +138,8 @@ def cut_text(text: str, ref: str, kind: str, position: int = 0, line: int = 1) -
     run: list[str] = []
     start = size = 0
     for at, content in enumerate(_lines(text), line):
-        offset = _number_width(content) if kind == Kind.CODE else 0
+        numbered = _NUMBERED.match(content) if kind == Kind.CODE else None
+        offset = numbered.end() if numbered else 0
         if run and (not content.strip() or size + len(content) > most_size or len(run) == most_lines):
             yield Passage(ref, position, "\n".join(run), kind, start)
             position += 1
@@ -163,11 +164,6 @@ def _lines(text: str) -> Iterator[str]:
         end = len(text) if end < 0 else end
         yield from text[start:end].split("\n")
         start = end + 1
-
-
-def _number_width(line: str) -> int:
-    numbered = _NUMBERED.match(line)
-    return numbered.end() if numbered else 0
 
 
 def _pieces(line: str, begin: int, size: int, *, is_talk: bool) -> Iterator[tuple[int, int]]:

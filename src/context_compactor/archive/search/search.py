@@ -151,13 +151,10 @@ class LineSelector:
         number = self._numbers[at]
         concluded = self._exchanges.concluded(number)
         yield from self._said_in.get(self._exchanges.asked(number), ())[:_ASK]
-        yield from self._best(self._said_in.get(concluded, ()), scores)
+        # Of the conclusion the passages that say most, in their order.
+        yield from sorted(sorted(self._said_in.get(concluded, ()), key=lambda at: -scores[at])[:_CONCLUSION])
         if self._index.passages[at].id == concluded:
             yield from self._said_in.get(self._exchanges.replied(number), ())[:1]
-
-    def _best(self, places: Sequence[int], scores: Sequence[float]) -> list[int]:
-        """Of what was said in a turn the passages that tell most, in their order."""
-        return sorted(sorted(places, key=lambda at: -scores[at])[:_CONCLUSION])
 
     def _count(self, places: Iterable[int]) -> None:
         new = [at for at in places if at not in self._counted]
