@@ -9,7 +9,7 @@ from copy import copy
 from threading import Event, Lock
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from context_compactor.dialects.turns import Turn
 from context_compactor.engine import compact
@@ -26,8 +26,8 @@ from context_compactor.summarize.prices import call_cost
 from context_compactor.summarize.prompt import load_prompt
 from context_compactor.summarize.subject import (
     RequestPlan,
-    SummaryLimits,
     SummaryOutcome,
+    SummarySubject,
     is_model_asked,
     limits_for,
     plan_request,
@@ -166,14 +166,6 @@ _MAX_REASONS = 2
 _MAX_REASON_CHARS = 200
 
 
-class CallContext(Struct, frozen=True):
-    """What all calls of one compaction share: the money, the deadline and who may end them, and how many they are."""
-
-    model: LimitedModel
-    control: Control
-    limits: SummaryLimits
-
-
 class ModelSummarizer:
     """A model with all it needs to write records. Requests that failed are remembered and not sent again."""
 
@@ -218,15 +210,15 @@ class ModelSummarizer:
         why = reason_to_skip(roomy)
         if why:
             return with_model_calls(job, digest, (), f"no model was asked: {why}")
-        calls = self._call_context(roomy)
         try:
-            outcome = self._write(roomy, calls)
+            subject = self._plan(roomy).subject
+            outcome = self._write(roomy, subject)
+            # A cache that was not read is not there, or the agent begins its requests in another way.
+            self._is_cold |= bool(subject.prefix) and not any(call.cache_read for call in outcome.calls)
             made, why = self._merged(roomy, outcome)
         except (KeyboardInterrupt, ModelStopped):
             self.cancel = Event()  # the next compaction was not cancelled
             raise
-        finally:
-            self._settle()
         return with_model_calls(job, made or digest, outcome.calls, why)
 
     def fork(self, cancel: Event, *, silent: bool = False) -> ModelSummarizer:
@@ -244,40 +236,31 @@ class ModelSummarizer:
     def presummarize(self, job: EngineCompaction, turns: Sequence[Turn], previous: Summary) -> SummaryOutcome:
         """A summary of these turns of a compaction that is not made yet; `previous` summarizes those before them."""
         job = with_room(job)
-        calls = self._call_context(job)
-        subject = subject_of(job, turns, previous)
-        try:
-            outcome = write_summary(
-                calls.model, subject, calls.control, job.config.counter.text, calls.limits, self._prompt, self.failed
-            )
-        finally:
-            self._settle()
-        self.failed |= outcome.failed
-        return outcome
+        return self._write(job, subject_of(job, turns, previous))
 
     @property
     def taken(self) -> Spending:
         """What was spent since, what is under way with it."""
         return self.spent.plus(self._running.spent) if self._running else self.spent
 
-    def _settle(self) -> None:
-        self.spent, self._running = self.taken, None
-
     @property
     def configuration(self) -> str:
         """In which way a record is asked for: the same for the same model and prompt."""
         return f"{self.model.name}\n{self._prompt.text}"
 
-    def _call_context(self, job: EngineCompaction) -> CallContext:
-        settings = self._settings
+    def _write(self, job: EngineCompaction, subject: SummarySubject) -> SummaryOutcome:
+        settings, count = self._settings, job.config.counter.text
         deadline = time.monotonic() + max(settings.deadline_seconds - (time.perf_counter() - job.request.began), 0.0)
-        before = self.before.plus(self.spent)
-        self._running = LimitedModel(self.model, settings, job.config.counter.text, before, self.ahead)
-        return CallContext(
-            self._running,
-            Control(deadline, self.cancel, self._on_text, self._step),
-            limits_for(settings, job.summary_tokens),
-        )
+        model = LimitedModel(self.model, settings, count, self.before.plus(self.spent), self.ahead)
+        control = Control(deadline, self.cancel, self._on_text, self._step)
+        limits = limits_for(settings, job.summary_tokens)
+        self._running = model
+        try:
+            outcome = write_summary(model, subject, control, count, limits, self._prompt, self.failed)
+        finally:
+            self.spent, self._running = self.taken, None
+        self.failed |= outcome.failed
+        return outcome
 
     def _merged(self, job: EngineCompaction, outcome: SummaryOutcome) -> tuple[CompactionResult | None, str]:
         """The compaction with the model's record, or why there is none."""
@@ -290,16 +273,8 @@ class ModelSummarizer:
         unmerged = next((objection.words for objection in outcome.objections if objection.code == UNMERGED), "")
         return structs.replace(made, report=report), unmerged
 
-    def _write(self, job: EngineCompaction, calls: CallContext) -> SummaryOutcome:
-        count = job.config.counter.text
-        subject = self._plan(job).subject
-        outcome = write_summary(calls.model, subject, calls.control, count, calls.limits, self._prompt, self.failed)
-        self.failed |= outcome.failed
-        # A cache that was not read is not there, or the agent begins its requests in another way.
-        self._is_cold |= bool(subject.prefix) and not any(call.cache_read for call in outcome.calls)
-        return outcome
-
     def _plan(self, job: EngineCompaction) -> RequestPlan:
+        check_model(self.model)
         return plan_request(job, self.model, self._settings, self._prompt, may_send_own=not self._is_cold)
 
     def estimate(
