@@ -181,7 +181,7 @@ _QUOTING = ("tool_syntax", "role_mark", "frame", "continued", "refusal", "instru
 
 
 class Evidence:
-    """What an answer is held against. `shown` is all that the model saw of the conversation and of what came before.
+    """What an answer is compared with. `shown` is all that the model saw of the conversation and of what came before.
 
     `earlier` is the record before it, and `last` the highest turn that a line may name. With `own_headings` the answer
     may have any headings. `asked` is the question, whose lines are no answer to it, `system` the agent's instructions.

@@ -250,7 +250,7 @@ def write_summary(
 
 
 class SummaryQuestion(Struct, frozen=True):
-    """Some material, and what the answer is held against.
+    """Some material, and what the answer is compared with.
 
     A question that is `alone` is not asked at the same time as others, so its answer may be shown as it is written.
     """
@@ -424,7 +424,7 @@ class SummaryWriter:
         return [fact for fact in self._subject.facts if fact.turn in chunk.turns]
 
     def _evidence(self, text: str, chunk: Chunk | None = None) -> Evidence:
-        """What an answer on a part of the span is held against, or on all of it."""
+        """What an answer on a part of the span, or on all of it, is compared with."""
         subject = self._subject
         return Evidence(
             "\n".join((subject.system, render_summary(subject.previous), text)),
