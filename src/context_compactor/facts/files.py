@@ -170,7 +170,7 @@ Edit = tuple[str, str, str]
 def changes_in(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> str:
     """The changes of a file that stand, in at most 120 characters: `+ def rotate(old), ~ verify, − check`."""
     diff = exchanges.get(record.diff)
-    if diff and diff.result and (not record.standing or record.diff > record.standing[-1].exchange):
+    if diff and diff.result and (not record.kept_writes or record.diff > record.kept_writes[-1].exchange):
         shown = _compared(_patched(diff.result.text, record.path), record.path, ())
         if shown:
             return shown
@@ -180,7 +180,7 @@ def changes_in(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> str:
 
 
 def _kept_edits(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> Iterator[Edit]:
-    for write in record.standing[-_MOST_EDITS:]:
+    for write in record.kept_writes[-_MOST_EDITS:]:
         exchange = exchanges.get(write.exchange)
         if exchange and write.action not in ("deleted", "restored"):
             yield from _edits(exchange, record.path)

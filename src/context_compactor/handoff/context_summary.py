@@ -277,8 +277,8 @@ def join_summaries(parts: Sequence[str], tokens: int = MOST_TOKENS) -> str:
 def _files_line(passages: Sequence[SummaryPassage], let_in: Sequence[SummaryPassage]) -> list[SummaryPassage]:
     """Files that only a passage names which is not shown: the step is noise, where it led is not."""
     shown = _written(let_in)
-    told = "\n".join(passage.text for passage in passages if passage.rank is Rank.OUT and not passage.is_block)
-    files = [name for name in files_in(told) if name not in shown][:_MOST_FILES]
+    hidden = "\n".join(passage.text for passage in passages if passage.rank is Rank.OUT and not passage.is_block)
+    files = [name for name in files_in(hidden) if name not in shown][:_MOST_FILES]
     end = len(passages)
     return [SummaryPassage(end, end, f"Files: {', '.join(files)}", Rank.FOUND)] if files else []
 

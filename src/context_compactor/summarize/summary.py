@@ -375,7 +375,7 @@ def reason_not_to_use(prepared: PreparedSummary, folded: dict[int, int], focus: 
 
 def without_current_state(summary: Summary) -> Summary:
     """A summary with later turns that it does not cover: how things stood then is left out, what was done stays."""
-    standing = tuple(entry for entry in summary.sections.get(STANDING, ()) if entry.status not in _OVERTAKEN)
+    lasting = tuple(entry for entry in summary.sections.get(STANDING, ()) if entry.status not in _OVERTAKEN)
     task = tuple(entry for entry in summary.sections.get(TASK, ()) if entry.text.startswith('"'))
-    sections = summary.sections | {STANDING: standing, TASK: task}
+    sections = summary.sections | {STANDING: lasting, TASK: task}
     return structs.replace(summary, sections={title: entries for title, entries in sections.items() if entries})
