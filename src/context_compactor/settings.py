@@ -421,11 +421,11 @@ def _refuse_former_summarizer(model: str | None, origin: str) -> None:
     """
     is_by_provider = model is not None and model.startswith(_PROVIDERS)
     if is_address(model) or (is_by_provider and origin != "argument"):
+        start, end = (f"{ENV_PREFIX}SUMMARIZER=", "") if origin.startswith(ENV_PREFIX) else ('summarizer = "', '"')
         raise BadSetting(
             f"model: {model!r:.{_LONGEST_SHOWN}} is the model that runs the agent, and no summarizer is named (from "
-            f"{origin}); earlier versions had `model` write the summaries. "
-            f"Try: summarizer = {model!r:.{_LONGEST_SHOWN}} in its place, or "
-            'summarizer = "none" beside it if no model is to write them.'
+            f"{origin}); earlier versions had `model` write the summaries. Try: {start}{model:.{_LONGEST_SHOWN}}{end} in "
+            f"its place, or {start}none{end} beside it if no model is to write them."
         )
 
 
