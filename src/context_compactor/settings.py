@@ -424,8 +424,9 @@ def _refuse_former_summarizer(model: str | None, origin: str) -> None:
         start, end = (f"{ENV_PREFIX}SUMMARIZER=", "") if origin.startswith(ENV_PREFIX) else ('summarizer = "', '"')
         raise BadSetting(
             f"model: {model!r:.{_LONGEST_SHOWN}} is the model that runs the agent, and no summarizer is named (from "
-            f"{origin}); earlier versions had `model` write the summaries. Try: {start}{model:.{_LONGEST_SHOWN}}{end} in "
-            f"its place, or {start}none{end} beside it if no model is to write them."
+            f"{origin}); earlier versions had `model` write the summaries. "
+            f"Try: {start}{model:.{_LONGEST_SHOWN}}{end} in its place, or {start}none{end} beside it if no model is to "
+            "write them."
         )
 
 
