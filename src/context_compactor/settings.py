@@ -9,9 +9,9 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
@@ -74,9 +74,9 @@ class Spending(Struct, frozen=True):
         """Both together."""
         return Spending(self.dollars + other.dollars, self.attempts + other.attempts)
 
-    def take(self, more: Spending, look: SpendingCheck) -> Spending:
+    def take(self, more: Spending, check: SpendingCheck) -> Spending:
         """The same with more, unless `look` raises at the sight of what was spent before."""
-        look(self)
+        check(self)
         return self.plus(more)
 
 
@@ -92,9 +92,9 @@ class SharedBudget(Spending, frozen=True, kw_only=True):
         """Itself: what was taken from it is in it already."""
         return self
 
-    def take(self, more: Spending, look: SpendingCheck) -> Spending:
+    def take(self, more: Spending, check: SpendingCheck) -> Spending:
         """Itself, with more taken from it."""
-        self.keep(more, look)
+        self.keep(more, check)
         return self
 
 
@@ -103,9 +103,18 @@ RETIRED = {
     "plan_with_model": "Leave it out: the model writes the record, and the engine alone decides which turns stay.",
 }
 """Settings that earlier versions had, and what to do about them. They are read past, not refused."""
+RENAMED = {
+    "model_window": "summarizer_window",
+    "model_input_tokens": "summarizer_input_tokens",
+    "model_parallel_calls": "summarizer_parallel_calls",
+}
+"""Former names of settings. They are still read, with a note that names the new one."""
+RENAMED_IN_SESSIONS = {"model": "summarizer", **RENAMED}
+"""The same in stored sessions. What they say of the agent's model is no part of their settings."""
 CONFIG_FILE = Path(".compactor/config.toml")
 ENV_PREFIX = "COMPACTOR_"
 _LONGEST_SHOWN = 400
+_PROVIDERS = ("openai/", "anthropic/", "litellm/")
 _USERINFO = re.compile(r"//[^/?\s]*@")
 # The parts of a request that differ between the agent's and ours.
 _OURS = frozenset({"messages", "model", "max_tokens", "max_completion_tokens", "stream", "stream_options"})
@@ -131,7 +140,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Off means that no path changes anything: every compaction answers `unchanged`."""
 
     automatic: bool = True
-    """Compact a session by itself when a level is reached. Off means only when asked; events still tell of levels."""
+    """Compact a session by itself when a level is reached. Off means only when asked; events still report levels."""
 
     window: Tokens | None = None
     """Tokens the agent's model accepts in one request. Without it the model's known window is used."""
@@ -191,31 +200,35 @@ class Settings(Struct, frozen=True, kw_only=True):
     sub-agent is, at 500 tokens."""
 
     brief_subagents: bool = True
-    """Let hooks tell a new sub-agent of a coding agent what its caller knows, in at most 500 tokens."""
+    """Let hooks brief a new sub-agent of a coding agent with what its caller knows, in at most 500 tokens."""
 
     model: str | None = None
-    """Model that writes the record of what is folded, such as `openai/NAME`. Without one nothing leaves the machine."""
+    """Model that runs the agent, such as `claude-sonnet-4-5`, where neither the caller nor the log names it: its
+    window, its tokenizer and its prices are used. It is never sent anything; the model that writes is `summarizer`."""
 
-    model_window: Tokens | None = None
-    """Tokens which that model accepts in one request. Without it what its maker publishes, or 8,192 if unknown."""
+    summarizer: str | None = None
+    """Model that writes summaries, such as `openai/NAME`. Without one nothing leaves the machine."""
 
-    model_input_tokens: Tokens | None = None
-    """Tokens of a conversation that the model is shown in one request at most; what is longer is shown in parts, which
-    are merged. Without it as many as its window takes."""
+    summarizer_window: Tokens | None = None
+    """Tokens that the summarizer accepts in one request. Without it what its maker publishes, or 8,192 if unknown."""
 
-    model_parallel_calls: Annotated[int, Meta(ge=1, le=64)] = 4
+    summarizer_input_tokens: Tokens | None = None
+    """Tokens of a conversation that the summarizer is shown in one request at most; what is longer is shown in parts,
+    which are merged. Without it as many as its window takes."""
+
+    summarizer_parallel_calls: Annotated[int, Meta(ge=1, le=64)] = 4
     """How many of these requests are sent at the same time."""
 
     agent_request: dict[str, Any] = {}
     """What the agent sends beside its messages, such as `system` and `tools`, exactly as it sends it. With it, and with
-    the agent's own model as `model`, a summary is asked for behind the messages that the provider has in its cache."""
+    the agent's own model as `summarizer`, a summary is requested behind the messages that the provider has cached."""
 
     prices: dict[str, Price] = {}
     """What models cost, over the built-in table: `[prices."openai/NAME"]` with `input` and `output` in US dollars
     for a million tokens, and where they differ `cache_read` and `cache_write`."""
 
     compact_prompt: str | None = None
-    """Replaces the prompt that asks a model for the record; its headings become sections of the record."""
+    """Replaces the prompt that asks the summarizer for the record; its headings become sections of the record."""
 
     compact_prompt_file: str | None = None
     """The same, read from a file."""
@@ -245,7 +258,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Quiet time after which long outputs are indexed and older turns prepared for the next compaction; 0 never."""
 
     summarize_ahead: bool = True
-    """Have the model tell older turns in that quiet time already, so that a compaction need not wait for it."""
+    """Have the summarizer work on older turns in that quiet time already, so that a compaction need not wait for it."""
 
     extract_facts: bool = True
     """Keep decisions, failures, constraints and file states of a session as facts that can be asked for."""
@@ -303,7 +316,10 @@ def load_settings(
     for origin, name, raw in (*_from_file(config_path), *_from_env(env), *_named(given, "argument")):
         values[name] = read_value(name, raw, origin)
         origins[name] = origin
-    return LoadedSettings(Settings(**values), origins, _ignored(env))
+    if "summarizer" not in values:
+        _refuse_former_summarizer(values.get("model"), origins["model"])
+    ignored = sorted(name for name in env.keys() - _variables().keys() if name.startswith(ENV_PREFIX))
+    return LoadedSettings(Settings(**values), origins, tuple(ignored))
 
 
 def read_value(name: str, raw: Any, origin: str) -> Any:
@@ -346,41 +362,78 @@ def _from_file(config_path: str | Path | None) -> list[Given]:
 
 
 def _from_env(env: Mapping[str, str]) -> list[Given]:
-    variables = {name: f"{ENV_PREFIX}{name.upper()}" for name in Settings.__struct_fields__}
-    return [(variable, name, env[variable]) for name, variable in variables.items() if env.get(variable)]
+    found = {variable: {name: env[variable]} for variable, name in _variables().items() if env.get(variable)}
+    return [given for variable, values in found.items() for given in _named(values, variable)]
 
 
-def _ignored(env: Mapping[str, str]) -> tuple[str, ...]:
-    known = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.__struct_fields__}
-    return tuple(sorted(name for name in env if name.startswith(ENV_PREFIX) and name not in known))
+def _variables() -> dict[str, str]:
+    """The environment variable of each setting, former names first: the current one wins."""
+    return {f"{ENV_PREFIX}{name.upper()}": name for name in (*RENAMED, *Settings.__struct_fields__)}
 
 
 def _named(values: Mapping[str, Any], origin: str) -> list[Given]:
-    values = without_retired(values, origin)
+    values = current_names(values, origin)
     for name in values:
         if name not in Settings.__struct_fields__:
-            raise BadSetting(f"{name}: no such setting (from {origin}){_nearest(name, Settings.__struct_fields__)}")
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, Settings.__struct_fields__, n=1)
+            hint = f"did you mean {near[0]}?" if near else "`compactor config` lists all"
+            raise BadSetting(f"{name}: no such setting (from {origin}); {hint}")
     return [(origin, name, value) for name, value in values.items()]
 
 
-def without_retired(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """The values without those of settings that are gone, each of which is told once where it is met."""
-    for name in RETIRED.keys() & values.keys():
+def current_names(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """The values by the current names of their settings; a warning names each that was renamed or is gone."""
+    for name in sorted(RETIRED.keys() & values.keys()):
         _log.warning("%s: this setting is gone and has no effect (from %s). %s", name, origin, RETIRED[name])
-    return {name: value for name, value in values.items() if name not in RETIRED}
+    for name in sorted(RENAMED.keys() & values.keys()):
+        _log.warning("%s: this setting is deprecated (from %s). Use %s.", name, origin, RENAMED[name])
+    known = {name: value for name, value in values.items() if name not in RETIRED}
+    former = {RENAMED[name]: known.pop(name) for name in RENAMED if name in known}
+    return {**former, **known}
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
+def is_address(model: str | None) -> bool:
+    """Whether a model is named by the address of its server, such as `http://127.0.0.1:8080/v1#NAME`."""
+    return model is not None and model.startswith(("http://", "https://"))
 
-    near = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else "; `compactor config` lists all"
+
+def check_agent_model(model: object, summarizer: object) -> None:
+    """`BadSetting` for a `model` that can only be meant to write summaries, as it did in earlier versions."""
+    if model is not None and not isinstance(model, str):
+        raise BadSetting(
+            f"model is {model!r:.60}; it must be the name of the model that runs the agent. "
+            "Try: summarizer=… for a model that writes summaries."
+        )
+    if summarizer is None and is_address(model):
+        raise BadSetting(
+            f"model: {model!r:.{_LONGEST_SHOWN}} is the model that runs the agent, and no summarizer is named. "
+            "Try: summarizer=… in its place if it is to write summaries, else the model's bare name."
+        )
+
+
+def _refuse_former_summarizer(model: str | None, origin: str) -> None:
+    """`BadSetting` for a `model` that earlier versions would have had write the summaries, with no summarizer beside.
+
+    It would be silently left unused. An argument of the library or the command line may name the agent's model as the
+    provider does.
+    """
+    is_by_provider = model is not None and model.startswith(_PROVIDERS)
+    if is_address(model) or (is_by_provider and origin != "argument"):
+        start, end = (f"{ENV_PREFIX}SUMMARIZER=", "") if origin.startswith(ENV_PREFIX) else ('summarizer = "', '"')
+        raise BadSetting(
+            f"model: {model!r:.{_LONGEST_SHOWN}} is the model that runs the agent, and no summarizer is named (from "
+            f"{origin}); earlier versions had `model` write the summaries. "
+            f"Try: {start}{model:.{_LONGEST_SHOWN}}{end} in its place, or {start}none{end} beside it if no model is to "
+            "write them."
+        )
 
 
 def _read_scalar(name: str, raw: Any) -> Any:
     inner, optional = _inspect(name)
     if isinstance(raw, str) and not isinstance(inner, msgspec.inspect.StrType):
-        raw = _spoken(raw.strip().lower())
+        raw = _as_value(raw.strip().lower())
     if optional and raw in ("none", None):
         return None
     if isinstance(raw, float) and raw - raw != 0:  # neither infinity nor NaN is a number of anything
@@ -388,7 +441,7 @@ def _read_scalar(name: str, raw: Any) -> Any:
     return msgspec.convert(raw, _types()[name], strict=not isinstance(raw, str))
 
 
-def _spoken(text: str) -> str | bool:
+def _as_value(text: str) -> str | bool:
     if text in ("on", "yes", "off", "no"):
         return text in ("on", "yes")
     number, unit = text.replace("_", ""), text[-1:]
@@ -424,8 +477,7 @@ def _level_rules(raw: Any) -> Any:
 
 
 def _read_prices(raw: Any) -> dict[str, Price]:
-    given = msgspec.json.decode(raw) if isinstance(raw, str) else raw
-    return msgspec.convert(given, dict[str, Price])
+    return msgspec.convert(msgspec.json.decode(raw) if isinstance(raw, str) else raw, dict[str, Price])
 
 
 def _read_request(raw: Any) -> dict[str, Any]:
@@ -435,10 +487,10 @@ def _read_request(raw: Any) -> dict[str, Any]:
     return given
 
 
-def _read_model(raw: Any) -> Any:
-    name = _read_scalar("model", raw)
+def _read_model(setting: str, raw: Any) -> Any:
+    name = _read_scalar(setting, raw)
     if name is not None:
-        refuse_password("model", name)
+        refuse_password(setting, name)
     return name
 
 
@@ -455,7 +507,8 @@ def refuse_password(what: str, name: str) -> None:
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
-    "model": _read_model,
+    "model": partial(_read_model, "model"),
+    "summarizer": partial(_read_model, "summarizer"),
     "levels": _read_levels,
     "prices": _read_prices,
     "agent_request": _read_request,

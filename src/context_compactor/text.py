@@ -79,6 +79,11 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(char if char.isprintable() or char in keep else " " for char in text)
 
 
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many characters, with a mark where its end was cut off."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
 def one_line(text: str, width: int) -> str:
     """Text as one printable line of at most this many characters."""
     line = " ".join(printable(text[: 4 * width]).split())

@@ -17,7 +17,7 @@ from context_compactor.evaluation.methods import (
     model_use_lines,
     model_use_of,
     model_use_row,
-    read_model,
+    read_summarizer,
 )
 from context_compactor.evaluation.output import SilentProgress
 from context_compactor.evaluation.page import page
@@ -38,7 +38,7 @@ def talk(tmp_path_factory):
 
 
 def evaluated(talk, model, budgets=("25",), methods=(COMPACTOR, "trim")):
-    return evaluate_paths(EvaluationRequest((talk,), budgets, methods, model=model), SilentProgress())
+    return evaluate_paths(EvaluationRequest((talk,), budgets, methods, summarizer=model), SilentProgress())
 
 
 def test_a_model_adds_one_method_behind_ours(talk):
@@ -58,7 +58,7 @@ def test_without_a_model_there_is_none(talk):
 
 def test_the_model_of_the_settings_is_not_asked(talk, monkeypatch):
     with serving(says(FORMATS["openai"], "")) as provider:
-        monkeypatch.setenv("COMPACTOR_MODEL", f"{provider.url}/v1#nobody")
+        monkeypatch.setenv("COMPACTOR_SUMMARIZER", f"{provider.url}/v1#nobody")
         assert evaluated(talk, None).row(COMPACTOR, "25").samples
     assert provider.bodies == []
 
@@ -109,4 +109,4 @@ def test_a_story_that_was_refused_as_a_whole_says_so():
 def test_a_model_that_cannot_be_opened_is_refused_before_the_work(name, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(BadInput, match="model"):
-        read_model(name)
+        read_summarizer(name)

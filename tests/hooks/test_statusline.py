@@ -240,7 +240,7 @@ def test_levels_of_the_environment_are_those_of_the_settings(tmp_path):
 @pytest.mark.parametrize(
     ("config", "ending"),
     [
-        ('model = "openai/x"\nmodel_window = 9000\n', "124k of 200k · 29k to soft"),
+        ('summarizer = "openai/x"\nsummarizer_window = 9000\n', "124k of 200k · 29k to soft"),
         ("window = 150_000\n", "83% aggressive · 124k of 150k · 11k to emergency"),
         ("[levels.soft]\nthreshold = 0.5\n", "62% soft · 124k of 200k · 39k to aggressive"),
         ('reserve_output_tokens = 0\n"enabled" = true\n', "124k of 200k · 36k to soft"),
@@ -456,7 +456,7 @@ def test_an_error_of_our_own_is_a_line_too(tmp_path, monkeypatch):
 
 def test_nothing_slow_is_loaded_when_no_setting_asks_for_it(tmp_path):
     write(tmp_path, boundary(600), *(reply(39_000 + step * 1_000) for step in range(20)))
-    loads = "import sys; from context_compactor.hooks.statusline import main; main(); print(*sorted(sys.modules))"
+    loads = "import sys; from context_compactor.agents.statusline import main; main(); print(*sorted(sys.modules))"
     call = json.dumps(sent(tmp_path, used(60_000))).encode()
     ran = subprocess.run([sys.executable, "-c", loads], input=call, capture_output=True, check=True, env=PLAIN)
     names = set(ran.stdout.decode().splitlines()[1].split())

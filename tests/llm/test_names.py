@@ -33,7 +33,7 @@ def test_a_model_is_opened_by_its_name_and_knows_its_window(name, window):
 
 
 def test_the_window_can_be_set():
-    model = open_model("http://127.0.0.1:8080/v1#smollm2", Settings(model_window=2_048), {})
+    model = open_model("http://127.0.0.1:8080/v1#smollm2", Settings(summarizer_window=2_048), {})
     assert (model.window, model.most_output) == (2_048, 512)
     assert "from the setting" in model.describe()
 
@@ -67,7 +67,7 @@ def test_a_missing_extra_is_named(monkeypatch, name):
 
 
 def test_importing_the_package_or_the_values_imports_no_client():
-    code = "import sys, context_compactor, context_compactor.llm.model, context_compactor.testing; print(*sys.modules)"
+    code = "import sys, context_compactor.summarize.model, context_compactor.testing; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert not {"openai", "anthropic", "litellm", "httpx", "httpx2", "asyncio"} & set(loaded)
     bare = subprocess.run(

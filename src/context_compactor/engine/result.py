@@ -65,16 +65,16 @@ class CompactionResult(Struct, frozen=True):
 class Summarizer(Protocol):
     """Whoever writes the record of a compaction that was made already. What it returns is used."""
 
-    def tell(
+    def summarize(
         self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
     ) -> CompactionResult:
         """The compaction with another record, or as it was."""
         ...
 
-    def expect(
+    def estimate(
         self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
     ) -> CompactionResult:
-        """The compaction as it was, with what `tell` would ask a model."""
+        """The compaction as it was, with what `summarize` would ask a model."""
         ...
 
 

@@ -21,6 +21,7 @@ from context_compactor.facts.shell import (
     script_paths,
     split_command,
 )
+from context_compactor.text import shortened
 
 SHELL_TOOLS = frozenset(
     "bash shell exec execcommand shellcommand localshell executecommand runcommand runshellcommand runterminalcmd "
@@ -72,14 +73,10 @@ def paths_in(values: dict[str, Any]) -> tuple[str, ...]:
         if isinstance(value, str) and value:
             return (value,)
     several = values.get("paths") or values.get("files")
-    if isinstance(several, list):
-        return tuple(each for each in map(_path_in, several) if each)
-    return ()
-
-
-def _path_in(value: object) -> str:
-    found = value.get("path") if isinstance(value, dict) else value
-    return found if isinstance(found, str) else ""
+    if not isinstance(several, list):
+        return ()
+    named = (each.get("path") if isinstance(each, dict) else each for each in several)
+    return tuple(each for each in named if isinstance(each, str) and each)
 
 
 def paths_patched(values: dict[str, Any], arguments: str) -> tuple[str, ...]:
@@ -160,11 +157,6 @@ def is_own_tool(call: ToolCall | None) -> bool:
     return call is not None and call.name.startswith(_OWN_PREFIXES)
 
 
-def command_of(call: ToolCall | None) -> str | None:
-    """The shell command a call runs, as typed."""
-    return parse_call(call).command if call else None
-
-
 def file_path_of(call: ToolCall | None) -> str | None:
     """The file a call reads or changes, as the agent wrote it; the first one if there are several."""
     return next(iter(file_paths_of(call)), None)
@@ -180,11 +172,6 @@ def is_read(call: ToolCall | None) -> bool:
     return call is not None and parse_call(call).reads
 
 
-def is_write(call: ToolCall | None) -> bool:
-    """Whether the call creates, changes or removes a file."""
-    return call is not None and parse_call(call).writes
-
-
 def line_range_of(call: ToolCall | None) -> LineRange | None:
     """First and last line of a partial read; None when the whole file is read.
 
@@ -197,22 +184,23 @@ def target_of(call: ToolCall | None) -> str:
     """The path, command, query or URL the call is about, as one line."""
     if call is None:
         return ""
-    reading = parse_call(call)
-    return _one_line(_target(reading) or call.arguments.strip("{} "), _TARGET_LENGTH)
+    parsed = parse_call(call)
+    return _one_line(_target(parsed) or call.arguments.strip("{} "), _TARGET_LENGTH)
 
 
 def describe_call(call: ToolCall | None, root: str = "") -> str:
     """A short label for headings: "Read src/a.py", "Bash `rg -n x`". Paths below `root` are shown from there."""
     if call is None:
         return "tool result"
-    reading = parse_call(call)
+    parsed = parse_call(call)
     room = max(20, _LABEL_LENGTH - len(call.name) - 3)
-    if reading.command is not None and not (reading.reads and len(reading.paths) == 1):
-        command = reading.command.replace(root, "") if root else reading.command
+    if parsed.command is not None and not (parsed.reads and len(parsed.paths) == 1):
+        command = parsed.command.replace(root, "") if root else parsed.command
         return f"{_one_line(call.name, 60)} `{short_command(command, room)}`"
-    if reading.paths:
-        lines = _label_of_lines(reading.lines)
-        target = _tail_of(_one_line(reading.paths[0].removeprefix(root), _TARGET_LENGTH), room - len(lines)) + lines
+    if parsed.paths:
+        first, last = parsed.lines or (0, None)
+        lines = f" ({first}-{'' if last is None else last})" if first else ""
+        target = _tail_of(_one_line(parsed.paths[0].removeprefix(root), _TARGET_LENGTH), room - len(lines)) + lines
     else:
         target = _one_line(target_of(call).replace(root, "") if root else target_of(call), room)
     return f"{_one_line(call.name, 60)} {target}".rstrip()
@@ -246,33 +234,26 @@ def _bare_name(name: str) -> str:
     return re.sub(r"[\W_]+", "", last).lower()
 
 
-def _target(reading: ParsedCall) -> str:
-    if reading.command is not None:
-        return reading.command
-    values = reading.arguments
+def _target(parsed: ParsedCall) -> str:
+    if parsed.command is not None:
+        return parsed.command
+    values = parsed.arguments
     pattern = values.get("pattern")
     if isinstance(pattern, str):
         where = values.get("path") or values.get("glob")
         return f"{pattern} in {where}" if isinstance(where, str) else pattern
-    if reading.paths:
-        return ", ".join(reading.paths)
+    if parsed.paths:
+        return ", ".join(parsed.paths)
     named = next((values[key] for key in _TARGET_KEYS if isinstance(values.get(key), str)), "")
     return named or ", ".join(_short_arguments(values))
 
 
 def _short_arguments(values: dict[str, Any]) -> list[str]:
-    told = {key: value for key, value in values.items() if value not in ("", None) and key not in _UNINFORMATIVE}
-    simple = [(key, value) for key, value in told.items() if isinstance(value, str | int | float)]
+    given = {key: value for key, value in values.items() if value not in ("", None) and key not in _UNINFORMATIVE}
+    simple = [(key, value) for key, value in given.items() if isinstance(value, str | int | float)]
     if not simple:
-        return list(told)
+        return list(given)
     return [str(value) for _, value in simple] if len(simple) == 1 else [f"{key}={value}" for key, value in simple]
-
-
-def _label_of_lines(lines: LineRange | None) -> str:
-    if lines is None or lines[0] == 0:
-        return ""
-    first, last = lines
-    return f" ({first}-{'' if last is None else last})"
 
 
 def short_command(command: str, room: int) -> str:
@@ -283,8 +264,7 @@ def short_command(command: str, room: int) -> str:
 
 
 def _one_line(text: str, limit: int) -> str:
-    line = " ".join(text[: limit * 4].split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+    return shortened(" ".join(text[: limit * 4].split()), limit)
 
 
 def _tail_of(path: str, room: int) -> str:

@@ -94,7 +94,8 @@ def load_lessons(folder: Path, tokens: int, count: Callable[[str], int] | None =
     is read stays the same as long as nothing is added. Nothing in it can end the frame or begin a line of its own.
     """
     count = count or counter_for(None).count
-    lines = [line for kind in LESSON_KINDS for line in _lines(folder, kind)]
+    pages = [(kind, read_page(folder, kind)) for kind in LESSON_KINDS]
+    lines = [_line(kind, place, entry) for kind, page in pages for place, entry in enumerate(page.current)]
     chosen: list[_LessonLine] = []
     room = tokens - count(_framed([], lines)) if lines else 0
     for line in sorted(lines, key=lambda line: line.worth, reverse=True):
@@ -105,10 +106,6 @@ def load_lessons(folder: Path, tokens: int, count: Callable[[str], int] | None =
     while chosen and count(_framed(chosen, lines)) > tokens:
         chosen.pop()
     return _framed(chosen, lines) if chosen else ""
-
-
-def _lines(folder: Path, kind: LessonKind) -> list[_LessonLine]:
-    return [_line(kind, place, entry) for place, entry in enumerate(read_page(folder, kind).current)]
 
 
 def _line(kind: LessonKind, place: int, entry: LessonEntry) -> _LessonLine:
@@ -169,8 +166,8 @@ def read_regular_file(path: Path) -> bytes:
 
 
 def _mark(kind: LessonKind, lesson: Lesson) -> str:
-    told = "\0".join((kind, lesson.by, lesson.session_id, lesson.text))
-    return sha256(told.encode("utf-8", "replace")).hexdigest()[:16]
+    identity = "\0".join((kind, lesson.by, lesson.session_id, lesson.text))
+    return sha256(identity.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _promoted(folder: Path) -> dict[str, None]:
@@ -191,14 +188,14 @@ _MOST_NAMED = 5
 
 
 class OwnedLesson(Struct, frozen=True):
-    """A lesson as it is listed. Without `owner` nobody is told it; without `by` somebody wrote it by hand."""
+    """A lesson as it is listed. Without `owner` no session reads it; without `by` somebody wrote it by hand."""
 
     id: str
     owner: str | None
     kind: LessonKind
     text: str
     is_read: bool
-    """Whether new sessions of its owner are told it: it has an owner, is not struck out, and not among the older."""
+    """Whether new sessions of its owner read it: it has an owner, is not struck out, and not among the older."""
     by: Author | None
     first: str
     last: str
@@ -245,7 +242,9 @@ def remove_owner(learned: Path, owner: str | None) -> list[OwnedLesson]:
     """Take all lessons of an owner out of their files, or all that have none."""
     found = [lesson for lesson in list_lessons(learned) if lesson.owner == owner]
     if owner is not None and not found:
-        raise BadInput(f"owner: {owner[:80]!r} has no lessons; those who have: {_named(_owners(learned))}")
+        owners = [f"{each!r:.80}" for _, each in _folders(learned) if each is not None]
+        shown = ", ".join(owners[:_MOST_NAMED]) + (", …" if len(owners) > _MOST_NAMED else "") or "nobody"
+        raise BadInput(f"owner: {owner[:80]!r} has no lessons; those who have: {shown}")
     _take_out(found)
     return found
 
@@ -322,15 +321,6 @@ def _folders(learned: Path) -> Iterator[tuple[Path, str | None]]:
             yield folder, owner if owner and owner_folder(learned, owner) == folder else None
 
 
-def _owners(learned: Path) -> list[str]:
-    return [owner for _, owner in _folders(learned) if owner is not None]
-
-
-def _named(owners: Sequence[str]) -> str:
-    shown = ", ".join(f"{owner!r:.80}" for owner in owners[:_MOST_NAMED])
-    return shown + (", …" if len(owners) > _MOST_NAMED else "") or "nobody"
-
-
 def _listed(folder: Path, owner: str | None, is_read: bool, kind: LessonKind, entry: LessonEntry) -> OwnedLesson:
     origin = entry.origin
     return OwnedLesson(
@@ -350,5 +340,5 @@ def _listed(folder: Path, owner: str | None, is_read: bool, kind: LessonKind, en
 
 def _id(folder: Path, kind: LessonKind, entry: LessonEntry) -> str:
     """What a lesson is called: the same as long as it stands in the same file with the same words."""
-    told = "\0".join((folder.name, kind, entry.text))
-    return sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:10]
+    identity = "\0".join((folder.name, kind, entry.text))
+    return sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:10]

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.outputs import ERROR_SEPARATOR
+from context_compactor.text import shortened
 from context_compactor.tokens.counting import replace_surrogates
 
 _LONGEST_ERROR = 2_000
@@ -37,15 +38,15 @@ def error_pattern(command: str, error: str) -> str:
     """One line of small letters; an error that tells nothing by itself is joined with the command that brought it."""
     whole = _general(error)
     first = _general(error.partition(ERROR_SEPARATOR)[0])
-    told = first if first and not _BARE.fullmatch(first) else whole
-    if not told or _BARE.fullmatch(told):
-        told = f"{_general(command)} → {told}".strip(" →")
-    return told[:_LONGEST_PATTERN].rstrip()
+    pattern = first if first and not _BARE.fullmatch(first) else whole
+    if not pattern or _BARE.fullmatch(pattern):
+        pattern = f"{_general(command)} → {pattern}".strip(" →")
+    return pattern[:_LONGEST_PATTERN].rstrip()
 
 
 def is_bare_error(error: str) -> bool:
     """Whether an error says only that something failed."""
-    return all(not told or _BARE.fullmatch(told) for told in map(_general, error.split(ERROR_SEPARATOR)))
+    return all(not part or _BARE.fullmatch(part) for part in map(_general, error.split(ERROR_SEPARATOR)))
 
 
 def _general(text: str) -> str:
@@ -113,7 +114,7 @@ class Provenance(Struct, frozen=True):
 
     @property
     def worth(self) -> tuple[bool, int, str]:
-        """What sorts the dearest last: the user's word, then how often and how lately it was seen."""
+        """What sorts the most valuable last: the user's word, then how often and how lately it was seen."""
         return self.by in ("user", "both"), self.sessions, self.last
 
 
@@ -160,17 +161,16 @@ def _name(session_id: str) -> str:
 
 def one_line(text: str) -> str:
     """A text as one line within bounds, which UTF-8 can hold: nothing in it can begin a line of its own."""
-    line = _BREAKS.sub(" ", replace_surrogates(text)).strip()
-    return line if len(line) <= _LONGEST_LESSON else line[: _LONGEST_LESSON - 1].rstrip() + "…"
+    return shortened(_BREAKS.sub(" ", replace_surrogates(text)).strip(), _LONGEST_LESSON)
 
 
 def error_text(fact: Fact) -> str:
     """An error in one line: what was tried, what it answered, and what came of it."""
     if not fact.detail:
         return one_line(fact.content)
-    came = _TURN.sub("", fact.outcome) if fact.status in ("resolved", "given up") else ""
-    told = f"`{one_line(fact.content)[: _LONGEST_LESSON // 2]}` → {one_line(fact.detail)[: _LONGEST_LESSON // 2]}"
-    return one_line(f"{told} · {fact.status}: {came}" if came else told)
+    outcome = _TURN.sub("", fact.outcome) if fact.status in ("resolved", "given up") else ""
+    line = f"`{one_line(fact.content)[: _LONGEST_LESSON // 2]}` → {one_line(fact.detail)[: _LONGEST_LESSON // 2]}"
+    return one_line(f"{line} · {fact.status}: {outcome}" if outcome else line)
 
 
 def is_same_lesson(kind: LessonKind, one: str, other: str) -> bool:

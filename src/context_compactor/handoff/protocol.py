@@ -13,7 +13,6 @@ from msgspec import Struct, structs
 from context_compactor.dialects.dialect import kind_of_value
 from context_compactor.engine.digests.text import clip, in_room
 from context_compactor.errors import BadInput
-from context_compactor.facts.fact import Fact
 from context_compactor.handoff.context_summary import MOST_TOKENS, count_tokens
 from context_compactor.json_values import json_text
 from context_compactor.tokens.counting import replace_surrogates
@@ -53,7 +52,9 @@ class HandoffRequest(Struct, frozen=True):
         _check_text("request", "task", self.task)
         _check_summary("request", self.context_summary)
         for name in ("constraints", "files", "references"):
-            _check_texts("request", name, getattr(self, name))
+            texts = getattr(self, name)
+            if not isinstance(texts, tuple) or not all(isinstance(each, str) for each in texts):
+                raise bad_field("request", name, "must be a list of texts")
         for name, most in (("feature", LONGEST_FEATURE), ("spec_path", LONGEST_SPEC_PATH)):
             _check_line("request", name, getattr(self, name), most)
 
@@ -129,11 +130,6 @@ def _check_line(message: str, field: str, value: object, most: int) -> None:
         raise bad_field(message, field, f"{value[:_SHOWN]!r} must be one line without control characters")
 
 
-def _check_texts(message: str, field: str, value: object) -> None:
-    if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
-        raise bad_field(message, field, "must be a list of texts")
-
-
 def _check_choice(message: str, field: str, value: object, known: tuple[str, ...]) -> None:
     if not isinstance(value, str):
         raise bad_field(message, field, f"must be one of {', '.join(known)}, not {kind_of_value(value)}")
@@ -154,8 +150,8 @@ def _check_used(value: object) -> None:
     if value is None:
         return
     if type(value) is not int or not 0 <= value < _MOST_USED:
-        told = str(value) if type(value) is int and abs(value) < _MOST_USED else kind_of_value(value)
-        raise bad_field("response", "tokens_used", f"must be a whole number of tokens, 0 or more, not {told}")
+        shown = str(value) if type(value) is int and abs(value) < _MOST_USED else kind_of_value(value)
+        raise bad_field("response", "tokens_used", f"must be a whole number of tokens, 0 or more, not {shown}")
 
 
 _Stored = TypeVar("_Stored", bound=Struct)
@@ -214,9 +210,8 @@ class SubAgentRegister(Struct, frozen=True):
 
     def find(self, agent_id: str) -> SubAgent:
         """The sub-agent with this id; `BadInput` names those that run when there is none."""
-        for agent in self.agents:
-            if agent.id == agent_id:
-                return agent
+        if found := next((agent for agent in self.agents if agent.id == agent_id), None):
+            return found
         running = in_room((agent.id for agent in self.running), 300) or "none"
         raise BadInput(f"no sub-agent was started with the task_id {agent_id[:60]!r}; running: {running}")
 
@@ -224,9 +219,8 @@ class SubAgentRegister(Struct, frozen=True):
         """The register with one more that runs. Starting a finished one again makes it run again."""
         if not agent_id.strip():
             raise BadInput("a sub-agent needs an id; use the task_id of its request")
-        agent = SubAgent(
-            agent_id, clip(task, _LONGEST), phase, tuple(clip(each, _LONGEST) for each in outputs[:_MOST_OUTPUTS])
-        )
+        expected = tuple(clip(each, _LONGEST) for each in outputs[:_MOST_OUTPUTS])
+        agent = SubAgent(agent_id, clip(task, _LONGEST), phase, expected)
         if agent in self.running:
             return self
         if any(other.id == agent_id for other in self.running):
@@ -252,25 +246,6 @@ class SubAgentRegister(Struct, frozen=True):
         """One line for each, those that run first."""
         done = (agent for agent in self.agents if agent.status != "running")
         return [agent.line for agent in (*self.running, *done)]
-
-    def to_json(self) -> str:
-        """The register as JSON text."""
-        return stored_text(self)
-
-
-def read_register(text: str | bytes) -> SubAgentRegister:
-    """A register from its JSON text."""
-    return read_stored(text, SubAgentRegister, "register of sub-agents")
-
-
-def register_of(facts: Sequence[Fact]) -> SubAgentRegister:
-    """The register as a history tells it, each sub-agent under the id of its answer."""
-    register = SubAgentRegister()
-    for fact in (fact for fact in facts if fact.kind == "subagent"):
-        register = register.started(fact.ref, fact.content)
-        if fact.status != "running":
-            register = register.finished(fact.ref, "failed" if fact.status == "failed" else "complete", fact.ref)
-    return register
 
 
 # What a state holds at most, besides 500 tokens of summary for each phase.

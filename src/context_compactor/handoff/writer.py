@@ -1,4 +1,4 @@
-"""One writer for all that tells how a piece of work stands: handoff, brief, checkpoint, resume.
+"""One writer for all texts that say how a piece of work stands: handoff, brief, checkpoint, resume.
 
 `Material` is what is known: the lines of the ledgers, and what happened turn by turn (`engine/story.py`).
 `handover_text` writes it in plain sentences for somebody who takes over; `handover_record` writes it as a record, which
@@ -105,13 +105,13 @@ _FEWEST_WORDS = 4
 
 # A brief: its least size, the most that failures take, and what the other ledgers take beside a story.
 _FEWEST_BRIEF = 400
+_IN_STORY = ("read", "passed", "installed", "sub-agent done")
 _FAILURE_SHARE = 0.4
 _FAILURE_LENGTHS = (0, 160, 110, 80, 64, 40)
 _LEDGER_SHARE = 0.3
 # Of a long request so many characters for each token of the brief.
 _TASK_SHARE = 1 / 8
 _HEADINGS = 60
-_LOOKED_AT = ("read", "passed", "installed", "sub-agent done")
 # What comes first when there is not room for everything, behind the user's rules: how the work stands, what is changed
 # and not committed, what was found, and what was done outside.
 _STANDING_RANKS = {
@@ -127,10 +127,10 @@ _ENDS = (".", "!", "?", "…", "\u3002", "\uff01", "\uff1f", '."', '!"', '?"')
 
 
 class HandoffMaterial(Struct, frozen=True):
-    """What is known of some work: lines of the ledgers, and what can be told of what happened."""
+    """What is known of some work: lines of the ledgers, and units of its story."""
 
     lines: tuple[LedgerLine, ...] = ()
-    told: tuple[StoryUnit, ...] = ()
+    story: tuple[StoryUnit, ...] = ()
     after: dict[int, int] = {}
     """About how many tokens there are behind each turn."""
     root: str = ""
@@ -138,22 +138,22 @@ class HandoffMaterial(Struct, frozen=True):
 
     @property
     def units(self) -> list[StoryUnit]:
-        """What can be told, as units of one's own: whoever chooses from them weighs them anew."""
-        return [copy(unit) for unit in self.told]
+        """The units as copies: whoever chooses from them weighs them anew."""
+        return [copy(unit) for unit in self.story]
 
 
 def material_of(scene: ParsedContext, facts: Sequence[Fact] | None = None) -> HandoffMaterial:
-    """What is known of a conversation. `facts` are all that are known of it, when these are more than it tells now."""
+    """What is known of a conversation. `facts` are all that are known of it, when these are more than it shows now."""
     fresh = ledger_lines(scene.facts if facts is None else facts)
     lines = (*_past_lines(scene.past, fresh, all_known=facts is not None), *fresh)
     live = {turn.number for turn in scene.turns}
     earlier = [*(_past_units(scene.past) if scene.past else ()), *_found_before(lines, live)]
     quoted = {unit.turn for unit in earlier if unit.voice == "user"}
-    told = story_units(scene.turns, scene.verdicts, scene.past, [turn.number for turn in scene.turns])
-    units = [*earlier, *(unit for unit in told if unit.voice != "user" or unit.turn not in quoted)]
+    story = story_units(scene.turns, scene.verdicts, scene.past, [turn.number for turn in scene.turns])
+    units = [*earlier, *(unit for unit in story if unit.voice != "user" or unit.turn not in quoted)]
     units.sort(key=lambda unit: unit.turn)
-    for place, unit in enumerate(units):
-        unit.place = place
+    for at, unit in enumerate(units):
+        unit.place = at
     after: dict[int, int] = {}
     behind = 0
     for turn in reversed(scene.turns):
@@ -182,7 +182,7 @@ def _past_units(past: Record) -> Iterator[StoryUnit]:
 
 
 def _found_before(lines: Iterable[LedgerLine], live: Container[int]) -> Iterator[StoryUnit]:
-    """What was found and decided in turns that are no longer in the context, as something to tell."""
+    """What was found and decided in turns that are no longer in the context, as units of the story."""
     for line in lines:
         source = _TURN.search(line.text)
         turn = line.turn or (int(source[1]) if source else 0)
@@ -227,8 +227,8 @@ def handover_text(material: HandoffMaterial, tokens: int, counter: MessageCounte
 
 def happened_lines(material: HandoffMaterial, tokens: int, counter: MessageCounter) -> list[str]:
     """What the user asked for, and what came of it, in at most so many tokens; one line for each exchange."""
-    told = handover_text(structs.replace(material, lines=()), tokens, counter)
-    return [line.removeprefix("- ") for line in told.split("\n") if line and line != _SO_FAR]
+    text = handover_text(structs.replace(material, lines=()), tokens, counter)
+    return [line.removeprefix("- ") for line in text.split("\n") if line and line != _SO_FAR]
 
 
 class _HandoffText:
@@ -243,8 +243,10 @@ class _HandoffText:
         self._first = self._starts[0] if self._starts else 0
         requests = [unit.turn for unit in users if is_request(unit.text)]
         self._now = requests[-1] if requests else self._first
-        self._asked = self._choose_asked(units, material)
-        self._rules = self._fitting(self._other_rules(), _RULES_SHARE)
+        self._requests = self._choose_requests(units, material)
+        requested = " ".join(" ".join(unit.text.split()) for unit in self._requests)
+        others = (_ended(line.text) for line in self._of(RULES) if line.text.strip('" ') not in requested)
+        self._rules = self._fitting(others, _RULES_SHARE)
         self._files = self._changed()
         self._failed = self._fitting(self._failures(lambda status: status not in (RESOLVED, GIVEN_UP)), _FAILED_SHARE)
         self._left = self._fitting(self._failures(lambda status: status == GIVEN_UP), _GIVEN_UP_SHARE)
@@ -267,9 +269,9 @@ class _HandoffText:
             done.drop_last(1)
 
     def parts(self) -> list[str]:
-        """The lines of the text, the dearest first where they can be chosen."""
+        """The lines of the text, the most important first where they can be chosen."""
         first, now = (self._quote(turn) for turn in (self._first, self._now))
-        told = (
+        sections = (
             ("Task", first),
             ("Now", now if self._now != self._first else ""),
             ("Rules", " ".join(self._rules)),
@@ -279,7 +281,7 @@ class _HandoffText:
             ("Failed and given up", "; ".join(self._left)),
             ("Next", " ".join(self._next)),
         )
-        lines = (f"{name}:{text}" if text.startswith("\n") else f"{name}: {text}" for name, text in told if text)
+        lines = (f"{name}:{text}" if text.startswith("\n") else f"{name}: {text}" for name, text in sections if text)
         return [*filter(None, (self._head,)), *lines]
 
     def _size(self) -> int:
@@ -287,11 +289,12 @@ class _HandoffText:
 
     # What the user said
 
-    def _choose_asked(self, units: Sequence[StoryUnit], material: HandoffMaterial) -> list[StoryUnit]:
+    def _choose_requests(self, units: Sequence[StoryUnit], material: HandoffMaterial) -> list[StoryUnit]:
         """The user's sentences that matter most: the newest and the first request, and what the work took up."""
         users = [unit for unit in units if unit.voice == "user"]
         used = {word for unit in units if unit.voice != "user" for word in _WORD.findall(unit.text.lower())}
-        kept = [unit for unit in users if not _is_odd(unit.text)]
+        # Code, a heading or a log in a user's message says too little by itself.
+        kept = [unit for unit in users if not _CODE.search(unit.text) and not is_quoted(unit.text)]
         spoken = {unit.turn for unit in kept}
         kept += [unit for unit in users if unit.turn in (self._first, self._now) and unit.turn not in spoken]
         kept.sort(key=lambda unit: unit.place)
@@ -312,7 +315,7 @@ class _HandoffText:
         return sorted((*opening, *story.taken()), key=lambda unit: unit.place)
 
     def _quote(self, turn: int) -> str:
-        units = [unit for unit in self._asked if unit.turn == turn]
+        units = [unit for unit in self._requests if unit.turn == turn]
         text = ""
         for before, unit in zip((None, *units), units, strict=False):
             gap = "" if before is None else " " if unit.place == before.place + 1 else " … "
@@ -321,8 +324,8 @@ class _HandoffText:
 
     # What happened
 
-    def _story(self, told: Sequence[StoryUnit], material: HandoffMaterial) -> Story:
-        units = [unit for unit in told if _tells(unit)]
+    def _story(self, candidates: Sequence[StoryUnit], material: HandoffMaterial) -> Story:
+        units = [unit for unit in candidates if _tells(unit)]
         decided = {_bare(line.text) for line in self._of(FINDINGS)}
         last = {self._exchange(unit.turn): unit.turn for unit in units if unit.voice == "agent"}
         for unit in units:
@@ -333,7 +336,7 @@ class _HandoffText:
             unit.weight *= 1 + _LATE * _LEFT ** sum(start > unit.turn for start in self._starts)
         story = Story(units, self._counter.texts, material.after)
         ledgers = (self._rules, [text for _, text in self._files], self._failed, self._left, self._next)
-        story.cover([*(unit.text for unit in self._asked), *(text for texts in ledgers for text in texts)])
+        story.cover([*(unit.text for unit in self._requests), *(text for texts in ledgers for text in texts)])
         story.start()
         return story
 
@@ -342,12 +345,13 @@ class _HandoffText:
 
     def _so_far(self) -> Iterator[str]:
         """One line for each exchange: what the user said, and what was done and found then."""
-        told: dict[int, list[StoryUnit]] = {}
+        by_exchange: dict[int, list[StoryUnit]] = {}
         for unit in self._done.taken():
-            told.setdefault(self._exchange(unit.turn), []).append(unit)
+            by_exchange.setdefault(self._exchange(unit.turn), []).append(unit)
         for turn in sorted({-1, *self._starts}):
             words = "" if turn in (self._first, self._now) else self._quote(turn)
-            done = " ".join(_sentence(unit) for unit in told.get(turn, ()))
+            texts = ((" ".join(unit.text.split()), unit.voice) for unit in by_exchange.get(turn, ()))
+            done = " ".join(_ended(_STATISTICS.sub("", text) if voice == "commit" else text) for text, voice in texts)
             if words or done:
                 yield " → ".join(filter(None, (words, done)))
 
@@ -356,28 +360,21 @@ class _HandoffText:
     def _of(self, section: str) -> list[LedgerLine]:
         return sorted((line for line in self._lines if line.section == section), key=lambda line: -line.turn)
 
-    def _other_rules(self) -> Iterator[str]:
-        """The user's rules that the quoted requests do not tell."""
-        asked = " ".join(" ".join(unit.text.split()) for unit in self._asked)
-        return (_ended(line.text) for line in self._of(RULES) if line.text.strip('" ') not in asked)
-
     def _changed(self) -> list[tuple[str, str]]:
         """Changed files by what became of them, those that were there before first; then what was done outside."""
-        standing = self._of(STANDING)
-        lines = sorted((line for line in standing if line.status in FILE_STATUSES and not _is_gone(line)), key=_is_new)
-        files = {self._path(line): line for line in lines}
+        current = self._of(STANDING)
+        changed = [line for line in current if line.status in FILE_STATUSES and line.status not in ("read", "deleted")]
+        lines = sorted((line for line in changed if " · deleted" not in line.text), key=_is_new)
+        files = {line.text.partition(" · ")[0].partition(" (×")[0].removeprefix(self._root): line for line in lines}
         files = {path: files[path] for path in self._fitting(files, _FILES_SHARE)}
-        told_of = self._fitting(filter(None, map(_changes, files.values())), _CHANGES_SHARE)
+        described = self._fitting(filter(None, map(_changes, files.values())), _CHANGES_SHARE)
         groups: dict[str, list[str]] = {}
         for path, line in files.items():
             what = _changes(line)
-            groups.setdefault(line.status, []).append(f"{path} ({what})" if what in told_of else path)
-        outside = (line.text for line in standing if line.status == "outside" and "git commit" not in line.text)
-        told = [(status.capitalize(), _by_folder(paths)) for status, paths in groups.items()]
-        return [*told, ("Done outside", "; ".join(self._fitting(outside, _OUTSIDE_SHARE)))]
-
-    def _path(self, line: LedgerLine) -> str:
-        return line.text.partition(" · ")[0].partition(" (×")[0].removeprefix(self._root)
+            groups.setdefault(line.status, []).append(f"{path} ({what})" if what in described else path)
+        outside = (line.text for line in current if line.status == "outside" and "git commit" not in line.text)
+        by_status = [(status.capitalize(), _by_folder(paths)) for status, paths in groups.items()]
+        return [*by_status, ("Done outside", "; ".join(self._fitting(outside, _OUTSIDE_SHARE)))]
 
     def _failures(self, is_meant: Callable[[str], bool]) -> Iterator[str]:
         lines = [line for line in self._of(FAILED) if is_meant(line.status)]
@@ -385,8 +382,8 @@ class _HandoffText:
         for line in lines[:_MOST_FAILURES]:
             found = _FAILURE.match(line.text)
             command, error, times = found.groups(default="") if found else (line.text, "", "")
-            told = cut_words(command.replace(self._root or "\0", ""), most // 2)
-            yield f"`{told}` → {cut_words(error, most - len(told))}{times}" if error else told
+            tried = cut_words(command.replace(self._root or "\0", ""), most // 2)
+            yield f"`{tried}` → {cut_words(error, most - len(tried))}{times}" if error else tried
 
     def _coming(self) -> Iterator[str]:
         """What is under way, asked or planned."""
@@ -424,33 +421,18 @@ def _bare(text: str) -> str:
     return _SOURCE.sub(lambda found: f" (×{found[1]})" if found[1] else "", text)
 
 
-def _is_odd(text: str) -> bool:
-    """Whether a line of a user's message is code, a heading or a log, or says too little by itself."""
-    return bool(_CODE.search(text)) or is_quoted(text)
-
-
 def _tells(unit: StoryUnit) -> bool:
-    """Whether somebody who takes over is told this: conclusions, outcomes and commits, not the steps to them."""
+    """Whether somebody who takes over needs this: conclusions, outcomes and commits, not the steps to them."""
     if unit.voice == "run":
         return unit.weight >= CHECK
     if unit.voice not in _VOICES or unit.text.endswith(":") or " | " in unit.text or _UNDER_WAY.match(unit.text):
         return False
     words = unit.text.split()
-    if (
-        len(words) < _FEWEST_WORDS
-        or _NARRATES.match(unit.text)
-        or _REMARK.match(unit.text)
-        or unit.text.startswith(">")
-    ):
+    if len(words) < _FEWEST_WORDS or _NARRATES.match(unit.text) or _REMARK.match(unit.text):
         return False
-    if unit.text.endswith(("?", "\uff1f")) or _is_heading(unit.text, words):
+    if unit.text.startswith(">") or unit.text.endswith(("?", "\uff1f")) or _is_heading(unit.text, words):
         return False
     return rank_of(unit.text) is not Rank.OUT
-
-
-def _sentence(unit: StoryUnit) -> str:
-    text = " ".join(unit.text.split())
-    return _ended(_STATISTICS.sub("", text) if unit.voice == "commit" else text)
 
 
 def _ended(text: str) -> str:
@@ -467,27 +449,21 @@ def _by_folder(paths: Iterable[str]) -> str:
     """Files, those of one folder behind its name."""
     folders: dict[str, list[str]] = {}
     for path in dict.fromkeys(paths):
-        place, bracket, what = path.partition(" (")
-        folder, _, name = place.rpartition("/")
+        bare, bracket, what = path.partition(" (")
+        folder, _, name = bare.rpartition("/")
         name += bracket + what
         folders.setdefault(folder, []).append(name)
-    told = (
-        f"in {folder}: {', '.join(names)}" if folder and len(names) > 1 else ", ".join(_joined(folder, names))
+    groups = (
+        f"in {folder}: {', '.join(names)}"
+        if folder and len(names) > 1
+        else ", ".join(f"{folder}/{name}" if folder else name for name in names)
         for folder, names in folders.items()
     )
-    return "; ".join(told)
-
-
-def _joined(folder: str, names: Sequence[str]) -> Iterator[str]:
-    return (f"{folder}/{name}" if folder else name for name in names)
+    return "; ".join(groups)
 
 
 def _is_heading(text: str, words: Sequence[str]) -> bool:
     return not text.endswith(_ENDS) and len(words) < 8 and sum(word[:1].isupper() for word in words) > len(words) * 0.6
-
-
-def _is_gone(line: LedgerLine) -> bool:
-    return line.status in ("read", "deleted") or " · deleted" in line.text
 
 
 def _is_new(line: LedgerLine) -> bool:
@@ -504,7 +480,7 @@ def resume_brief(
     """What a fresh window is given to start with, in at most so many tokens, the most important first.
 
     The task and every failure that is not resolved are always there: failures are cut short before they take too much,
-    and only they may lift the brief above `tokens`. `material` is what can be told of the conversation; of the rest,
+    and only they may lift the brief above `tokens`. `material` is what is known of the conversation; of the rest,
     what does not fit is counted and can be looked up.
     """
     if not is_enough(tokens, _FEWEST_BRIEF):
@@ -522,7 +498,12 @@ def resume_brief(
     counts = _counts(checkpoint, facts)
     bare = counter.text(render_record(_record([*fixed, _way_back(len(rest))], counts, ()))) + _HEADINGS
     room = tokens - bare
-    ledger = [line for line in rest if not story.units or _is_needed(line)]
+    # The story tells what was looked at, passed or installed.
+    ledger = [
+        line
+        for line in rest
+        if not story.units or (line.status not in _IN_STORY and not line.text.startswith("archived: "))
+    ]
     chosen = _fitting(ledger, room * (_LEDGER_SHARE if story.units else 1.0), counter)
     story.cover([line.written for line in (*fixed, *chosen)])
     story.start()
@@ -540,7 +521,7 @@ def resume_brief(
 
 
 def _without_repeats(lines: Sequence[LedgerLine], tokens: int) -> Iterator[LedgerLine]:
-    """The lines, with long requests cut; a command that failed is told by its failure."""
+    """The lines, with long requests cut; a command that failed is left to its failure."""
     most = int(tokens * _TASK_SHARE)
     for line in lines:
         if line.section == TASK and len(line.text) > most:
@@ -552,8 +533,8 @@ def _without_repeats(lines: Sequence[LedgerLine], tokens: int) -> Iterator[Ledge
 
 def _own_lines(checkpoint: Checkpoint) -> Iterator[LedgerLine]:
     """What only the checkpoint knows."""
-    told = {"phase": checkpoint.phase, "note": checkpoint.note, "git": checkpoint.git.line() if checkpoint.git else ""}
-    yield from (LedgerLine(STANDING, clip(text, 400), 0, True, name) for name, text in told.items() if text)
+    own = {"phase": checkpoint.phase, "note": checkpoint.note, "git": checkpoint.git.line() if checkpoint.git else ""}
+    yield from (LedgerLine(STANDING, clip(text, 400), 0, True, name) for name, text in own.items() if text)
     for at, line in enumerate(checkpoint.archive):
         yield LedgerLine(STANDING, f"archived: {clip(line.summary)}, {line.tokens:,} tokens ({line.id})", at)
 
@@ -586,13 +567,6 @@ def _short_failures(failures: Sequence[LedgerLine], tokens: int, counter: Messag
     return short
 
 
-def _is_needed(line: LedgerLine) -> bool:
-    """Whether a line says more than that something was looked at, passed or installed, which the story tells."""
-    return line.status not in ("read", "passed", "installed", "sub-agent done") and not line.text.startswith(
-        "archived: "
-    )
-
-
 def _rank(line: LedgerLine) -> int:
     if line.section == STANDING:
         return next((rank for rank, statuses in _STANDING_RANKS.items() if line.status in statuses), 7)
@@ -613,27 +587,18 @@ def _fitting(lines: Sequence[LedgerLine], room: float, counter: MessageCounter) 
 def _counts(checkpoint: Checkpoint, facts: Sequence[Fact]) -> Record:
     """A record of nothing but its size. No id that is known may be given again, even if the history was not counted."""
     known = " ".join((*(fact.ref for fact in facts), *(line.id for line in checkpoint.archive)))
-    numbers = [
-        (prefix, int(number)) for prefix, _, number in (ref.partition("_") for ref in REFERENCE_PATTERN.findall(known))
-    ]
+    refs = [ref.partition("_") for ref in REFERENCE_PATTERN.findall(known)]
     span = checkpoint.span
-    turns = [span.turns, *(max(fact.turn, fact.last_turn) for fact in facts)]
-    return Record(
-        messages=span.messages,
-        tokens=span.tokens,
-        turns=max(*turns, *(number for prefix, number in numbers if prefix == "turn"), 0),
-        calls=max(span.calls, *(number for prefix, number in numbers if prefix != "turn"), 0),
-    )
+    turns = [*(max(fact.turn, fact.last_turn) for fact in facts), *(int(ref[2]) for ref in refs if ref[0] == "turn")]
+    calls = [int(ref[2]) for ref in refs if ref[0] != "turn"]
+    return Record(span.messages, span.tokens, max(span.turns, *turns, 0), max(span.calls, *calls, 0))
 
 
 def _record(lines: Sequence[LedgerLine], counts: Record, happened: tuple[StoryLine, ...]) -> Record:
+    ordered = sorted(lines, key=lambda line: line.turn)
     sections = {
-        title: tuple(merge_entries(line.entry for line in _in_order(lines, title)))
+        title: tuple(merge_entries(line.entry for line in ordered if line.section == title))
         for title in SECTIONS
         if any(line.section == title for line in lines)
     }
     return structs.replace(counts, sections=sections, happened=happened)
-
-
-def _in_order(lines: Sequence[LedgerLine], title: str) -> list[LedgerLine]:
-    return sorted((line for line in lines if line.section == title), key=lambda line: line.turn)

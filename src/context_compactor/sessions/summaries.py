@@ -68,7 +68,7 @@ class SessionSummarizer:
         self.asked: tuple[ModelCall, ...] = ()
         """The calls that this compaction has made itself."""
 
-    def tell(
+    def summarize(
         self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
     ) -> CompactionResult:
         """The compaction with what was told ahead, with a record written now, or as it was.
@@ -89,7 +89,7 @@ class SessionSummarizer:
             return with_model_calls(job, job.digest, (), f"no model was asked: {rest}")
         return self._asked(job)
 
-    def expect(
+    def estimate(
         self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
     ) -> CompactionResult:
         """The compaction as it was, with what a model would be asked; nothing is changed."""
@@ -99,7 +99,7 @@ class SessionSummarizer:
             and _with_presummary(job, valid_presummary(self._core, job, self._teller))[0] is not None
         ):
             return digest
-        return self._teller.expect(request, goal, scene, config, digest)
+        return self._teller.estimate(request, goal, scene, config, digest)
 
     def _swapped(self, job: EngineCompaction) -> CompactionResult | None:
         """The compaction with what was told ahead, at once; None when there is nothing that can be used."""
@@ -118,7 +118,7 @@ class SessionSummarizer:
         fork.ahead = read_session_state(self._core.store.session(self._core.id).state).ahead_spent
         try:
             charge_to_session(self._core, fork)
-            made = fork.tell(job.request, job.goal, job.scene, job.config, job.digest)
+            made = fork.summarize(job.request, job.goal, job.scene, job.config, job.digest)
         finally:
             self._teller.join(fork)
         if fork.spent.attempts:
@@ -129,7 +129,10 @@ class SessionSummarizer:
 def valid_presummary(core: Core, job: EngineCompaction, teller: ModelSummarizer) -> PreparedSummary | None:
     """What was told ahead, when everything that it was told from is as it was."""
     held = stored_presummary(core, read_session_state(core.row().state))
-    if held is None or source_fingerprint(job.scene.turns, held.turns, job.scene.past, teller.asked) != held.base:
+    if (
+        held is None
+        or source_fingerprint(job.scene.turns, held.turns, job.scene.past, teller.configuration) != held.base
+    ):
         return None
     return held
 
@@ -161,7 +164,7 @@ def _with_presummary(job: EngineCompaction, held: PreparedSummary | None) -> tup
     tokens = job.digest.outcome.composer.turn_tokens
     folded = {turn.number: tokens[turn.number] for turn in job.folded}
     roomy = with_room(job)
-    has_room = bool(roomy.asked_tokens)
+    has_room = bool(roomy.summary_tokens)
     why = reason_not_to_use(held, folded, job.config.focus) or ("" if has_room else "the target leaves no room for it")
     if why:
         return None, why
@@ -259,14 +262,14 @@ class _CompactionProbe:
 
     job: EngineCompaction | None = None
 
-    def tell(
+    def summarize(
         self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
     ) -> CompactionResult:
         """Take note of it."""
         self.job = EngineCompaction(request, goal, scene, config, digest) if digest.report.status == "success" else None
         return digest
 
-    expect = tell
+    estimate = summarize
 
 
 def _next_soft_compaction(core: Core) -> EngineCompaction | None:
@@ -337,7 +340,7 @@ def _presummarize(core: Core, teller: ModelSummarizer, control: Control) -> int:
     held = valid_presummary(core, job, teller)
     if held is None:
         drop_presummary(core, "what it was told from has changed")
-    span = PresummaryBatch(job, held, teller.asked)
+    span = PresummaryBatch(job, held, teller.configuration)
     if not span.is_batch or read_session_state(core.row().state).teller.failed_input == span.name:
         return 0
     raise_if_stopped(control)
@@ -389,7 +392,7 @@ def _store_presummary(core: Core, teller: ModelSummarizer, span: PresummaryBatch
     note_model_outcome(core, teller, "")
     tokens = _tokens(core, read_session_state(core.row().state))
     held, scene = span.told(outcome.summary, teller.model.name, tokens), scene_of(core)
-    if source_fingerprint(scene.turns, held.turns, scene.past, teller.asked) != held.base:
+    if source_fingerprint(scene.turns, held.turns, scene.past, teller.configuration) != held.base:
         core.emit("job.dropped", what=PRESUMMARY, reason="what it was told from has changed meanwhile")
         return 0
     with core.writing():

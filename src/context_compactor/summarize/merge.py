@@ -39,7 +39,7 @@ from context_compactor.facts.ledgers import FILE_STATUSES
 from context_compactor.summarize.evidence import LineIndex, names_in, paths_in, plain_words
 from context_compactor.summarize.summary import Summary, fit_summary
 
-# How much of the record's room a model is asked to fill; the rest is for what the ledgers know and it does not tell.
+# How much of the record's room a model is asked to fill; the rest is for what the ledgers know and it leaves out.
 _ASKED = 0.95
 _MOST_TOKENS = 6_000
 _LEAST_TOKENS = 300
@@ -48,7 +48,7 @@ _LEAST_SHARE = 0.08
 _SHORT_RECORD = 500
 _LEAST_TARGET = 1_500
 _ROUNDS = 6
-# So long a name in an error is told with nothing else, unless it is a file's.
+# So long a name in an error identifies it, unless it is a file's.
 _LONG = 15
 _SOURCE = re.compile(r" \((?:×\d+, )?(?:turns \d+-\d+, )?(?:turn|tool|file|agent)_\d+\)$")
 # In which order lines of the ledgers are added: by their section, and by the statuses that matter most in it.
@@ -99,7 +99,7 @@ class EngineCompaction(Struct, frozen=True):
         return target - (written.tokens - count(render_record(written.record))) if written.record else 0
 
     @property
-    def asked_tokens(self) -> int:
+    def summary_tokens(self) -> int:
         """How long a summary is asked for; 0 when there is no room for one."""
         if self.record is None:
             return 0
@@ -123,9 +123,9 @@ def with_room(job: EngineCompaction) -> EngineCompaction:
     """The job with room for a record of some length: where the engine has left little, the rest is made shorter."""
     target = effective_goal(job.goal, job.request).target
     wanted = min(max(int(_LEAST_SHARE * target), _SHORT_RECORD), _MOST_TOKENS)
-    if job.record is None or not job.folded or target < _LEAST_TARGET or job.asked_tokens >= wanted:
+    if job.record is None or not job.folded or target < _LEAST_TARGET or job.summary_tokens >= wanted:
         return job
-    missing = int((wanted - job.asked_tokens) / _ASKED) + 1
+    missing = int((wanted - job.summary_tokens) / _ASKED) + 1
     config = structs.replace(job.config, layouts=(FixedLayout(job.digest.outcome.composer.view.zones),))
     lower = structs.replace(effective_goal(job.goal, job.request), target=target - missing)
     outcome = flow.compact_context(job.scene, lower, config)
@@ -149,7 +149,8 @@ def place_summary(job: EngineCompaction, summary: Summary, model: str) -> tuple[
         record = merge_record(summary, own, room, job.config.counter.text)
         if record is None:
             return None, "there is no room for it"
-        written = _written(job, record)
+        outcome = job.digest.outcome
+        written = outcome.composer.write_record(record, outcome.written.texts)
         if written.tokens <= target:
             break
         room -= written.tokens - target
@@ -162,25 +163,26 @@ def place_summary(job: EngineCompaction, summary: Summary, model: str) -> tuple[
 
 
 def merge_record(summary: Summary, own: Record, room: int, count: Callable[[str], int]) -> Record | None:
-    """A summary as a record of so many tokens, with what the engine's own tells beyond it; None if nothing fits."""
+    """A summary as a record of so many tokens, with what only the engine's own has; None if nothing fits."""
     root = root_line(own)
     left = room - count(render_record(_bare(own))) - (count(root) + 4 if root else 0)
-    said = structs.replace(summary, sections=_without_quoted(summary.sections, own.quotes))
-    fitted, _ = fit_summary(said, left - _needed(said, own, left, count), count)
+    words = structs.replace(summary, sections=_without_quoted(summary.sections, own.quotes))
+    fitted, _ = fit_summary(words, left - _needed(words, own, left, count), count)
     if not fitted:
         return None
     left -= count(_body(fitted))
     sections = {title: list(entries) for title, entries in fitted.sections.items()}
     happened = list(fitted.happened)
     lines = [*fitted.lines(), *(quote.text for quote in own.quotes)]
-    told = LineIndex(lines)
+    covered = LineIndex(lines)
     for title, entry in _known(own):
         cost = count(f"- {entry_line(title, entry)}") + 1
-        if cost <= left and entry.text != root and not _is_covered(entry, told):
+        if cost <= left and entry.text != root and not _is_covered(entry, covered):
             sections.setdefault(title, []).append(entry)
             left -= cost
-    spoken = [line for line in own.happened if line.voice == "user" and line.turn not in _user_turns(happened)]
-    left = _add_lines(happened, spoken, told, left, count)
+    quoted = {line.turn for line in happened if line.voice == "user"}
+    spoken = [line for line in own.happened if line.voice == "user" and line.turn not in quoted]
+    left = _add_lines(happened, spoken, covered, left, count)
     excerpts, left = _more_lines(fitted.excerpts, own.excerpts, left, count)
     known = LineIndex([*lines, *(entry.text for entries in sections.values() for entry in entries)])
     _add_lines(happened, [line for line in own.happened if line.voice != "user"], known, left, count)
@@ -195,9 +197,9 @@ def merge_record(summary: Summary, own: Record, room: int, count: Callable[[str]
 
 
 def _needed(summary: Summary, own: Record, left: int, count: Callable[[str], int]) -> int:
-    """The room that is kept free for rules, open failures and changed files that a summary does not tell."""
-    told = LineIndex(summary.lines())
-    untold = [entry_line(title, entry) for title, entry in _known(own, _ADDED[:3]) if not _is_covered(entry, told)]
+    """The room that is kept free for rules, open failures and changed files that a summary leaves out."""
+    covered = LineIndex(summary.lines())
+    untold = [entry_line(title, entry) for title, entry in _known(own, _ADDED[:3]) if not _is_covered(entry, covered)]
     return min(sum(count(f"- {line}") + 1 for line in untold), int((1 - _ASKED) * left))
 
 
@@ -207,19 +209,17 @@ def _body(summary: Summary) -> str:
     return render_record(record).partition("\n")[2]
 
 
-def _stands_in(entry: RecordEntry, said: str) -> bool:
-    """Whether the words of an entry stand in a text, piece by piece where some were left out."""
-    pieces = _SOURCE.sub("", entry.text).split("…")
-    return all(plain_words(piece) in said for piece in pieces)
-
-
 def _without_quoted(
     sections: dict[str, tuple[RecordEntry, ...]], quotes: Sequence[Quote]
 ) -> dict[str, tuple[RecordEntry, ...]]:
     """The sections without words of the task that the record quotes already."""
-    said = plain_words("\n".join(quote.text for quote in quotes))
+    words = plain_words("\n".join(quote.text for quote in quotes))
     entries = [
-        entry for entry in sections.get(TASK, ()) if not entry.text.startswith('"') or not _stands_in(entry, said)
+        entry
+        for entry in sections.get(TASK, ())
+        # Where words were left out of an entry it is compared piece by piece.
+        if not entry.text.startswith('"')
+        or not all(plain_words(piece) in words for piece in _SOURCE.sub("", entry.text).split("…"))
     ]
     kept = sections | {TASK: tuple(entries)}
     return {title: lines for title, lines in kept.items() if lines}
@@ -233,30 +233,26 @@ def _known(own: Record, places: Sequence[tuple[str, tuple[str, ...]]] = _ADDED) 
                 yield title, entry
 
 
-def _is_covered(entry: RecordEntry, told: LineIndex) -> bool:
-    """Whether the summary tells what a line of the ledgers says; of a file its name is enough."""
+def _is_covered(entry: RecordEntry, covered: LineIndex) -> bool:
+    """Whether the summary has what a line of the ledgers says; of a file its name is enough."""
     body = _SOURCE.sub("", entry.text)
     tried, is_failure, rest = body.partition(" → ")
     if is_failure and entry.status not in FILE_STATUSES:
         error = rest.partition(" → ")[0]  # without what came of it
         places = " ".join(paths_in(error))
         names = [name for name in names_in(error) if len(name) > _LONG and name not in places]
-        return told.both(tried, error) or any(name in told.text for name in names)
+        return covered.both(tried, error) or any(name in covered.text for name in names)
     names = [path.rstrip("/").rpartition("/")[2] for path in paths_in(body)] if entry.status in FILE_STATUSES else []
-    return all(name in told.text for name in names) if names else told.says(body)
-
-
-def _user_turns(happened: Sequence[StoryLine]) -> set[int]:
-    return {line.turn for line in happened if line.voice == "user"}
+    return all(name in covered.text for name in names) if names else covered.says(body)
 
 
 def _add_lines(
-    happened: list[StoryLine], lines: Sequence[StoryLine], told: LineIndex, room: int, count: Callable[[str], int]
+    happened: list[StoryLine], lines: Sequence[StoryLine], covered: LineIndex, room: int, count: Callable[[str], int]
 ) -> int:
-    """Add lines of the engine's own story that are not told yet, the newest first; the room that is left."""
+    """Add lines of the engine's own story that are not there yet, the newest first; the room that is left."""
     for line in reversed(lines):
         cost = count(story_text(line)) + 1
-        if cost <= room and not told.says(line.text):
+        if cost <= room and not covered.says(line.text):
             happened.append(line)
             room -= cost
     return room
@@ -276,12 +272,6 @@ def _more_lines(
     return (*reversed(kept), *first), room
 
 
-def _written(job: EngineCompaction, record: Record) -> WrittenContext:
-    """The context with another record; everything else is as the engine wrote it."""
-    outcome = job.digest.outcome
-    return outcome.composer.write_record(record, outcome.written.texts)
-
-
 def _settled(job: EngineCompaction, written: WrittenContext, model: str) -> CompactionResult:
     outcome = job.digest.outcome
     damage = find_damage(job.scene.messages, written.messages, job.config.dialect)
@@ -293,20 +283,15 @@ def _settled(job: EngineCompaction, written: WrittenContext, model: str) -> Comp
 
 
 def _decisions_after(job: EngineCompaction, written: WrittenContext) -> Iterator[Decision]:
-    """What was decided; a text of which no line stands in the record any more is told by the model."""
+    """What was decided; a text of which no line stands in the record any more is in the model's summary."""
     outcome = job.digest.outcome
     shown = {excerpt.ref for excerpt in written.record.excerpts} if written.record else set()
     folded = {turn.number for turn in job.folded}
     for decision in explain_decisions(outcome.composer, outcome.cut):
         is_shown = {decision.ref, reference_id("turn", max(decision.turn, 0))} & shown
         if decision.turn in folded and not is_shown and decision.tier in (Tier.KEEP, Tier.SUMMARIZE):
-            yield structs.replace(
-                decision,
-                tier=Tier.SUMMARIZE,
-                strategy="summarizer",
-                reason="told in the model's record",
-                tokens_after=0,
-            )
+            changes = {"strategy": "summarizer", "reason": "told in the model's record", "tokens_after": 0}
+            yield structs.replace(decision, tier=Tier.SUMMARIZE, **changes)
         else:
             yield decision
 

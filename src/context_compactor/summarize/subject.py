@@ -114,8 +114,8 @@ class SummaryOutcome(Struct, frozen=True):
 
 def language_for(subject: SummarySubject) -> str:
     """The language of the user's own words; of the agent's when the user has said too little; nothing when unknown."""
-    user = "\n".join(saying.text for saying in user_utterances(subject.turns))
-    agent = "\n".join(saying.text for saying in agent_utterances(subject.turns))
+    user = "\n".join(utterance.text for utterance in user_utterances(subject.turns))
+    agent = "\n".join(utterance.text for utterance in agent_utterances(subject.turns))
     return language_of(user) or language_of(subject.previous.text) or language_of(agent)
 
 
@@ -134,12 +134,7 @@ class CallEstimate(Struct, frozen=True):
 
     def plus(self, other: CallEstimate) -> CallEstimate:
         """Both together."""
-        return CallEstimate(
-            self.calls + other.calls,
-            self.shown + other.shown,
-            self.cached + other.cached,
-            self.written + other.written,
-        )
+        return CallEstimate(*map(sum, zip(structs.astuple(self), structs.astuple(other), strict=True)))
 
     def cost(self, model: str, prices: Mapping[str, Price]) -> float | None:
         """US dollars, or None when the price is not known."""
@@ -157,11 +152,8 @@ def estimate_copy(
     model: Model, subject: SummarySubject, count: Count, limits: SummaryLimits, prompt: Prompt
 ) -> CallEstimate:
     """When the turns are shown as a copy; nothing when that cannot be done at all."""
-    limits = limits.within(model)
-    assignment, before = (
-        SummaryAssignment(prompt, language_for(subject), limits.tokens, subject.focus),
-        subject.before(count),
-    )
+    limits, before = limits.within(model), subject.before(count)
+    assignment = SummaryAssignment(prompt, language_for(subject), limits.tokens, subject.focus)
     room = chunk_room(assignment, model, count, before, limits)
     chunks = cut_chunks(quote_turns(subject.turns), room, count) if room >= MIN_ROOM else []
     if not chunks or expected_calls(len(chunks), limits, room) > limits.calls:
@@ -192,7 +184,7 @@ def estimate_prefix(
 
 
 def expected_calls(chunks: int, limits: SummaryLimits, room: int) -> int:
-    """How many calls it takes to tell so many chunks and to merge what came of them."""
+    """How many calls it takes to summarize so many chunks and to merge the summaries."""
     return chunks + _merges(chunks, 0, limits, room).calls
 
 
@@ -226,17 +218,18 @@ def plan_request(
 ) -> RequestPlan:
     """Brief a model on a compaction. The conversation's own messages are used where they may be and are cheaper."""
     count = job.config.counter.text
-    subject, limits = subject_of(job), limits_for(settings, job.asked_tokens)
+    subject, limits = subject_of(job), limits_for(settings, job.summary_tokens)
     copied = estimate_copy(model, subject, count, limits, prompt)
     prefix = cached_prefix(job, model, settings) if may_send_own else ()
     if not prefix:
         return RequestPlan(subject, limits, copied)
-    spoken = job.config.counter.count_many(job.config.dialect.parse(prefix))
+    prefix_tokens = job.config.counter.count_many(job.config.dialect.parse(prefix))
     beside = count(str(settings.agent_request))
-    sent = estimate_prefix(model, subject, count, limits, prompt, sum(spoken) + beside)
-    if sent.shown + 2 * sent.written > _WINDOW_SHARE * model.window or not _is_cheaper(
-        sent, copied, model.name, settings
-    ):
+    sent = estimate_prefix(model, subject, count, limits, prompt, sum(prefix_tokens) + beside)
+    # Where no price is known one call that a cache serves is taken for cheaper than copies.
+    own_cost, copy_cost = (each.cost(model.name, settings.prices) for each in (sent, copied))
+    is_cheaper = not copied.calls or own_cost is None or copy_cost is None or own_cost <= copy_cost
+    if sent.shown + 2 * sent.written > _WINDOW_SHARE * model.window or not is_cheaper:
         return RequestPlan(subject, limits, copied)
     own = structs.replace(subject, prefix=prefix, beside=settings.agent_request)
     return RequestPlan(own, limits, sent)
@@ -247,23 +240,23 @@ def subject_of(
 ) -> SummarySubject:
     """The turns that leave the context, what is known of them, and what stands before them.
 
-    Only some of the `turns` can be told, behind what is told of those before.
+    With `turns` only these are summarized, behind the `previous` summary of those before.
     """
-    told = without_secrets(job)
+    shown = without_secrets(job)
     numbers = {turn.number for turn in (job.folded if turns is None else turns)}
-    earlier = from_record(told.scene.past) if previous is None else previous
-    instructions = [message.text for turn in told.scene.turns if turn.is_instruction for message in turn.messages]
+    earlier = from_record(shown.scene.past) if previous is None else previous
+    instructions = [message.text for turn in shown.scene.turns if turn.is_instruction for message in turn.messages]
     return SummarySubject(
-        turns=[turn for turn in told.scene.turns if turn.number in numbers],
-        facts=told.facts,
-        previous=earlier if told is job else redact(earlier).value,
+        turns=[turn for turn in shown.scene.turns if turn.number in numbers],
+        facts=shown.facts,
+        previous=earlier if shown is job else redact(earlier).value,
         system="\n".join(instructions),
-        focus=told.config.focus,
+        focus=shown.config.focus,
     )
 
 
 def without_secrets(job: EngineCompaction) -> EngineCompaction:
-    """The job as a model may be told of it. Secrets are taken out first: half of one would not be known any more."""
+    """The job as a model may see it. Secrets are taken out first: half of one would not be known any more."""
     if not job.request.ask.settings.redact_secrets:
         return job
     dialect, raws = job.config.dialect, [message.raw for message in job.scene.messages]
@@ -275,8 +268,8 @@ def limits_for(settings: Settings, tokens: int) -> SummaryLimits:
     """What the settings allow a summary of so many tokens to take."""
     return SummaryLimits(
         tokens=tokens,
-        chunk_tokens=settings.model_input_tokens,
-        parallel=settings.model_parallel_calls,
+        chunk_tokens=settings.summarizer_input_tokens,
+        parallel=settings.summarizer_parallel_calls,
         calls=settings.attempt_limit,
         prices=settings.prices,
     )
@@ -290,7 +283,7 @@ def reason_to_skip(job: EngineCompaction) -> str:
         return "the context does not fit even without one"
     if not job.folded:
         return "no turn was folded, so there is nothing to tell"
-    if not job.asked_tokens:
+    if not job.summary_tokens:
         return f"a target of {job.goal.target:,} tokens leaves no room for a record by a model"
     return ""
 
@@ -323,9 +316,3 @@ def is_agent_model(name: str, agents: str | None, dialect: str) -> bool:
     if not agents or not name.startswith(_NATIVE_CLIENTS.get(dialect, ())):
         return False
     return name == agents or ("/" not in agents and re.split(r"[/#]", name)[-1] == agents)
-
-
-def _is_cheaper(sent: CallEstimate, copied: CallEstimate, name: str, settings: Settings) -> bool:
-    """Where no price is known one call that a cache serves is taken for cheaper than copies."""
-    own, copies = sent.cost(name, settings.prices), copied.cost(name, settings.prices)
-    return not copied.calls or own is None or copies is None or own <= copies

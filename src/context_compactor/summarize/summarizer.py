@@ -9,7 +9,7 @@ from copy import copy
 from threading import Event, Lock
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from context_compactor.dialects.turns import Turn
 from context_compactor.engine import compact
@@ -26,8 +26,8 @@ from context_compactor.summarize.prices import call_cost
 from context_compactor.summarize.prompt import load_prompt
 from context_compactor.summarize.subject import (
     RequestPlan,
-    SummaryLimits,
     SummaryOutcome,
+    SummarySubject,
     is_model_asked,
     limits_for,
     plan_request,
@@ -80,17 +80,19 @@ class LimitedModel:
             tried += 1
             return self._attempt(request, control)
 
-        def tell(error: ModelError, pause: float) -> None:
+        def report_retry(error: ModelError, pause: float) -> None:
             words = f"{error}; again in {pause:g} s"
-            control.tell(ModelStep("retried", self.name, tried + 1, self._settings.retry_attempts, words))
+            control.report(ModelStep("retried", self.name, tried + 1, self._settings.retry_attempts, words))
 
-        return with_retries(attempt, self._settings.retry_attempts, self._settings.retry_delay_seconds, control, tell)
+        attempts, delay = self._settings.retry_attempts, self._settings.retry_delay_seconds
+        return with_retries(attempt, attempts, delay, control, report_retry)
 
     def _attempt(self, request: ModelRequest, control: Control) -> ModelAnswer:
-        most = paid = self._set_aside(request)
+        most = paid = self._reserve(request)
         try:
-            answer = self._believed(self._model.write(request, control))
-            paid = self._paid(answer.usage, most)
+            answer = self._validated(self._model.write(request, control))
+            known = None if answer.usage == ModelUsage() else call_cost(answer.usage, self.name, self._settings.prices)
+            paid = most if known is None else known
             return answer
         except ModelError as error:
             paid = most if error.billed else 0.0
@@ -101,7 +103,7 @@ class LimitedModel:
         finally:  # whatever ended the call, an interrupt by the user included
             self._spend(Spending(paid - most), lambda _: None)
 
-    def _believed(self, answer: ModelAnswer) -> ModelAnswer:
+    def _validated(self, answer: ModelAnswer) -> ModelAnswer:
         """An answer whose values are what they have to be, and whose counts are possible."""
         if not isinstance(answer, ModelAnswer):
             raise ModelError(f"{self.name} returned {type(answer).__name__}; it must be a ModelAnswer")
@@ -113,35 +115,31 @@ class LimitedModel:
         counts = {name: min(max(count, 0), most) for name, count in structs.asdict(sound.usage).items()}
         return structs.replace(answer, usage=ModelUsage(**counts))
 
-    def _paid(self, usage: ModelUsage, most: float) -> float:
-        paid = None if usage == ModelUsage() else call_cost(usage, self.name, self._settings.prices)
-        return most if paid is None else paid
-
-    def _set_aside(self, request: ModelRequest) -> float:
+    def _reserve(self, request: ModelRequest) -> float:
         """What an attempt can cost at most, which is counted with it; 0 when that is not known and no limit asks."""
         settings = self._settings
-        most = call_cost(self._most(request), self.name, settings.prices)
+        most = call_cost(self._largest_usage(request), self.name, settings.prices)
 
-        def look(session: Spending) -> None:
+        def check(session: Spending) -> None:
             own = self._ahead.plus(self.spent)
-            self._look_at_attempts("attempt_limit", settings.attempt_limit, own)
-            self._look_at_attempts("session_attempt_limit", settings.session_attempt_limit, session)
-            self._look_at_dollars("spend_limit", settings.spend_limit, own, most)
-            self._look_at_dollars("session_spend_limit", settings.session_spend_limit, session, most)
+            self._check_attempts("attempt_limit", settings.attempt_limit, own)
+            self._check_attempts("session_attempt_limit", settings.session_attempt_limit, session)
+            self._check_dollars("spend_limit", settings.spend_limit, own, most)
+            self._check_dollars("session_spend_limit", settings.session_spend_limit, session, most)
 
-        self._spend(Spending(most or 0.0, 1), look)
+        self._spend(Spending(most or 0.0, 1), check)
         return most or 0.0
 
-    def _spend(self, more: Spending, look: Callable[[Spending], None]) -> None:
+    def _spend(self, more: Spending, check: Callable[[Spending], None]) -> None:
         with self._lock:
-            self._before = self._before.take(more, look)
+            self._before = self._before.take(more, check)
             self.spent = self.spent.plus(more)
 
-    def _look_at_attempts(self, name: str, limit: int | None, taken: Spending) -> None:
+    def _check_attempts(self, name: str, limit: int | None, taken: Spending) -> None:
         if limit is not None and taken.attempts >= limit:
             raise LimitReached(f"{name} allows {limit:,} requests to the model, and they were made")
 
-    def _look_at_dollars(self, name: str, limit: float | None, taken: Spending, most: float | None) -> None:
+    def _check_dollars(self, name: str, limit: float | None, taken: Spending, most: float | None) -> None:
         if limit is None:
             return
         if most is None:
@@ -149,7 +147,7 @@ class LimitedModel:
         if taken.dollars + most > limit:
             raise LimitReached(f"a call for up to ${most:.4f} could cost more than {name} leaves")
 
-    def _most(self, request: ModelRequest) -> ModelUsage:
+    def _largest_usage(self, request: ModelRequest) -> ModelUsage:
         said = sum(self._count(message.text) for message in request.messages)
         prefix = sum(self._count(str(part)) for part in (*request.prefix, request.beside) if part)
         return ModelUsage(input=said, cache_write=prefix, output=request.max_tokens)
@@ -161,19 +159,11 @@ def check_model(model: Model) -> None:
         value = getattr(model, field, None)
         if not isinstance(value, kind) or not value or (isinstance(value, int) and value < 0):
             must = "a text" if kind is str else "a number of tokens above 0"
-            raise BadSetting(f"model: {field} of the {type(model).__name__} is {value!r:.60}; it must be {must}")
+            raise BadSetting(f"summarizer: {field} of the {type(model).__name__} is {value!r:.60}; it must be {must}")
 
 
 _MAX_REASONS = 2
 _MAX_REASON_CHARS = 200
-
-
-class CallContext(Struct, frozen=True):
-    """What all calls of one compaction share: the money, the deadline and who may end them, and how many they are."""
-
-    model: LimitedModel
-    control: Control
-    limits: SummaryLimits
 
 
 class ModelSummarizer:
@@ -199,12 +189,12 @@ class ModelSummarizer:
         """What was spent since; also on calls that came to nothing."""
         self.failed: frozenset[str] = frozenset()
         self.watchers = [on_step] if on_step else []
-        """Who is told of each call and each retry."""
+        """Callbacks for each call and each retry."""
         self._on_text = on_text
         self._is_cold = False
-        self._at_work: LimitedModel | None = None
+        self._running: LimitedModel | None = None
 
-    def tell(
+    def summarize(
         self,
         request: PreparedRequest,
         goal: Goal,
@@ -220,21 +210,21 @@ class ModelSummarizer:
         why = reason_to_skip(roomy)
         if why:
             return with_model_calls(job, digest, (), f"no model was asked: {why}")
-        calls = self._call_context(roomy)
         try:
-            told = self._ask(roomy, calls)
-            made, why = self._placed(roomy, told)
+            subject = self._plan(roomy).subject
+            outcome = self._write(roomy, subject)
+            # A cache that was not read is not there, or the agent begins its requests in another way.
+            self._is_cold |= bool(subject.prefix) and not any(call.cache_read for call in outcome.calls)
+            made, why = self._merged(roomy, outcome)
         except (KeyboardInterrupt, ModelStopped):
             self.cancel = Event()  # the next compaction was not cancelled
             raise
-        finally:
-            self._settle()
-        return with_model_calls(job, made or digest, told.calls, why)
+        return with_model_calls(job, made or digest, outcome.calls, why)
 
     def fork(self, cancel: Event, *, silent: bool = False) -> ModelSummarizer:
         """The same for one piece of work that `cancel` ends; `join` it afterwards. A silent one shows no text."""
         twin = copy(self)
-        twin.cancel, twin.spent, twin._at_work = cancel, Spending(), None
+        twin.cancel, twin.spent, twin._running = cancel, Spending(), None
         twin._on_text = None if silent else self._on_text
         return twin
 
@@ -244,67 +234,50 @@ class ModelSummarizer:
         self._is_cold |= fork._is_cold
 
     def presummarize(self, job: EngineCompaction, turns: Sequence[Turn], previous: Summary) -> SummaryOutcome:
-        """A summary of these turns of a compaction that is not made yet; `previous` tells those before them."""
+        """A summary of these turns of a compaction that is not made yet; `previous` summarizes those before them."""
         job = with_room(job)
-        calls = self._call_context(job)
-        subject = subject_of(job, turns, previous)
-        try:
-            told = write_summary(
-                calls.model, subject, calls.control, job.config.counter.text, calls.limits, self._prompt, self.failed
-            )
-        finally:
-            self._settle()
-        self.failed |= told.failed
-        return told
+        return self._write(job, subject_of(job, turns, previous))
 
     @property
     def taken(self) -> Spending:
         """What was spent since, what is under way with it."""
-        return self.spent.plus(self._at_work.spent) if self._at_work else self.spent
-
-    def _settle(self) -> None:
-        self.spent, self._at_work = self.taken, None
+        return self.spent.plus(self._running.spent) if self._running else self.spent
 
     @property
-    def asked(self) -> str:
+    def configuration(self) -> str:
         """In which way a record is asked for: the same for the same model and prompt."""
         return f"{self.model.name}\n{self._prompt.text}"
 
-    def _call_context(self, job: EngineCompaction) -> CallContext:
-        settings = self._settings
+    def _write(self, job: EngineCompaction, subject: SummarySubject) -> SummaryOutcome:
+        settings, count = self._settings, job.config.counter.text
         deadline = time.monotonic() + max(settings.deadline_seconds - (time.perf_counter() - job.request.began), 0.0)
-        before = self.before.plus(self.spent)
-        self._at_work = LimitedModel(self.model, settings, job.config.counter.text, before, self.ahead)
-        return CallContext(
-            self._at_work,
-            Control(deadline, self.cancel, self._on_text, self._step),
-            limits_for(settings, job.asked_tokens),
-        )
+        model = LimitedModel(self.model, settings, count, self.before.plus(self.spent), self.ahead)
+        control = Control(deadline, self.cancel, self._on_text, self._step)
+        limits = limits_for(settings, job.summary_tokens)
+        self._running = model
+        try:
+            outcome = write_summary(model, subject, control, count, limits, self._prompt, self.failed)
+        finally:
+            self.spent, self._running = self.taken, None
+        self.failed |= outcome.failed
+        return outcome
 
-    def _placed(self, job: EngineCompaction, told: SummaryOutcome) -> tuple[CompactionResult | None, str]:
+    def _merged(self, job: EngineCompaction, outcome: SummaryOutcome) -> tuple[CompactionResult | None, str]:
         """The compaction with the model's record, or why there is none."""
-        if told.summary is None:
-            return None, self._refusal(objections_of(told))
-        made, wrong = place_summary(job, told.summary, self.model.name)
+        if outcome.summary is None:
+            return None, self._refusal(objections_of(outcome))
+        made, wrong = place_summary(job, outcome.summary, self.model.name)
         if made is None:
             return None, self._refusal(wrong)
-        report = structs.replace(made.report, corrections=corrections_of(told))
-        unmerged = next((objection.words for objection in told.objections if objection.code == UNMERGED), "")
+        report = structs.replace(made.report, corrections=corrections_of(outcome))
+        unmerged = next((objection.words for objection in outcome.objections if objection.code == UNMERGED), "")
         return structs.replace(made, report=report), unmerged
 
-    def _ask(self, job: EngineCompaction, calls: CallContext) -> SummaryOutcome:
-        count = job.config.counter.text
-        subject = self._brief(job).subject
-        told = write_summary(calls.model, subject, calls.control, count, calls.limits, self._prompt, self.failed)
-        self.failed |= told.failed
-        # A cache that was not read is not there, or the agent begins its requests in another way.
-        self._is_cold |= bool(subject.prefix) and not any(call.cache_read for call in told.calls)
-        return told
-
-    def _brief(self, job: EngineCompaction) -> RequestPlan:
+    def _plan(self, job: EngineCompaction) -> RequestPlan:
+        check_model(self.model)
         return plan_request(job, self.model, self._settings, self._prompt, may_send_own=not self._is_cold)
 
-    def expect(
+    def estimate(
         self,
         request: PreparedRequest,
         goal: Goal,
@@ -312,11 +285,11 @@ class ModelSummarizer:
         config: compact.EngineConfig,
         digest: CompactionResult,
     ) -> CompactionResult:
-        """The compaction as it was, with what `tell` would ask and what that should cost; nobody is asked."""
+        """The compaction as it was, with what `summarize` would request and what that should cost; nothing is sent."""
         job = with_room(EngineCompaction(request, goal, scene, config, digest))
         if not digest.report.changed or not is_model_asked(request) or reason_to_skip(job):
             return digest
-        expected = self._brief(job).effort.expected(self.model.name, self._settings.prices)
+        expected = self._plan(job).effort.expected(self.model.name, self._settings.prices)
         return structs.replace(digest, report=structs.replace(digest.report, expected=expected))
 
     def _step(self, step: ModelStep) -> None:
@@ -333,20 +306,20 @@ def open_summarizer(
     on_text: Callable[[str], None] | None = None,
     on_step: Callable[[ModelStep], None] | None = None,
 ) -> ModelSummarizer:
-    """A teller with a model, which may be named. A wrong name, a missing key or a bad prompt is an error at once."""
+    """A summarizer with a model or a model's name. A wrong name, a missing key or a bad prompt is an error at once."""
     if not isinstance(model, str) and not callable(getattr(model, "write", None)):
         raise BadSetting(
-            f"model is {model!r:.60}; it must be a name ({FORMS}) or an object that writes, as `Model` says"
+            f"summarizer is {model!r:.60}; it must be a name ({FORMS}) or an object that writes, as `Model` says"
         )
     return ModelSummarizer(open_model(model, settings) if isinstance(model, str) else model, settings, on_text, on_step)
 
 
-def objections_of(told: SummaryOutcome) -> str:
+def objections_of(outcome: SummaryOutcome) -> str:
     """The first objections in words, without the text that was objected to."""
-    words = dict.fromkeys(objection.advice[:_MAX_REASON_CHARS] for objection in told.objections)
+    words = dict.fromkeys(objection.advice[:_MAX_REASON_CHARS] for objection in outcome.objections)
     return "; ".join(list(words)[:_MAX_REASONS]) or "there was nothing to tell"
 
 
-def corrections_of(told: SummaryOutcome) -> tuple[str, ...]:
+def corrections_of(outcome: SummaryOutcome) -> tuple[str, ...]:
     """What was changed in a model's text, each in a line."""
-    return tuple(f"{objection.code}: {objection.words}"[:_MAX_REASON_CHARS] for objection in told.corrections)
+    return tuple(f"{objection.code}: {objection.words}"[:_MAX_REASON_CHARS] for objection in outcome.corrections)

@@ -8,12 +8,9 @@ from typing import Any
 
 from context_compactor.summarize.clients.client import Body, ModelSpec, StreamedAnswer
 from context_compactor.summarize.model import (
-    ModelMessage,
     ModelRequest,
     ModelUsage,
     StopReason,
-    is_closed,
-    schema_prompt,
 )
 
 STOPS: dict[str, StopReason] = {
@@ -23,8 +20,8 @@ STOPS: dict[str, StopReason] = {
     "function_call": "tool_call",
     "content_filter": "refusal",
 }
-# What the SDK is told by name; the rest, which is the agent's, is sent as it is.
-_OURS = ("model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "response_format")
+# What the SDK takes by name; the rest, which is the agent's, is sent as it is.
+_OURS = ("model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens")
 
 
 class OpenAIAdapter:
@@ -33,7 +30,7 @@ class OpenAIAdapter:
     A server of one's own is sent nothing that the environment holds for OpenAI.
     """
 
-    optional: tuple[str, ...] = ("response_format", "stream_options", "max_completion_tokens", "max_tokens")
+    optional: tuple[str, ...] = ("stream_options", "max_completion_tokens", "max_tokens")
 
     def __init__(self, key: str, base_url: str | None = None, *, is_own: bool = False) -> None:
         import openai
@@ -70,21 +67,17 @@ def chat_body(request: ModelRequest, named: ModelSpec, refused: frozenset[str], 
     body: Body = {
         **request.beside,
         "model": named.model,
-        "messages": [*request.prefix, *(_message(message) for message in request.messages)],
+        "messages": [*request.prefix, *({"role": each.role, "content": each.text} for each in request.messages)],
         "stream": True,
         "stream_options": {"include_usage": True},
     }
     other = "max_tokens" if limit == "max_completion_tokens" else "max_completion_tokens"
     body[other if limit in refused else limit] = min(request.max_tokens, named.most_output)
-    if request.schema is not None and "response_format" not in refused:
-        body["response_format"] = _response_format(request.schema, request.schema_name)
-    elif request.schema is not None:
-        body["messages"].append({"role": "user", "content": schema_prompt(request.schema)})
     return {name: part for name, part in body.items() if name not in refused}
 
 
 def take_chunk(chunk: Any, collected: StreamedAnswer) -> None:
-    """Add a chunk of a chat completion to what was heard."""
+    """Add a chunk of a chat completion to what has come."""
     collected.model = chunk.model or collected.model
     if usage := getattr(chunk, "usage", None):
         collected.usage = _usage(usage)
@@ -100,14 +93,6 @@ def take_chunk(chunk: Any, collected: StreamedAnswer) -> None:
             collected.stop = STOPS.get(choice.finish_reason, "other")
 
 
-def _message(message: ModelMessage) -> dict[str, str]:
-    return {"role": message.role, "content": message.text}
-
-
-def _response_format(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": is_closed(schema)}}
-
-
 def _usage(usage: Any) -> ModelUsage:
     details = getattr(usage, "prompt_tokens_details", None)
     read = getattr(details, "cached_tokens", None) or 0
@@ -119,7 +104,7 @@ def _usage(usage: Any) -> ModelUsage:
 class LiteLLMAdapter:
     """Chat completions by litellm, whose errors and chunks are those of the openai SDK."""
 
-    optional: tuple[str, ...] = ("response_format", "stream_options", "max_tokens")
+    optional: tuple[str, ...] = ("stream_options", "max_tokens")
 
     def __init__(self) -> None:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it fetches a price list on import otherwise
