@@ -178,11 +178,11 @@ def fill_target(
     room = target - base.tokens
     if room <= 0:
         return base
+    del base  # a context that was written is as large as what may stay: one is held at a time
     story.fill(room * story_share(kept))
     draft.cover(line.text for line in story.lines())
     draft.chooser.start()
-    told = write()
-    written = _fill_lines(draft, told, target, write)
+    written = _fill_lines(draft, write(), target, write)
     for _ in range(_ROUNDS):
         left = target - written.tokens
         if 0 <= left <= target * _SLACK * 2:
@@ -194,12 +194,15 @@ def fill_target(
             story.drop_last(-left + 1)
         if story.tokens == before:
             break
+        del written
         written = write()
     while written.tokens > target and not (draft.chooser.is_empty and story.is_empty):
         draft.chooser.drop_last(max(written.tokens - target, 1))
         if draft.chooser.is_empty:
             story.drop_last(max(written.tokens - target, 1))
+        del written
         written = write()
+    draft.chooser.finish()
     return written
 
 
@@ -211,12 +214,14 @@ def _fill_lines(
     room = target - base.tokens
     if room <= 0:
         return base
+    before_lines = base.tokens
+    del base
     chooser.fill(room)
     written = write()
     for _ in range(_ROUNDS):
         if target * (1 - _SLACK) <= written.tokens <= target:
             return written
-        rate = max(written.tokens - base.tokens, 1) / max(chooser.tokens, 1.0)
+        rate = max(written.tokens - before_lines, 1) / max(chooser.tokens, 1.0)
         aim = (room - target * _SLACK / 2) / rate
         before = len(chooser.chosen)
         if chooser.tokens > aim:
@@ -225,8 +230,10 @@ def _fill_lines(
             chooser.fill(aim)
         if len(chooser.chosen) == before:
             break
+        del written
         written = write()
     while written.tokens > target and not chooser.is_empty:
         chooser.drop_last(max(written.tokens - target, 1))
+        del written
         written = write()
     return written
