@@ -84,10 +84,22 @@ def flat_text(text: str) -> str:
     return " ".join(filter(None, (" ".join(line.split()) for line in text.split("\n"))))
 
 
+def clip(text: str, most: int, *, strip: bool = True) -> str:
+    """At most so many characters of a text, the last of them an ellipsis where something is cut off."""
+    if len(text) <= most:
+        return text
+    cut = text[: most - 1]
+    return f"{cut.rstrip() if strip else cut}…"
+
+
+def clip_line(text: str, most: int) -> str:
+    """A text as one line of at most so many characters."""
+    return clip(" ".join(text[: most * 4].split()), most)
+
+
 def one_line(text: str, width: int) -> str:
     """Text as one printable line of at most this many characters."""
-    line = " ".join(printable(text[: 4 * width]).split())
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return clip(" ".join(printable(text[: 4 * width]).split()), width, strip=False)
 
 
 _TIME_UNITS = ((60, 1, "s"), (3_600, 60, "min"), (86_400, 3_600, "h"), (float("inf"), 86_400, "d"))

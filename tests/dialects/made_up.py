@@ -18,6 +18,7 @@ from context_compactor.dialects.detection import register_dialect
 from context_compactor.dialects.dialect import Dialect, Overhead, Raw, blocks_at, dicts_of, id_at, role_at, text_at
 from context_compactor.dialects.legality import (
     Pairing,
+    Rule,
     Violation,
     assistant_first,
     assistants_in_a_row,
@@ -28,6 +29,7 @@ from context_compactor.dialects.messages import Message, Part, Role, Text, ToolC
 from context_compactor.dialects.repair import (
     IndexedMessage,
     Repair,
+    RepairRule,
     drop_blanks,
     join_assistants,
     rename_repeated,
@@ -66,10 +68,10 @@ class MadeUp:
     can_clear_thinking = True
     overhead = Overhead(request=2, message=5, name=0, call=6, result=5, tool=7, tools=3, images="openai")
     request_bytes = 10 * 1024 * 1024
-    media_blocks = ()
-    native_models = ()
-    rules = (late_results, blank_messages, assistants_in_a_row, assistant_first, _silent_calls)
-    repairs = (
+    media_blocks: tuple[str, ...] = ()
+    native_models: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = (late_results, blank_messages, assistants_in_a_row, assistant_first, _silent_calls)
+    repairs: tuple[RepairRule, ...] = (
         drop_blanks,
         join_assistants,
         rename_repeated,

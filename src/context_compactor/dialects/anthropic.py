@@ -24,6 +24,7 @@ from context_compactor.dialects.dialect import (
 from context_compactor.dialects.legality import (
     Pairing,
     PartPosition,
+    Rule,
     Violation,
     assistant_first,
     assistants_in_a_row,
@@ -52,6 +53,7 @@ from context_compactor.dialects.repair import (
     MOVED,
     IndexedMessage,
     Repair,
+    RepairRule,
     ResultPlacement,
     drop_blanks,
     join_all,
@@ -256,9 +258,9 @@ class Anthropic:
     # fitted to reported usage
     overhead = Overhead(request=8, message=4, name=0, call=40, result=30, tool=12, tools=346, images="anthropic")
     request_bytes = 32 * 1024 * 1024
-    media_blocks = ("image", "document")
-    native_models = ("anthropic/",)
-    rules = (
+    media_blocks: tuple[str, ...] = ("image", "document")
+    native_models: tuple[str, ...] = ("anthropic/",)
+    rules: tuple[Rule, ...] = (
         late_results,
         _results_behind_blocks,
         blank_messages,
@@ -269,7 +271,7 @@ class Anthropic:
         _bad_images,
     )
     # Moving results may empty a message, and an emptied one may bring two assistants together: so some come twice.
-    repairs = (
+    repairs: tuple[RepairRule, ...] = (
         drop_blanks,
         join_assistants,
         _server_blocks_to_text,

@@ -21,7 +21,7 @@ from context_compactor.dialects.dialect import (
     text_and_media,
     text_at,
 )
-from context_compactor.dialects.legality import Pairing, PartPosition, Violation
+from context_compactor.dialects.legality import Pairing, PartPosition, Rule, Violation
 from context_compactor.dialects.media import inline_media, linked_media
 from context_compactor.dialects.messages import (
     LOST_RESULT,
@@ -36,7 +36,14 @@ from context_compactor.dialects.messages import (
     ToolCall,
     ToolResult,
 )
-from context_compactor.dialects.repair import IndexedMessage, Repair, ResultPlacement, rename_repeated, without_indexes
+from context_compactor.dialects.repair import (
+    IndexedMessage,
+    Repair,
+    RepairRule,
+    ResultPlacement,
+    rename_repeated,
+    without_indexes,
+)
 from context_compactor.errors import BadMessage
 from context_compactor.json_values import json_text
 
@@ -268,10 +275,10 @@ class OpenAIResponses:
     can_clear_thinking = False
     overhead = Overhead(request=3, message=3, name=1, call=8, result=4, tool=8, tools=12, images="openai")
     request_bytes = DEFAULT_REQUEST_BYTES
-    media_blocks = ("input_image", "input_file", "input_audio")
-    native_models = ()
-    rules = (_lost_reasoning,)
-    repairs = (rename_repeated, _place_results, _drop_reasoning)
+    media_blocks: tuple[str, ...] = ("input_image", "input_file", "input_audio")
+    native_models: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = (_lost_reasoning,)
+    repairs: tuple[RepairRule, ...] = (rename_repeated, _place_results, _drop_reasoning)
 
     def recognizes(self, item: Raw) -> bool:
         """By its blocks and by the types of its items; a message with its type and text blocks is Anthropic's."""

@@ -33,7 +33,7 @@ _whole_bytes = Struct64("q").pack
 
 def _entry(density: float, at: int) -> int:
     """A density is only told from others above nothing: what adds nothing is never taken."""
-    return (_HIGHEST - _whole_number(_float_bytes(max(density, 0.0)))[0] << _PIECE_BITS) | at
+    return (_HIGHEST - int(_whole_number(_float_bytes(max(density, 0.0)))[0]) << _PIECE_BITS) | at
 
 
 def _density_of(entry: int) -> float:

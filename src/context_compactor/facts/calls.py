@@ -21,6 +21,7 @@ from context_compactor.facts.shell import (
     script_paths,
     split_command,
 )
+from context_compactor.text import clip_line
 
 SHELL_TOOLS = frozenset(
     "bash shell exec execcommand shellcommand localshell executecommand runcommand runshellcommand runterminalcmd "
@@ -198,7 +199,7 @@ def target_of(call: ToolCall | None) -> str:
     if call is None:
         return ""
     reading = parse_call(call)
-    return _one_line(_target(reading) or call.arguments.strip("{} "), _TARGET_LENGTH)
+    return clip_line(_target(reading) or call.arguments.strip("{} "), _TARGET_LENGTH)
 
 
 def describe_call(call: ToolCall | None, root: str = "") -> str:
@@ -209,13 +210,13 @@ def describe_call(call: ToolCall | None, root: str = "") -> str:
     room = max(20, _LABEL_LENGTH - len(call.name) - 3)
     if reading.command is not None and not (reading.reads and len(reading.paths) == 1):
         command = reading.command.replace(root, "") if root else reading.command
-        return f"{_one_line(call.name, 60)} `{short_command(command, room)}`"
+        return f"{clip_line(call.name, 60)} `{short_command(command, room)}`"
     if reading.paths:
         lines = _label_of_lines(reading.lines)
-        target = _tail_of(_one_line(reading.paths[0].removeprefix(root), _TARGET_LENGTH), room - len(lines)) + lines
+        target = _tail_of(clip_line(reading.paths[0].removeprefix(root), _TARGET_LENGTH), room - len(lines)) + lines
     else:
-        target = _one_line(target_of(call).replace(root, "") if root else target_of(call), room)
-    return f"{_one_line(call.name, 60)} {target}".rstrip()
+        target = clip_line(target_of(call).replace(root, "") if root else target_of(call), room)
+    return f"{clip_line(call.name, 60)} {target}".rstrip()
 
 
 @lru_cache(maxsize=2048)
@@ -279,12 +280,7 @@ def short_command(command: str, room: int) -> str:
     """The command without a leading `cd`, and without the text of a heredoc."""
     plain = CHANGE_FOLDER.sub("", command[:2000].strip(), count=1)
     first, _, rest = plain.partition("\n")
-    return _one_line(f"{first}…" if rest and "<<" in first else plain, room)
-
-
-def _one_line(text: str, limit: int) -> str:
-    line = " ".join(text[: limit * 4].split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+    return clip_line(f"{first}…" if rest and "<<" in first else plain, room)
 
 
 def _tail_of(path: str, room: int) -> str:
