@@ -33,6 +33,13 @@ def ending(text: str, most: int) -> str:
     return text[at + 1 :] if -1 < at < len(text) - 1 else text[_whole(text, start, 1) :]
 
 
+def cut_middle(text: str, most: int, head_share: float) -> tuple[str, str, str]:
+    """The beginning of a text, what is left out, and its end; both ends together have at most so many characters."""
+    head = beginning(text, int(most * head_share))
+    tail = ending(text, most - len(head))
+    return head, text[len(head) : len(text) - len(tail)], tail
+
+
 def _whole(text: str, at: int, step: int) -> int:
     """The nearest place from `at` on, backwards or forwards, where a text may be cut."""
     for _ in range(_MOST_STEPS):

@@ -307,11 +307,9 @@ class Anthropic:
         return any(isinstance(part, Text) and not part.text for part in message.parts)
 
     def parse(self, items: Sequence[object]) -> list[Message]:
-        """One message for each item."""
         return [_read(index, raw) for index, raw in enumerate(dicts_of(items))]
 
     def edit(self, message: Message, edits: Mapping[int, str | None]) -> Message | None:
-        """The message with some blocks replaced by a text or removed."""
         for index, text in edits.items():
             refuse_thinking(message.parts[index], text)
         blocks = [_edited(block, edits.get(at, block)) for at, block in enumerate(_blocks(message.raw))]
@@ -323,11 +321,9 @@ class Anthropic:
         return _read(0, {**message.raw, "content": kept})
 
     def user_text(self, text: str) -> Message:
-        """A new user message that says this."""
         return _read(0, {"role": "user", "content": text})
 
-    def can_join(self, first: Message, second: Message) -> bool:  # noqa: ARG002
-        """Any two can."""
+    def can_join(self, first: Message, second: Message) -> bool:
         return True
 
     def join(self, first: Message, second: Message) -> Message:
@@ -336,11 +332,10 @@ class Anthropic:
         return _read(0, {**second.raw, **first.raw, "content": content})
 
     def pick(self, message: Message, order: Sequence[int]) -> Message:
-        """The message with only these blocks, in this order."""
         blocks = _blocks(message.raw)
         return _read(0, {**message.raw, "content": [blocks[at] for at in order]})
 
-    def answer(self, message: Message, call: ToolCall, text: str) -> Message:  # noqa: ARG002
+    def answer(self, message: Message, call: ToolCall, text: str) -> Message:
         """A user message with this text as the failed result of a call."""
         block = {"type": "tool_result", "tool_use_id": call.id, "content": text, "is_error": True}
         return _read(0, {"role": "user", "content": [block]})
@@ -355,15 +350,13 @@ class Anthropic:
         return _read(0, {"role": "user", "content": [{"type": "text", "text": frame}, *held]})
 
     def rename(self, message: Message, ids: Mapping[int, str]) -> Message:
-        """The message with other ids for some calls and results."""
         blocks = list(_blocks(message.raw))
         for at, new_id in ids.items():
             key = "id" if blocks[at]["type"] == "tool_use" else "tool_use_id"
             blocks[at] = {**blocks[at], key: new_id}
         return _read(0, {**message.raw, "content": blocks})
 
-    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message]:  # noqa: ARG002
-        """Nothing ties one message to another."""
+    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
         return list(after)
 
 

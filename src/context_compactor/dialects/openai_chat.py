@@ -224,15 +224,15 @@ class OpenAIChat:
             return True
         return any(block.get("type") in ("image_url", "file") for block in blocks_in(item))
 
-    def recognizes_plain(self, items: Sequence[Raw]) -> bool:  # noqa: ARG002
+    def recognizes_plain(self, items: Sequence[Raw]) -> bool:
         """Plain messages are chat unless another dialect is more likely."""
         return False
 
-    def recognizes_request(self, body: Mapping[str, Any]) -> bool:  # noqa: ARG002
+    def recognizes_request(self, body: Mapping[str, Any]) -> bool:
         """Others have the same fields."""
         return False
 
-    def is_blank(self, message: Message, is_last: bool) -> bool:  # noqa: ARG002
+    def is_blank(self, message: Message, is_last: bool) -> bool:
         """Whether it has neither content nor calls; an empty text is content."""
         return not message.parts and not isinstance(message.raw.get("content"), str)
 
@@ -241,11 +241,9 @@ class OpenAIChat:
         return bool(message.raw.get("tool_calls") == [])
 
     def parse(self, items: Sequence[object]) -> list[Message]:
-        """One message for each item."""
         return [read_message(index, raw) for index, raw in enumerate(dicts_of(items))]
 
     def edit(self, message: Message, edits: Mapping[int, str | None]) -> Message | None:
-        """The message with some parts replaced by a text or removed."""
         parts, slots = read_parts(0, message.raw)
         for index, text in edits.items():
             refuse_thinking(parts[index], text)
@@ -260,7 +258,6 @@ class OpenAIChat:
         return edited if edited.parts else None
 
     def user_text(self, text: str) -> Message:
-        """A new user message that says this."""
         return read_message(0, {"role": "user", "content": text})
 
     def can_join(self, first: Message, second: Message) -> bool:
@@ -294,13 +291,11 @@ class OpenAIChat:
         return read_message(0, _tidied(raw))
 
     def answer(self, message: Message, call: ToolCall, text: str) -> Message:
-        """A message with this text as the result of a call."""
         if isinstance(message.raw.get("function_call"), dict):
             return read_message(0, {"role": "function", "name": call.name, "content": text})
         return read_message(0, {"role": "tool", "tool_call_id": call.id, "content": text})
 
     def as_user_message(self, result: ToolResult, frame: str) -> Message | None:
-        """What a result held as a user message."""
         if not result.text and not result.media:
             return None
         if not result.media:
@@ -308,7 +303,6 @@ class OpenAIChat:
         return read_message(0, {"role": "user", "content": [{"type": "text", "text": frame}, *result.content]})
 
     def rename(self, message: Message, ids: Mapping[int, str]) -> Message:
-        """The message with other ids for some calls and results."""
         raw = dict(message.raw)
         _, slots = read_parts(0, raw)
         for index, new_id in ids.items():
@@ -321,8 +315,7 @@ class OpenAIChat:
                 raw["tool_call_id"] = new_id
         return read_message(0, raw)
 
-    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message]:  # noqa: ARG002
-        """Nothing ties one message to another."""
+    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
         return list(after)
 
 

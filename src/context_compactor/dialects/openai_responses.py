@@ -283,7 +283,7 @@ class OpenAIResponses:
             return False
         return kind in OWN_ITEMS or kind.endswith(("_call", "_output"))
 
-    def recognizes_plain(self, items: Sequence[Raw]) -> bool:  # noqa: ARG002
+    def recognizes_plain(self, items: Sequence[Raw]) -> bool:
         """Plain messages are taken as chat."""
         return False
 
@@ -291,20 +291,18 @@ class OpenAIResponses:
         """By an `input` in the place of messages."""
         return "messages" not in body and "input" in body
 
-    def is_blank(self, message: Message, is_last: bool) -> bool:  # noqa: ARG002
+    def is_blank(self, message: Message, is_last: bool) -> bool:
         """The provider takes items without content."""
         return False
 
-    def has_blank_block(self, message: Message) -> bool:  # noqa: ARG002
+    def has_blank_block(self, message: Message) -> bool:
         """The provider takes empty blocks."""
         return False
 
     def parse(self, items: Sequence[object]) -> list[Message]:
-        """One message for each item."""
         return [read_item(index, raw) for index, raw in enumerate(dicts_of(items))]
 
     def edit(self, message: Message, edits: Mapping[int, str | None]) -> Message | None:
-        """The item with some parts replaced by a text or removed."""
         for index, text in edits.items():
             refuse_thinking(message.parts[index], text)
         if not edits:
@@ -315,11 +313,10 @@ class OpenAIResponses:
         return None if text is None else _edited_item(message, text)
 
     def user_text(self, text: str) -> Message:
-        """A new user message that says this."""
         content = [{"type": "input_text", "text": text}]
         return read_item(0, {"type": "message", "role": "user", "content": content})
 
-    def can_join(self, first: Message, second: Message) -> bool:  # noqa: ARG002
+    def can_join(self, first: Message, second: Message) -> bool:
         """A reply is a run of items, which stay apart."""
         return False
 
@@ -335,7 +332,6 @@ class OpenAIResponses:
         return read_item(0, {**second.raw, **first.raw, "content": content})
 
     def pick(self, message: Message, order: Sequence[int]) -> Message:
-        """The item with only these parts, in this order."""
         if item_type(message.raw) != "message":
             return message
         blocks = _blocks(message.raw)
@@ -357,7 +353,6 @@ class OpenAIResponses:
         return read_item(0, raw)
 
     def as_user_message(self, result: ToolResult, frame: str) -> Message | None:
-        """What an output held as a user message."""
         if not result.text and not result.media:
             return None
         if not result.media:
@@ -367,7 +362,6 @@ class OpenAIResponses:
         return read_item(0, {"type": "message", "role": "user", "content": content})
 
     def rename(self, message: Message, ids: Mapping[int, str]) -> Message:
-        """The call or output with another id."""
         key = "call_id" if message.raw.get("call_id") else "id"
         return read_item(0, {**message.raw, key: ids[0]})
 
