@@ -25,11 +25,9 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 
 Message = dict[str, Any]
 RecallForm = Literal["original", "conversation"]
+# The document lists those that are built in; one that was registered is taken too.
 DialectName = Annotated[
-    str,
-    Meta(
-        max_length=80, description="`auto`, `openai-chat`, `openai-responses`, `anthropic`, or one that was registered."
-    ),
+    str, Meta(extra_json_schema={"enum": ["auto", "openai-chat", "openai-responses", "anthropic"]}, max_length=80)
 ]
 SessionId = Annotated[str, Meta(min_length=1, max_length=200, description="A name without `/`.")]
 Tokens = Annotated[int, Meta(ge=1, le=10**12)]
