@@ -33,6 +33,13 @@ def ending(text: str, most: int) -> str:
     return text[at + 1 :] if -1 < at < len(text) - 1 else text[_whole(text, start, 1) :]
 
 
+def cut_middle(text: str, most: int, head_share: float) -> tuple[str, str, str]:
+    """The beginning of a text, what is left out, and its end; both ends together have at most so many characters."""
+    head = beginning(text, int(most * head_share))
+    tail = ending(text, most - len(head))
+    return head, text[len(head) : len(text) - len(tail)], tail
+
+
 def _whole(text: str, at: int, step: int) -> int:
     """The nearest place from `at` on, backwards or forwards, where a text may be cut."""
     for _ in range(_MOST_STEPS):
@@ -79,15 +86,27 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(char if char.isprintable() or char in keep else " " for char in text)
 
 
-def shortened(text: str, most: int) -> str:
-    """A text of at most so many characters, with a mark where its end was cut off."""
-    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+def flat_text(text: str) -> str:
+    """A text with one blank for every run of blanks and line breaks, made line by line to save memory."""
+    return " ".join(filter(None, (" ".join(line.split()) for line in text.split("\n"))))
+
+
+def clip(text: str, most: int, *, strip: bool = True) -> str:
+    """At most so many characters of a text, the last of them an ellipsis where something is cut off."""
+    if len(text) <= most:
+        return text
+    cut = text[: most - 1]
+    return f"{cut.rstrip() if strip else cut}…"
+
+
+def clip_line(text: str, most: int) -> str:
+    """A text as one line of at most so many characters."""
+    return clip(" ".join(text[: most * 4].split()), most)
 
 
 def one_line(text: str, width: int) -> str:
     """Text as one printable line of at most this many characters."""
-    line = " ".join(printable(text[: 4 * width]).split())
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return clip(" ".join(printable(text[: 4 * width]).split()), width, strip=False)
 
 
 _TIME_UNITS = ((60, 1, "s"), (3_600, 60, "min"), (86_400, 3_600, "h"), (float("inf"), 86_400, "d"))

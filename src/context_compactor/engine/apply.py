@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message
-from context_compactor.dialects.openai_responses import OpenAIResponses, unbind
 from context_compactor.dialects.record import Excerpt, Quote, Record, RecordEntry, render_record
 from context_compactor.dialects.turns import REFERENCE_PATTERN, Turn, reference_id
 from context_compactor.engine.layouts import Zone
@@ -110,8 +109,8 @@ class Composer(Struct, frozen=True):
         joins = self.dialect.strict_alternation or self.is_one_message
         text = render_record(record) if record else ""
         messages = apply(self.view.turns, self.view.zones, text, texts.edits, self.dialect, joins=joins)
-        if isinstance(self.dialect, OpenAIResponses):
-            messages = unbind([message for turn in self.view.turns for message in turn.messages], messages)
+        given = [message for turn in self.view.turns for message in turn.messages]
+        messages = self.dialect.detach(given, messages)
         return WrittenContext(messages, self.counter.request_tokens(messages), record, texts)
 
     def _record(self, texts: WrittenTexts) -> Record | None:
@@ -179,11 +178,11 @@ def fill_target(
     room = target - base.tokens
     if room <= 0:
         return base
+    del base  # a context that was written is as large as what may stay: one is held at a time
     story.fill(room * story_share(kept))
     draft.cover(line.text for line in story.lines())
     draft.chooser.start()
-    told = write()
-    written = _fill_lines(draft, told, target, write)
+    written = _fill_lines(draft, write(), target, write)
     for _ in range(_ROUNDS):
         left = target - written.tokens
         if 0 <= left <= target * _SLACK * 2:
@@ -195,12 +194,15 @@ def fill_target(
             story.drop_last(-left + 1)
         if story.tokens == before:
             break
+        del written
         written = write()
     while written.tokens > target and not (draft.chooser.is_empty and story.is_empty):
         draft.chooser.drop_last(max(written.tokens - target, 1))
         if draft.chooser.is_empty:
             story.drop_last(max(written.tokens - target, 1))
+        del written
         written = write()
+    draft.chooser.finish()
     return written
 
 
@@ -212,12 +214,14 @@ def _fill_lines(
     room = target - base.tokens
     if room <= 0:
         return base
+    before_lines = base.tokens
+    del base
     chooser.fill(room)
     written = write()
     for _ in range(_ROUNDS):
         if target * (1 - _SLACK) <= written.tokens <= target:
             return written
-        rate = max(written.tokens - base.tokens, 1) / max(chooser.tokens, 1.0)
+        rate = max(written.tokens - before_lines, 1) / max(chooser.tokens, 1.0)
         aim = (room - target * _SLACK / 2) / rate
         before = len(chooser.chosen)
         if chooser.tokens > aim:
@@ -226,8 +230,10 @@ def _fill_lines(
             chooser.fill(aim)
         if len(chooser.chosen) == before:
             break
+        del written
         written = write()
     while written.tokens > target and not chooser.is_empty:
         chooser.drop_last(max(written.tokens - target, 1))
+        del written
         written = write()
     return written

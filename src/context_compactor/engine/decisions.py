@@ -20,7 +20,7 @@ from context_compactor.engine.truncation import INSTRUCTIONS
 from context_compactor.engine.view import PlanningView
 from context_compactor.engine.write import lines_kept, shortened
 from context_compactor.facts.kinds import Kind, Voice
-from context_compactor.text import plural
+from context_compactor.text import clip, plural
 
 _STORY_VOICES = {Voice.USER: "user", Voice.AGENT: "agent", Voice.CALL: "step"}
 _LESS = "worth less here than what was kept"
@@ -62,8 +62,8 @@ def relevances(draft: PlanSelection) -> dict[int, float]:
     chooser = draft.chooser
     gains = chooser.gains()
     best: dict[int, float] = {}
-    for piece, gain in zip(chooser.pieces, gains, strict=True):
-        best[piece.source] = max(best.get(piece.source, 0.0), gain)
+    for source, gain in zip(chooser.pieces.sources, gains, strict=True):
+        best[source] = max(best.get(source, 0.0), gain)
     border = _border([gains[at] for at in chooser.chosen]) or max(best.values(), default=0.0)
     return {source: _relevance(gain, border) for source, gain in best.items()}
 
@@ -148,7 +148,7 @@ def turn_label(turn: Turn) -> str:
     words = " ".join(turn.messages[0].text.split())
     calls = ", ".join(exchange.call.name for exchange in turn.exchanges if exchange.call)
     said = f"{turn.role}: {words}" if words else f"{turn.role}: {calls}"
-    return said if len(said) <= 80 else said[:79] + "…"
+    return clip(said, 80, strip=False)
 
 
 def _decide(source: TextSource, options: Sequence[Option], replaced: Option | None, folded: bool, why: str) -> Decision:

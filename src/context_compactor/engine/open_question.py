@@ -20,7 +20,7 @@ from context_compactor.engine.layouts import turn_sizes
 from context_compactor.engine.tiers import interjected_turn, unanswered_turns
 from context_compactor.engine.truncation import FittedTurns
 from context_compactor.facts.kinds import kind_of
-from context_compactor.text import beginning, ending
+from context_compactor.text import beginning, cut_middle
 from context_compactor.tokens.counting import MessageCounter
 
 # A paste is worth shortening from here on.
@@ -57,8 +57,7 @@ class TextSpan(Struct, frozen=True):
 
 def split_pasted(text: str) -> list[TextSpan]:
     """A text as the pieces that were typed and those that were pasted."""
-    marked = [mark for paragraph in _paragraphs(text) for mark in _marked(paragraph)]
-    return _joined(marked)
+    return _joined([mark for paragraph in _paragraphs(text) for mark in _marked(paragraph)])
 
 
 def only_ends_typed(pieces: Sequence[TextSpan]) -> list[TextSpan]:
@@ -121,9 +120,9 @@ def _marked(paragraph: _Paragraph) -> list[tuple[str, bool]]:
     if paragraph.is_fenced:
         return [(line, True) for line in lines]
     prose = [is_prose(line) for line in lines]
-    told = [line for line in lines if line.strip()]
-    listed = sum(_LISTED.match(line) is not None for line in told)
-    is_long = len(told) > _MOST_LINES and listed * 2 < len(told)
+    filled = [line for line in lines if line.strip()]
+    listed = sum(_LISTED.match(line) is not None for line in filled)
+    is_long = len(filled) > _MOST_LINES and listed * 2 < len(filled)
     if not is_long and sum(prose) * 2 > len(lines):
         return [(line, len(line) > _LONGEST_LINE) for line in lines]
     remarks = {at for at, line in enumerate(lines) if prose[at] and _is_sentence(line)}
@@ -193,7 +192,7 @@ def fit_open_question(
 ) -> FittedTurns:
     """The turns with what was pasted into the unanswered ones shortened; as they were when they leave enough room.
 
-    `past` is the record before the turns. Those that are `kept` by the user's wish are left alone.
+    `past` is the record before the turns. Those that the user wants to be `kept` are left alone.
     """
     waiting = unanswered_turns(turns)
     beside = interjected_turn(turns)
@@ -225,8 +224,8 @@ def _limit(
     turns: Sequence[Turn], target: int, asked: Container[int], counter: MessageCounter, past: Record | None
 ) -> int:
     """Half of what the instructions leave, or more where everything before the question takes less."""
-    told = [message for turn in turns if turn.is_instruction for message in turn.messages]
-    room = max(target - sum(counter.count_many(told)), 0)
+    instructions = [message for turn in turns if turn.is_instruction for message in turn.messages]
+    room = max(target - sum(counter.count_many(instructions)), 0)
     before = [
         message for turn in turns if not turn.is_instruction and turn.number not in asked for message in turn.messages
     ]
@@ -293,7 +292,7 @@ def _shortened(places: Sequence[_OpenText], limit: int, counter: MessageCounter)
     least = typed + sum(
         counter.text(_mark(len(piece.text), len(piece.text), place.ref)) for place, piece in _pastes(places)
     )
-    if least > limit:  # more prose than anybody types, or more pastes than can be told one by one
+    if least > limit:  # more prose than anybody types, or more pastes than can be shown one by one
         places = [
             structs.replace(place, pieces=only_ends_typed(place.pieces)) if len(place.text) > MOST_TYPED else place
             for place in places
@@ -354,16 +353,16 @@ def _short_paste(text: str, tokens: int, most: int, ref: str, words: str) -> str
         return (bare if words.strip() else f"{beginning(body, _OPENING_WORDS)}\n{bare}") + end
     if len(lines) < _FEW_LINES or max(map(len, lines)) > len(text) // 2:
         return _cut_within(body, tokens, room, ref) + end
-    told = digest(kind_of(None, body), None, body)
-    told = told if len(told) <= room * _DIGEST else beginning(told, int(room * _DIGEST))
-    room -= len(told)
+    summary = digest(kind_of(None, body), None, body)
+    summary = summary if len(summary) <= room * _DIGEST else beginning(summary, int(room * _DIGEST))
+    room -= len(summary)
     named = _named_lines(lines, words, int(room * _NAMED))
     room -= sum(len(_clipped(lines[at])) + 4 for at in named)
     first = _fitting(lines, int(room * _HEAD))
     last = _fitting(lines[: first - 1 : -1] if first else lines[::-1], room - int(room * _HEAD))
     chosen = sorted({*range(first), *named, *range(len(lines) - last, len(lines))})
     left = max(round(tokens * (1 - sum(len(lines[at]) + 1 for at in chosen) / len(text))), 1)
-    return _laid_out(lines, chosen, _mark(len(lines) - len(chosen), left, ref), told) + end
+    return _laid_out(lines, chosen, _mark(len(lines) - len(chosen), left, ref), summary) + end
 
 
 def _fitting(lines: Sequence[str], room: int) -> int:
@@ -396,10 +395,10 @@ def _named_lines(lines: Sequence[str], words: str, room: int) -> list[int]:
     return chosen
 
 
-def _laid_out(lines: Sequence[str], chosen: Sequence[int], mark: str, told: str) -> str:
-    """The chosen lines in order; the first gap tells what is left out, the others only that something is."""
+def _laid_out(lines: Sequence[str], chosen: Sequence[int], mark: str, summary: str) -> str:
+    """The chosen lines in order; the first gap says what is left out, the others only that something is."""
     out: list[str] = []
-    gap = "\n".join((f"{mark[:-1]}; in short:", f"{told}]")) if told else mark
+    gap = f"{mark[:-1]}; in short:\n{summary}]" if summary else mark
     before = -1
     for at in (*chosen, len(lines)):
         if at > before + 1:
@@ -413,9 +412,7 @@ def _laid_out(lines: Sequence[str], chosen: Sequence[int], mark: str, told: str)
 
 def _cut_within(text: str, tokens: int, room: int, ref: str) -> str:
     """The beginning and the end of a text of few, long lines."""
-    head = beginning(text, int(room * _HEAD))
-    tail = ending(text, room - len(head))
-    gone = text[len(head) : len(text) - len(tail)]
+    head, gone, tail = cut_middle(text, room, _HEAD)
     mark = _mark(gone.count("\n") + 1, max(round(tokens * len(gone) / len(text)), 1), ref)
     return f"{head}\n{mark}\n{tail}"
 

@@ -176,7 +176,14 @@ def _report(
         fidelity=found,
         cache=report_parts.cached_prefix(scene.messages, written.messages, request.counter, request.usage.tokens),
         metrics=report_parts.measure_metrics(
-            (request.usage.tokens, after), found, composer, written, scene.verdicts.failures, recallable, outcome.cut
+            (request.usage.tokens, after),
+            found,
+            composer,
+            written,
+            scene.verdicts.failures,
+            recallable,
+            outcome.cut,
+            text,
         ),
         floor=floor,
     )

@@ -14,7 +14,7 @@ from context_compactor.dialects.turns import Turn, reference_id
 from context_compactor.engine.classify import Verdict
 from context_compactor.facts.failures import failed_mark
 from context_compactor.json_values import copy_containers
-from context_compactor.text import beginning, ending
+from context_compactor.text import cut_middle
 from context_compactor.tokens.counting import MessageCounter
 
 MAX_OUTPUT_TOKENS = 2_000
@@ -25,9 +25,7 @@ def truncate_output(text: str, tokens: int, verdict: Verdict, most: int) -> str:
     """The first and last lines of an output within about so many tokens; a failed one begins with its error."""
     error = f"{failed_mark(verdict.failure.error)}\n" if verdict.failure else ""
     room = max(int(len(text) * most / max(tokens, 1)) - len(error), 200)
-    head = beginning(text, int(room * _OUTPUT_HEAD))
-    tail = ending(text, room - len(head))
-    gone = text[len(head) : len(text) - len(tail)]
+    head, gone, tail = cut_middle(text, room, _OUTPUT_HEAD)
     left = max(round(tokens * len(gone) / len(text)), 1)
     what = f"{gone.count(chr(10)):,} lines, " if "\n" in gone else ""
     return f'{error}{head}\n[… {what}{left:,} tokens left out: recall("{verdict.ref}")]\n{tail}'
@@ -53,21 +51,22 @@ class FittedTurns(Struct, frozen=True):
 
 def fit_instructions(turns: Sequence[Turn], target: int, counter: MessageCounter, dialect: Dialect) -> FittedTurns:
     """The turns with their instructions shortened to fit a target; as they were when they do fit."""
-    told = [turn for turn in turns if turn.is_instruction]
-    cut = {turn.number: sum(map(counter.count, turn.messages)) for turn in told}
+    instructions = [turn for turn in turns if turn.is_instruction]
+    cut = {turn.number: sum(map(counter.count, turn.messages)) for turn in instructions}
     tokens = sum(cut.values())
     if tokens <= max(_SHORT, _MOST * target):
         return FittedTurns(list(turns))
     share = _SHORTENED * target / tokens
-    whole = [copy_containers(message.raw) for turn in told for message in turn.messages]
+    whole = [copy_containers(message.raw) for turn in instructions for message in turn.messages]
     recovery = f'recall("{INSTRUCTIONS}")'
     original = Original(INSTRUCTIONS, "instructions", "the instructions as they were", tokens, whole, recovery)
-    fitted = [_shortened(turn, share, dialect) if turn.is_instruction else turn for turn in turns]
+    fitted = [
+        structs.replace(turn, messages=tuple(_short_message(message, share, dialect) for message in turn.messages))
+        if turn.is_instruction
+        else turn
+        for turn in turns
+    ]
     return FittedTurns(fitted, cut, (original,))
-
-
-def _shortened(turn: Turn, share: float, dialect: Dialect) -> Turn:
-    return structs.replace(turn, messages=tuple(_short_message(message, share, dialect) for message in turn.messages))
 
 
 def _short_message(message: Message, share: float, dialect: Dialect) -> Message:
@@ -84,8 +83,5 @@ def head_and_tail(text: str, share: float) -> str:
     """
     if len(text) < _SHORT_TEXT or _LEFT_OUT in text:
         return text
-    room = int(len(text) * share)
-    head = beginning(text, int(room * _INSTRUCTIONS_HEAD))
-    tail = ending(text, room - len(head))
-    left = len(text) - len(head) - len(tail)
-    return f'{head}\n[… {left:,} {_LEFT_OUT}: recall("{INSTRUCTIONS}")]\n{tail}'
+    head, gone, tail = cut_middle(text, int(len(text) * share), _INSTRUCTIONS_HEAD)
+    return f'{head}\n[… {len(gone):,} {_LEFT_OUT}: recall("{INSTRUCTIONS}")]\n{tail}'

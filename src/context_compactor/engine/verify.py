@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from context_compactor.dialects.dialect import Dialect
+from context_compactor.dialects.legality import find_violations
 from context_compactor.dialects.messages import Message, Thinking
-from context_compactor.dialects.repair import find_violations
 from context_compactor.engine.classify import Verdicts
 from context_compactor.engine.options import OUTCOME, Option, TextSource
 from context_compactor.engine.tiers import Tier
@@ -15,13 +15,13 @@ from context_compactor.tracing import traced
 _START = 40
 
 
-def valid_options(options: Iterable[Option], sources: Sequence[TextSource], verdicts: Verdicts) -> list[Option]:
+def valid_options(options: Iterable[Option], sources: Sequence[TextSource], verdicts: Verdicts) -> Iterator[Option]:
     """The options whose text may stand for its source; a bad text is refused, and so its source keeps its lines."""
-    return [
+    return (
         option
         for option in options
         if option.tier is not Tier.SUMMARIZE or not objection(option, sources[option.source], verdicts)
-    ]
+    )
 
 
 def objection(option: Option, source: TextSource, verdicts: Verdicts) -> str:

@@ -21,7 +21,7 @@ from context_compactor.facts.shell import (
     script_paths,
     split_command,
 )
-from context_compactor.text import shortened
+from context_compactor.text import clip_line
 
 SHELL_TOOLS = frozenset(
     "bash shell exec execcommand shellcommand localshell executecommand runcommand runshellcommand runterminalcmd "
@@ -185,7 +185,7 @@ def target_of(call: ToolCall | None) -> str:
     if call is None:
         return ""
     parsed = parse_call(call)
-    return _one_line(_target(parsed) or call.arguments.strip("{} "), _TARGET_LENGTH)
+    return clip_line(_target(parsed) or call.arguments.strip("{} "), _TARGET_LENGTH)
 
 
 def describe_call(call: ToolCall | None, root: str = "") -> str:
@@ -196,14 +196,14 @@ def describe_call(call: ToolCall | None, root: str = "") -> str:
     room = max(20, _LABEL_LENGTH - len(call.name) - 3)
     if parsed.command is not None and not (parsed.reads and len(parsed.paths) == 1):
         command = parsed.command.replace(root, "") if root else parsed.command
-        return f"{_one_line(call.name, 60)} `{short_command(command, room)}`"
+        return f"{clip_line(call.name, 60)} `{short_command(command, room)}`"
     if parsed.paths:
         first, last = parsed.lines or (0, None)
         lines = f" ({first}-{'' if last is None else last})" if first else ""
-        target = _tail_of(_one_line(parsed.paths[0].removeprefix(root), _TARGET_LENGTH), room - len(lines)) + lines
+        target = _tail_of(clip_line(parsed.paths[0].removeprefix(root), _TARGET_LENGTH), room - len(lines)) + lines
     else:
-        target = _one_line(target_of(call).replace(root, "") if root else target_of(call), room)
-    return f"{_one_line(call.name, 60)} {target}".rstrip()
+        target = clip_line(target_of(call).replace(root, "") if root else target_of(call), room)
+    return f"{clip_line(call.name, 60)} {target}".rstrip()
 
 
 @lru_cache(maxsize=2048)
@@ -260,11 +260,7 @@ def short_command(command: str, room: int) -> str:
     """The command without a leading `cd`, and without the text of a heredoc."""
     plain = CHANGE_FOLDER.sub("", command[:2000].strip(), count=1)
     first, _, rest = plain.partition("\n")
-    return _one_line(f"{first}…" if rest and "<<" in first else plain, room)
-
-
-def _one_line(text: str, limit: int) -> str:
-    return shortened(" ".join(text[: limit * 4].split()), limit)
+    return clip_line(f"{first}…" if rest and "<<" in first else plain, room)
 
 
 def _tail_of(path: str, room: int) -> str:

@@ -27,7 +27,10 @@ S = TypeVar("S", bound=Struct)
 
 Message = dict[str, Any]
 RecallForm = Literal["original", "conversation"]
-DialectName = Literal["auto", "openai-chat", "openai-responses", "anthropic"]
+# The document lists those that are built in; one that was registered is taken too.
+DialectName = Annotated[
+    str, Meta(extra_json_schema={"enum": ["auto", "openai-chat", "openai-responses", "anthropic"]}, max_length=80)
+]
 SessionId = Annotated[str, Meta(min_length=1, max_length=200, description="A name without `/`.")]
 Tokens = Annotated[int, Meta(ge=1, le=10**12)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]

@@ -13,9 +13,10 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
+from context_compactor.dialects.detection import dialect_named
+from context_compactor.dialects.dialect import Overhead
 from context_compactor.dialects.messages import Media, Message, Part, Thinking, ToolCall, ToolResult
 from context_compactor.errors import BadSetting
 from context_compactor.protocols import TokenCounter
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _CONTROL_TOKEN = "<|"
+_BATCH_CHARACTERS = 500_000
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -111,13 +113,42 @@ def _load_counter(vocabulary: str) -> Callable[[Sequence[str]], list[int]]:
 
 def _count_flat(tokenizer: AnyTokenizer, texts: Sequence[str]) -> list[int]:
     """The fastest way to count a batch; it reads control tokens in the text as such, so those texts go again."""
-    ends = array("Q")
-    ends.frombytes(tokenizer.encode_batch_flat(texts)[1])
-    counts = [end - start for start, end in pairwise(ends)]
+    counts: list[int] = []
+    for batch in _batches(texts):
+        ends = array("Q")
+        ends.frombytes(tokenizer.encode_batch_flat(batch)[1])
+        counts += [end - start for start, end in pairwise(ends)]
     for at, text in enumerate(texts):
         if _CONTROL_TOKEN in text:
             counts[at] = len(tokenizer.encode_ordinary(text))
     return counts
+
+
+def _copied(value: Any) -> Any:
+    """A JSON value with copies of the texts that are not ASCII.
+
+    Python keeps the UTF-8 of a text beside it from when it is first asked for, as long as the text lives, and these
+    texts are the caller's.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else (value + " ")[:-1]
+    if isinstance(value, dict):
+        return {_copied(key): _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Texts to count together, as copies that are gone when they are counted."""
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        batch.append(_copied(text))
+        size += len(text)
+        if size > _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 # A size nobody told us is taken as a full screenshot: too high is safe, too low overflows.
@@ -180,29 +211,6 @@ def _openai_patches(width: int, height: int) -> int:
     return ceil(min(patches, _OPENAI_MOST_PATCHES) * _OPENAI_PER_PATCH)
 
 
-class Overhead(Struct, frozen=True):
-    """What stands around the texts: tokens per request, message, name, call, result, tool and list of tools."""
-
-    request: int
-    message: int
-    name: int
-    call: int
-    result: int
-    tool: int
-    tools: int
-    images: str
-    thinking: float = 1.0
-    drops_thinking: bool = False
-    unescapes: bool = False
-
-
-# Chat numbers are OpenAI's own counting recipe; the others are fitted to reported usage.
-OVERHEADS = {
-    "openai-chat": Overhead(request=3, message=3, name=1, call=8, result=4, tool=8, tools=12, images="openai"),
-    "openai-responses": Overhead(request=3, message=3, name=1, call=8, result=4, tool=8, tools=12, images="openai"),
-    "anthropic": Overhead(request=8, message=4, name=0, call=40, result=30, tool=12, tools=346, images="anthropic"),
-}
-
 # Texts are known by hash and length, so that asking again costs a look-up and no text is kept alive.
 _MAX_CACHED_TEXTS = 20_000
 
@@ -213,12 +221,15 @@ class MessageCounter:
     def __init__(
         self, counter: TokenCounter, dialect_name: str = "openai-chat", overhead: Overhead | None = None
     ) -> None:
-        if dialect_name not in OVERHEADS:
-            raise BadSetting(f"dialect {dialect_name!r} is not known; use one of {', '.join(OVERHEADS)}")
         self.counter = counter
-        self.dialect_name = dialect_name
-        self.overhead = overhead or OVERHEADS[dialect_name]
+        self.dialect = dialect_named(dialect_name)
+        self.overhead = overhead or self.dialect.overhead
         self._known: dict[tuple[int, int], int] = {}
+
+    @property
+    def dialect_name(self) -> str:
+        """The dialect of the messages."""
+        return self.dialect.name
 
     @property
     def margin(self) -> float:
@@ -282,7 +293,7 @@ class MessageCounter:
         """The tokens of tool definitions as they stand in front of a request."""
         if not tools:
             return 0
-        counts = self.texts([_compact_json(tool) for tool in tools])
+        counts = self.texts([_json_bytes(tool).decode("utf-8", "replace") for tool in tools])
         return self.overhead.tools + sum(counts) + self.overhead.tool * len(counts)
 
     def _part(self, part: Part, message: Message, details: Iterator[str]) -> int:
@@ -335,11 +346,6 @@ def message_counter_for(
     return plain
 
 
-def count_message(message: Message, counter: TokenCounter, dialect_name: str) -> int:
-    """The tokens of one message. Make a `MessageCounter` to count more than one."""
-    return MessageCounter(counter, dialect_name).count(message)
-
-
 def last_question(messages: Sequence[Message]) -> int:
     """The index of the last message in which the user says something, or 0."""
     return next((at for at in range(len(messages) - 1, -1, -1) if is_question(messages[at])), 0)
@@ -353,11 +359,6 @@ def is_question(message: Message) -> bool:
 def message_bytes(message: Message) -> int:
     """The length of the message in a request body: UTF-8 JSON of its raw form."""
     return len(_json_bytes(message.raw if message.raw is not None else message))
-
-
-def _compact_json(value: Any) -> str:
-    """A value as compact JSON text, whatever strange things are in it."""
-    return _json_bytes(value).decode("utf-8", "replace")
 
 
 def sealed_tokens(message: Message) -> int:
@@ -378,7 +379,7 @@ def _seal_length(block: dict[str, Any]) -> int:
 
 def _json_bytes(value: Any) -> bytes:
     try:
-        return msgspec.json.encode(value)
+        return msgspec.json.encode(_copied(value))
     except (UnicodeEncodeError, TypeError, ValueError):
         return json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":")).encode("utf-8", "replace")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from context_compactor.text import clip_line
+
 LINE_LIMIT = 190
 TIMES = "\N{MULTIPLICATION SIGN}"
 # No digest looks further into one line; a minified file or a base64 blob is one line.
@@ -26,8 +28,7 @@ def to_lines(text: str) -> list[str]:
 
 def clip(text: str, limit: int = LINE_LIMIT) -> str:
     """A text as one line of at most `limit` characters; a cut shows."""
-    line = " ".join(text[: limit * 4].split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+    return clip_line(text, limit)
 
 
 def in_room(names: Iterable[str], room: int = LINE_LIMIT, separator: str = ", ") -> str:
