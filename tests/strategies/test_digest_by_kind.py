@@ -10,8 +10,8 @@ from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.repair import repair
 from context_compactor.engine.compact import CompactedContext, EngineConfig, compact_context, parse_context
-from context_compactor.engine.report_parts import context_text
 from context_compactor.engine.request import Goal, shares_for
+from context_compactor.engine.result import context_text
 from context_compactor.engine.strategies import DEFAULT_LAYOUTS, DEFAULT_STRATEGIES, KeepLines
 from context_compactor.settings import Level
 from context_compactor.tokens.counting import MessageCounter, counter_for

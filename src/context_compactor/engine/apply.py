@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
+from context_compactor.archive.originals import Original, ids_of, turn_original
 from context_compactor.dialects.dialect import Dialect
-from context_compactor.dialects.messages import Message
+from context_compactor.dialects.messages import Message, ToolResult
 from context_compactor.dialects.openai_responses import OpenAIResponses, unbind
 from context_compactor.dialects.record import Excerpt, Quote, Record, RecordEntry, render_record
 from context_compactor.dialects.turns import REFERENCE_PATTERN, Turn, reference_id
+from context_compactor.engine.classify import Verdicts, result_original
 from context_compactor.engine.layouts import Zone
 from context_compactor.engine.planner import PlanSelection
 from context_compactor.engine.story import Story
 from context_compactor.engine.view import PlanningView
 from context_compactor.engine.write import Edits, WrittenTexts, write_texts
+from context_compactor.facts.kinds import reference_of
 from context_compactor.facts.ledgers import LedgerLine, merge_entries
 from context_compactor.tokens.counting import MessageCounter
 from context_compactor.tracing import traced
@@ -231,3 +234,35 @@ def _fill_lines(
         chooser.drop_last(max(written.tokens - target, 1))
         written = write()
     return written
+
+
+@traced("archive")
+def gather_originals(
+    turns: Sequence[Turn],
+    zones: dict[int, Zone],
+    edits: dict[tuple[int, int], dict[int, str | None]],
+    verdicts: Verdicts,
+    tokens: dict[int, int],
+    cited: set[str],
+) -> Iterator[Original]:
+    """Every turn that is folded, edited or cited by the record, whole, and every result in it by itself."""
+    edited = {number for (number, _), changes in edits.items() if changes}
+    for turn in turns:
+        leaves = zones[turn.number] is Zone.FOLDED or turn.number in edited or not cited.isdisjoint(ids_of(turn))
+        if leaves:
+            yield turn_original(turn, tokens[turn.number])
+            changed = None if zones[turn.number] is Zone.FOLDED else _changed_results(turn, edits)
+            for exchange in turn.exchanges:
+                result = exchange.result
+                is_gone = result is not None and (changed is None or result.call_id in changed)
+                if is_gone or (result is not None and reference_of(exchange) in cited):
+                    yield result_original(exchange, verdicts.exchanges[exchange.number])
+
+
+def _changed_results(turn: Turn, edits: dict[tuple[int, int], dict[int, str | None]]) -> set[str]:
+    """The calls whose results are shortened where they stand."""
+    return {
+        part.call_id
+        for at, index, _, part in turn.parts()
+        if isinstance(part, ToolResult) and index in edits.get((turn.number, at), {})
+    }

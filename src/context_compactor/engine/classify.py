@@ -7,12 +7,14 @@ from zlib import crc32
 
 from msgspec import Struct
 
+from context_compactor.archive.originals import Original
 from context_compactor.dialects.turns import ToolUse, Turn
 from context_compactor.engine.tiers import finished_turns
-from context_compactor.facts.calls import describe_call, parse_call
+from context_compactor.facts.calls import describe_call, parse_call, target_of
 from context_compactor.facts.failures import Failure, find_failures
 from context_compactor.facts.file_history import FileHistory, file_history, label_root
-from context_compactor.facts.kinds import Kind, kind_of, reference_of
+from context_compactor.facts.kinds import Kind, kind_of, reference_of, restore_hint
+from context_compactor.json_values import copy_containers
 
 _SHORT = 200
 _LIKENESS = 0.9
@@ -139,3 +141,17 @@ def _shown_paths(files: FileHistory) -> dict[int, str]:
         found.update((read.exchange, path) for read in record.reads)
         found.update((write.exchange, path) for write in record.writes)
     return found
+
+
+def result_original(exchange: ToolUse, verdict: Verdict) -> Original:
+    """The original of one result."""
+    result = exchange.result
+    content = result.content if result is not None and result.content is not None else result.text if result else ""
+    tokens = len(result.text) // 4 if result else 0
+    hint = restore_hint(verdict.kind)
+    target = verdict.path or (target_of(exchange.call) if exchange.call else "") or verdict.label
+    recovery = f'recall("{verdict.ref}")' + (f", or {hint}: {verdict.path or verdict.label}" if hint else "")
+    value = copy_containers(content)
+    return Original(
+        verdict.ref, verdict.kind.value, verdict.label, tokens, value, recovery, hint, target if hint else ""
+    )

@@ -6,23 +6,31 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
-from context_compactor.archive.originals import Archive, gather_originals
+from context_compactor.archive.originals import Archive
 from context_compactor.archive.search.terms import terms
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.record import Excerpt, Record, open_turns
 from context_compactor.dialects.turns import Turn
-from context_compactor.engine.apply import Composer, RecordContent, WrittenContext, fill_target
+from context_compactor.engine.apply import Composer, RecordContent, WrittenContext, fill_target, gather_originals
 from context_compactor.engine.classify import Verdicts, classify
 from context_compactor.engine.digests.outcomes import outcome_of
-from context_compactor.engine.layouts import Room, Zone, room_for_turns, turn_sizes
+from context_compactor.engine.layouts import (
+    Room,
+    Zone,
+    ZonedTurns,
+    apply_overrides,
+    override_zones,
+    room_for_turns,
+    turn_sizes,
+)
 from context_compactor.engine.open_question import fit_open_question
 from context_compactor.engine.planner import draft_plan
 from context_compactor.engine.relevance import Weights, share_factor, weights_for_share
 from context_compactor.engine.request import Goal
 from context_compactor.engine.required import record_root, required_content
 from context_compactor.engine.story import Story, story_units
-from context_compactor.engine.tier_overrides import FollowTierOverrides, ZonedTurns, apply_overrides, override_zones
+from context_compactor.engine.strategies import FollowTierOverrides
 from context_compactor.engine.tiers import Tier, TierOverrides, finished_turns, valid_overrides
 from context_compactor.engine.truncation import FittedTurns, fit_instructions
 from context_compactor.engine.verify import find_damage, valid_options

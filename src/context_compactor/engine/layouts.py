@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from context_compactor.dialects.messages import Media, Thinking, ToolResult
 from context_compactor.dialects.turns import Turn
-from context_compactor.engine.tiers import interjected_turn, unanswered_turns
+from context_compactor.engine.tiers import OVERRIDE_REASONS, Tier, TierOverrides, interjected_turn, unanswered_turns
 from context_compactor.tokens.counting import MessageCounter
 
 
@@ -196,3 +196,79 @@ class StartFresh:
         if turn.number in spoken:
             return Zone.PLACED
         return Zone.VERBATIM if turn.number in pinned else Zone.FOLDED
+
+
+_LIVE = (Zone.PLACED, Zone.VERBATIM)
+_BETWEEN = "stands between two steps of the agent that cannot follow each other"
+
+
+class ZonedTurns(Struct, frozen=True):
+    """The zones, and for each turn that was steered, or had to follow one, the reason."""
+
+    zones: dict[int, Zone]
+    why: dict[int, str] = {}
+
+
+def override_zones(turns: Sequence[Turn], steers: TierOverrides) -> dict[int, Zone]:
+    """The turns about which a layout has nothing to say: those that are kept, and those of which no text stays."""
+    unanswered = unanswered_turns(turns)
+    zones = {Tier.KEEP: Zone.VERBATIM, Tier.REFERENCE: Zone.FOLDED, Tier.DROP: Zone.FOLDED}
+    return {
+        turn.number: zones[steers[turn.number]]
+        for turn in turns
+        if turn.number in steers
+        and steers[turn.number] in zones
+        and not turn.is_instruction
+        and turn.number not in unanswered
+    }
+
+
+def apply_overrides(
+    zones: dict[int, Zone], turns: Sequence[Turn], sizes: Sequence[TurnSize], steers: TierOverrides
+) -> ZonedTurns:
+    """The zones of a layout with the steers in them."""
+    if not steers:
+        return ZonedTurns(zones)
+    size_of = {turn.number: size for turn, size in zip(turns, sizes, strict=True)}
+    found = ZonedTurns(
+        {**zones, **override_zones(turns, steers)}, {number: OVERRIDE_REASONS[tier] for number, tier in steers.items()}
+    )
+    for number, tier in steers.items():
+        if tier is Tier.SUMMARIZE and found.zones[number] is Zone.VERBATIM:
+            is_shorter_in_place = size_of[number].least < size_of[number].whole
+            found.zones[number] = Zone.PLACED if is_shorter_in_place else Zone.FOLDED
+    while (meeting := next(_adjacent_steps(turns, found.zones), None)) is not None:
+        _keep_apart(*meeting, found, size_of, steers)
+    return found
+
+
+def _adjacent_steps(turns: Sequence[Turn], zones: dict[int, Zone]) -> Iterator[tuple[Turn, list[Turn]]]:
+    """Each turn that would be followed by another step of the agent, with what the user said between the two."""
+    before: Turn | None = None
+    between: list[Turn] = []
+    for turn in turns:
+        if zones[turn.number] in _LIVE:
+            if before is not None and between and _ends_open(before) and turn.role == "assistant":
+                yield before, between
+            before, between = turn, []
+        elif turn.role == "user":
+            between.append(turn)
+
+
+def _ends_open(turn: Turn) -> bool:
+    last = turn.messages[-1]
+    return last.role == "assistant" and not last.results
+
+
+def _keep_apart(
+    first: Turn, between: list[Turn], found: ZonedTurns, size_of: dict[int, TurnSize], steers: TierOverrides
+) -> None:
+    """Keep two steps of the agent apart."""
+    free = [turn for turn in between if turn.number not in steers]
+    if free or steers.get(first.number) is Tier.KEEP:
+        stays = min(free or between, key=lambda turn: size_of[turn.number].whole).number
+        found.zones[stays] = Zone.VERBATIM
+        found.why[stays] = f"{found.why[stays]}, but {_BETWEEN}" if stays in found.why else _BETWEEN
+    else:
+        found.zones[first.number] = Zone.FOLDED
+        found.why[first.number] = f"goes with turn {between[0].number}, {OVERRIDE_REASONS[steers[between[0].number]]}"

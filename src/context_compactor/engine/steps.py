@@ -1,4 +1,4 @@
-"""What the agent did, step by step, as a story tells it: an edit with what it changed, a command with its outcome."""
+"""The sentences of a conversation and its steps with their outcomes: what a story is made of."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from msgspec import Struct
 from context_compactor.dialects.turns import ToolUse, Turn
 from context_compactor.engine.classify import Verdict, Verdicts
 from context_compactor.engine.digests.outcomes import outcome_of
-from context_compactor.engine.sentences import cut_words, sentences_of
 from context_compactor.facts.calls import ASKING_TOOLS, ParsedCall, parse_call, short_command
 from context_compactor.facts.decisions import answers_in, refusal_words
 from context_compactor.facts.failures import Failure
@@ -18,6 +17,70 @@ from context_compactor.facts.files import definition_in
 from context_compactor.facts.kinds import Kind
 from context_compactor.facts.outcomes import is_read_only
 from context_compactor.facts.shell import heredoc_in
+from context_compactor.facts.utterances import is_quoted, without_code
+
+_CAPITAL = r"[A-Z0-9\u00c0-\u00de\u0410-\u042f\u3040-\u9fff\uac00-\ud7af`\"'(*\[]"
+_END = re.compile(rf"(?<=[.!?…])[ \t]+(?={_CAPITAL})|(?<=[\u3002\uff01\uff1f])")
+_BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,3}[.)]|#{1,6})\s+")
+_RULE_LINE = re.compile(r"[\s|:=*_+-]*")
+_EMPHASIS = re.compile(r"\*\*")
+_LONGEST = 400
+# A line as long as this with so many signs of a notation is no sentence.
+_LONG_NOTATION = 60
+_NOTATION_SIGN = re.compile(r'["{}\[\]=;<>|\\]')
+_MOST_TEXT = 60_000
+
+
+def sentences_of(text: str, *, is_quote: bool = False) -> list[str]:
+    """The sentences of a text in order, long ones cut into clauses. A quotation keeps its bullets and its emphasis."""
+    lines = prose_lines(text)
+    return [each for line in lines for each in split_sentences(line if is_quote else _plain(line))]
+
+
+def prose_lines(text: str) -> list[str]:
+    """The lines of a text that are somebody's words, without those of code blocks, logs and data."""
+    lines = map(str.strip, without_code(text[:_MOST_TEXT]).split("\n"))
+    return [line for line in lines if line and not _RULE_LINE.fullmatch(line) and not _is_pasted(line)]
+
+
+def _is_pasted(line: str) -> bool:
+    """Whether a line is a log, code or data rather than somebody's words."""
+    if is_quoted(line) and not line.startswith(">"):
+        return True
+    return len(line) > _LONG_NOTATION and len(_NOTATION_SIGN.findall(line)) * 12 > len(line)
+
+
+def split_sentences(line: str) -> list[str]:
+    """The sentences of one line; very long ones are cut into clauses. A bullet or number stays with its sentence."""
+    bullet = _BULLET.match(line)
+    start = bullet.end() if bullet else 0
+    found = [clause for sentence in _END.split(line[start:]) for clause in _clauses(sentence.strip())]
+    if found:
+        found[0] = line[:start] + found[0]
+    return [clause for clause in found if len(clause) > 1]
+
+
+def _plain(line: str) -> str:
+    """A line of prose without its bullet and its emphasis."""
+    bullet = _BULLET.match(line)
+    return _EMPHASIS.sub("", line[bullet.end() :] if bullet else line).strip("| ")
+
+
+def _clauses(sentence: str) -> list[str]:
+    if len(sentence) <= _LONGEST:
+        return [sentence]
+    at = max(sentence.rfind(mark, _LONGEST // 3, _LONGEST) for mark in ("; ", ", ", " "))
+    cut = at + 1 if at > 0 else _LONGEST
+    return [sentence[:cut].rstrip(), *_clauses(sentence[cut:].lstrip())]
+
+
+def cut_words(text: str, most: int) -> str:
+    """The beginning of a text, cut between two words where there is a gap to cut at."""
+    if len(text) <= most:
+        return text
+    at = text.rfind(" ", most * 2 // 3, most - 1)
+    return text[: at if at > 0 else most - 1].rstrip() + "…"
+
 
 # What a step of each kind is worth beside the agent's own words, which are worth 1 to 3.
 EDIT, DEFINED, EDITED_LINE, COMMIT, REPORT, FORM, PLAN = 2.2, 1.2, 0.4, 5.0, 2.2, 5.0, 1.2

@@ -15,7 +15,8 @@ from context_compactor.engine.layouts import Zone
 from context_compactor.engine.options import OUTCOME, Option, TextSource, token_rate
 from context_compactor.engine.planner import PlanSelection
 from context_compactor.engine.tiers import Tier, TierOverrides, unanswered_turns
-from context_compactor.engine.view import PlanningView, call_body
+from context_compactor.engine.view import PlanningView
+from context_compactor.facts.calls import call_body
 from context_compactor.facts.failures import failed_mark
 from context_compactor.facts.kinds import Kind, Voice
 from context_compactor.facts.utterances import own_words

@@ -14,10 +14,10 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from context_compactor.engine.digests.text import clip
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.failures import RESOLVED
 from context_compactor.facts.ledgers import fact_line
+from context_compactor.text import clip
 
 _MAX_DIRTY_READ = 100
 _COMMIT_LENGTH = 12

@@ -12,8 +12,7 @@ from msgspec import Struct, structs
 
 from context_compactor.archive.originals import Original
 from context_compactor.dialects.turns import reference_id
-from context_compactor.engine.digests.text import clip
-from context_compactor.engine.sentences import cut_words, sentences_of
+from context_compactor.engine.steps import cut_words, sentences_of
 from context_compactor.errors import BadInput
 from context_compactor.facts.calls import paths_in
 from context_compactor.facts.fact import Fact
@@ -40,6 +39,7 @@ from context_compactor.handoff.protocol import (
     stored_text,
 )
 from context_compactor.json_values import copy_containers, json_text
+from context_compactor.text import clip
 
 Point = Literal["response_tokens", "summary_tokens", "state_tokens", "tool_calls", "tokens_used"]
 POINTS: tuple[Point, ...] = get_args(Point)

@@ -11,11 +11,11 @@ import msgspec
 from msgspec import Struct, structs
 
 from context_compactor.dialects.dialect import kind_of_value
-from context_compactor.engine.digests.text import clip, in_room
 from context_compactor.errors import BadInput
 from context_compactor.facts.fact import Fact
 from context_compactor.handoff.context_summary import MOST_TOKENS, count_tokens
 from context_compactor.json_values import json_text
+from context_compactor.text import clip, in_room
 from context_compactor.tokens.counting import replace_surrogates
 
 Phase = Literal["research", "write", "validate", "parallel"]

@@ -8,9 +8,9 @@ from typing import Literal
 
 from msgspec import Struct, field, structs
 
-from context_compactor.engine.digests.text import clip
 from context_compactor.errors import BadCheckpoint
 from context_compactor.handoff.checkpoint import Checkpoint, CheckpointSpan, FileMark, GitState
+from context_compactor.text import clip
 
 _MOST_NAMES = 5
 

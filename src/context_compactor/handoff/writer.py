@@ -30,10 +30,8 @@ from context_compactor.dialects.record import (
 from context_compactor.dialects.repair import repair
 from context_compactor.dialects.turns import REFERENCE_PATTERN
 from context_compactor.engine.compact import ParsedContext, parse_context
-from context_compactor.engine.digests.text import clip
 from context_compactor.engine.required import LEFT_OUT, PROJECT_RULES
-from context_compactor.engine.sentences import cut_words, sentences_of
-from context_compactor.engine.steps import CHECK
+from context_compactor.engine.steps import CHECK, cut_words, sentences_of
 from context_compactor.engine.story import Story, StoryUnit, story_units
 from context_compactor.errors import BadSetting
 from context_compactor.facts.fact import Fact
@@ -50,6 +48,7 @@ from context_compactor.facts.tasks import is_request
 from context_compactor.facts.utterances import is_quoted
 from context_compactor.handoff.checkpoint import Checkpoint
 from context_compactor.handoff.context_summary import Rank, rank_of
+from context_compactor.text import clip
 from context_compactor.tokens.counting import MessageCounter, message_counter_for
 
 _FEWEST = 100

@@ -11,7 +11,6 @@ from msgspec import structs
 
 from context_compactor.agents.transcript_tail import last_window_tokens
 from context_compactor.archive.search.passages import Hit, group_by_exchange
-from context_compactor.engine.digests.text import clip
 from context_compactor.engine.plan import Decision
 from context_compactor.engine.tiers import Tier
 from context_compactor.errors import BadSetting
@@ -55,6 +54,7 @@ from context_compactor.sessions.recall import PAGE_TOKENS, cut_pages, find_origi
 from context_compactor.sessions.state import read_session_state
 from context_compactor.sessions.views import report_of
 from context_compactor.settings import Level, LevelRule
+from context_compactor.text import clip
 from context_compactor.tokens.budget import Usage, level_at
 from context_compactor.tokens.counting import replace_surrogates
 

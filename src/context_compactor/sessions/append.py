@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from context_compactor.archive.originals import Original, result_original
+from context_compactor.archive.originals import Original
 from context_compactor.archive.storage import PreparedItem, prepare_items, store_items
 from context_compactor.dialects.detection import distinctive_dialect, find_dialect
 from context_compactor.dialects.dialect import Dialect, dicts_of, refuse_depth
 from context_compactor.dialects.messages import Message, ReportedUsage, ToolResult, read_usage
 from context_compactor.dialects.repair import repair
 from context_compactor.dialects.turns import ToolUse, split_turns
+from context_compactor.engine.classify import result_original
 from context_compactor.engine.compact import parse_context
 from context_compactor.engine.truncation import MAX_OUTPUT_TOKENS, truncate_output
 from context_compactor.errors import BadMessage, BadSetting

@@ -8,10 +8,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from context_compactor.archive.export import MANIFEST, Exported, export_folder, read_file, session_folder
-from context_compactor.archive.originals import Original, result_original, turn_original
+from context_compactor.archive.originals import Original, turn_original
 from context_compactor.archive.storage import load_originals
 from context_compactor.dialects.turns import Turn
-from context_compactor.engine.classify import Verdicts
+from context_compactor.engine.classify import Verdicts, result_original
 from context_compactor.engine.digests import digest
 from context_compactor.errors import BadSetting
 from context_compactor.facts.calls import is_own_tool

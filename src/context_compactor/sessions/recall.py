@@ -17,7 +17,7 @@ from context_compactor.archive.display import (
     results_beside,
     turn_entry,
 )
-from context_compactor.archive.originals import Original, ids_of, result_original, turn_original, turn_summary
+from context_compactor.archive.originals import Original, ids_of, turn_original, turn_summary
 from context_compactor.archive.refetch import Refetched, RestoreRate
 from context_compactor.archive.refetch import refetch as refetch_original
 from context_compactor.archive.search.passages import Hit, original_texts
@@ -25,6 +25,7 @@ from context_compactor.archive.storage import load_originals
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message, ToolResult
 from context_compactor.dialects.turns import REFERENCE_PATTERN, ToolUse, reference_id
+from context_compactor.engine.classify import result_original
 from context_compactor.engine.request import level_target
 from context_compactor.errors import BadSetting, StaleBase, UnknownReference
 from context_compactor.facts.kinds import reference_of

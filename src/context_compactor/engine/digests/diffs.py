@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.digests.searches import digest_paths
-from context_compactor.engine.digests.text import clip, counted, in_room, to_lines, wrapped
 from context_compactor.facts.outputs import ToolOutput
+from context_compactor.text import clip, in_room, plural, to_lines, wrapped
 
 _GIT = re.compile(r"diff --git \"?a/(.+?)\"? \"?b/(.+?)\"?$")
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")
@@ -42,7 +42,7 @@ def digest_diff(_: ToolCall | None, output: ToolOutput) -> list[str]:
         return _stat(lines)
     added, removed = sum(each.added for each in changes), sum(each.removed for each in changes)
     hunks = sum(each.hunks for each in changes)
-    total = f"{counted(len(changes), 'file')}, {counted(hunks, 'hunk')}, +{added:,} -{removed:,}"
+    total = f"{plural(len(changes), 'file')}, {plural(hunks, 'hunk')}, +{added:,} -{removed:,}"
     shown = [_line(change) for change in changes[:_MOST_FILES]]
     rest = [f"also {in_room(change.path for change in changes[_MOST_FILES:])}"] if changes[_MOST_FILES:] else []
     return [*_commits(lines), total, *shown, *rest]
@@ -123,6 +123,6 @@ def _stat(lines: list[str]) -> list[str]:
     rows = [match for match in map(_STAT.match, lines) if match]
     if not rows:
         return digest_paths([line for line in lines if line.strip()])
-    total = next((line.strip() for line in reversed(lines) if _TOTAL.match(line)), counted(len(rows), "file"))
+    total = next((line.strip() for line in reversed(lines) if _TOTAL.match(line)), plural(len(rows), "file"))
     ranked = sorted(rows, key=lambda row: -int(row.group(2)) if row.group(2).isdigit() else 0)
     return [*_commits(lines), total, *wrapped([f"{row.group(1)} {row.group(2)}" for row in ranked], 6)]

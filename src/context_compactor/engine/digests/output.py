@@ -9,9 +9,9 @@ from itertools import islice
 from msgspec import Struct
 
 from context_compactor.dialects.messages import ToolCall
-from context_compactor.engine.digests.text import TIMES, clip, counted, to_lines
 from context_compactor.facts.numbered_lines import read_numbered_lines
 from context_compactor.facts.outputs import ToolOutput
+from context_compactor.text import TIMES, clip, plural, to_lines
 
 _COMPLAINTS = (
     *"error fatal panic exception failed failure denied cannot undefined unresolved warning deprecated refused".split(),
@@ -59,7 +59,7 @@ def _telling(lines: list[str], order: range, count: int) -> list[int]:
 
 def _heading(output: ToolOutput, count: int) -> str:
     code = f"exit code {output.exit_code}, " if output.exit_code is not None else ""
-    return f"{code}{counted(count, 'line')}"
+    return f"{code}{plural(count, 'line')}"
 
 
 def _key(line: str) -> str:
@@ -143,7 +143,7 @@ def _level_of(line: str) -> int:
 
 def _log_heading(lines: list[str], levels: Counter[str]) -> str:
     told = ", ".join(f"{name} {levels[name]:,}" for name in _NAMES if levels[name])
-    return "; ".join(part for part in (counted(len(lines), "line"), told, _span(lines)) if part)
+    return "; ".join(part for part in (plural(len(lines), "line"), told, _span(lines)) if part)
 
 
 def _span(lines: list[str]) -> str:
@@ -157,4 +157,4 @@ def _merged(tallies: list[_Tally]) -> list[str]:
     ranked = sorted(tallies, key=lambda tally: (tally.level, -tally.count))
     lines = [clip(each.line, 170) + (f"  {TIMES}{each.count:,}" if each.count > 1 else "") for each in ranked[:_MOST]]
     left = len(ranked) - len(lines)
-    return [*lines, f"… {counted(left, 'more kind')} of line"] if left > 0 else lines
+    return [*lines, f"… {plural(left, 'more kind')} of line"] if left > 0 else lines

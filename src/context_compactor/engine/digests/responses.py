@@ -12,8 +12,8 @@ from typing import Any
 
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.digests.output import informative_lines
-from context_compactor.engine.digests.text import LINE_LIMIT, clip, counted, in_room, to_lines, wrapped
 from context_compactor.facts.outputs import ToolOutput
+from context_compactor.text import LINE_LIMIT, clip, in_room, plural, to_lines, wrapped
 
 STATUS_LINE = re.compile(r"HTTP/[\d.]+ \d{3}[^\n]{0,80}")
 FIRST_KEYS = (
@@ -101,7 +101,7 @@ def _items(values: list[Any]) -> list[str]:
     keys = dict.fromkeys(key for value in values[:50] if isinstance(value, dict) for key in value)
     shape = f" of {{{in_room((clip(key, 40) for key in keys), 130)}}}" if keys else ""
     shown = [f"- {_brief(value, LINE_LIMIT - 6)}" for value in values[:3]]
-    return [f"{counted(len(values), 'item')}{shape}", *shown, *_tallies(values)]
+    return [f"{plural(len(values), 'item')}{shape}", *shown, *_tallies(values)]
 
 
 def _tallies(values: list[Any]) -> list[str]:

@@ -10,9 +10,9 @@ from msgspec import Struct
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.digests.output import informative_lines
 from context_compactor.engine.digests.responses import digest_json
-from context_compactor.engine.digests.text import clip, counted, in_room, to_lines, wrapped
 from context_compactor.facts.calls import parse_call
 from context_compactor.facts.outputs import ToolOutput
+from context_compactor.text import clip, in_room, plural, to_lines, wrapped
 
 _LONG = re.compile(r"([-dlcbps])[rwxsStT-]{9}\S?\s+\d+\s+\S+\s+\S+\s+[\d.,KMGT]+\s+\S+\s+\S+\s+\S+\s+(.+)|total \d")
 _TREE = re.compile(r"[│├└─|`+\\\s\xa0-]*(?:── |-- )(.+)")
@@ -35,7 +35,7 @@ def digest_paths(lines: list[str]) -> list[str]:
     folders = sum(1 for name in names if name.endswith("/"))
     prefix = _common_folder(names)
     short = [clip(name.removeprefix(prefix), 80) for name in names]
-    sizes = counted(len(names) - folders, "file") + (f", {counted(folders, 'folder')}" if folders else "")
+    sizes = plural(len(names) - folders, "file") + (f", {plural(folders, 'folder')}" if folders else "")
     under = f" under {clip(prefix, 120)}" if prefix else ""
     return [f"{sizes}{under}{_endings(names)}", *_folders_of(short), *wrapped(short, _NAME_LINES)]
 
@@ -105,7 +105,7 @@ def digest_search(call: ToolCall | None, output: ToolOutput) -> list[str]:
     """How many matches in which files, and the three that tell most: definitions first."""
     web = WEB_HIT.findall(output.body[:200_000])
     if web:
-        return [counted(len(web), "result"), *(clip(f"- {title} {url}") for title, url in web[:_TOP])]
+        return [plural(len(web), "result"), *(clip(f"- {title} {url}") for title, url in web[:_TOP])]
     if output.body.lstrip()[:1] in ("{", "["):
         return digest_json(call, output)
     lines = [line for line in to_lines(output.body) if line.strip() and not _FOUND.match(line)]
@@ -118,8 +118,8 @@ def digest_search(call: ToolCall | None, output: ToolOutput) -> list[str]:
 def _render(hits: list[SearchMatch]) -> list[str]:
     files = Counter(hit.path for hit in hits if hit.path)
     top = top_hits(hits)
-    where = f" in {counted(len(files), 'file')}" if len(files) > 1 else ""
-    lines = [f"{counted(len(hits), 'match', 'matches')}{where}"]
+    where = f" in {plural(len(files), 'file')}" if len(files) > 1 else ""
+    lines = [f"{plural(len(hits), 'match', 'matches')}{where}"]
     if len(files) > 1:
         lines += wrapped([f"{path} {count:,}" for path, count in files.most_common()], 2)
     return [*lines, *(clip(":".join(part for part in (hit.path, hit.line, hit.text) if part)) for hit in top)]

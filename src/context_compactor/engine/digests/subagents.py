@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.digests.responses import digest_json
-from context_compactor.engine.digests.text import clip, in_room, to_lines
 from context_compactor.facts.outputs import ToolOutput
+from context_compactor.text import clip, in_room, to_lines
 
 _FIELD = re.compile(r"[-*\s]{0,4}\*{0,2}([A-Za-z][\w /-]{1,40}?)\*{0,2}\s?:\*{0,2}\s*(.*)")
 _HEADING = re.compile(r"#{1,6} (.+)|\*\*([^*]{2,80})\*\*:?$")

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.digests.output import informative_lines
-from context_compactor.engine.digests.text import clip, counted, merged, to_lines
 from context_compactor.facts.outputs import ToolOutput
+from context_compactor.text import clip, merged, plural, to_lines
 
 _COUNT = re.compile(
     r"(\d[\d,]*) (?:tests? |examples? )?(pass|fail|error|skip|ignored|pending|todo|total|tests?\b|examples?\b)"
@@ -49,10 +49,10 @@ class TestRunResult(Struct, frozen=True):
         if not bad and self.failures:
             totals["failed"] = len(self.failures)
         told = [f"{totals[word]:,} {word}" for word in ("passed", "failed") if totals.get(word)]
-        told += [counted(totals["errors"], "error")] if totals.get("errors") else []
+        told += [plural(totals["errors"], "error")] if totals.get("errors") else []
         told += [f"{totals['skipped']:,} skipped"] if totals.get("skipped") else []
         if totals.get("packages", 0) > bool(told):
-            told.append(f"{counted(totals['packages'], 'package')} ok")
+            told.append(f"{plural(totals['packages'], 'package')} ok")
         return ", ".join(told) or self.counts
 
 
@@ -317,7 +317,7 @@ def digest_test_run(_: ToolCall | None, output: ToolOutput) -> list[str]:
         return informative_lines(output)
     shown = [clip(f"FAILED {name}{': ' + why if why else ''}") for name, why in verdict.failures[:_MOST_FAILURES]]
     left = len(verdict.failures) - len(shown)
-    more = [f"… {counted(left, 'more failing test')}"] if left > 0 else []
+    more = [f"… {plural(left, 'more failing test')}"] if left > 0 else []
     return [f"{verdict.runner}: {clip(verdict.counts, 160)}", *shown, *more]
 
 
@@ -432,7 +432,7 @@ def _go_counts(text: str, sums: list[str]) -> str:
     totals = _go_totals(text)
     packages = totals.pop("packages")
     counts = [f"{count:,} {word}" for word, count in totals.items() if count]
-    counts += [f"{counted(packages, 'package')} ok"] if packages else []
+    counts += [f"{plural(packages, 'package')} ok"] if packages else []
     return ", ".join([*counts, *merged(line.replace("\t", " ") for line in sums[:_MOST_SUMS])])
 
 

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.digests.output import informative_lines
-from context_compactor.engine.digests.text import clip, counted, to_lines
 from context_compactor.facts.outputs import ToolOutput
+from context_compactor.text import clip, plural, to_lines
 
 _PYTHON = re.compile(r'\s*(?:\| )?File "([^"]{1,400})", line (\d+)(?:, in (.+))?')
 _NODE = re.compile(r"\s+at (?:(.{1,200}?) \(|async )?((?:file://)?(?:[A-Za-z]:)?[^\s():][^\s()]{0,300}:\d+:\d+)\)?$")
@@ -71,7 +71,7 @@ def digest_trace(_: ToolCall | None, output: ToolOutput) -> list[str]:
         return informative_lines(output)
     last, root = _last_and_root(trace)
     code = f"exit code {output.exit_code}" if output.exit_code else ""
-    count = f"{counted(len(trace.frames), 'frame')} in all" if len(trace.frames) > 1 else ""
+    count = f"{plural(len(trace.frames), 'frame')} in all" if len(trace.frames) > 1 else ""
     return [
         clip(last),
         *([f"root cause: {clip(root, 170)}"] if root and root != last else []),
