@@ -224,7 +224,7 @@ def test_an_unknown_level_or_dialect_is_refused_with_the_ones_there_are():
 )
 def test_a_name_that_names_no_model_is_refused_with_the_forms_there_are(name):
     with pytest.raises(BadSetting, match="openai/NAME"):
-        compact(conversation().messages, window=1000, model=name)
+        compact(conversation().messages, window=1000, summarizer=name)
 
 
 @pytest.mark.parametrize("store", ["", "x.db", "mysql://localhost/x", "sqlite:///", 7])
@@ -324,7 +324,7 @@ def test_an_odd_file_gives_messages_and_a_report(content):
         ("--window", "-1"),
         ("--window", "nan"),
         ("--level", "gentle"),
-        ("--model", "nobody/x"),
+        ("--summarizer", "nobody/x"),
         ("--color", "red"),
     ],
     ids=" ".join,

@@ -219,3 +219,38 @@ def test_a_setting_that_is_gone_is_told_and_read_past(tmp_path, caplog):
 def test_a_setting_with_a_few_words_says_which_they_are():
     with pytest.raises(BadSetting, match="layout: 'both' is not one of auto, record, tail"):
         load_settings({"layout": "both"})
+
+
+FORMER_SUMMARIZERS = ["openai/gpt-4.1", "anthropic/claude-sonnet-4-5", "http://127.0.0.1:8080/v1#small"]
+
+
+@pytest.mark.parametrize("name", FORMER_SUMMARIZERS)
+def test_a_model_that_wrote_summaries_before_is_refused_with_what_to_write_now(config, name):
+    for given in ({"env": {"COMPACTOR_MODEL": name}}, {"config_path": config(f'model = "{name}"\n')}):
+        with pytest.raises(BadSetting, match=f"summarizer = '{name}' in its place"):
+            load(**given)
+
+
+@pytest.mark.parametrize("name", FORMER_SUMMARIZERS)
+@pytest.mark.parametrize("summarizer", ["none", "openai/gpt-5-mini"])
+def test_beside_a_summarizer_any_model_is_the_agents(name, summarizer):
+    settings = load(env={"COMPACTOR_MODEL": name, "COMPACTOR_SUMMARIZER": summarizer}).settings
+    assert (settings.model, settings.summarizer) == (name, None if summarizer == "none" else summarizer)
+
+
+def test_a_bare_name_is_the_agents_model():
+    assert load(env={"COMPACTOR_MODEL": "claude-sonnet-4-5"}).settings.model == "claude-sonnet-4-5"
+
+
+def test_former_names_of_settings_are_read_with_a_warning(config, caplog):
+    loaded = load(env={"COMPACTOR_MODEL_WINDOW": "9k"}, config_path=config("model_parallel_calls = 2\n"))
+    assert (loaded.settings.summarizer_window, loaded.settings.summarizer_parallel_calls) == (9_000, 2)
+    assert loaded.origins["summarizer_window"] == "COMPACTOR_MODEL_WINDOW"
+    assert loaded.ignored == ()
+    assert "Use summarizer_window." in caplog.text
+    assert "Use summarizer_parallel_calls." in caplog.text
+
+
+def test_the_current_name_of_a_setting_beats_the_former():
+    env = {"COMPACTOR_SUMMARIZER_WINDOW": "9k", "COMPACTOR_MODEL_WINDOW": "8k"}
+    assert load(env=env).settings.summarizer_window == 9_000

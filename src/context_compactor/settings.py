@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
@@ -103,9 +103,18 @@ RETIRED = {
     "plan_with_model": "Leave it out: the model writes the record, and the engine alone decides which turns stay.",
 }
 """Settings that earlier versions had, and what to do about them. They are read past, not refused."""
+RENAMED = {
+    "model_window": "summarizer_window",
+    "model_input_tokens": "summarizer_input_tokens",
+    "model_parallel_calls": "summarizer_parallel_calls",
+}
+"""Former names of settings. They are still read, with a note that names the new one."""
+RENAMED_IN_SESSIONS = {"model": "summarizer", **RENAMED}
+"""The same in stored sessions. What they say of the agent's model is no part of their settings."""
 CONFIG_FILE = Path(".compactor/config.toml")
 ENV_PREFIX = "COMPACTOR_"
 _LONGEST_SHOWN = 400
+_PROVIDERS = ("openai/", "anthropic/", "litellm/")
 _USERINFO = re.compile(r"//[^/?\s]*@")
 # The parts of a request that differ between the agent's and ours.
 _OURS = frozenset({"messages", "model", "max_tokens", "max_completion_tokens", "stream", "stream_options"})
@@ -194,28 +203,32 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Let hooks tell a new sub-agent of a coding agent what its caller knows, in at most 500 tokens."""
 
     model: str | None = None
-    """Model that writes the record of what is folded, such as `openai/NAME`. Without one nothing leaves the machine."""
+    """Model that runs the agent, such as `claude-sonnet-4-5`, where neither the caller nor the log names it: its
+    window, its tokenizer and its prices are used. It is never sent anything; the model that writes is `summarizer`."""
 
-    model_window: Tokens | None = None
-    """Tokens which that model accepts in one request. Without it what its maker publishes, or 8,192 if unknown."""
+    summarizer: str | None = None
+    """Model that writes summaries, such as `openai/NAME`. Without one nothing leaves the machine."""
 
-    model_input_tokens: Tokens | None = None
-    """Tokens of a conversation that the model is shown in one request at most; what is longer is shown in parts, which
-    are merged. Without it as many as its window takes."""
+    summarizer_window: Tokens | None = None
+    """Tokens that the summarizer accepts in one request. Without it what its maker publishes, or 8,192 if unknown."""
 
-    model_parallel_calls: Annotated[int, Meta(ge=1, le=64)] = 4
+    summarizer_input_tokens: Tokens | None = None
+    """Tokens of a conversation that the summarizer is shown in one request at most; what is longer is shown in parts,
+    which are merged. Without it as many as its window takes."""
+
+    summarizer_parallel_calls: Annotated[int, Meta(ge=1, le=64)] = 4
     """How many of these requests are sent at the same time."""
 
     agent_request: dict[str, Any] = {}
     """What the agent sends beside its messages, such as `system` and `tools`, exactly as it sends it. With it, and with
-    the agent's own model as `model`, a summary is asked for behind the messages that the provider has in its cache."""
+    the agent's own model as `summarizer`, a summary is requested behind the messages that the provider has cached."""
 
     prices: dict[str, Price] = {}
     """What models cost, over the built-in table: `[prices."openai/NAME"]` with `input` and `output` in US dollars
     for a million tokens, and where they differ `cache_read` and `cache_write`."""
 
     compact_prompt: str | None = None
-    """Replaces the prompt that asks a model for the record; its headings become sections of the record."""
+    """Replaces the prompt that asks the summarizer for the record; its headings become sections of the record."""
 
     compact_prompt_file: str | None = None
     """The same, read from a file."""
@@ -245,7 +258,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Quiet time after which long outputs are indexed and older turns prepared for the next compaction; 0 never."""
 
     summarize_ahead: bool = True
-    """Have the model tell older turns in that quiet time already, so that a compaction need not wait for it."""
+    """Have the summarizer work on older turns in that quiet time already, so that a compaction need not wait for it."""
 
     extract_facts: bool = True
     """Keep decisions, failures, constraints and file states of a session as facts that can be asked for."""
@@ -303,6 +316,8 @@ def load_settings(
     for origin, name, raw in (*_from_file(config_path), *_from_env(env), *_named(given, "argument")):
         values[name] = read_value(name, raw, origin)
         origins[name] = origin
+    if "summarizer" not in values:
+        _refuse_former_summarizer(values.get("model"), origins["model"])
     return LoadedSettings(Settings(**values), origins, _ignored(env))
 
 
@@ -346,28 +361,65 @@ def _from_file(config_path: str | Path | None) -> list[Given]:
 
 
 def _from_env(env: Mapping[str, str]) -> list[Given]:
-    variables = {name: f"{ENV_PREFIX}{name.upper()}" for name in Settings.__struct_fields__}
-    return [(variable, name, env[variable]) for name, variable in variables.items() if env.get(variable)]
+    variables = {f"{ENV_PREFIX}{name.upper()}": name for name in (*RENAMED, *Settings.__struct_fields__)}
+    found = [(variable, name) for variable, name in variables.items() if env.get(variable)]
+    return [(variable, *item) for variable, name in found for item in current_names({name: env[variable]}, variable)]
 
 
 def _ignored(env: Mapping[str, str]) -> tuple[str, ...]:
-    known = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.__struct_fields__}
+    known = {f"{ENV_PREFIX}{name.upper()}" for name in (*RENAMED, *Settings.__struct_fields__)}
     return tuple(sorted(name for name in env if name.startswith(ENV_PREFIX) and name not in known))
 
 
 def _named(values: Mapping[str, Any], origin: str) -> list[Given]:
-    values = without_retired(values, origin)
+    values = current_names(values, origin)
     for name in values:
         if name not in Settings.__struct_fields__:
             raise BadSetting(f"{name}: no such setting (from {origin}){_nearest(name, Settings.__struct_fields__)}")
     return [(origin, name, value) for name, value in values.items()]
 
 
-def without_retired(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """The values without those of settings that are gone, each of which is told once where it is met."""
-    for name in RETIRED.keys() & values.keys():
+def current_names(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """The values by the current names of their settings; a warning names each that was renamed or is gone."""
+    for name in sorted(RETIRED.keys() & values.keys()):
         _log.warning("%s: this setting is gone and has no effect (from %s). %s", name, origin, RETIRED[name])
-    return {name: value for name, value in values.items() if name not in RETIRED}
+    for name in sorted(RENAMED.keys() & values.keys()):
+        _log.warning("%s: this setting is deprecated (from %s). Use %s.", name, origin, RENAMED[name])
+    known = {name: value for name, value in values.items() if name not in RETIRED}
+    former = {RENAMED[name]: known.pop(name) for name in RENAMED if name in known}
+    return {**former, **known}
+
+
+def is_address(model: str | None) -> bool:
+    """Whether a model is named by the address of its server, such as `http://127.0.0.1:8080/v1#NAME`."""
+    return model is not None and model.startswith(("http://", "https://"))
+
+
+def check_agent_model(model: object, summarizer: object) -> None:
+    """`BadSetting` for a `model` that can only be meant to write summaries, as it did in earlier versions."""
+    if model is not None and not isinstance(model, str):
+        raise BadSetting(
+            f"model is {model!r:.60}; it must be the name of the model that runs the agent. "
+            "Try: summarizer=… for a model that writes summaries."
+        )
+    if summarizer is None:
+        _refuse_former_summarizer(model, "argument")
+
+
+def _refuse_former_summarizer(model: str | None, origin: str) -> None:
+    """`BadSetting` for a `model` that earlier versions would have had write the summaries, with no summarizer beside.
+
+    It would be silently left unused. An argument of the library or the command line may name the agent's model as the
+    provider does.
+    """
+    is_by_provider = model is not None and model.startswith(_PROVIDERS)
+    if is_address(model) or (is_by_provider and origin != "argument"):
+        raise BadSetting(
+            f"model: {model!r:.{_LONGEST_SHOWN}} is the model that runs the agent, and no summarizer is named (from "
+            f"{origin}); earlier versions had `model` write the summaries. "
+            f"Try: summarizer = {model!r:.{_LONGEST_SHOWN}} in its place, or "
+            'summarizer = "none" beside it if no model is to write them.'
+        )
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -435,10 +487,10 @@ def _read_request(raw: Any) -> dict[str, Any]:
     return given
 
 
-def _read_model(raw: Any) -> Any:
-    name = _read_scalar("model", raw)
+def _read_model(setting: str, raw: Any) -> Any:
+    name = _read_scalar(setting, raw)
     if name is not None:
-        refuse_password("model", name)
+        refuse_password(setting, name)
     return name
 
 
@@ -455,7 +507,8 @@ def refuse_password(what: str, name: str) -> None:
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
-    "model": _read_model,
+    "model": partial(_read_model, "model"),
+    "summarizer": partial(_read_model, "summarizer"),
     "levels": _read_levels,
     "prices": _read_prices,
     "agent_request": _read_request,

@@ -133,7 +133,7 @@ def test_a_file_that_is_no_conversation_is_refused_with_its_reason(run, tmp_path
         ["compact", "session.json", "--target", "-5"],
         ["compact", "session.json", "--window", "-1"],
         ["compact", "session.json", "--window", "many"],
-        ["compact", "session.json", "--model", "nobody/x"],
+        ["compact", "session.json", "--summarizer", "nobody/x"],
         ["compact", "session.json", "--target", "25%", "-o", "no/such/folder/out.json"],
         ["compact", "session.json", "--level", "hard"],
         ["compact"],

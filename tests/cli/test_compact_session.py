@@ -60,7 +60,7 @@ def test_a_name_that_is_neither_a_file_nor_a_session_is_told(run, whole):
     assert "run-42" in ran.err
 
 
-@pytest.mark.parametrize("option", ["--window", "--model", "--session"])
+@pytest.mark.parametrize("option", ["--window", "--summarizer", "--session"])
 def test_what_a_session_has_of_its_own_is_not_given_again(run, whole, option):
     ran = run("compact", "run-42", option, "5000")
     assert ran.code == 2

@@ -85,13 +85,13 @@ def test_the_shipped_session_can_be_evaluated_with_every_method(run):
 
 
 def test_a_model_is_one_method_more_and_what_became_of_its_summaries_is_told(run, logs, monkeypatch):
-    monkeypatch.setenv("COMPACTOR_MODEL_WINDOW", "128000")
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER_WINDOW", "128000")
     wire = FORMATS["openai"]
     with serving(lambda request: says(wire, good(request))) as provider:
         asked = ("eval", logs / "good.json", "--methods", "compactor", "--budget", "25", "--jobs", "1")
         name = f"{provider.url}/v1#some"
-        ran = run(*asked, "--model", name)
-        found = run(*asked, "--model", name, "--json").json
+        ran = run(*asked, "--summarizer", name)
+        found = run(*asked, "--summarizer", name, "--json").json
     assert "\ncompactor+model " in ran.out
     assert f"Summaries by {name}" in ran.out
     assert "cost unknown" in ran.out
@@ -103,7 +103,7 @@ def test_a_model_is_one_method_more_and_what_became_of_its_summaries_is_told(run
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("logs", "--model", "nobody"), "names no model"),
+        (("logs", "--summarizer", "nobody"), "names no model"),
         (("nowhere",), "no such file"),
         (("empty",), "no file here ends in"),
         (("logs/broken.jsonl",), "none holds a conversation"),

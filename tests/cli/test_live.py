@@ -65,7 +65,7 @@ def day(tmp_path) -> Path:
 
 def arguments(provider: Provider, *more: str) -> list[str]:
     model = f"{provider.url}/v1#some"
-    return [*COMMAND, "compact", "day.json", "--target", "2000", "--model", model, *more]
+    return [*COMMAND, "compact", "day.json", "--target", "2000", "--summarizer", model, *more]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -187,7 +187,7 @@ def test_a_plan_says_what_would_be_asked_and_what_it_should_cost_without_asking(
 
 def test_a_plan_needs_no_key(day):
     env = {name: value for name, value in environment().items() if name != "ANTHROPIC_API_KEY"}
-    command = [*COMMAND, "plan", "day.json", "--target", "2000", "--model", "anthropic/claude-haiku-4-5"]
+    command = [*COMMAND, "plan", "day.json", "--target", "2000", "--summarizer", "anthropic/claude-haiku-4-5"]
     ran = warm.run(*command[len(COMMAND) :], cwd=day, env=env)
     assert ran.returncode == 0
     assert b"anthropic/claude-haiku-4-5 would be asked 1 times" in ran.stdout

@@ -29,33 +29,33 @@ def day(run, tmp_path):
 
 
 def test_a_model_that_is_named_tells_the_story(run, day, provider, monkeypatch):
-    monkeypatch.setenv("COMPACTOR_MODEL_WINDOW", "128000")
-    monkeypatch.setenv("COMPACTOR_MODEL_INPUT_TOKENS", "60000")
-    ran = run("compact", day, "--target", TARGET, "--model", f"{provider.url}/v1#some", "--json")
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER_WINDOW", "128000")
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER_INPUT_TOKENS", "60000")
+    ran = run("compact", day, "--target", TARGET, "--summarizer", f"{provider.url}/v1#some", "--json")
     assert ran.code == 0
     assert ran.json["report"]["told_by"].endswith("#some")
     assert ran.json["report"]["model_calls"]
 
 
 def test_the_model_of_the_settings_does_so_too(run, day, provider, monkeypatch):
-    monkeypatch.setenv("COMPACTOR_MODEL_WINDOW", "128000")
-    monkeypatch.setenv("COMPACTOR_MODEL_INPUT_TOKENS", "60000")
-    monkeypatch.setenv("COMPACTOR_MODEL", f"{provider.url}/v1#some")
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER_WINDOW", "128000")
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER_INPUT_TOKENS", "60000")
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER", f"{provider.url}/v1#some")
     assert run("compact", day, "--target", TARGET, "--json").json["report"]["told_by"]
 
 
 def test_in_a_session_too(run, day, provider, monkeypatch):
-    monkeypatch.setenv("COMPACTOR_MODEL_WINDOW", "128000")
-    monkeypatch.setenv("COMPACTOR_MODEL_INPUT_TOKENS", "60000")
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER_WINDOW", "128000")
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER_INPUT_TOKENS", "60000")
     name = f"{provider.url}/v1#some"
-    ran = run("compact", day, "--target", TARGET, "--model", name, "--session", "s1", "--json")
+    ran = run("compact", day, "--target", TARGET, "--summarizer", name, "--session", "s1", "--json")
     assert ran.code == 0
     assert ran.json["report"]["told_by"] == name
 
 
 def test_a_server_that_denies_leaves_the_digest(run, day, provider):
     provider.replies = [failure(401, {"error": {"message": "wrong key"}})]
-    ran = run("compact", day, "--target", TARGET, "--model", f"{provider.url}/v1#some", "--json")
+    ran = run("compact", day, "--target", TARGET, "--summarizer", f"{provider.url}/v1#some", "--json")
     assert ran.code == 0
     assert ran.json["report"]["told_by"] == ""
     assert "wrong key" in ran.json["report"]["reason"]
@@ -63,7 +63,7 @@ def test_a_server_that_denies_leaves_the_digest(run, day, provider):
 
 def test_a_missing_key_leaves_with_two_and_names_the_variable(run, day, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    ran = run("compact", day, "--target", TARGET, "--model", "openai/gpt-4.1-mini")
+    ran = run("compact", day, "--target", TARGET, "--summarizer", "openai/gpt-4.1-mini")
     assert ran.code == 2
     assert ran.out == ""
     assert "OPENAI_API_KEY" in ran.err
@@ -71,27 +71,27 @@ def test_a_missing_key_leaves_with_two_and_names_the_variable(run, day, monkeypa
 
 def test_a_missing_key_leaves_no_session_behind(run, day, monkeypatch, tmp_path):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert run("compact", day, "--model", "openai/gpt-4.1-mini", "--session", "s1").code == 2
+    assert run("compact", day, "--summarizer", "openai/gpt-4.1-mini", "--session", "s1").code == 2
     assert not (tmp_path / ".compactor").exists()
 
 
 def test_a_missing_extra_leaves_with_two_and_says_how_to_get_it(run, day, monkeypatch):
     monkeypatch.setattr("context_compactor.summarize.clients.names.find_spec", lambda _name: None)
-    ran = run("compact", day, "--target", TARGET, "--model", "anthropic/claude-haiku-4-5")
+    ran = run("compact", day, "--target", TARGET, "--summarizer", "anthropic/claude-haiku-4-5")
     assert ran.code == 2
     assert ".[anthropic]" in ran.err
 
 
 def test_a_plan_asks_no_model(run, day, provider, monkeypatch):
-    monkeypatch.setenv("COMPACTOR_MODEL", f"{provider.url}/v1#some")
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER", f"{provider.url}/v1#some")
     assert run("plan", day, "--target", TARGET, "--json").code == 0
     assert provider.bodies == []
 
 
 def test_the_report_for_people_says_who_told_it_and_what_it_took(run, day, provider, monkeypatch):
-    monkeypatch.setenv("COMPACTOR_MODEL_WINDOW", "128000")
-    monkeypatch.setenv("COMPACTOR_MODEL_INPUT_TOKENS", "60000")
-    ran = run("compact", day, "--target", TARGET, "--model", f"{provider.url}/v1#some", "-o", "out.json")
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER_WINDOW", "128000")
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER_INPUT_TOKENS", "60000")
+    ran = run("compact", day, "--target", TARGET, "--summarizer", f"{provider.url}/v1#some", "-o", "out.json")
     assert "told by" in ran.out
     assert "cost unknown" in ran.out
 
@@ -102,3 +102,22 @@ def test_the_effective_prompt_can_be_printed(run, monkeypatch):
     assert ran.code == 0
     assert "Say it in rhymes: {messages}" in ran.out
     assert "compact_prompt" in ran.out
+
+
+def test_an_address_as_the_agents_model_leaves_with_two_and_names_the_summarizer(run, day, provider):
+    ran = run("compact", day, "--target", TARGET, "--model", f"{provider.url}/v1#some")
+    assert ran.code == 2
+    assert "summarizer" in ran.err
+    assert provider.requests == []
+
+
+def test_a_provider_in_the_agents_model_is_noted_when_nobody_writes(run, day):
+    ran = run("compact", day, "--target", TARGET, "--model", "openai/gpt-4.1", "-o", "out.json")
+    assert ran.code == 0
+    assert "--summarizer" in ran.out + ran.err
+
+
+def test_the_model_of_an_evaluation_is_refused_with_the_option_to_use(run, day):
+    ran = run("eval", day, "--model", "openai/gpt-4.1")
+    assert ran.code == 2
+    assert "--summarizer openai/gpt-4.1" in ran.err

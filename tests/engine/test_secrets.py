@@ -44,12 +44,14 @@ def test_a_model_is_told_no_secret(chunk):
     model = ScriptedModel([GOOD])
     settings = Settings(
         redact_secrets=True,
-        model_input_tokens=chunk,
+        summarizer_input_tokens=chunk,
         agent_request={"system": f"the token is {TOKEN}"},
     )
-    first = compact(secret_day(), target_tokens=6_000, model=model, settings=settings, focus=f"what {TOKEN} is for")
+    first = compact(
+        secret_day(), target_tokens=6_000, summarizer=model, settings=settings, focus=f"what {TOKEN} is for"
+    )
     again = [*first.messages, *secret_day()[1:]]
-    compact(again, target_tokens=6_000, model=model, settings=settings)
+    compact(again, target_tokens=6_000, summarizer=model, settings=settings)
     assert len(model.requests) >= 1
     assert not is_leaking(sent(model))
     assert "[redacted:github_token]" in sent(model)
@@ -73,7 +75,7 @@ def test_turns_that_stay_are_as_they_were():
 
 def test_without_the_setting_everything_is_sent():
     model = ScriptedModel([GOOD])
-    compact(secret_day(), target_tokens=6_000, model=model)
+    compact(secret_day(), target_tokens=6_000, summarizer=model)
     assert is_leaking(sent(model))
 
 

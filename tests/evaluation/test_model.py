@@ -58,7 +58,7 @@ def test_without_a_model_there_is_none(talk):
 
 def test_the_model_of_the_settings_is_not_asked(talk, monkeypatch):
     with serving(says(FORMATS["openai"], "")) as provider:
-        monkeypatch.setenv("COMPACTOR_MODEL", f"{provider.url}/v1#nobody")
+        monkeypatch.setenv("COMPACTOR_SUMMARIZER", f"{provider.url}/v1#nobody")
         assert evaluated(talk, None).row(COMPACTOR, "25").samples
     assert provider.bodies == []
 

@@ -68,13 +68,13 @@ def saying(wire: Format, answer: Callable[[ModelRequest], str]) -> Answer:
 def told(wire: Format, answer: Answer | Reply, settings: Settings = NO_DELAY) -> tuple[Compaction, Serving]:
     """The scene compacted with a provider that answers so."""
     with serving(answer) as provider:
-        result = compact(DAY, target_tokens=TARGET, model=wire.client(provider.url), settings=settings)
+        result = compact(DAY, target_tokens=TARGET, summarizer=wire.client(provider.url), settings=settings)
     return result, provider
 
 
 def small(provider: Provider, window: int) -> ModelClient:
     """A model at the provider's address with a window of this size."""
-    return open_model(f"{provider.url}/v1#small", Settings(model_window=window), {})
+    return open_model(f"{provider.url}/v1#small", Settings(summarizer_window=window), {})
 
 
 def body_text(body: dict[str, Any]) -> str:

@@ -46,7 +46,7 @@ def test_the_agents_own_model_is_not_asked_for_summaries_unless_it_is_named(tmp_
 def test_what_a_summary_costs_is_said_before_and_after_and_by_which_model():
     """Row 81."""
     name = "openai/gpt-4.1-mini"
-    settings = Settings(model=name)
+    settings = Settings(summarizer=name)
     asked = CompactionRequest(target_tokens=2_000, settings=settings, model="claude-opus-5")
     before = run_request(SHORT, asked, teller=estimating_summarizer(settings), dry_run=True).report
     usage = ModelUsage(input=before.expected.tokens_shown, output=before.expected.tokens_written // 2)
@@ -196,7 +196,7 @@ def test_a_summary_without_end_stays_within_its_budget():
         GOOD + "## Findings\n" + "\n".join(f"- value_{n}_{n} is compute_{n}() and more of it" for n in range(4_000))
     )
     model = ScriptedModel([endless, endless, GOOD + "- and so on, and on\n" * 4_000])
-    result = compact(SHORT, target_tokens=2_000, model=model, settings=Settings(retry_delay_seconds=0.0))
+    result = compact(SHORT, target_tokens=2_000, summarizer=model, settings=Settings(retry_delay_seconds=0.0))
     assert result.report.status == "success"
     assert result.report.tokens_after <= 2_000
     assert all(request.max_tokens <= 8 * 2_000 + 1_000 for request in model.requests)
@@ -207,7 +207,7 @@ def test_the_report_has_what_the_provider_really_read_from_and_wrote_to_its_cach
     """Row 90."""
     usage = ModelUsage(input=400, cache_read=11_000, cache_write=1_200, output=300)
     model = ScriptedModel([ModelAnswer(text=GOOD, stop="complete", usage=usage)], name="anthropic/claude-haiku-4-5")
-    (call,) = compact(SHORT, target_tokens=2_000, model=model).report.model_calls
+    (call,) = compact(SHORT, target_tokens=2_000, summarizer=model).report.model_calls
     assert (call.cache_read, call.cache_write, call.tokens_shown) == (11_000, 1_200, 12_600)
     assert call.cost == pytest.approx((400 + 11_000 * 0.1 + 1_200 * 1.25 + 300 * 5) / 1_000_000)
 

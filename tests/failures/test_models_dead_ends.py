@@ -49,7 +49,7 @@ def test_a_transcript_larger_than_the_models_window_is_told_all_the_same(share):
     """Row 17."""
     window = int(DIGEST.report.tokens_before / share)
     with serving(saying(OPENAI, good)) as provider:
-        result = compact(DAY, target_tokens=TARGET, model=small(provider, window))
+        result = compact(DAY, target_tokens=TARGET, summarizer=small(provider, window))
     assert result.report.told_by
     shown = "\n".join(map(body_text, provider.bodies))
     folded = [f"turn_{turn:03}" for turn in range(2, 20)]
@@ -90,7 +90,7 @@ def test_the_output_limit_is_within_the_models_own(wire):
     """Row 20."""
     with serving(saying(wire, good)) as provider:
         model = wire.client(provider.url)
-        compact(DAY, target_tokens=TARGET, model=model)
+        compact(DAY, target_tokens=TARGET, summarizer=model)
     limits = [body.get("max_tokens") or body["max_completion_tokens"] for body in provider.bodies]
     assert limits
     assert all(0 < limit <= model.most_output for limit in limits)
@@ -102,7 +102,7 @@ def test_no_window_is_so_small_that_a_limit_is_out_of_range(window):
     """Row 20."""
     with serving(says(OPENAI, "")) as provider:
         model = small(provider, window)
-        compact(DAY, target_tokens=TARGET, model=model)
+        compact(DAY, target_tokens=TARGET, summarizer=model)
     for body in provider.bodies:
         assert 0 < body["max_tokens"] <= model.most_output <= window
 

@@ -21,7 +21,7 @@ every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
 
 
 def as_session(url: str, bus: Bus | None = None, **more: object) -> Session:
-    chosen = {"model": f"{url}/v1#some", "model_window": 128_000, "retry_delay_seconds": 0.0, **more}
+    chosen = {"summarizer": f"{url}/v1#some", "summarizer_window": 128_000, "retry_delay_seconds": 0.0, **more}
     return Session.open("run", window=1_000_000, store="memory:", settings=structs.replace(CALM, **chosen), bus=bus)
 
 
@@ -29,7 +29,7 @@ def as_session(url: str, bus: Bus | None = None, **more: object) -> Session:
 def test_a_summary_as_large_as_its_source_is_refused_after_a_few_tries_and_the_agent_goes_on(wire):
     """Row 1."""
     with serving(lambda request: says(wire, echo(request))) as provider:
-        result = compact(DAY, target_tokens=TARGET, model=wire.client(provider.url))
+        result = compact(DAY, target_tokens=TARGET, summarizer=wire.client(provider.url))
     assert_digest(result)
     assert all("not_smaller" in outcome for outcome in outcomes(result))
     chunks = {body_text(body).partition(" conversation begins")[2][:3_000] for body in provider.bodies}
@@ -58,7 +58,7 @@ def test_a_stream_without_end_is_ended_by_the_deadline_and_its_call_is_in_the_re
     endless = Reply(pieces=wire.text("and so on "), end="endless")
     with serving(endless) as provider:
         settings = Settings(deadline_seconds=1.0, retry_delay_seconds=0.0)
-        result = compact(DAY, target_tokens=TARGET, model=wire.client(provider.url), settings=settings)
+        result = compact(DAY, target_tokens=TARGET, summarizer=wire.client(provider.url), settings=settings)
         assert provider.gone.wait(PATIENCE)
     assert_digest(result)
     assert "deadline" in result.report.reason
@@ -75,9 +75,11 @@ def test_a_spend_limit_ends_the_calls_and_what_was_spent_is_in_the_report():
     with serving(Reply(pieces=[*OPENAI.text("and so on"), OPENAI.end()[0], billed])) as provider:
         name = f"{provider.url}/v1#dear"
         prices = {name: Price(input=10.0, output=10.0)}
-        limited = Settings(model_window=128_000, prices=prices, spend_limit=0.19)
-        result = compact(DAY, target_tokens=TARGET, model=name, settings=limited)
-        unlimited = compact(DAY, target_tokens=TARGET, model=name, settings=structs.replace(limited, spend_limit=None))
+        limited = Settings(summarizer_window=128_000, prices=prices, spend_limit=0.19)
+        result = compact(DAY, target_tokens=TARGET, summarizer=name, settings=limited)
+        unlimited = compact(
+            DAY, target_tokens=TARGET, summarizer=name, settings=structs.replace(limited, spend_limit=None)
+        )
     assert_digest(result)
     assert outcomes(result)[-1] == "limit"
     assert "limit" not in outcomes(unlimited)

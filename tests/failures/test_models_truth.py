@@ -138,12 +138,12 @@ def test_a_summary_is_in_the_language_of_the_user_or_it_is_not_used(asked):
     day = foreign_day(asked)
     english = summary_in(asked).replace(SUMMARIES[asked], ENGLISH)
     with serving(says(OPENAI, english)) as provider:
-        refused = compact(day, target_tokens=3_000, model=OPENAI.client(provider.url), settings=NO_DELAY)
+        refused = compact(day, target_tokens=3_000, summarizer=OPENAI.client(provider.url), settings=NO_DELAY)
     assert refused.messages == compact(day, target_tokens=3_000).messages
     assert all("wrong_language" in outcome for outcome in outcomes(refused))
     assert f"Write in {NAMES[asked]}" in body_text(provider.bodies[0])
     with serving(says(OPENAI, summary_in(asked))) as provider:
-        used = compact(day, target_tokens=3_000, model=OPENAI.client(provider.url), settings=NO_DELAY)
+        used = compact(day, target_tokens=3_000, summarizer=OPENAI.client(provider.url), settings=NO_DELAY)
     assert SUMMARIES[asked] in story(used)
 
 
@@ -197,7 +197,7 @@ def anchored_chain() -> list[int]:
     context, curve = [], []
     for number in range(ROUNDS):
         renamed = [_own_ids(raw, number) for raw in round_of_work(number)]
-        result = compact([*context, *renamed], target_tokens=5_000, model=scripted(forgetful))
+        result = compact([*context, *renamed], target_tokens=5_000, summarizer=scripted(forgetful))
         context = result.messages
         curve.append(told_failures(seen(context, "openai-chat"), number + 1))
     return curve

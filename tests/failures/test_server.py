@@ -52,8 +52,8 @@ def server(serve: Serve) -> Iterator[Running]:
 def with_model(monkeypatch: pytest.MonkeyPatch, answer: Any) -> Iterator[Any]:
     """A server's own model, at an address of its own."""
     with serving(answer) as provider:
-        monkeypatch.setenv("COMPACTOR_MODEL", f"{provider.url}/v1#small")
-        monkeypatch.setenv("COMPACTOR_MODEL_WINDOW", "100000")
+        monkeypatch.setenv("COMPACTOR_SUMMARIZER", f"{provider.url}/v1#small")
+        monkeypatch.setenv("COMPACTOR_SUMMARIZER_WINDOW", "100000")
         yield provider
 
 
@@ -289,7 +289,7 @@ def test_what_waits_for_a_model_when_a_server_is_told_to_stop_is_left_as_it_was_
             wait_for(lambda: provider.bodies)
             before = talk.context
         assert before == said
-    monkeypatch.delenv("COMPACTOR_MODEL")
+    monkeypatch.delenv("COMPACTOR_SUMMARIZER")
     with serve() as server:
         talk.server = server
         idle(server)

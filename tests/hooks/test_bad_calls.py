@@ -149,9 +149,9 @@ def test_a_hook_uses_no_network_though_a_model_is_set(place: Place, talk: Talk):
         server.settimeout(0.05)
         model = f"http://127.0.0.1:{server.getsockname()[1]}/v1#small"
         for event, word in (("PreCompact", "pre-compact"), ("Stop", "stop"), ("SessionEnd", "session-end")):
-            place.call(word, talk.said(event, trigger="auto"), COMPACTOR_MODEL=model)
+            place.call(word, talk.said(event, trigger="auto"), COMPACTOR_SUMMARIZER=model)
         talk.compact("It goes on.")
-        place.call("session-start", talk.said("SessionStart", source="compact"), COMPACTOR_MODEL=model)
+        place.call("session-start", talk.said("SessionStart", source="compact"), COMPACTOR_SUMMARIZER=model)
         with pytest.raises(TimeoutError):
             server.accept()
 

@@ -240,7 +240,7 @@ def test_levels_of_the_environment_are_those_of_the_settings(tmp_path):
 @pytest.mark.parametrize(
     ("config", "ending"),
     [
-        ('model = "openai/x"\nmodel_window = 9000\n', "124k of 200k · 29k to soft"),
+        ('summarizer = "openai/x"\nsummarizer_window = 9000\n', "124k of 200k · 29k to soft"),
         ("window = 150_000\n", "83% aggressive · 124k of 150k · 11k to emergency"),
         ("[levels.soft]\nthreshold = 0.5\n", "62% soft · 124k of 200k · 39k to aggressive"),
         ('reserve_output_tokens = 0\n"enabled" = true\n', "124k of 200k · 36k to soft"),

@@ -153,8 +153,8 @@ def test_a_server_has_the_turns_of_a_quiet_session_told_by_its_own_model(
 ):
     monkeypatch.chdir(tmp_path)
     with serving(says(OPENAI, GOOD)) as provider, running(tmp_path, workers=2) as server:
-        monkeypatch.setenv("COMPACTOR_MODEL", f"{provider.url}/v1#small")
-        monkeypatch.setenv("COMPACTOR_MODEL_WINDOW", "100000")
+        monkeypatch.setenv("COMPACTOR_SUMMARIZER", f"{provider.url}/v1#small")
+        monkeypatch.setenv("COMPACTOR_SUMMARIZER_WINDOW", "100000")
         talk = Talk(server, window=WINDOW, idle_seconds=0.05)
         talk.say(*FIRST, *steps(0, 34))
         wait_for(lambda: read_session_state(server.service.store.session(talk.name).state).ahead)
@@ -167,7 +167,7 @@ def test_a_worker_does_the_same(tmp_path: Path, url: str):
     quiet(place, 0.05).close()
     command = [sys.executable, "-c", "from context_compactor.cli.main import main; main()", "worker", "--store", url]
     with serving(says(OPENAI, GOOD)) as provider:
-        model = {"COMPACTOR_MODEL": f"{provider.url}/v1#small", "COMPACTOR_MODEL_WINDOW": "100000"}
+        model = {"COMPACTOR_SUMMARIZER": f"{provider.url}/v1#small", "COMPACTOR_SUMMARIZER_WINDOW": "100000"}
         with subprocess.Popen(command, env={**os.environ, **model}, cwd=tmp_path, stderr=subprocess.PIPE) as run:
             try:
                 wait_for(lambda: held(place))

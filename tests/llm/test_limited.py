@@ -211,7 +211,7 @@ def test_an_answer_that_is_none_is_said_to_be_none():
 )
 def test_an_answer_with_a_wrong_value_is_an_error_that_names_it(wrong, field):
     answer = ModelAnswer(**{"text": "Hello", "stop": "complete", **wrong})
-    result = compact(SHORT, target_tokens=2_000, model=ScriptedModel([lambda _: answer]))
+    result = compact(SHORT, target_tokens=2_000, summarizer=ScriptedModel([lambda _: answer]))
     assert result.messages == compact(SHORT, target_tokens=2_000).messages
     assert f"$.{field}" in result.report.reason
 
@@ -222,7 +222,7 @@ def test_an_answer_with_a_wrong_value_is_an_error_that_names_it(wrong, field):
 def test_an_object_that_is_no_model_is_refused_and_the_field_is_named(wrong):
     model = ScriptedModel(["Hello"], **wrong)
     with pytest.raises(BadSetting, match=next(iter(wrong))):
-        compact(SHORT, target_tokens=2_000, model=model)
+        compact(SHORT, target_tokens=2_000, summarizer=model)
     assert model.requests == []
 
 
@@ -258,6 +258,6 @@ def test_an_interrupt_by_the_user_is_none_of_our_errors():
 
 
 def test_a_model_that_is_broken_leaves_the_digest_and_says_so():
-    result = compact(SHORT, target_tokens=2_000, model=ScriptedModel([KeyError("choices")]))
+    result = compact(SHORT, target_tokens=2_000, summarizer=ScriptedModel([KeyError("choices")]))
     assert result.messages == compact(SHORT, target_tokens=2_000).messages
     assert "scripted failed with KeyError" in result.report.reason

@@ -33,7 +33,7 @@ def test_a_model_is_opened_by_its_name_and_knows_its_window(name, window):
 
 
 def test_the_window_can_be_set():
-    model = open_model("http://127.0.0.1:8080/v1#smollm2", Settings(model_window=2_048), {})
+    model = open_model("http://127.0.0.1:8080/v1#smollm2", Settings(summarizer_window=2_048), {})
     assert (model.window, model.most_output) == (2_048, 512)
     assert "from the setting" in model.describe()
 

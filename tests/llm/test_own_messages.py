@@ -101,7 +101,7 @@ def test_a_cache_that_was_not_read_is_not_counted_on_again():
 
 def test_a_server_that_does_not_take_the_messages_as_they_are_is_shown_a_copy():
     model = scripted(ModelError("400: tools.0: unknown field"), GOOD)
-    assert compacted(model, model_input_tokens=60_000).report.told_by == NAME
+    assert compacted(model, summarizer_input_tokens=60_000).report.told_by == NAME
     assert [bool(request.prefix) for request in model.requests][:2] == [True, False]
 
 
@@ -115,7 +115,7 @@ def test_over_the_wire_the_request_begins_as_the_agents_does(provider):
     wire = FORMATS["openai"]
     provider.replies = [Reply(pieces=[*wire.text(GOOD), *wire.end()])]
     name = f"{provider.url}/v1#local"
-    settings = Settings(agent_request=AGENT, model_window=128_000)
+    settings = Settings(agent_request=AGENT, summarizer_window=128_000)
     run_request(
         DAY,
         CompactionRequest(target_tokens=TARGET, settings=settings, model="local"),
@@ -170,13 +170,13 @@ def test_a_model_is_the_agents_when_name_provider_and_dialect_are_the_same(name,
 
 
 def expected(model: str, agents: str | None = None, **settings):
-    all_settings = Settings(model=model, **settings)
+    all_settings = Settings(summarizer=model, **settings)
     asked = CompactionRequest(target_tokens=TARGET, settings=all_settings, model=agents)
     return run_request(DAY, asked, teller=estimating_summarizer(all_settings), dry_run=True).report
 
 
 def test_what_a_dry_run_expects_is_about_what_is_then_asked():
-    settings = Settings(model=NAME)
+    settings = Settings(summarizer=NAME)
     asked = CompactionRequest(target_tokens=2_000, settings=settings)
     report = run_request(SHORT, asked, teller=estimating_summarizer(settings), dry_run=True).report
     model = ScriptedModel([GOOD], name=NAME, window=1_047_576, most_output=32_768)
@@ -211,13 +211,13 @@ def test_with_the_agents_own_messages_less_is_expected_to_be_paid():
 
 
 def test_where_no_model_would_be_asked_nothing_is_expected():
-    settings = Settings(model=NAME)
+    settings = Settings(summarizer=NAME)
     asked = CompactionRequest(window=2_000_000, settings=settings)
     assert run_request(DAY, asked, teller=estimating_summarizer(settings), dry_run=True).report.expected is None
 
 
 def test_smaller_parts_mean_more_calls():
-    assert expected(NAME, model_input_tokens=3_000).expected.calls > expected(NAME).expected.calls
+    assert expected(NAME, summarizer_input_tokens=3_000).expected.calls > expected(NAME).expected.calls
 
 
 def test_a_session_sends_what_it_really_shows_the_agent_with_what_was_remembered_for_it(tmp_path):

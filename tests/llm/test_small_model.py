@@ -27,7 +27,7 @@ STORY = ModelRequest(messages=(ModelMessage("user", "Tell a very long story abou
 
 @pytest.fixture
 def model(small_model):
-    return open_model(small_model.name, Settings(model_window=WINDOW), {})
+    return open_model(small_model.name, Settings(summarizer_window=WINDOW), {})
 
 
 def test_it_streams_an_answer_with_its_usage(model):
@@ -136,13 +136,13 @@ def assert_judged(report: Report, messages: list) -> None:
 
 def test_a_compaction_with_it_is_judged_and_no_worse_than_without(small_model):
     short = "{messages}\nSay only: done."  # a story of its own would be as poor, and takes it long to write
-    settings = Settings(model_window=WINDOW, retry_delay_seconds=0.0, deadline_seconds=15.0, compact_prompt=short)
-    result: Compaction = compact(WORK, target_tokens=TARGET, model=small_model.name, settings=settings)
+    settings = Settings(summarizer_window=WINDOW, retry_delay_seconds=0.0, deadline_seconds=15.0, compact_prompt=short)
+    result: Compaction = compact(WORK, target_tokens=TARGET, summarizer=small_model.name, settings=settings)
     assert_judged(result.report, result.messages)
 
 
 def test_a_session_with_it_goes_on_whatever_it_says(small_model):
-    settings = structs.replace(CALM, model=small_model.name, model_window=WINDOW, deadline_seconds=5.0)
+    settings = structs.replace(CALM, model=small_model.name, summarizer_window=WINDOW, deadline_seconds=5.0)
     with Session.open("run", window=1_000_000, store="memory:", settings=settings) as session:
         session.append(WORK)
         report = session.compact(target_tokens=TARGET)

@@ -28,7 +28,7 @@ def silent(monkeypatch) -> Iterator[Provider]:
     """A model that takes requests and says nothing; the server's own choice."""
     provider = Provider()
     provider.replies = [Reply(end="stall")]
-    monkeypatch.setenv("COMPACTOR_MODEL", f"{provider.url}/v1#silent")
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER", f"{provider.url}/v1#silent")
     yield provider
     provider.close()
 

@@ -201,8 +201,8 @@ def test_the_compaction_prompt_is_configurable(server: Running, monkeypatch: pyt
     """The model is the server's own, the words are the session's."""
     prompt = "Summarize what matters to a pirate.\n\nCONVERSATION TO SUMMARIZE:\n{messages}\n"
     with serving(says(OPENAI, GOOD)) as provider:
-        monkeypatch.setenv("COMPACTOR_MODEL", f"{provider.url}/v1#small")
-        monkeypatch.setenv("COMPACTOR_MODEL_WINDOW", "100000")
+        monkeypatch.setenv("COMPACTOR_SUMMARIZER", f"{provider.url}/v1#small")
+        monkeypatch.setenv("COMPACTOR_SUMMARIZER_WINDOW", "100000")
         talk = Talk(server, window=60_000, compact_prompt=prompt)
         talk.say(*FIRST, *steps(0, 34))
         done = talk.compact().json

@@ -26,7 +26,7 @@ def _demo(folder, *more: str):
     here, scratch = folder / "here", folder / "scratch"
     here.mkdir()
     scratch.mkdir()
-    environment = {**os.environ, "TMPDIR": str(scratch), "COMPACTOR_MODEL": "openai/nobody"}
+    environment = {**os.environ, "TMPDIR": str(scratch), "COMPACTOR_SUMMARIZER": "openai/nobody"}
     with subprocess.Popen(
         [sys.executable, "-c", _CODE, *more], cwd=here, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:

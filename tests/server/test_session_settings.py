@@ -13,6 +13,7 @@ from context_compactor.settings import Settings
 
 # Whoever adds a setting decides here whether a caller who may write is trusted with it.
 SESSIONS_OWN: dict[str, Any] = {
+    "model": "claude-sonnet-4-5",
     "enabled": False,
     "automatic": False,
     "window": 100_000,
@@ -48,9 +49,9 @@ OWN: dict[str, Any] = {
     "archive_dir": "elsewhere",
     "compact_prompt_file": "/etc/passwd",
     "retention_days": 1,
-    "model": "openai/gpt-5",
-    "model_window": 1_000_000,
-    "model_input_tokens": 1_000_000,
+    "summarizer": "openai/gpt-5",
+    "summarizer_window": 1_000_000,
+    "summarizer_input_tokens": 1_000_000,
     "agent_request": {"n": 100},
     "prices": {"openai/gpt-5": {"input": 0, "output": 0}},
 }
@@ -61,7 +62,7 @@ LIMITED: dict[str, tuple[str, Any, Any]] = {
     "attempt_limit": ("10", 0, 11),
     "session_attempt_limit": ("100", 99, 101),
     "deadline_seconds": ("60", 5, 86_400),
-    "model_parallel_calls": ("2", 1, 64),
+    "summarizer_parallel_calls": ("2", 1, 64),
     "summarize_ahead": ("off", False, True),
 }
 
@@ -80,7 +81,7 @@ def test_every_setting_is_the_sessions_the_servers_or_a_limit():
 def test_how_a_session_is_compacted_is_its_own(shared, name):
     got = _made(shared, **{name: SESSIONS_OWN[name]})
     assert got.status == 201, got.raw
-    assert name in got.json["settings"]
+    assert name in got.json["settings"] or (name == "model" and got.json["model"] == SESSIONS_OWN[name])
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -118,6 +119,6 @@ def test_where_the_server_has_no_limit_a_session_may_have_one(shared):
 
 
 def test_nothing_is_made_of_a_session_that_asks_for_too_much(shared):
-    got = shared.post("/v1/sessions", {"id": "greedy", "window": 200_000, "settings": {"model": "openai/gpt-5"}})
+    got = shared.post("/v1/sessions", {"id": "greedy", "window": 200_000, "settings": {"summarizer": "openai/gpt-5"}})
     assert got.status == 422
     assert shared.get("/v1/sessions/greedy").status == 404

@@ -54,7 +54,7 @@ def test_usage_that_cannot_be_true_is_as_if_it_had_not_come(server, count):
 @pytest.mark.parametrize("model", ["openai/gpt-4o", "zzz"])
 def test_who_asks_a_server_whose_model_cannot_be_opened_gets_the_digest_and_is_told(tmp_path, monkeypatch, model):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COMPACTOR_MODEL", model)
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER", model)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with running(tmp_path) as server:
         path = server.made(window=20_000)

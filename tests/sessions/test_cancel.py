@@ -71,7 +71,7 @@ def test_cancelling_at_any_moment_leaves_the_old_state(moment: str):
     model, ears = Phases(moment), Ears()
     with (
         closing(Store()) as store,
-        opened(model, store, ears=ears, model_input_tokens=3_000, model_parallel_calls=1) as session,
+        opened(model, store, ears=ears, summarizer_input_tokens=3_000, summarizer_parallel_calls=1) as session,
     ):
         session.append(TALK)
         before = everything(session)

@@ -83,7 +83,7 @@ def test_a_task_that_is_cancelled_twice_still_waits_for_its_thread(monkeypatch):
 
 def test_a_session_takes_the_model_that_tells_its_stories():
     model = ScriptedModel([PLAIN])
-    with opened(model, model_input_tokens=50_000) as session:
+    with opened(model, summarizer_input_tokens=50_000) as session:
         session.append([*FIRST, *steps(0, 34)])
         assert session.compact(level="soft").told_by == model.name
     with pytest.raises(BadSetting, match="names no model"):

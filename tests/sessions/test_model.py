@@ -10,6 +10,7 @@ from msgspec import structs
 from context_compactor import Session, Settings
 from context_compactor.errors import BadSetting
 from context_compactor.sessions.events import Bus
+from context_compactor.sessions.state import read_profile
 from tests.engine.test_model import working_day
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply, failure
@@ -35,7 +36,12 @@ def says(provider: Provider, text: str) -> None:
 
 def calm(provider: Provider | None = None, **more: object) -> Settings:
     name = f"{provider.url}/v1#some-model" if provider else None
-    usual = {"model": name, "model_window": 128_000, "model_input_tokens": 50_000, "retry_delay_seconds": 0.0}
+    usual = {
+        "summarizer": name,
+        "summarizer_window": 128_000,
+        "summarizer_input_tokens": 50_000,
+        "retry_delay_seconds": 0.0,
+    }
     return structs.replace(CALM, **{**usual, **more})
 
 
@@ -126,3 +132,15 @@ def test_what_is_sent_has_no_tools_and_none_of_the_agents_own_instructions(provi
         session.compact(target_tokens=TARGET)
     assert all("tools" not in body for body in provider.bodies)
     assert "Never touch legacy/" in json.dumps(provider.bodies)
+
+
+def test_a_session_of_an_earlier_version_keeps_its_summarizer():
+    stored = b'{"window": 1000, "model": "gpt-5", "settings": {"model": "openai/x", "model_window": 9000}}'
+    profile = read_profile(stored)
+    assert (profile.model, profile.settings) == ("gpt-5", {"summarizer": "openai/x", "summarizer_window": 9000})
+
+
+def test_the_agents_model_of_the_settings_is_that_of_the_session():
+    with opened(structs.replace(CALM, model="claude-sonnet-4-5")) as session:
+        profile = read_profile(session._core.row().profile)
+    assert (profile.model, profile.settings.get("model")) == ("claude-sonnet-4-5", None)

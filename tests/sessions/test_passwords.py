@@ -35,12 +35,12 @@ def refused(caught: pytest.ExceptionInfo[BadSetting]) -> None:
 @every_address
 def test_a_setting_with_a_password_is_refused_with_the_variable_to_use(address, monkeypatch, tmp_path):
     with pytest.raises(BadSetting) as caught:
-        Settings(model=address)
+        Settings(summarizer=address)
     refused(caught)
     with pytest.raises(BadSetting) as caught:
-        load_settings({"model": address})
+        load_settings({"summarizer": address})
     refused(caught)
-    monkeypatch.setenv("COMPACTOR_MODEL", address)
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER", address)
     with pytest.raises(BadSetting) as caught:
         load_settings()
     refused(caught)
@@ -57,16 +57,16 @@ def test_a_session_is_not_made_with_one(address, tmp_path):
 
 @pytest.mark.parametrize("name", ["openai/gpt-4.1", "http://127.0.0.1:8080/v1#org/name@2024", "litellm/a@b", "me@home"])
 def test_names_without_one_are_fine(name):
-    assert Settings(model=name).model == name
+    assert Settings(summarizer=name, model=name).summarizer == name
 
 
 @every_address
 def test_the_command_line_does_not_repeat_it(run, address, transcript, monkeypatch):
-    got = run("compact", transcript, "--model", address)
+    got = run("compact", transcript, "--summarizer", address)
     assert got.code == 2
     assert "MODEL_API_KEY" in got.err
     assert "er2" not in got.err + got.out
-    monkeypatch.setenv("COMPACTOR_MODEL", address)
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER", address)
     got = run("config")
     assert got.code == 2
     assert "er2" not in got.err + got.out

@@ -12,7 +12,7 @@ from tests.sessions.telling import FIRST, PLAIN, Slow, opened, steps
 from tests.waiting import PATIENCE
 
 SETTINGS = {
-    "automatic": False, "idle_seconds": 0.0, "model_input_tokens": 50_000, "retry_attempts": 1,
+    "automatic": False, "idle_seconds": 0.0, "summarizer_input_tokens": 50_000, "retry_attempts": 1,
     "prices": {"scripted": Price(input=10.0, output=10.0)},
 }  # fmt: skip
 

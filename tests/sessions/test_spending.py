@@ -120,7 +120,7 @@ def test_a_dry_run_says_what_would_be_asked_and_asks_nobody(tmp_path):
 
 def test_a_dry_run_with_a_model_that_has_no_key_is_an_answer_too(tmp_path, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    settings = Settings(automatic=False, idle_seconds=0.0, model="anthropic/claude-haiku-4-5")
+    settings = Settings(automatic=False, idle_seconds=0.0, summarizer="anthropic/claude-haiku-4-5")
     with Session.open("s", window=10_000, store=f"sqlite:///{tmp_path}/s.db", settings=settings) as session:
         session.append(SHORT)
         assert session.compact(level="aggressive", dry_run=True).expected.model == "anthropic/claude-haiku-4-5"

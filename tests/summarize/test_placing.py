@@ -130,7 +130,7 @@ def record_of(messages: list) -> Record:
 
 
 def test_headings_of_ones_own_stand_in_the_record_with_the_ledgers_and_survive_the_next_compaction():
-    first = compact(day(), target_tokens=3_000, model=ScriptedModel([OWN_ANSWER]), settings=OWN_PROMPT)
+    first = compact(day(), target_tokens=3_000, summarizer=ScriptedModel([OWN_ANSWER]), settings=OWN_PROMPT)
     record = record_of(first.messages)
     assert first.report.told_by == "scripted"
     assert "KEY DECISIONS" in record.sections
@@ -141,9 +141,9 @@ def test_headings_of_ones_own_stand_in_the_record_with_the_ledgers_and_survive_t
 
 
 def test_a_second_record_is_written_from_the_first_one():
-    first = compact(day(), target_tokens=3_000, model=ScriptedModel([OWN_ANSWER]), settings=OWN_PROMPT)
+    first = compact(day(), target_tokens=3_000, summarizer=ScriptedModel([OWN_ANSWER]), settings=OWN_PROMPT)
     model = ScriptedModel([OWN_ANSWER])
-    second = compact([*first.messages, *day()[1:]], target_tokens=3_000, model=model, settings=OWN_PROMPT)
+    second = compact([*first.messages, *day()[1:]], target_tokens=3_000, summarizer=model, settings=OWN_PROMPT)
     assert "earlier record begins" in model.requests[0].messages[-1].text
     assert "## KEY DECISIONS" in model.requests[0].messages[-1].text
     assert len(record_of(second.messages).sections["KEY DECISIONS"]) == 1
@@ -152,14 +152,14 @@ def test_a_second_record_is_written_from_the_first_one():
 
 def test_the_report_says_what_was_mended():
     said = OWN_ANSWER + "- src/never/was.py was read\n"
-    report = compact(day(), target_tokens=3_000, model=ScriptedModel([said]), settings=OWN_PROMPT).report
+    report = compact(day(), target_tokens=3_000, summarizer=ScriptedModel([said]), settings=OWN_PROMPT).report
     assert len(report.corrections) == 1
     assert "src/never/was.py" in report.corrections[0]
 
 
 def test_a_text_of_which_no_line_stands_any_more_is_called_told_by_the_model():
     said = OWN_ANSWER + "\n".join(f"- src/module_{n}.py was read, it has value_{n}_{n}" for n in range(14)) * 2
-    result = compact(day(), target_tokens=1_500, model=ScriptedModel([said]), settings=OWN_PROMPT)
+    result = compact(day(), target_tokens=1_500, summarizer=ScriptedModel([said]), settings=OWN_PROMPT)
     shown = {excerpt.ref for excerpt in record_of(result.messages).excerpts}
     told = [decision for decision in result.decisions if decision.strategy == "summarizer"]
     assert told
@@ -167,7 +167,9 @@ def test_a_text_of_which_no_line_stands_any_more_is_called_told_by_the_model():
 
 
 def test_what_was_found_stays_found_when_no_model_is_asked_later():
-    first = compact(day(), target_tokens=3_000, model=ScriptedModel([GOOD.replace("src/auth/jwt.ts", "module_3.py")]))
+    first = compact(
+        day(), target_tokens=3_000, summarizer=ScriptedModel([GOOD.replace("src/auth/jwt.ts", "module_3.py")])
+    )
     later = compact([*first.messages, *day(20)[1:]], target_tokens=4_000)
     found = record_of(first.messages).sections.get(FINDINGS, ())
     assert set(found) <= set(record_of(later.messages).sections.get(FINDINGS, ()))

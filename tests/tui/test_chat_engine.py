@@ -411,7 +411,7 @@ def test_a_session_that_is_not_there_and_was_not_asked_for_is_an_error(provider,
 def test_the_sessions_own_model_is_talked_to_then_that_of_the_settings(provider, place, monkeypatch):
     Session.open("own", window=8_000, store=URL, model=name_of(provider)).close()
     Session.open("plain", window=8_000, store=URL, model="smollm2").close()
-    monkeypatch.setenv("COMPACTOR_MODEL", "openai/gpt-4.1")
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER", "openai/gpt-4.1")
 
     async def story() -> None:
         chats = Chats()

@@ -440,7 +440,7 @@ def told_slowly(request, slow, tmp_path_factory, monkeypatch) -> Iterator[Place]
         filled("run", conversation(), window=64_000, automatic=False, model=model)
         yield Place("run", lambda: LocalSource(URL, look_seconds=0.05), False)
         return
-    monkeypatch.setenv("COMPACTOR_MODEL", model)
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER", model)
     with running(tmp_path_factory.mktemp("slow")) as server:
         with Client(server.url) as client:
             client.create("run", window=64_000, settings=OWN)

@@ -214,7 +214,7 @@ def open_agent_session(
     In a `store` that is open it belongs to no project: the logs there may be of any.
     """
     seen = max((usage.prompt for usage in transcript.usages.values()), default=0)
-    window = window_for(transcript.model, settings.window, transcript.window, transcript.source, seen)
+    window = window_for(transcript.model or settings.model, settings.window, transcript.window, transcript.source, seen)
     return open_core(
         name,
         window=window.tokens,

@@ -16,6 +16,7 @@ from context_compactor.cli.options import (
     LevelName,
     Model,
     StoreUrl,
+    Summarizer,
     Target,
     Window,
     store_url,
@@ -53,6 +54,7 @@ def compact(
     level: LevelName = None,
     focus: Focus = None,
     model: Model = None,
+    summarizer: Summarizer = None,
     layout: Layout = None,
     session: IntoSession = None,
     store: StoreUrl = None,
@@ -65,9 +67,9 @@ def compact(
     The messages of a file go to OUT or to standard output, in the dialect they came in; the report goes beside them.
     Below the soft threshold nothing is changed, unless a target or a level is given. With `--session` the conversation
     is kept in the store and compacted there; without, nothing is stored. A session that is in the store is compacted
-    there whatever its fill; its context is printed by `compactor context`. With a model, what is folded is summarized
-    by it; a terminal shows its calls and its text, and Ctrl-C leaves everything as it was. `--dry-run` is what
-    `compactor plan` shows.
+    there whatever its fill; its context is printed by `compactor context`. What is folded is summarized by the
+    summarizer, if one is named; a terminal shows its calls and its text, and Ctrl-C leaves everything as it was.
+    `--dry-run` is what `compactor plan` shows.
 
     Example: `compactor compact session.jsonl --target 25% -o smaller.json` or `compactor compact run-42`
     """
@@ -76,12 +78,12 @@ def compact(
             raise BadSetting("--dry-run: nothing is written, so leave --session and --output out")
         from context_compactor.cli.plan import plan
 
-        plan(file, window, target, level, focus, model, store=store, as_json=as_json)
+        plan(file, window, target, level, focus, model, summarizer, store=store, as_json=as_json)
     if not is_file(file):
-        if window is not None or model is not None or session is not None or layout is not None:
+        if any(option is not None for option in (window, model, summarizer, session, layout)):
             raise BadSetting(
-                f"--window, --model, --layout, --session: there is no file {file!r:.80}, and a session has its own. "
-                "Try: without them, or the name of a file."
+                f"--window, --model, --summarizer, --layout, --session: there is no file {file!r:.80}, and a session "
+                "has its own. Try: without them, or the name of a file."
             )
         _compact_stored(file, store, (target, level, focus), output, as_json)
     refuse_same_file(file, output)
@@ -91,7 +93,7 @@ def compact(
         from context_compactor.cli.compact_session import live_summarizer
         from context_compactor.cli.conversation import open_conversation
 
-        conversation = open_conversation(file, window, model, layout)
+        conversation = open_conversation(file, window, model, summarizer, layout)
     asked = (window, target, level, focus)
     left = _LEFT if session is None else _LEFT_IN_STORE
     with (
@@ -104,7 +106,10 @@ def compact(
     if as_json:
         print_json({"messages": done.messages, "report": done.report.to_dict()})
     else:
-        _print(done, conversation, target, styled_stream(beside_output=output is None or output == "-"))
+        out = styled_stream(beside_output=output is None or output == "-")
+        _print(done, conversation, target, out)
+        if "/" in (model or "") and conversation.settings.summarizer is None:
+            out.print("note        --model names the agent's model; --summarizer names one that writes", style="dim")
     raise typer.Exit(EXIT_CODES[done.report.status])
 
 

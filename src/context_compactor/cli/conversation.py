@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.dialects.detection import find_dialect
 from context_compactor.dialects.messages import Message
@@ -51,7 +50,7 @@ class TranscriptInput(Struct, frozen=True):
     def with_unseen(self) -> Settings:
         """The settings with room for what the provider counted on top of these messages."""
         overhead = self.settings.overhead_tokens + self.unseen
-        return msgspec.structs.replace(self.settings, overhead_tokens=overhead)
+        return structs.replace(self.settings, overhead_tokens=overhead)
 
     def compacted(
         self,
@@ -78,11 +77,17 @@ class TranscriptInput(Struct, frozen=True):
 
 
 def open_conversation(
-    file: str, window: str | None, model: str | None = None, layout: str | None = None
+    file: str,
+    window: str | None,
+    model: str | None = None,
+    summarizer: str | None = None,
+    layout: str | None = None,
 ) -> TranscriptInput:
     """Read a transcript, with the settings of this place and this command."""
-    wanted = {"window": window, "model": model, "layout": layout}
-    return conversation_of(read_transcript(file), load_settings(wanted).settings)
+    wanted = {"window": window, "model": model, "summarizer": summarizer, "layout": layout}
+    transcript, settings = read_transcript(file), load_settings(wanted).settings
+    named = model or transcript.model or settings.model or ""
+    return conversation_of(structs.replace(transcript, model=named), settings)
 
 
 def conversation_of(transcript: Transcript, settings: Settings) -> TranscriptInput:
@@ -92,7 +97,7 @@ def conversation_of(transcript: Transcript, settings: Settings) -> TranscriptInp
     counter = MessageCounter(counter_for(transcript.model), transcript.dialect)
     messages = find_dialect(transcript.dialect, transcript.messages).parse(transcript.messages)
     overhead = settings.overhead_tokens + _in_front(transcript, counter)
-    settings = msgspec.structs.replace(settings, window=found.tokens, overhead_tokens=overhead)
+    settings = structs.replace(settings, window=found.tokens, overhead_tokens=overhead)
     return TranscriptInput(transcript, settings, found, messages, counter)
 
 

@@ -38,13 +38,15 @@ Methods = Annotated[
         show_default="compactor and six simpler ones",
     ),
 ]
-Model = Annotated[
+Summarizer = Annotated[
     str | None,
     typer.Option(
         metavar="M",
-        help="Measure ours once more with this model, such as openai/NAME. It is sent the conversations, and paid for.",
+        help="Measure ours once more with summaries by this model, such as openai/NAME. It is sent the conversations, "
+        "and paid for.",
     ),
 ]
+FormerSummarizer = Annotated[str | None, typer.Option("--model", hidden=True)]
 Every = Annotated[
     int | None,
     typer.Option(
@@ -61,7 +63,8 @@ def evaluate(
     paths: Paths,
     budget: Budget = "5,10,25,50",
     methods: Methods = None,
-    model: Model = None,
+    summarizer: Summarizer = None,
+    model: FormerSummarizer = None,
     every: Every = None,
     as_json: AsJson = False,
     html: Html = None,
@@ -70,20 +73,22 @@ def evaluate(
     """Measure what compaction keeps on transcripts of your own, beside simpler methods.
 
     Each conversation is cut where an agent really went on, and what it needed next is looked for in the shortened
-    context. Nothing is changed, and nothing leaves the machine unless `--model` names a model.
+    context. Nothing is changed, and nothing leaves the machine unless `--summarizer` names a model.
 
     Example: `compactor eval ~/.claude/projects --html quality.html`
     """
     from context_compactor.cli.report import ProgressBar
-    from context_compactor.evaluation.methods import DEFAULT_METHODS, read_budgets, read_methods, read_model
+    from context_compactor.evaluation.methods import DEFAULT_METHODS, read_budgets, read_methods, read_summarizer
     from context_compactor.evaluation.pool import cores
     from context_compactor.evaluation.runner import EvaluationRequest, evaluate_paths
 
+    if model is not None:
+        raise BadSetting(f"--model: the model that writes summaries is --summarizer now. Try: --summarizer {model}.")
     if methods and ":" in methods:
         sys.path.insert(0, str(Path.cwd()))  # where a user's own method is looked for first
     chosen = read_methods(methods) if methods is not None else DEFAULT_METHODS
     files = tuple(map(os.path.expanduser, paths))
-    trial = EvaluationRequest(files, read_budgets(budget), chosen, every, jobs or cores(), read_model(model))
+    trial = EvaluationRequest(files, read_budgets(budget), chosen, every, jobs or cores(), read_summarizer(summarizer))
     refuse_unwritable(html, trial.paths)
     watch = ProgressBar()
     try:

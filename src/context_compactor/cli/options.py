@@ -36,7 +36,11 @@ Layout = Annotated[
     str | None, typer.Option(metavar="NAME", help="`tail` (record, then the newest turns) or `record` (one message).")
 ]
 Focus = Annotated[str | None, typer.Option(metavar="TEXT", help="What matters most from here on.")]
-Model = Annotated[str | None, typer.Option(metavar="M", help="Model that writes summaries, such as openai/NAME.")]
+Model = Annotated[
+    str | None,
+    typer.Option(metavar="M", help="Model that runs the agent, for its window and prices; without, what FILE says."),
+]
+Summarizer = Annotated[str | None, typer.Option(metavar="M", help="Model that writes summaries, such as openai/NAME.")]
 IntoSession = Annotated[
     str | None,
     typer.Option(

@@ -16,6 +16,7 @@ from context_compactor.cli.options import (
     Model,
     SessionName,
     StoreUrl,
+    Summarizer,
     Target,
     Window,
     open_session,
@@ -96,6 +97,7 @@ def plan(
     level: LevelName = None,
     focus: Focus = None,
     model: Model = None,
+    summarizer: Summarizer = None,
     keep: Keep = None,
     summarize: Summarize = None,
     reference: Reference = None,
@@ -106,9 +108,9 @@ def plan(
 ) -> None:
     """Show what `compact` would do: every target with its tier, its reason and its tokens.
 
-    Nothing is written, nothing is changed, and no model is asked. With a model it says what that one would be shown and
-    what it should cost; no key is needed for it. Turns of a session can be given another tier, to see what comes of
-    that; `compactor steer` makes it stand.
+    Nothing is written, nothing is changed, and no model is asked. With a summarizer it says what that one would be
+    shown and what it should cost; no key is needed for it. Turns of a session can be given another tier, to see what
+    comes of that; `compactor steer` makes it stand.
 
     Example: `compactor plan session.jsonl --target 25% --most 20` or `compactor plan run-42 --keep 12,15 --drop 9`
     """
@@ -118,23 +120,29 @@ def plan(
     if is_file(file):
         if steers:
             raise BadSetting("--keep, --summarize, --reference and --drop are for a session, and this is a file")
-        made = _of_file(file, window, target, level, focus, model)
+        made = _of_file(file, window, target, level, focus, model, summarizer)
     else:
-        if window is not None or model is not None:
-            raise BadSetting(f"--window, --model: session {file!r:.80} has its own; leave them out")
+        if window is not None or model is not None or summarizer is not None:
+            raise BadSetting(f"--window, --model, --summarizer: session {file!r:.80} has its own; leave them out")
         made = _of_session(file, store, target, level, focus, steers)
     _print(made, most, as_json)
 
 
 def _of_file(
-    file: str, window: str | None, target: str | None, level: Level | None, focus: str | None, model: str | None
+    file: str,
+    window: str | None,
+    target: str | None,
+    level: Level | None,
+    focus: str | None,
+    model: str | None,
+    summarizer: str | None,
 ) -> Plan:
     with progress_line("Planning", file):
         from context_compactor.cli.conversation import open_conversation
         from context_compactor.engine.api import estimating_summarizer
         from context_compactor.engine.plan import Plan
 
-        conversation = open_conversation(file, window, model)
+        conversation = open_conversation(file, window, model, summarizer)
         preview = conversation.compacted(
             target, level, focus, estimating_summarizer(conversation.settings), dry_run=True
         )

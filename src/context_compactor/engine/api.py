@@ -45,7 +45,7 @@ from context_compactor.errors import BadSetting
 from context_compactor.facts.fact import Fact
 from context_compactor.json_values import copy_containers
 from context_compactor.protocols import Model, Store, TokenCounter
-from context_compactor.settings import LayoutName, Level, Settings, load_settings
+from context_compactor.settings import LayoutName, Level, Settings, check_agent_model, load_settings
 from context_compactor.tokens.budget import Usage, measure
 from context_compactor.tokens.counting import MessageCounter, message_counter_for
 from context_compactor.tracing import traced
@@ -105,7 +105,8 @@ def compact(
     target_tokens: int | None = None,
     level: str | None = None,
     focus: str | None = None,
-    model: str | Model | None = None,
+    model: str | None = None,
+    summarizer: str | Model | None = None,
     layout: LayoutName = "auto",
     dialect: str = "auto",
     count_tokens: Callable[[str], int] | None = None,
@@ -116,13 +117,16 @@ def compact(
 
     With `target_tokens` the result has at most that many; with `level` that level's target of the window; with only a
     window it is compacted when a level's threshold is reached. The input is never changed. With `store` the originals
-    are kept there as well, under the session that `report.session_id` names. A `model`, by its name or as an object,
-    tells the story of what is folded; without one, nor one in the settings, nothing leaves the machine. `layout` is
+    are kept there as well, under the session that `report.session_id` names. `model` is the name of the model that runs
+    the agent: its window, its tokenizer and its prices are used. `summarizer`, by its name or as an object, is the one
+    that writes summaries; without one, nor one in the settings, nothing leaves the machine. `layout` is
     `tail` (the record, then the newest turns) or `record` (one message); `auto` is what the settings say.
     """
     settings = with_layout(settings or load_settings().settings, layout)
-    ask = CompactionRequest(window, target_tokens, parse_level(level), focus or "", settings)
-    teller = summarizer_for(ask.settings, model)
+    model = settings.model if model is None else model
+    check_agent_model(model, settings.summarizer if summarizer is None else summarizer)
+    ask = CompactionRequest(window, target_tokens, parse_level(level), focus or "", settings, model)
+    teller = summarizer_for(settings, summarizer)
     if store is None:
         return run_request(messages, ask, dialect=dialect, count_tokens=count_tokens, teller=teller)
     from context_compactor.addresses import without_password
@@ -141,7 +145,8 @@ async def acompact(
     target_tokens: int | None = None,
     level: str | None = None,
     focus: str | None = None,
-    model: str | Model | None = None,
+    model: str | None = None,
+    summarizer: str | Model | None = None,
     layout: LayoutName = "auto",
     dialect: str = "auto",
     count_tokens: Callable[[str], int] | None = None,
@@ -159,6 +164,7 @@ async def acompact(
         level=level,
         focus=focus,
         model=model,
+        summarizer=summarizer,
         layout=layout,
         dialect=dialect,
         count_tokens=count_tokens,
@@ -176,15 +182,15 @@ def with_layout(settings: Settings, layout: LayoutName) -> Settings:
 
 def summarizer_for(
     settings: Settings,
-    model: str | Model | None = None,
+    summarizer: str | Model | None = None,
     on_text: Callable[[str], None] | None = None,
     on_step: Callable[[ModelStep], None] | None = None,
 ) -> ModelSummarizer | None:
-    """Who tells the story: the model that is named, else that of the settings. Without either nothing is imported.
+    """The summarizer that is named, else that of the settings. Without either nothing is imported.
 
     `on_text` is shown the text while it is written, `on_step` each call and each retry.
     """
-    wanted = settings.model if model is None else model
+    wanted = settings.summarizer if summarizer is None else summarizer
     if wanted is None:
         return None
     from context_compactor.summarize.summarizer import open_summarizer
@@ -193,13 +199,13 @@ def summarizer_for(
 
 
 def estimating_summarizer(settings: Settings) -> ModelSummarizer | None:
-    """One that only says what would be asked of the model of the settings: it needs no key and can send nothing."""
-    if settings.model is None:
+    """One that only says what the settings' summarizer would be asked: it needs no key and can send nothing."""
+    if settings.summarizer is None:
         return None
     from context_compactor.summarize.clients.names import describe_model
     from context_compactor.summarize.summarizer import open_summarizer
 
-    return open_summarizer(describe_model(settings.model, settings), settings)
+    return open_summarizer(describe_model(settings.summarizer, settings), settings)
 
 
 def store_originals(result: Compaction, store: Store, *, without_secrets: bool = False) -> Compaction:

@@ -156,14 +156,17 @@ class MethodResult(Struct, frozen=True):
     told: ModelUse | None = None
 
 
-def compactor(messages: list[RawMessage], budget: int, model: str | Model | None = None) -> Any:
-    """Our own engine, with a model only where one is given: that of the settings is never asked here."""
+def compactor(messages: list[RawMessage], budget: int, summarizer: str | Model | None = None) -> Any:
+    """Our own engine, with a summarizer only where one is given: that of the settings is never asked here."""
     import context_compactor
 
-    alone = structs.replace(load_settings().settings, model=None)
-    found = context_compactor.compact(messages, target_tokens=budget, model=model, settings=alone)
+    alone = structs.replace(load_settings().settings, summarizer=None)
+    found = context_compactor.compact(messages, target_tokens=budget, summarizer=summarizer, settings=alone)
     return MethodResult(
-        found.messages, as_text(found.search), found.recall, told=None if model is None else model_use_of(found.report)
+        found.messages,
+        as_text(found.search),
+        found.recall,
+        told=None if summarizer is None else model_use_of(found.report),
     )
 
 
@@ -201,11 +204,11 @@ def _guarded(name: str, method: Callable[[list[RawMessage], int], Any]) -> Calla
     return run
 
 
-def run_method(method: str, sample: Sample, budget: str, model: str | Model | None = None) -> MethodResult:
-    """Run a method on a sample's history. `model` is the one that `compactor+model` asks."""
+def run_method(method: str, sample: Sample, budget: str, summarizer: str | Model | None = None) -> MethodResult:
+    """Run a method on a sample's history. `summarizer` is the one that `compactor+model` asks."""
     if method == SUMMARY:
         return MethodResult([{"role": "user", "content": sample.cut.summary}])
-    run = partial(compactor, model=model) if method == WITH_MODEL else find_method(method)
+    run = partial(compactor, summarizer=summarizer) if method == WITH_MODEL else find_method(method)
     history = sample.history
     start = time.perf_counter()
     result = run(history, budget_tokens(sample, budget))
@@ -281,8 +284,8 @@ def read_methods(text: str) -> tuple[str, ...]:
     return found
 
 
-def read_model(name: str | None) -> str | None:
-    """A model's name, when it can be opened: a wrong one or a missing key is told before the long work."""
+def read_summarizer(name: str | None) -> str | None:
+    """A summarizer's name, when it can be opened: a wrong one or a missing key is told before the long work."""
     if name is not None:
         from context_compactor.summarize.clients.names import open_model
 

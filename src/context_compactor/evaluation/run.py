@@ -20,7 +20,7 @@ from context_compactor.evaluation.methods import (
     WITH_MODEL,
     model_use_lines,
     model_use_row,
-    read_model,
+    read_summarizer,
     suits,
 )
 from context_compactor.evaluation.output import mean, show
@@ -37,11 +37,11 @@ def evaluate(
     jobs: int = 1,
     *,
     search: bool = False,
-    model: str | Model | None = None,
+    summarizer: str | Model | None = None,
 ) -> Iterator[Score]:
     """Score one method on samples at budgets: `real` takes the real compactions, the others the main samples."""
     tasks = [
-        ScoringTask(method, index, budget, search, model)
+        ScoringTask(method, index, budget, search, summarizer)
         for index, sample in enumerate(chosen)
         for budget in budgets
         if suits(sample, budget) and (method != SUMMARY or budget == REAL)
@@ -75,10 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     chosen = samples(options.corpus, options.sources.split(","), options.every, options.jobs)
     budgets, everything = options.budget.split(","), {}
-    model = read_model(options.model)
-    for method in (*options.method.split(","), *([WITH_MODEL] if model else [])):
+    summarizer = read_summarizer(options.summarizer)
+    for method in (*options.method.split(","), *([WITH_MODEL] if summarizer else [])):
         began = time.perf_counter()
-        scores = list(evaluate(method, chosen, budgets, options.jobs, search=options.search, model=model))
+        scores = list(evaluate(method, chosen, budgets, options.jobs, search=options.search, summarizer=summarizer))
         heading = f"## {method}  ({time.perf_counter() - began:.0f} s)"
         show(heading, *table(scores, budgets), *_told(scores, budgets), *_wrong(scores))
         everything[method] = scores
@@ -113,7 +113,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sources", default=",".join(AGENT_SOURCES))
     parser.add_argument("--every", type=int, default=1, help="take each N-th conversation")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--model", help=f"measure {WITH_MODEL} too, with this model")
+    parser.add_argument("--summarizer", help=f"measure {WITH_MODEL} too, with this model")
     parser.add_argument("--search", action="store_true", help="1Q and RESTORE too")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--corpus", type=Path, default=default_corpus())

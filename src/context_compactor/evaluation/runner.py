@@ -63,12 +63,12 @@ NOT_REPLAYED = (SUMMARY, WITH_MODEL, "everything", "nothing")
 class EvaluationPlan(Struct, frozen=True):
     """Which methods run at which budgets, and the identifiers that are common to many projects.
 
-    `model` is the one that `compactor+model` asks.
+    `summarizer` is the one that `compactor+model` asks.
     """
 
     pairs: tuple[tuple[str, str], ...]
     common: frozenset[str] = frozenset()
-    model: str | Model | None = None
+    summarizer: str | Model | None = None
 
     @property
     def replayed(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def evaluate_conversation(
         archive = cache(lambda history=sample.history: plain_search(history))
         for method, budget in plan.pairs:
             if suits(sample, budget):
-                asked = ScoringTask(method, 0, budget, search=True, model=plan.model)
+                asked = ScoringTask(method, 0, budget, search=True, summarizer=plan.summarizer)
                 scored, judged = _run(sample, asked, archive)
                 scores.append(scored)
                 lost.extend(losses(method, budget, sample, judged.kept))
@@ -162,7 +162,7 @@ AT_ONCE = 8_000_000  # tokens of conversations that are in memory at a time
 class EvaluationRequest(Struct, frozen=True):
     """What to evaluate: files and folders, at which budgets, with which methods, each how-many-th conversation.
 
-    With a `model`, by its name or as an object, our engine is measured once more with it.
+    With a `summarizer`, by its name or as an object, our engine is measured once more with it.
     """
 
     paths: tuple[str, ...]
@@ -170,12 +170,12 @@ class EvaluationRequest(Struct, frozen=True):
     methods: tuple[str, ...]
     every: int | None = None
     jobs: int = 1
-    model: str | Model | None = None
+    summarizer: str | Model | None = None
 
     @property
     def all_methods(self) -> tuple[str, ...]:
         """The methods, with ours and the model behind ours, or first."""
-        if self.model is None:
+        if self.summarizer is None:
             return self.methods
         at = self.methods.index(COMPACTOR) + 1 if COMPACTOR in self.methods else 0
         return (*self.methods[:at], WITH_MODEL, *self.methods[at:])
@@ -192,7 +192,7 @@ def evaluate_paths(trial: EvaluationRequest, watch: ProgressListener) -> Evaluat
     budgets = with_real(trial.budgets, sum(place.real for place in places))
     if not budgets:
         raise BadInput("--budget: no compaction really happened in these conversations. Try: --budget 25")
-    plan = EvaluationPlan(_pairs(budgets, trial.all_methods), found.common, trial.model)
+    plan = EvaluationPlan(_pairs(budgets, trial.all_methods), found.common, trial.summarizer)
     watch.start("Evaluating", sum(place.tokens for place in places))
     done = list(_studied(places, plan, trial.jobs, watch))
     scored = [item for one in done for item in one.scores]
@@ -200,7 +200,7 @@ def evaluate_paths(trial: EvaluationRequest, watch: ProgressListener) -> Evaluat
         version=__version__,
         budgets=budgets,
         methods=trial.all_methods,
-        model=_name_of(trial.model),
+        model=_name_of(trial.summarizer),
         inputs=_inputs(found, places, step, done),
         rows=tuple(score_rows(scored, plan.pairs)),
         told=tuple(model_use_rows(scored, budgets)),

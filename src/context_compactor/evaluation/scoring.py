@@ -237,7 +237,7 @@ class ScoringTask(Struct, frozen=True):
     index: int
     budget: str
     search: bool
-    model: str | Model | None = None
+    summarizer: str | Model | None = None
 
 
 class ScoreDetail(Struct, frozen=True):
@@ -254,7 +254,7 @@ def score(sample: Sample, asked: ScoringTask) -> Score:
 
 def score_sample(sample: Sample, asked: ScoringTask, archive: Callable[[], Search] | None = None) -> ScoreDetail:
     """The score of a method with what it kept. `archive` gives the search for methods that have none of their own."""
-    made = run_method(asked.method, sample, asked.budget, asked.model)
+    made = run_method(asked.method, sample, asked.budget, asked.summarizer)
     limit, size = budget_tokens(sample, asked.budget), count_messages(made.messages)
     fits = size <= limit or asked.method == "everything"
     found = measure_retention(sample.wanted, made.messages) if fits else nothing_kept(sample.wanted)

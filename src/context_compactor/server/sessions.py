@@ -44,7 +44,7 @@ from context_compactor.sessions.session import Session
 from context_compactor.sessions.state import read_session_state
 from context_compactor.sessions.token_series import FillRules
 from context_compactor.sessions.views import history_page
-from context_compactor.settings import Level, Settings, load_settings, read_value, without_retired
+from context_compactor.settings import Level, Settings, current_names, load_settings, read_value
 from context_compactor.store.rows import SessionRow
 from context_compactor.summarize.clients.client import without_userinfo
 from context_compactor.tokens.budget import Usage
@@ -57,9 +57,9 @@ SERVER_ONLY_SETTINGS = frozenset(
         "compact_prompt_file",
         "retention_days",
         # They say who writes summaries, what is sent there, and what is counted as its price.
-        "model",
-        "model_window",
-        "model_input_tokens",
+        "summarizer",
+        "summarizer_window",
+        "summarizer_input_tokens",
         "agent_request",
         "prices",
     }
@@ -71,16 +71,16 @@ LIMIT_SETTINGS = frozenset(
         "attempt_limit",
         "session_attempt_limit",
         "deadline_seconds",
-        "model_parallel_calls",
+        "summarizer_parallel_calls",
         "summarize_ahead",
     }
 )
-"""What the model may take: a session may have less of it than the server allows, never more."""
+"""What the summarizer may take: a session may have less of it than the server allows, never more."""
 
 
 def allowed_settings(given: dict[str, Any]) -> Settings:
     """The settings that were given, and none besides: what the server is set to may change later. Blocks."""
-    named = {name: value for name, value in without_retired(given, "settings").items() if value is not None}
+    named = {name: value for name, value in current_names(given, "settings").items() if value is not None}
     own = sorted(SERVER_ONLY_SETTINGS & set(named))
     if own:
         raise BadSetting(f"settings: {own[0]} is the server's own and cannot be set from outside. Try: without it.")

@@ -237,9 +237,14 @@ class Core:
             self._budget = self.profile, self.settings, counter, budget
         return budget
 
+    @property
+    def model(self) -> str | None:
+        """The model that runs the agent, where it is known."""
+        return self.profile.model or self.settings.model
+
     def ask(self, **more: Any) -> CompactionRequest:
         """A request to compact, with what is the same for all of them."""
-        return CompactionRequest(window=self.profile.window, settings=self.settings, model=self.profile.model, **more)
+        return CompactionRequest(window=self.profile.window, settings=self.settings, model=self.model, **more)
 
     def teller(self) -> ModelSummarizer | None:
         """Who tells stories with the model of the settings; opened once, when it is first needed."""

@@ -22,7 +22,7 @@ from context_compactor.sessions.events import Bus, JsonlSink
 from context_compactor.sessions.holders import other_holders
 from context_compactor.sessions.project import Project, project_of
 from context_compactor.sessions.state import OS_USER, Profile, check_id, check_model, given_settings, read_profile
-from context_compactor.settings import Settings, load_settings, read_value, refuse_password
+from context_compactor.settings import Settings, check_agent_model, load_settings, read_value, refuse_password
 from context_compactor.store.connect import connect
 from context_compactor.store.events import EVENT_TYPES, make_event
 from context_compactor.store.rows import MESSAGE, SessionRow, timestamp
@@ -134,13 +134,15 @@ def open_core(
 ) -> Core:
     """The inside of a session, made when there is none."""
     check_id(session_id)
+    check_agent_model(model, summarizer="")  # a session's model may be at an address
     refuse_password("model", model or "")
     check_model(model)
     loaded = settings or load_settings().settings
     address = store if isinstance(store, str) else loaded.store if store is None else ""
     kept = connect(address) if store is None or isinstance(store, str) else store
     given = given_settings(settings) if settings else {}
-    own = Profile(window=window, dialect=dialect, model=model, owner=owner, settings=given)
+    named = given.pop("model", None)
+    own = Profile(window=window, dialect=dialect, model=model or named, owner=owner, settings=given)
     project = project_of(address) if address else None
     core = Core(
         kept,
@@ -199,9 +201,10 @@ def change_settings(session_id: str, store: Store, changes: Mapping[str, Any]) -
     values = {name: msgspec.to_builtins(read_value(name, value, "session")) for name, value in changes.items()}
     with store.writing(session_id) as row:
         profile = read_profile(row.profile)
+        model = values.pop("model", profile.model)
         known = {**profile.settings, **values}
         loaded = load_settings(known).settings  # all of them together must make sense
-        store.save_profile(session_id, msgspec.json.encode(structs.replace(profile, settings=known)))
+        store.save_profile(session_id, msgspec.json.encode(structs.replace(profile, model=model, settings=known)))
     return loaded
 
 

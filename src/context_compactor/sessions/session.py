@@ -140,8 +140,8 @@ class Session:
     ) -> Self:
         """Open a session; one that exists goes on where it stood, in another process too.
 
-        What is not given is as it was when the session was last opened, else as the settings say. `model` is the
-        agent's own; `summarizer`, by its name or as an object, tells the story of what is folded, else that of the
+        What is not given is as it was when the session was last opened, else as the settings say. `model` is the one
+        that runs the agent; `summarizer`, by its name or as an object, the one that writes summaries, else that of the
         settings does. With a `schedule` compactions that nobody asked for are queued as jobs, all but emergencies; see
         `jobs`. `owner` is whose conversation it is, such as a user's id: sessions of one owner learn from each other,
         and one whose owner is not known neither teaches nor learns.

@@ -15,7 +15,7 @@ from context_compactor.engine.report import ModelCall
 from context_compactor.engine.tiers import Tier
 from context_compactor.errors import BadSetting, StoreError
 from context_compactor.facts.calls import file_paths_of, is_read
-from context_compactor.settings import Settings, Spending
+from context_compactor.settings import RENAMED_IN_SESSIONS, Settings, Spending
 from context_compactor.tokens.calibration import Calibration, anchored_tokens
 from context_compactor.tokens.counting import MessageCounter, is_question, message_bytes
 from context_compactor.tokens.triggers import PlateauAlarm, SuggestionCounters
@@ -101,7 +101,8 @@ _UNSEEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """What a session was opened with last. `settings` are those that were given and differ from the defaults.
+    """What a session was opened with last. `settings` are those that were given and differ from the defaults, all but
+    the agent's `model`.
 
     `owner` is who its lessons belong to; without one it neither teaches nor learns.
     """
@@ -193,11 +194,13 @@ class SessionState(Struct, frozen=True, kw_only=True):
 def read_profile(stored: bytes) -> Profile:
     """The profile as it was stored; `StoreError` when it cannot be read."""
     try:
-        return msgspec.json.decode(stored, type=Profile)
+        profile = msgspec.json.decode(stored, type=Profile)
     except msgspec.MsgspecError as error:
         raise StoreError(
             f"what this session was opened with cannot be read ({error}). Try: the version that wrote it."
         ) from error
+    settings = {RENAMED_IN_SESSIONS.get(name, name): value for name, value in profile.settings.items()}
+    return replace(profile, settings=settings)
 
 
 def read_session_state(stored: bytes) -> SessionState:

@@ -70,7 +70,7 @@ def _settings(profile: Profile) -> Settings:
 def _fill_rule(stored: bytes) -> FillRule:
     profile = read_profile(stored)
     settings = _settings(profile)
-    ask = CompactionRequest(window=profile.window, settings=settings, model=profile.model)
+    ask = CompactionRequest(window=profile.window, settings=settings, model=profile.model or settings.model)
     counter = request_counter(ask, find_dialect(profile.dialect, ()).name, None)
     budget = request_budget(ask, counter.dialect_name, counter.margin)
     return FillRule(profile, budget, settings.levels, settings.overhead_tokens)

@@ -275,8 +275,8 @@ def limits_for(settings: Settings, tokens: int) -> SummaryLimits:
     """What the settings allow a summary of so many tokens to take."""
     return SummaryLimits(
         tokens=tokens,
-        chunk_tokens=settings.model_input_tokens,
-        parallel=settings.model_parallel_calls,
+        chunk_tokens=settings.summarizer_input_tokens,
+        parallel=settings.summarizer_parallel_calls,
         calls=settings.attempt_limit,
         prices=settings.prices,
     )

@@ -113,6 +113,6 @@ def next_suggestion(call: HookCall, row: AgentSessionRow | None) -> int:
 
 def agent_window(call: HookCall) -> int:
     """Tokens of the agent's window, as far as they are known: what is set, else what its model takes."""
-    model = call.text("model") or (call.row.model if call.row else "")
+    model = call.text("model") or (call.row.model if call.row else "") or call.settings.model
     told = None if model else call.agent.assumed_window
     return window_for(model, call.settings.window, told, call.agent.name, 0).tokens

@@ -45,7 +45,7 @@ def queue_idle(core: Core, service_store: ServiceStore) -> Job | None:
     While such a job is known to wait nothing is asked for: when it is due it sees whether it was quiet.
     """
     now, settings = core.now(), core.settings
-    has_work = settings.extract_facts or (settings.model and settings.summarize_ahead)
+    has_work = settings.extract_facts or (settings.summarizer and settings.summarize_ahead)
     if now < core.idle_due_at or settings.idle_seconds <= 0 or not has_work or not settings.enabled:
         return None
     core.idle_due_at = timestamp(core.clock(), settings.idle_seconds)

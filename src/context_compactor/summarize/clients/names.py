@@ -107,9 +107,9 @@ def _host(address: str) -> str | None:
 
 def _model_spec(name: str, model: str, settings: Settings) -> ModelSpec:
     name = without_userinfo(name)
-    override = settings.model_window
+    override = settings.summarizer_window
     if override is None and known_model(model) is None:
-        source = "unknown model: assumed; model_window sets it"
+        source = "unknown model: assumed; summarizer_window sets it"
         return ModelSpec(name=name, model=model, window=UNKNOWN_WINDOW, most_output=UNKNOWN_OUTPUT, source=source)
     window = window_for(model, override)
     most = max(min(output_limit_for(model) or window.tokens // 4, window.tokens // 2), 1)

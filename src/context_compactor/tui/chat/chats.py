@@ -164,7 +164,9 @@ class Chats:
             return choose_model(given, None, usual), None
         self._new.discard(session_id)
         settings = await source.settings(session_id)
-        return choose_model(given, line, settings if settings.get("model") else usual), line
+        return choose_model(
+            given, line, settings if settings.get("model") or settings.get("summarizer") else usual
+        ), line
 
     async def _opened(self, chosen: ModelChoice, line: SessionLine | None) -> ModelClient:
         key = chosen, line.window if line else None

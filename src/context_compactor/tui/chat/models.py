@@ -33,13 +33,16 @@ class ModelChoice(Struct, frozen=True):
 
 
 def choose_model(given: ModelChoice | None, line: SessionLine | None, settings: dict[str, Any]) -> ModelChoice:
-    """The model that was named, else the session's own, else that of the settings; `BadSetting` when there is none."""
+    """The model that was named, else the session's own, else that of the settings; `BadSetting` when there is none.
+
+    Of the settings it is `model`, else `summarizer`: what can write summaries can talk as well.
+    """
     if given is not None:
         return given
     own = line.model if line else ""
     if full_name(own):
         return ModelChoice(full_name(own), by="the session's own")
-    setting = settings.get("model") or ""
+    setting = settings.get("model") or settings.get("summarizer") or ""
     if setting:
         return ModelChoice(setting, by="that of the settings")
     nameless = f"; the session's own, {own!r:.60}, does not say where it is" if own else ""
@@ -52,7 +55,8 @@ def choose_model(given: ModelChoice | None, line: SessionLine | None, settings: 
 def default_model() -> str:
     """The model of the settings of this folder, or nothing."""
     with suppress(CompactorError):  # settings that cannot be read are told by who needs them
-        return load_settings().settings.model or ""
+        settings = load_settings().settings
+        return settings.model or settings.summarizer or ""
     return ""
 
 
@@ -81,7 +85,7 @@ def _open(chosen: ModelChoice, window: int | None) -> ModelClient:
     accepts = chosen.window
     if accepts is None and not is_known_model(name):
         accepts = window
-    model = open_model(name, Settings(model_window=accepts))
+    model = open_model(name, Settings(summarizer_window=accepts))
     model.named = structs.replace(model.named, patience=_TIMEOUT_SECONDS)
     return model
 

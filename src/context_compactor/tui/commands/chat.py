@@ -93,7 +93,7 @@ async def _model_choices(screen: SessionScreen, rest: str) -> Sequence[Choice]:
         return []
     source = app_of(screen).source
     own = (await source.session(screen.session_id)).line.model
-    setting = (await source.settings(screen.session_id)).get("model") or ""
+    setting = (await source.settings(screen.session_id)).get("summarizer") or ""
     named = {full_name(own): "the session's own", setting: "writes summaries here"}
     return [Choice(name, words) for name, words in named.items() if name]
 

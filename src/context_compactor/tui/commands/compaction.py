@@ -78,8 +78,8 @@ async def compact(screen: SessionScreen, rest: str) -> None:
     """Compact now, and say what that has done."""
     wish = await parse_draft(screen, "compact", rest)
     source = app_of(screen).source
-    model = (await source.settings(screen.session_id)).get("model")
-    async with cancellable(screen, f"Compacting with {model}" if model else "Compacting"):
+    summarizer = (await source.settings(screen.session_id)).get("summarizer")
+    async with cancellable(screen, f"Compacting with {summarizer}" if summarizer else "Compacting"):
         report = await source.compact(
             screen.session_id, level=wish.level, target_tokens=wish.target_tokens, focus=wish.focus
         )
