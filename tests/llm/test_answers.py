@@ -7,7 +7,7 @@ import json
 import pytest
 
 from context_compactor.summarize.clients.client import split_reasoning
-from context_compactor.summarize.model import ModelUsage
+from context_compactor.tokens.prices import ModelUsage
 from tests.llm.asking import SCHEMA, ask, control
 from tests.llm.provider import Reply, failure
 from tests.waiting import PATIENCE

@@ -21,8 +21,9 @@ from context_compactor.sessions.state import CircuitBreaker, WorkClaim, read_ses
 from context_compactor.sessions.summaries import PRESUMMARY
 from context_compactor.settings import Price, Settings
 from context_compactor.store.sqlite import SqliteStore
-from context_compactor.summarize.model import ModelAnswer, ModelUsage
+from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
+from context_compactor.tokens.prices import ModelUsage
 from tests.sessions.talk import illegal
 from tests.sessions.telling import FIRST, PLAIN, QUICK, Ears, Slow, opened, step, steps, stories
 from tests.store.children import Child

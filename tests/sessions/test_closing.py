@@ -8,8 +8,8 @@ from threading import Event
 
 import pytest
 
-from context_compactor.engine.api import summarizer_for
 from context_compactor.errors import BadSetting
+from context_compactor.library import summarizer_for
 from context_compactor.sessions import core
 from context_compactor.sessions.async_session import AsyncSession
 from context_compactor.sessions.session import Session

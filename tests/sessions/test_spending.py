@@ -8,8 +8,9 @@ from context_compactor import Session, Settings
 from context_compactor.errors import ModelStopped, ModelUnavailable
 from context_compactor.sessions.state import read_session_state
 from context_compactor.settings import Price, Spending
-from context_compactor.summarize.model import ModelAnswer, ModelUsage
+from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
+from context_compactor.tokens.prices import ModelUsage
 from tests.engine.test_model import SHORT
 from tests.summarize.scenes import GOOD
 

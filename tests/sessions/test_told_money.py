@@ -9,8 +9,9 @@ import pytest
 
 from context_compactor.cli.show import show_session
 from context_compactor.settings import Price
-from context_compactor.summarize.model import ModelAnswer, ModelUsage
+from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
+from context_compactor.tokens.prices import ModelUsage
 from tests.sessions.telling import PLAIN, Slow, opened
 from tests.sessions.test_ahead import begun, state_of
 from tests.waiting import PATIENCE

@@ -13,8 +13,8 @@ from msgspec import Struct, structs
 from context_compactor.archive.originals import Archive
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.transcripts.transcript import PastCompaction
-from context_compactor.engine.api import Compaction
 from context_compactor.engine.report import Archived, Fidelity, Missing, Report
+from context_compactor.engine.result import Compaction
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.failures import RESOLVED
 from context_compactor.facts.ledgers import fact_line

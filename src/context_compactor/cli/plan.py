@@ -139,8 +139,8 @@ def _of_file(
 ) -> Plan:
     with progress_line("Planning", file):
         from context_compactor.cli.conversation import open_conversation
-        from context_compactor.engine.api import estimating_summarizer
         from context_compactor.engine.plan import Plan
+        from context_compactor.library import estimating_summarizer
 
         conversation = open_conversation(file, window, model, summarizer)
         preview = conversation.compacted(

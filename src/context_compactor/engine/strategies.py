@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.turns import ToolUse
 from context_compactor.engine.digests import digest
 from context_compactor.engine.digests.outcomes import outcome_mark, outcome_of
@@ -15,11 +16,13 @@ from context_compactor.engine.digests.test_runs import PASSING
 from context_compactor.engine.layouts import FoldOldest, ShortenInPlace, StartFresh, Zone
 from context_compactor.engine.options import OUTCOME, Option, TextSource
 from context_compactor.engine.relevance import NARROW
+from context_compactor.engine.request import CompactionRequest, EngineConfig
 from context_compactor.engine.steps import is_import, prose_lines
 from context_compactor.engine.tiers import OVERRIDE_REASONS, Tier, TierOverrides
 from context_compactor.engine.view import PlanningView
 from context_compactor.facts.kinds import KIND_WEIGHT, Kind, Voice, restore_hint
 from context_compactor.protocols import Layout, Strategy
+from context_compactor.tokens.counting import MessageCounter
 
 
 @dataclass(frozen=True)
@@ -248,14 +251,14 @@ _FIRST = 1e6
 class FollowTierOverrides:
     """Leaves one line or nothing of a turn that was lowered, and of one to be shortened at least how it begins."""
 
-    steers: TierOverrides = field(default_factory=dict)
+    overrides: TierOverrides = field(default_factory=dict)
     name: str = "steer"
 
     def propose(self, view: PlanningView) -> Iterator[Option]:
-        """One option for each text of a steered turn."""
+        """One option for each text of a turn that the user decided about."""
         named: set[int] = set()
         for source in view.open_sources():
-            tier = self.steers.get(source.turn) if not source.is_loose else None
+            tier = self.overrides.get(source.turn) if not source.is_loose else None
             if tier in (Tier.REFERENCE, Tier.DROP):
                 is_first = source.turn not in named
                 named.add(source.turn)
@@ -286,3 +289,25 @@ DEFAULT_STRATEGIES: tuple[Strategy, ...] = (
 
 DEFAULT_LAYOUTS: tuple[Layout, ...] = (ShortenInPlace(), FoldOldest(), FoldOldest(tail_factor=0.3), StartFresh())
 ONE_MESSAGE_LAYOUTS: tuple[Layout, ...] = (StartFresh(),)
+
+
+def configure(
+    request: CompactionRequest,
+    dialect: Dialect,
+    counter: MessageCounter,
+    strategies: Sequence[Strategy] = (),
+    layouts: Sequence[Layout] = (),
+) -> EngineConfig:
+    """What a compaction as asked works with: our strategies and layouts, and those of the caller."""
+    is_one_message = request.settings.layout == "record"
+    return EngineConfig(
+        dialect,
+        counter,
+        DEFAULT_STRATEGIES,
+        ONE_MESSAGE_LAYOUTS if is_one_message else DEFAULT_LAYOUTS,
+        focus=request.focus,
+        tier_overrides=request.steers or {},
+        is_one_message=is_one_message,
+        custom_strategies=tuple(strategies),
+        custom_layouts=tuple(layouts),
+    )

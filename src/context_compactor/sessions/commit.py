@@ -14,7 +14,7 @@ from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.record import OPENING, open_record
 from context_compactor.dialects.turns import reference_id
-from context_compactor.engine.api import Compaction
+from context_compactor.engine.result import Compaction
 from context_compactor.errors import StaleBase, StoreError
 from context_compactor.json_values import read_json
 from context_compactor.protocols import Store

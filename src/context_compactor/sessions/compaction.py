@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from context_compactor.dialects.dialect import Dialect
-from context_compactor.engine import api
+from context_compactor.engine.compact import run_request
 from context_compactor.engine.report import ModelCall, Report
 from context_compactor.engine.request import CompactionRequest
-from context_compactor.engine.result import Summarizer
+from context_compactor.engine.result import Compaction, Summarizer, span_attributes
 from context_compactor.engine.tiers import Tier, override_refusal
 from context_compactor.errors import BadSetting, CompactorError, MissingExtra, StaleBase
 from context_compactor.sessions import checkpoints
@@ -56,7 +56,7 @@ def turn_starts(taken: ParsedSession) -> dict[int, int]:
 class PendingCompaction(Struct, frozen=True):
     """A compaction before it is committed: what came out, what it was made from, and what ends it."""
 
-    result: api.Compaction
+    result: Compaction
     seen: SessionContext
     dialect: Dialect
     counter: MessageCounter
@@ -74,7 +74,7 @@ class PendingCompaction(Struct, frozen=True):
         return self.result.report
 
 
-@traced("compact", api.span_attributes)
+@traced("compact", span_attributes)
 def compact(
     core: Core,
     ask: CompactionRequest,
@@ -124,7 +124,7 @@ def _notify(core: Core, report: Report) -> None:
 
 def run_engine(
     core: Core, ask: CompactionRequest, seen: SessionContext, teller: Summarizer | None, *, dry_run: bool = False
-) -> api.Compaction:
+) -> Compaction:
     """What a compaction of a context would be. Nothing is written."""
     dialect = core.dialect(seen.raws)
 
@@ -132,14 +132,14 @@ def run_engine(
     def archived() -> frozenset[str]:
         return frozenset(each.ref for each in core.store.originals(core.id) if each.content)
 
-    return api.run_request(
+    return run_request(
         conversation_raws(seen),
         _with_context(core, ask, seen, core.counter(dialect)),
         dialect=dialect.name,
         count_tokens=core.count_tokens,
         session_id=core.id,
         location=f"archive of {core.store.path}",
-        teller=teller,
+        summarizer=teller,
         dry_run=dry_run,
         archived=archived,
     )

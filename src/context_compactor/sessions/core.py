@@ -18,10 +18,10 @@ from context_compactor.dialects.detection import find_dialect
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.repair import repair_with_indexes
-from context_compactor.engine.api import estimating_summarizer, request_counter, summarizer_for, turn_positions
-from context_compactor.engine.compact import ParsedContext, parse_context
-from context_compactor.engine.request import CompactionRequest, request_budget
+from context_compactor.engine.parse import ParsedContext, parse_context, turn_positions
+from context_compactor.engine.request import CompactionRequest, request_budget, request_counter
 from context_compactor.errors import CompactorError, DeletedSession, StoreError, UnknownSession
+from context_compactor.library import estimating_summarizer, summarizer_for
 from context_compactor.protocols import Store
 from context_compactor.sessions import state as gauging
 from context_compactor.sessions.events import Bus

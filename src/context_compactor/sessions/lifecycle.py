@@ -11,11 +11,11 @@ from msgspec import structs
 from context_compactor.archive.export import remove_export
 from context_compactor.archive.storage import terms_of
 from context_compactor.dialects.detection import find_dialect
-from context_compactor.engine.api import summarizer_for
 from context_compactor.errors import BadCheckpoint, BadMessage, BadSetting, CompactorError, DamagedContent, StoreError
 from context_compactor.files import naming_write_errors
 from context_compactor.handoff.checkpoint_text import parse_checkpoint
 from context_compactor.json_values import read_json
+from context_compactor.library import summarizer_for
 from context_compactor.protocols import Model, Store
 from context_compactor.sessions.core import Clock, Core, wall_clock
 from context_compactor.sessions.events import Bus, JsonlSink

@@ -17,7 +17,6 @@ from context_compactor.archive.export import Exported
 from context_compactor.archive.originals import Original
 from context_compactor.archive.refetch import Refetched, RestoreRate
 from context_compactor.archive.search.passages import Hit
-from context_compactor.engine.api import parse_level
 from context_compactor.engine.plan import Plan
 from context_compactor.engine.report import Report
 from context_compactor.engine.tiers import Tier
@@ -27,6 +26,7 @@ from context_compactor.handoff.checkpoint import Checkpoint
 from context_compactor.handoff.orchestrator import Extracted, Points
 from context_compactor.handoff.protocol import HandoffRequest, OrchestratorState
 from context_compactor.handoff.resume import ResumeCheck
+from context_compactor.library import parse_level
 from context_compactor.protocols import Model, Store
 from context_compactor.sessions import checkpoints, tiers, views
 from context_compactor.sessions import recall as recalling

@@ -12,10 +12,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from context_compactor.dialects.turns import Turn
-from context_compactor.engine.compact import EngineConfig, ParsedContext
 from context_compactor.engine.report import ModelCall
-from context_compactor.engine.request import Goal
-from context_compactor.engine.result import CompactionResult, PreparedRequest
+from context_compactor.engine.result import CompactionResult
 from context_compactor.errors import BadSetting, DamagedContent, MissingExtra, ModelStopped, StoreError
 from context_compactor.sessions.compaction import run_engine
 from context_compactor.sessions.core import Core
@@ -23,7 +21,7 @@ from context_compactor.sessions.facts import scene_of
 from context_compactor.sessions.holders import exclusive_claim
 from context_compactor.sessions.state import CircuitBreaker, SessionState, read_session_state, tokens_now
 from context_compactor.settings import Level, LevelRule, SharedBudget, Spending, SpendingCheck
-from context_compactor.summarize.merge import EngineCompaction, place_summary, with_model_calls, with_room
+from context_compactor.summarize.merge import place_summary, summary_tokens, with_model_calls, with_room
 from context_compactor.summarize.model import Control, raise_if_stopped
 from context_compactor.summarize.subject import SummaryOutcome, is_model_asked
 from context_compactor.summarize.summary import (
@@ -68,57 +66,49 @@ class SessionSummarizer:
         self.asked: tuple[ModelCall, ...] = ()
         """The calls that this compaction has made itself."""
 
-    def tell(
-        self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
-    ) -> CompactionResult:
+    def summarize(self, result: CompactionResult) -> CompactionResult:
         """The compaction with what was told ahead, with a record written now, or as it was.
 
         Its report has the calls that were made ahead of it as well, whether they came to anything or not.
         """
-        if not digest.report.changed:
-            return digest
-        job = EngineCompaction(request, goal, scene, config, digest)
-        made = self._swapped(job) or self._told(job)
+        if not result.report.changed:
+            return result
+        made = self._swapped(result) or self._told(result)
         self.asked = made.report.model_calls
         calls = (*read_session_state(self._core.store.session(self._core.id).state).ahead_calls, *self.asked)
         return structs.replace(made, report=structs.replace(made.report, model_calls=calls))
 
-    def _told(self, job: EngineCompaction) -> CompactionResult:
+    def _told(self, result: CompactionResult) -> CompactionResult:
         rest = "" if self._is_wanted else rest_reason(self._core, self._teller)
-        if rest and is_model_asked(job.request):
-            return with_model_calls(job, job.digest, (), f"no model was asked: {rest}")
-        return self._asked(job)
+        if rest and is_model_asked(result.run):
+            return with_model_calls(result, (), f"no model was asked: {rest}")
+        return self._asked(result)
 
-    def expect(
-        self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
-    ) -> CompactionResult:
+    def estimate(self, result: CompactionResult) -> CompactionResult:
         """The compaction as it was, with what a model would be asked; nothing is changed."""
-        job = EngineCompaction(request, goal, scene, config, digest)
-        if (
-            digest.report.changed
-            and _with_presummary(job, valid_presummary(self._core, job, self._teller))[0] is not None
-        ):
-            return digest
-        return self._teller.expect(request, goal, scene, config, digest)
+        held = valid_presummary(self._core, result, self._teller)
+        if result.report.changed and _with_presummary(result, held)[0] is not None:
+            return result
+        return self._teller.estimate(result)
 
-    def _swapped(self, job: EngineCompaction) -> CompactionResult | None:
+    def _swapped(self, result: CompactionResult) -> CompactionResult | None:
         """The compaction with what was told ahead, at once; None when there is nothing that can be used."""
-        held = valid_presummary(self._core, job, self._teller)
+        held = valid_presummary(self._core, result, self._teller)
         if held is None:
             drop_presummary(self._core, "what it was told from has changed")
             return None
-        made, why = _with_presummary(job, held)
+        made, why = _with_presummary(result, held)
         self.is_ahead = made is not None
-        if made is None and not job.config.focus:
+        if made is None and not result.run.config.focus:
             drop_presummary(self._core, why)
         return made
 
-    def _asked(self, job: EngineCompaction) -> CompactionResult:
+    def _asked(self, result: CompactionResult) -> CompactionResult:
         fork = self._teller.fork(self._cancel)
         fork.ahead = read_session_state(self._core.store.session(self._core.id).state).ahead_spent
         try:
             charge_to_session(self._core, fork)
-            made = fork.tell(job.request, job.goal, job.scene, job.config, job.digest)
+            made = fork.summarize(result)
         finally:
             self._teller.join(fork)
         if fork.spent.attempts:
@@ -126,10 +116,13 @@ class SessionSummarizer:
         return made
 
 
-def valid_presummary(core: Core, job: EngineCompaction, teller: ModelSummarizer) -> PreparedSummary | None:
+def valid_presummary(core: Core, result: CompactionResult, teller: ModelSummarizer) -> PreparedSummary | None:
     """What was told ahead, when everything that it was told from is as it was."""
     held = stored_presummary(core, read_session_state(core.row().state))
-    if held is None or source_fingerprint(job.scene.turns, held.turns, job.scene.past, teller.asked) != held.base:
+    if (
+        held is None
+        or source_fingerprint(result.run.parsed.turns, held.turns, result.run.parsed.past, teller.asked) != held.base
+    ):
         return None
     return held
 
@@ -154,15 +147,17 @@ def drop_presummary(core: Core, why: str) -> None:
     core.emit("job.dropped", what=PRESUMMARY, reason=why)
 
 
-def _with_presummary(job: EngineCompaction, held: PreparedSummary | None) -> tuple[CompactionResult | None, str]:
+def _with_presummary(result: CompactionResult, held: PreparedSummary | None) -> tuple[CompactionResult | None, str]:
     """The compaction with a held summary, or why it cannot be used. Even an emergency has the time for it."""
-    if held is None or not (is_model_asked(job.request) or job.request.trigger.level is Level.EMERGENCY):
+    if held is None or not (is_model_asked(result.run) or result.run.trigger.level is Level.EMERGENCY):
         return None, "there is nothing to tell"
-    tokens = job.digest.outcome.composer.turn_tokens
-    folded = {turn.number: tokens[turn.number] for turn in job.folded}
-    roomy = with_room(job)
-    has_room = bool(roomy.asked_tokens)
-    why = reason_not_to_use(held, folded, job.config.focus) or ("" if has_room else "the target leaves no room for it")
+    tokens = result.context.composer.turn_tokens
+    folded = {turn.number: tokens[turn.number] for turn in result.folded}
+    roomy = with_room(result)
+    has_room = bool(summary_tokens(roomy))
+    why = reason_not_to_use(held, folded, result.run.config.focus) or (
+        "" if has_room else "the target leaves no room for it"
+    )
     if why:
         return None, why
     summary = held.summary if folded.keys() == set(held.turns) else without_current_state(held.summary)
@@ -172,7 +167,7 @@ def _with_presummary(job: EngineCompaction, held: PreparedSummary | None) -> tup
     if placed is None:
         return None, wrong
     words = f"the model was not waited for: it told {len(held.turns):,} of the {len(folded):,} folded turns ahead"
-    return with_model_calls(job, placed, (), words), ""
+    return with_model_calls(placed, (), words), ""
 
 
 # A model that fails again and again
@@ -257,19 +252,17 @@ def _teller(core: Core) -> ModelSummarizer | None:
 class _CompactionProbe:
     """Hears how a compaction would go and says nothing."""
 
-    job: EngineCompaction | None = None
+    result: CompactionResult | None = None
 
-    def tell(
-        self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
-    ) -> CompactionResult:
+    def summarize(self, result: CompactionResult) -> CompactionResult:
         """Take note of it."""
-        self.job = EngineCompaction(request, goal, scene, config, digest) if digest.report.status == "success" else None
-        return digest
+        self.result = result if result.report.status == "success" else None
+        return result
 
-    expect = tell
+    estimate = summarize
 
 
-def _next_soft_compaction(core: Core) -> EngineCompaction | None:
+def _next_soft_compaction(core: Core) -> CompactionResult | None:
     """The next soft compaction, as if the context had reached its threshold now; None when it would not be one.
 
     The target is as much smaller as the context still is, so that the same turns are folded as then.
@@ -282,33 +275,36 @@ def _next_soft_compaction(core: Core) -> EngineCompaction | None:
     levels = (soft if share >= soft.threshold else now,)
     ask = core.ask(level=Level.SOFT, kind="threshold")
     run_engine(core, structs.replace(ask, settings=structs.replace(ask.settings, levels=levels)), seen, listener)
-    job = listener.job
-    return job and structs.replace(job, goal=structs.replace(job.goal, target=int(soft.target * budget)))
+    result = listener.result
+    if result is None:
+        return None
+    goal = structs.replace(result.run.goal, target=int(soft.target * budget))
+    return structs.replace(result, run=structs.replace(result.run, goal=goal))
 
 
 class PresummaryBatch(Struct, frozen=True):
     """What is to be told now: turns that the next compaction folds and that `held` does not tell yet."""
 
-    job: EngineCompaction
+    result: CompactionResult
     held: PreparedSummary | None
     asked: str
 
     @property
     def turns(self) -> list[Turn]:
         """The turns that are new."""
-        return [turn for turn in self.job.folded if self.held is None or turn.number not in self.held.turns]
+        return [turn for turn in self.result.folded if self.held is None or turn.number not in self.held.turns]
 
     @property
     def previous(self) -> Summary:
         """What is told of the turns before."""
-        return self.held.summary if self.held else from_record(self.job.scene.past)
+        return self.held.summary if self.held else from_record(self.result.run.parsed.past)
 
     @property
     def is_batch(self) -> bool:
         """Whether it is worth a call."""
         tokens, least = (
-            self.job.digest.outcome.composer.turn_tokens,
-            _BATCH_SHARE * self.job.request.usage.budget_tokens,
+            self.result.context.composer.turn_tokens,
+            _BATCH_SHARE * self.result.run.usage.budget_tokens,
         )
         return len(self.turns) >= _FEWEST_TURNS and sum(tokens[turn.number] for turn in self.turns) >= least
 
@@ -316,13 +312,15 @@ class PresummaryBatch(Struct, frozen=True):
     def name(self) -> str:
         """The same for the same input, so that one that failed is known again."""
         numbers = [turn.number for turn in self.turns]
-        return source_fingerprint(self.turns, numbers, self.job.scene.past, f"{self.asked}\n{self.previous.text}")
+        return source_fingerprint(
+            self.turns, numbers, self.result.run.parsed.past, f"{self.asked}\n{self.previous.text}"
+        )
 
     def told(self, summary: Summary, model: str, tokens: int) -> PreparedSummary:
         """What is held from then on."""
         numbers = (*(self.held.turns if self.held else ()), *(turn.number for turn in self.turns))
         return PreparedSummary(
-            base=source_fingerprint(self.job.scene.turns, numbers, self.job.scene.past, self.asked),
+            base=source_fingerprint(self.result.run.parsed.turns, numbers, self.result.run.parsed.past, self.asked),
             turns=numbers,
             summary=summary,
             model=model,
@@ -331,13 +329,13 @@ class PresummaryBatch(Struct, frozen=True):
 
 
 def _presummarize(core: Core, teller: ModelSummarizer, control: Control) -> int:
-    job = _next_soft_compaction(core)
-    if job is None:
+    result = _next_soft_compaction(core)
+    if result is None:
         return 0
-    held = valid_presummary(core, job, teller)
+    held = valid_presummary(core, result, teller)
     if held is None:
         drop_presummary(core, "what it was told from has changed")
-    span = PresummaryBatch(job, held, teller.asked)
+    span = PresummaryBatch(result, held, teller.asked)
     if not span.is_batch or read_session_state(core.row().state).teller.failed_input == span.name:
         return 0
     raise_if_stopped(control)
@@ -354,7 +352,7 @@ def _ask_model(core: Core, teller: ModelSummarizer, span: PresummaryBatch, contr
     with core.running.or_at_close(lambda: _record_calls(core, fork, None)):
         calls: Sequence[ModelCall] | None = None
         try:
-            outcome = fork.presummarize(span.job, span.turns, span.previous)
+            outcome = fork.presummarize(span.result, span.turns, span.previous)
             calls = outcome.calls
             return outcome
         finally:

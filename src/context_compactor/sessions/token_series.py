@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from context_compactor.dialects.detection import find_dialect
 from context_compactor.dialects.dialect import Dialect
-from context_compactor.engine.api import request_counter
-from context_compactor.engine.request import CompactionRequest, request_budget
+from context_compactor.engine.request import CompactionRequest, request_budget, request_counter
 from context_compactor.errors import BadSetting
 from context_compactor.json_values import read_json
 from context_compactor.sessions import state as gauging

@@ -12,17 +12,14 @@ import msgspec
 from msgspec import Struct, structs
 
 from context_compactor.dialects.turns import Turn
-from context_compactor.engine import compact
-from context_compactor.engine.request import Goal
-from context_compactor.engine.result import CompactionResult, PreparedRequest
+from context_compactor.engine.result import CompactionResult
 from context_compactor.errors import BadSetting, LimitReached, ModelError, ModelStopped
 from context_compactor.protocols import Model
 from context_compactor.settings import Level, Settings, Spending
 from context_compactor.summarize.clients.client import Secrets
 from context_compactor.summarize.clients.names import FORMS, open_model
-from context_compactor.summarize.merge import EngineCompaction, place_summary, with_model_calls, with_room
-from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, ModelStep, ModelUsage, with_retries
-from context_compactor.summarize.prices import call_cost
+from context_compactor.summarize.merge import place_summary, summary_tokens, with_model_calls, with_room
+from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, ModelStep, with_retries
 from context_compactor.summarize.prompt import load_prompt
 from context_compactor.summarize.subject import (
     RequestPlan,
@@ -36,6 +33,7 @@ from context_compactor.summarize.subject import (
 )
 from context_compactor.summarize.summary import Summary
 from context_compactor.summarize.writer import UNMERGED, write_summary
+from context_compactor.tokens.prices import ModelUsage, call_cost
 
 # Windows are guessed at times, and counts differ between tokenizers, but not by more than this.
 _BELIEVED_WINDOWS = 16
@@ -204,32 +202,25 @@ class ModelSummarizer:
         self._is_cold = False
         self._at_work: LimitedModel | None = None
 
-    def tell(
-        self,
-        request: PreparedRequest,
-        goal: Goal,
-        scene: compact.ParsedContext,
-        config: compact.EngineConfig,
-        digest: CompactionResult,
-    ) -> CompactionResult:
+    def summarize(self, result: CompactionResult) -> CompactionResult:
         """The compaction with the model's record, or as it was; the report has every call, and why it is as it was."""
-        job = EngineCompaction(request, goal, scene, config, digest)
-        if not digest.report.changed or not (is_model_asked(request) or request.trigger.level is Level.EMERGENCY):
-            return digest
-        roomy = with_room(job)
+        run = result.run
+        if not result.report.changed or not (is_model_asked(run) or run.trigger.level is Level.EMERGENCY):
+            return result
+        roomy = with_room(result)
         why = reason_to_skip(roomy)
         if why:
-            return with_model_calls(job, digest, (), f"no model was asked: {why}")
+            return with_model_calls(result, (), f"no model was asked: {why}")
         calls = self._call_context(roomy)
         try:
-            told = self._ask(roomy, calls)
-            made, why = self._placed(roomy, told)
+            summarized = self._ask(roomy, calls)
+            placed, why = self._placed(roomy, summarized)
         except (KeyboardInterrupt, ModelStopped):
             self.cancel = Event()  # the next compaction was not cancelled
             raise
         finally:
             self._settle()
-        return with_model_calls(job, made or digest, told.calls, why)
+        return with_model_calls(placed or result, summarized.calls, why)
 
     def fork(self, cancel: Event, *, silent: bool = False) -> ModelSummarizer:
         """The same for one piece of work that `cancel` ends; `join` it afterwards. A silent one shows no text."""
@@ -243,14 +234,20 @@ class ModelSummarizer:
         self.failed |= fork.failed
         self._is_cold |= fork._is_cold
 
-    def presummarize(self, job: EngineCompaction, turns: Sequence[Turn], previous: Summary) -> SummaryOutcome:
+    def presummarize(self, result: CompactionResult, turns: Sequence[Turn], previous: Summary) -> SummaryOutcome:
         """A summary of these turns of a compaction that is not made yet; `previous` tells those before them."""
-        job = with_room(job)
-        calls = self._call_context(job)
-        subject = subject_of(job, turns, previous)
+        result = with_room(result)
+        calls = self._call_context(result)
+        subject = subject_of(result, turns, previous)
         try:
             told = write_summary(
-                calls.model, subject, calls.control, job.config.counter.text, calls.limits, self._prompt, self.failed
+                calls.model,
+                subject,
+                calls.control,
+                result.run.config.counter.text,
+                calls.limits,
+                self._prompt,
+                self.failed,
             )
         finally:
             self._settle()
@@ -270,54 +267,47 @@ class ModelSummarizer:
         """In which way a record is asked for: the same for the same model and prompt."""
         return f"{self.model.name}\n{self._prompt.text}"
 
-    def _call_context(self, job: EngineCompaction) -> CallContext:
+    def _call_context(self, result: CompactionResult) -> CallContext:
         settings = self._settings
-        deadline = time.monotonic() + max(settings.deadline_seconds - (time.perf_counter() - job.request.began), 0.0)
+        deadline = time.monotonic() + max(settings.deadline_seconds - (time.perf_counter() - result.run.began), 0.0)
         before = self.before.plus(self.spent)
-        self._at_work = LimitedModel(self.model, settings, job.config.counter.text, before, self.ahead)
+        self._at_work = LimitedModel(self.model, settings, result.run.config.counter.text, before, self.ahead)
         return CallContext(
             self._at_work,
             Control(deadline, self.cancel, self._on_text, self._step),
-            limits_for(settings, job.asked_tokens),
+            limits_for(settings, summary_tokens(result)),
         )
 
-    def _placed(self, job: EngineCompaction, told: SummaryOutcome) -> tuple[CompactionResult | None, str]:
+    def _placed(self, result: CompactionResult, told: SummaryOutcome) -> tuple[CompactionResult | None, str]:
         """The compaction with the model's record, or why there is none."""
         if told.summary is None:
             return None, self._refusal(objections_of(told))
-        made, wrong = place_summary(job, told.summary, self.model.name)
+        made, wrong = place_summary(result, told.summary, self.model.name)
         if made is None:
             return None, self._refusal(wrong)
         report = structs.replace(made.report, corrections=corrections_of(told))
         unmerged = next((objection.words for objection in told.objections if objection.code == UNMERGED), "")
         return structs.replace(made, report=report), unmerged
 
-    def _ask(self, job: EngineCompaction, calls: CallContext) -> SummaryOutcome:
-        count = job.config.counter.text
-        subject = self._brief(job).subject
+    def _ask(self, result: CompactionResult, calls: CallContext) -> SummaryOutcome:
+        count = result.run.config.counter.text
+        subject = self._brief(result).subject
         told = write_summary(calls.model, subject, calls.control, count, calls.limits, self._prompt, self.failed)
         self.failed |= told.failed
         # A cache that was not read is not there, or the agent begins its requests in another way.
         self._is_cold |= bool(subject.prefix) and not any(call.cache_read for call in told.calls)
         return told
 
-    def _brief(self, job: EngineCompaction) -> RequestPlan:
-        return plan_request(job, self.model, self._settings, self._prompt, may_send_own=not self._is_cold)
+    def _brief(self, result: CompactionResult) -> RequestPlan:
+        return plan_request(result, self.model, self._settings, self._prompt, may_send_own=not self._is_cold)
 
-    def expect(
-        self,
-        request: PreparedRequest,
-        goal: Goal,
-        scene: compact.ParsedContext,
-        config: compact.EngineConfig,
-        digest: CompactionResult,
-    ) -> CompactionResult:
-        """The compaction as it was, with what `tell` would ask and what that should cost; nobody is asked."""
-        job = with_room(EngineCompaction(request, goal, scene, config, digest))
-        if not digest.report.changed or not is_model_asked(request) or reason_to_skip(job):
-            return digest
-        expected = self._brief(job).effort.expected(self.model.name, self._settings.prices)
-        return structs.replace(digest, report=structs.replace(digest.report, expected=expected))
+    def estimate(self, result: CompactionResult) -> CompactionResult:
+        """The compaction as it was, with what `summarize` would ask and what that should cost; nobody is asked."""
+        roomy = with_room(result)
+        if not result.report.changed or not is_model_asked(result.run) or reason_to_skip(roomy):
+            return result
+        expected = self._brief(roomy).effort.expected(self.model.name, self._settings.prices)
+        return structs.replace(result, report=structs.replace(result.report, expected=expected))
 
     def _step(self, step: ModelStep) -> None:
         for watcher in self.watchers:

@@ -26,13 +26,13 @@ from context_compactor.summarize.model import (
     Control,
     ModelAnswer,
     ModelRequest,
-    ModelUsage,
     StopReason,
     raise_if_stopped,
     read_json,
 )
 from context_compactor.tokens.counting import replace_surrogates
 from context_compactor.tokens.overflow import is_overflow
+from context_compactor.tokens.prices import ModelUsage
 
 _Result = TypeVar("_Result")
 StreamedText = tuple[str, bool]

@@ -7,14 +7,8 @@ from types import ModuleType
 from typing import Any
 
 from context_compactor.summarize.clients.client import Body, ModelSpec, StreamedAnswer
-from context_compactor.summarize.model import (
-    ModelMessage,
-    ModelRequest,
-    ModelUsage,
-    StopReason,
-    is_closed,
-    schema_prompt,
-)
+from context_compactor.summarize.model import ModelMessage, ModelRequest, StopReason, is_closed, schema_prompt
+from context_compactor.tokens.prices import ModelUsage
 
 STOPS: dict[str, StopReason] = {
     "stop": "complete",
