@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from context_compactor.dialects.detection import DIALECTS
-from context_compactor.dialects.repair import find_violations, legal_cuts
+from context_compactor.dialects.legality import find_violations, legal_cuts
 from tests.dialects.shapes import BUILDERS, Chat, Claude, Responses
 from tests.dialects.strategies import DIALECT_NAMES, picture
 

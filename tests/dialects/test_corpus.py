@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from context_compactor.dialects.detection import detect
-from context_compactor.dialects.repair import find_violations, legal_cuts, repair
+from context_compactor.dialects.legality import find_violations, legal_cuts
+from context_compactor.dialects.repair import repair
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "dev"
 FILES = sorted(CORPUS.glob("*.jsonl.gz"))

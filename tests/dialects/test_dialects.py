@@ -8,7 +8,6 @@ import pytest
 
 from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from context_compactor.dialects.openai_responses import unbind
 from tests.dialects.shapes import BUILDERS, Claude, shape
 from tests.dialects.strategies import DIALECT_NAMES, picture
 
@@ -406,9 +405,9 @@ def test_a_reply_that_lost_its_reasoning_gives_up_its_id():
     call = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "f", "arguments": "{}"}
     later = {"type": "message", "id": "msg_2", "role": "assistant", "content": []}
     before = RESPONSES.parse([thought, call, {"type": "function_call_output", "call_id": "a", "output": ""}, later])
-    kept = unbind(before, before)
+    kept = RESPONSES.detach(before, before)
     assert all(one is other for one, other in zip(kept, before, strict=True))
-    freed = unbind(before, before[1:])
+    freed = RESPONSES.detach(before, before[1:])
     assert "id" not in freed[0].raw
     assert freed[0].calls == before[1].calls
     assert freed[2] is before[3]

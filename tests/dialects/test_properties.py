@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from context_compactor.dialects.detection import DIALECTS, detect
-from context_compactor.dialects.legality import pair_results
-from context_compactor.dialects.messages import NO_RESULT, Message, Text, Thinking, ToolCall, ToolResult, message_hash
-from context_compactor.dialects.repair import find_violations, legal_cuts, repair
+from context_compactor.dialects.legality import find_violations, legal_cuts, pair_results
+from context_compactor.dialects.messages import NO_RESULT, Message, Text, Thinking, ToolCall, ToolResult
+from context_compactor.dialects.repair import repair
 from context_compactor.errors import BadMessage
 from context_compactor.json_values import copy_containers, json_text
 from tests.dialects.strategies import DIALECT_NAMES, histories, legal_histories, mangled_histories
@@ -112,7 +112,6 @@ def test_a_strange_value_anywhere_is_named_or_lived_with(name, data):
     assert illegalities(repaired, dialect) == []
     assert detect(items).name in DIALECT_NAMES
     for message in repaired:
-        message_hash(message)
         for at, part in enumerate(message.parts):
             if not isinstance(part, Thinking):
                 dialect.edit(message, {at: "short"})
@@ -203,17 +202,6 @@ def test_both_sides_of_a_legal_cut_keep_calls_and_results_together(name, data):
     assert not pair_results(messages[at:]).loose
     whole = len(pair_results(messages).answers)
     assert len(pair_results(messages[:at]).answers) + len(pair_results(messages[at:]).answers) == whole
-
-
-@every_dialect
-@quietly
-@given(data=st.data())
-def test_a_hash_follows_what_a_message_holds_and_not_its_key_order(name, data):
-    items = data.draw(histories(name))
-    turned = [dict(reversed(list(item.items()))) for item in items]
-    hashes = [message_hash(message) for message in DIALECTS[name].parse(items)]
-    assert hashes == [message_hash(message) for message in DIALECTS[name].parse(turned)]
-    assert len(set(hashes)) == len({json_text(sorted_keys(item)) for item in items})
 
 
 def sorted_keys(value):

@@ -13,11 +13,11 @@ FIRST_USE = """
 import sys
 from threading import Barrier, Thread
 import msgspec
-from context_compactor import api
-from context_compactor.messages.ready_types import make_types_ready
+from context_compactor.json_values import prepare_types
+from context_compactor.sessions import api
 
 sys.setswitchinterval(1e-6)
-make_types_ready()
+prepare_types()
 given = {"session_id": "a", "appended": 1, "messages": 1, "tokens": 1, "share": 0.1, "level": None}
 together = Barrier(16)
 

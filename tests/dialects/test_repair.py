@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from context_compactor.dialects.detection import DIALECTS
+from context_compactor.dialects.legality import find_violations
 from context_compactor.dialects.messages import is_repair_text
-from context_compactor.dialects.repair import find_violations, repair
+from context_compactor.dialects.repair import repair
 from tests.dialects.shapes import BUILDERS, Chat, Claude, Responses, shape
 from tests.dialects.strategies import DIALECT_NAMES, picture
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from context_compactor import Compaction
 from context_compactor.dialects.detection import DIALECTS
-from context_compactor.dialects.legality import pair_results
+from context_compactor.dialects.legality import find_violations, pair_results
 from context_compactor.dialects.messages import Message, Opaque, Text, ToolCall, ToolResult
 from context_compactor.dialects.record import Record, open_record
-from context_compactor.dialects.repair import find_violations, repair
+from context_compactor.dialects.repair import repair
 from context_compactor.facts.failures import call_text
 from context_compactor.tokens.counting import MessageCounter, counter_for
 

@@ -8,7 +8,7 @@ import pytest
 
 from context_compactor import BadInput, Session, Settings, UnknownReference
 from context_compactor.dialects.detection import DIALECTS
-from context_compactor.dialects.repair import find_violations
+from context_compactor.dialects.legality import find_violations
 from context_compactor.facts.fact import Fact
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, bash, read, talk_in

@@ -14,7 +14,7 @@ from context_compactor.tokens.budget import budget_for
 from context_compactor.tokens.calibration import Calibration, known_tokens
 from context_compactor.tokens.counting import MessageCounter, counter_for
 from context_compactor.tokens.models import Window, window_for
-from context_compactor.tokens.overflow import is_cut_off, is_overflow, learned_limit
+from context_compactor.tokens.overflow import is_overflow, limit_in
 from context_compactor.tokens.triggers import PlateauAlarm, SuggestionCounters
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, bash, talk_in
@@ -60,24 +60,18 @@ def test_the_window_says_who_told_it_and_an_override_wins():
     ("message", "limit"),
     [
         ("prompt is too long: 210000 tokens > 200000 maximum", 200_000),
-        ("ValidationException: Input is too long for requested model.", 95_000),
+        ("ValidationException: Input is too long for requested model.", None),
         ("prompt token count of 150000 exceeds the limit of 128000", 128_000),
         ("This model's maximum context length is 128,000 tokens.", 128_000),
-        ("The number of tokens to keep from the initial prompt is greater than the context length", 95_000),
+        ("The number of tokens to keep from the initial prompt is greater than the context length", None),
         ("request (66202 tokens) exceeds the available context size (65536 tokens)", 65_536),
     ],
 )
 def test_a_rejection_is_recognised_and_its_limit_learned(message, limit):
     """Row 71."""
     assert is_overflow(message)
-    assert learned_limit(message, 100_000) == limit
-    assert budget_for(Window(400_000, "table"), 8_000).lowered(limit).window.tokens == limit
-
-
-def test_an_answer_that_the_window_cut_off_is_recognised():
-    """Row 71."""
-    assert is_cut_off("length", 127_500, 400, 128_000)
-    assert not is_cut_off("length", 20_000, 4_096, 128_000)
+    assert limit_in(message) == limit
+    assert budget_for(Window(400_000, "table"), 8_000).lowered(limit).window.tokens == (limit or 400_000)
 
 
 def test_a_declared_limit_is_not_overridden_by_a_catalogue():

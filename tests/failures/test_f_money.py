@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from context_compactor import Session, Settings, compact
 from context_compactor.dialects.detection import DIALECTS
-from context_compactor.dialects.repair import find_violations
+from context_compactor.dialects.legality import find_violations
 from context_compactor.engine.compact import run_request
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.library import estimating_summarizer, summarizer_for

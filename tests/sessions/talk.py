@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from context_compactor.dialects.detection import find_dialect
-from context_compactor.dialects.repair import find_violations
+from context_compactor.dialects.legality import find_violations
 from context_compactor.dialects.turns import REFERENCE_PATTERN
 from context_compactor.protocols import Store
 from context_compactor.sessions.core import Clock, wall_clock

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor.dialects.detection import DIALECTS
-from context_compactor.dialects.repair import find_violations
+from context_compactor.dialects.legality import find_violations
 from context_compactor.dialects.transcripts.reader import read_transcript
 from context_compactor.sessions.session import Session
 from context_compactor.store.sqlite import SqliteStore

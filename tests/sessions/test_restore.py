@@ -6,7 +6,7 @@ import pytest
 
 from context_compactor import BadSetting, Session, Settings, UnknownReference
 from context_compactor.dialects.detection import DIALECTS
-from context_compactor.dialects.repair import find_violations
+from context_compactor.dialects.legality import find_violations
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, bash, read, talk_in
 from tests.failures.scenes import code, fill, listing, seen

@@ -7,7 +7,8 @@ from itertools import count
 import pytest
 
 from context_compactor.dialects.detection import DIALECTS
-from context_compactor.dialects.repair import find_violations, repair
+from context_compactor.dialects.legality import find_violations
+from context_compactor.dialects.repair import repair
 from context_compactor.dialects.turns import split_turns
 from context_compactor.engine.result import failures_share
 from context_compactor.facts.failures import find_failures

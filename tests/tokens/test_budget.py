@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor.errors import BadSetting
-from context_compactor.tokens.budget import Budget, budget_for, fitting_reserve
+from context_compactor.tokens.budget import Budget, budget_for
 from context_compactor.tokens.models import Window, window_for
 
 WINDOW = Window(200_000, "from the setting")
@@ -40,11 +40,6 @@ def test_a_reserve_as_large_as_the_window_names_both_and_what_to_try():
         "reserve_output_tokens is 8,192 and leaves nothing of a window of 4,096 tokens; "
         "try reserve_output_tokens=512 or a window above 16,384"
     )
-
-
-def test_a_default_reserve_shrinks_with_a_small_window():
-    assert fitting_reserve(Window(4_096, "known for llama-2"), 8_192) == 1_024
-    assert fitting_reserve(WINDOW, 8_192) == 8_192
 
 
 def test_a_margin_that_eats_the_rest_names_every_number_of_the_sum():

@@ -13,7 +13,6 @@ from context_compactor.tokens import counting as count_module
 from context_compactor.tokens.counting import (
     MessageCounter,
     _compact_json,
-    count_message,
     counter_for,
     message_bytes,
     message_counter_for,
@@ -106,7 +105,7 @@ def test_tool_definitions_cost_their_json_and_something_around_it():
 
 
 def test_a_dialect_that_is_not_known_is_refused_with_those_that_are():
-    with pytest.raises(BadSetting, match="'xml' is not known; use one of openai-chat"):
+    with pytest.raises(BadSetting, match="unknown dialect 'xml'; known dialects: auto, openai-chat"):
         MessageCounter(WordCounter(), "xml")
 
 
@@ -174,7 +173,7 @@ def test_counts_of_any_history_are_positive_add_up_and_are_the_same_again(name, 
     counts = counter.count_many(messages)
     assert all(count > 0 for count in counts)
     assert counts == [counter.count(message) for message in messages] == counter.count_many(messages)
-    assert counts == [count_message(message, counter_for("gpt-4o"), name) for message in messages]
+    assert counts == [MessageCounter(counter_for("gpt-4o"), name).count(message) for message in messages]
     for message, count in zip(messages, counts, strict=True):
         assert count == counter.frame_tokens(message) + sum(counter.part_tokens(message))
         assert message_bytes(message) > 0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.tokens.overflow import OVERFLOW_PATTERNS, is_cut_off, is_overflow, learned_limit, limit_in
+from context_compactor.tokens.overflow import OVERFLOW_PATTERNS, is_overflow, limit_in
 
 TOO_LONG = [
     ("prompt is too long: 213462 tokens > 200000 maximum", 200_000),
@@ -70,26 +70,6 @@ def test_an_overflow_is_recognised_and_its_limit_read(message, limit):
 @pytest.mark.parametrize("message", SOMETHING_ELSE)
 def test_other_errors_are_no_overflow(message):
     assert not is_overflow(message)
-    assert learned_limit(message, 100_000) is None
-    assert learned_limit(message, 100_000, known=50_000) == 50_000
-
-
-def test_a_rejection_teaches_the_limit_it_names_or_one_below_what_was_sent():
-    assert learned_limit("prompt is too long: 213462 tokens > 200000 maximum", 190_000) == 200_000
-    assert learned_limit("Please reduce the length of the messages", 100_000) == 95_000
-
-
-def test_a_learned_limit_only_ever_falls():
-    named = "maximum context length is 128000 tokens"
-    assert learned_limit(named, 130_000, known=64_000) == 64_000
-    assert learned_limit(named, 130_000, known=200_000) == 128_000
-
-
-def test_an_answer_cut_off_by_a_full_window_is_an_overflow_too():
-    assert is_cut_off("length", 199_000, 500, 200_000)
-    assert is_cut_off("max_tokens", 200_000, 0, 200_000)
-    assert not is_cut_off("length", 20_000, 4_096, 200_000)
-    assert not is_cut_off("stop", 199_900, 100, 200_000)
 
 
 def test_a_huge_error_body_is_read_at_both_ends_alone():

@@ -10,7 +10,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from context_compactor.dialects.detection import find_dialect
-from context_compactor.dialects.repair import find_violations
+from context_compactor.dialects.legality import find_violations
 from context_compactor.tui.app import CompactorApp
 from context_compactor.tui.chat.chats import ChatExchange, Chats
 from context_compactor.tui.chat.models import ModelChoice

@@ -1,4 +1,4 @@
-"""The Anthropic Messages format and its limits for images."""
+"""The Anthropic Messages format: how it is read and written, and what the provider rejects."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from context_compactor.dialects.dialect import (
+    Dialect,
+    Overhead,
     Raw,
     blocks_at,
+    blocks_in,
     dicts_of,
     id_at,
     object_at,
@@ -18,8 +21,22 @@ from context_compactor.dialects.dialect import (
     text_at,
     text_like,
 )
+from context_compactor.dialects.legality import (
+    Pairing,
+    PartPosition,
+    Violation,
+    assistant_first,
+    assistants_in_a_row,
+    blank_messages,
+    first_speaker,
+    late_results,
+    leading_results,
+    result_owners,
+)
 from context_compactor.dialects.media import inline_media, linked_media
 from context_compactor.dialects.messages import (
+    SERVER_TOOL,
+    SYSTEM_MESSAGE,
     Media,
     MediaKind,
     Message,
@@ -30,6 +47,19 @@ from context_compactor.dialects.messages import (
     Thinking,
     ToolCall,
     ToolResult,
+)
+from context_compactor.dialects.repair import (
+    MOVED,
+    IndexedMessage,
+    Repair,
+    ResultPlacement,
+    drop_blanks,
+    join_all,
+    join_assistants,
+    joined_step,
+    rename_repeated,
+    start_with_user,
+    without_indexes,
 )
 from context_compactor.errors import BadMessage
 from context_compactor.json_values import json_text
@@ -42,18 +72,20 @@ MAX_ENCODED_BYTES = 5 * 1024 * 1024
 """The provider weighs the base64 text, not the picture."""
 
 
-def find_image_violations(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
-    """The messages whose images the provider would reject, and why."""
+def _bad_images(messages: Sequence[Message], _pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
+    """Images that are too many, too large or too heavy."""
     images = [(at, image) for at, message in enumerate(messages) for image in _images_in(message)]
     side = MAX_SIDE_OF_MANY if len(images) > MANY_IMAGES else MAX_SIDE
     for number, (at, image) in enumerate(images, start=1):
         if number > MAX_IMAGES:
-            yield at, f"image {number} of at most {MAX_IMAGES}"
+            yield Violation(at, "media", f"image {number} of at most {MAX_IMAGES}")
         if max(image.width, image.height) > side:
             many = f" among {len(images)} images" if side == MAX_SIDE_OF_MANY else ""
-            yield at, f"an image of {image.width}x{image.height} pixels{many}; at most {side} per side"
+            what = f"an image of {image.width}x{image.height} pixels{many}; at most {side} per side"
+            yield Violation(at, "media", what)
         if (image.byte_size + 2) // 3 * 4 > MAX_ENCODED_BYTES:
-            yield at, f"an image of {image.byte_size:,} bytes; at most {MAX_ENCODED_BYTES:,} in base64"
+            what = f"an image of {image.byte_size:,} bytes; at most {MAX_ENCODED_BYTES:,} in base64"
+            yield Violation(at, "media", what)
 
 
 def _images_in(message: Message) -> Iterator[Media]:
@@ -64,8 +96,151 @@ def _images_in(message: Message) -> Iterator[Media]:
                 yield media
 
 
+def _results_behind_blocks(messages: Sequence[Message], pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
+    """Results that are not the first blocks of the message behind their call."""
+    owners = result_owners(messages)
+    for call, result in pairing.answers.items():
+        if owners[result.message] == call.message and result.part >= leading_results(messages[result.message]):
+            yield Violation(result.message, "block-order", "a result behind other blocks of its message")
+
+
+def _server_tools(messages: Sequence[Message], _pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
+    """Calls of the provider's own tools without their result, and the other way round."""
+    for at, _ in _lone_server_blocks(messages):
+        yield Violation(at, "server-tool", "a server tool's call without its result, or the other way round")
+
+
+def _lone_server_blocks(messages: Sequence[Message]) -> Iterator[PartPosition]:
+    """In the last message a call may still be without: the provider goes on with it when asked again."""
+    open_calls: dict[str, PartPosition] = {}
+    for place, block in _server_blocks(messages):
+        if "tool_use_id" in block:
+            if open_calls.pop(str(block["tool_use_id"]), None) is None:
+                yield place
+            continue
+        if str(block.get("id")) in open_calls:
+            yield open_calls[str(block.get("id"))]
+        open_calls[str(block.get("id"))] = place
+    yield from (place for place in open_calls.values() if place.message != len(messages) - 1)
+
+
+def _server_blocks(messages: Sequence[Message]) -> Iterator[tuple[PartPosition, Raw]]:
+    for at, message in enumerate(messages):
+        for number, part in enumerate(message.parts):
+            if isinstance(part, Opaque) and part.type.endswith(("_tool_use", "_tool_result")):
+                yield PartPosition(at, number), message.raw["content"][number]
+
+
+def _late_systems(messages: Sequence[Message], _pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
+    """System messages where the provider takes none."""
+    for at in _misplaced_systems(messages):
+        yield Violation(at, "system", "a system message where the provider takes none")
+
+
+def _misplaced_systems(messages: Sequence[Message]) -> Iterator[int]:
+    """One may lead the list (clients move it into the `system` field), or follow a user message and be the last or
+    followed by the assistant."""
+    for at in range(first_speaker(messages), len(messages)):
+        if messages[at].role == "system":
+            next_role = messages[at + 1].role if at + 1 < len(messages) else "assistant"
+            if messages[at - 1].role != "user" or next_role != "assistant":
+                yield at
+
+
+def _server_blocks_to_text(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Turn a server tool's call or result that lost its other half into words."""
+    edits: dict[int, dict[int, str | None]] = {}
+    for at, number in _lone_server_blocks(without_indexes(steps)):
+        index, message = steps[at]
+        part = message.parts[number]
+        edits.setdefault(at, {})[number] = f"{SERVER_TOOL}\n{part.text if isinstance(part, Opaque) else ''}"
+        log.append(Repair(index, "turned a server tool's block without its other half into words"))
+    return [
+        (index, dialect.edit(message, edits[at]) or message if at in edits else message)
+        for at, (index, message) in enumerate(steps)
+    ]
+
+
+def _place_systems(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Turn system messages where none may be into words of the user, joined to the user's own beside them."""
+    misplaced = set(_misplaced_systems(without_indexes(steps)))
+    groups: list[list[IndexedMessage]] = []
+    for at, (index, message) in enumerate(steps):
+        spoken = dialect.user_text(f"{SYSTEM_MESSAGE}\n{message.text}") if at in misplaced else message
+        if at in misplaced:
+            log.append(Repair(index, "turned a system message into a user message: the provider takes none here"))
+        beside = at in misplaced or at - 1 in misplaced
+        if beside and groups and spoken.role == groups[-1][-1][1].role == "user":
+            groups[-1].append((index, spoken))
+        else:
+            groups.append([(index, spoken)])
+    return [joined_step(group, dialect) for group in groups]
+
+
+def _place_results(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Make all results of a message the first blocks of the user message behind it."""
+    placement = ResultPlacement(steps, dialect, log)
+    settled: list[IndexedMessage] = []
+    front: list[PartPosition | Message] = []
+    for at, (index, message) in enumerate(steps):
+        if front and message.role != "user":
+            settled.append((index, _built(placement, dialect.user_text(""), front)))
+            front = []
+        pieces = front + list(_own_pieces(placement, at))
+        if pieces == [PartPosition(at, part) for part in range(len(message.parts))]:
+            settled.append((index, message))
+        elif pieces:
+            settled.append((index, _built(placement, dialect.pick(message, ()), pieces)))
+        front = [*placement.results_of(at), *placement.placeholder_results(at)]
+        _note_order(placement, at, front)
+    if front:
+        settled.append((steps[-1][0], _built(placement, dialect.user_text(""), front)))
+    return settled
+
+
+def _own_pieces(placement: ResultPlacement, at: int) -> Iterator[PartPosition | Message]:
+    """What stays of a message where it is: everything but results, and loose results as words."""
+    for number, part in enumerate(placement.steps[at][1].parts):
+        place = PartPosition(at, number)
+        said = placement.words.get(place)
+        if said:
+            yield said
+        elif not isinstance(part, ToolResult):
+            yield place
+
+
+def _built(placement: ResultPlacement, host: Message, pieces: Sequence[PartPosition | Message]) -> Message:
+    """One message with the host's fields and these pieces; parts that follow each other are taken at once."""
+    runs: list[tuple[int, list[int]] | Message] = []
+    for piece in pieces:
+        last = runs[-1] if runs else host
+        if isinstance(piece, Message):
+            runs.append(piece)
+        elif not isinstance(last, Message) and last[0] == piece.message:
+            last[1].append(piece.part)
+        else:
+            runs.append((piece.message, [piece.part]))
+    picked = [
+        run if isinstance(run, Message) else placement.dialect.pick(placement.steps[run[0]][1], run[1]) for run in runs
+    ]
+    return join_all([host, *picked], placement.dialect)
+
+
+def _note_order(placement: ResultPlacement, call: int, front: Sequence[PartPosition | Message]) -> None:
+    leading = leading_results(placement.steps[call + 1][1]) if call + 1 < len(placement.steps) else 0
+    for result in front:
+        if isinstance(result, PartPosition) and result.message != call + 1:
+            placement.note(result.message, MOVED)
+        elif isinstance(result, PartPosition) and result.part >= leading:
+            placement.note(result.message, "put a result before the other blocks of its message")
+
+
 USER_BLOCKS = ("text", "image", "document", "search_result")
 """Blocks that may stand in a result and beside one."""
+
+# Blocks that no other dialect has, and roles that Anthropic has not.
+OWN_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "image", "document")
+CHAT_ROLES = ("system", "developer", "tool", "function")
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 
@@ -75,6 +250,64 @@ class Anthropic:
 
     name = "anthropic"
     strict_alternation = True
+    reply_is_one_message = True
+    has_unique_call_ids = True
+    can_clear_thinking = True
+    # fitted to reported usage
+    overhead = Overhead(request=8, message=4, name=0, call=40, result=30, tool=12, tools=346, images="anthropic")
+    request_bytes = 32 * 1024 * 1024
+    media_blocks = ("image", "document")
+    native_models = ("anthropic/",)
+    rules = (
+        late_results,
+        _results_behind_blocks,
+        blank_messages,
+        _server_tools,
+        _late_systems,
+        assistants_in_a_row,
+        assistant_first,
+        _bad_images,
+    )
+    # Moving results may empty a message, and an emptied one may bring two assistants together: so some come twice.
+    repairs = (
+        drop_blanks,
+        join_assistants,
+        _server_blocks_to_text,
+        rename_repeated,
+        _place_results,
+        drop_blanks,
+        _place_systems,
+        join_assistants,
+        start_with_user,
+    )
+
+    def recognizes(self, item: Raw) -> bool:
+        """By blocks that only Anthropic has, and by a reply as it was received: with its type and text blocks."""
+        blocks = blocks_in(item)
+        if any(block.get("type") in OWN_BLOCKS for block in blocks):
+            return True
+        return item.get("type") == "message" and "role" in item and (bool(blocks) or "stop_reason" in item)
+
+    def recognizes_plain(self, items: Sequence[Raw]) -> bool:
+        """By a cache mark, unless there is a system message."""
+        is_marked = any("cache_control" in block for item in items for block in blocks_in(item))
+        return is_marked and not any(item.get("role") in ("system", "developer") for item in items)
+
+    def recognizes_request(self, body: Mapping[str, Any]) -> bool:
+        """By a system prompt beside the messages, which other providers take as a message."""
+        messages = [item for item in body.get("messages") or () if isinstance(item, dict)]
+        is_chat = any(item.get("role") in CHAT_ROLES or item.get("tool_calls") for item in messages)
+        return body.get("system") is not None and not is_chat
+
+    def is_blank(self, message: Message, is_last: bool) -> bool:
+        """Whether it has nothing but blank texts; an unfinished reply may be."""
+        if is_last and message.role == "assistant":
+            return False
+        return all(isinstance(part, Text) and (not part.text or part.text.isspace()) for part in message.parts)
+
+    def has_blank_block(self, message: Message) -> bool:
+        """Whether one of its texts is empty."""
+        return any(isinstance(part, Text) and not part.text for part in message.parts)
 
     def parse(self, items: Sequence[object]) -> list[Message]:
         """One message for each item."""
@@ -95,6 +328,10 @@ class Anthropic:
     def user_text(self, text: str) -> Message:
         """A new user message that says this."""
         return _read(0, {"role": "user", "content": text})
+
+    def can_join(self, first: Message, second: Message) -> bool:  # noqa: ARG002
+        """Any two can."""
+        return True
 
     def join(self, first: Message, second: Message) -> Message:
         """All blocks of both, in order; signed thinking stays as it is."""
@@ -127,6 +364,10 @@ class Anthropic:
             key = "id" if blocks[at]["type"] == "tool_use" else "tool_use_id"
             blocks[at] = {**blocks[at], key: new_id}
         return _read(0, {**message.raw, "content": blocks})
+
+    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message]:  # noqa: ARG002
+        """Nothing ties one message to another."""
+        return list(after)
 
 
 def _blocks(raw: Raw) -> list[Raw]:

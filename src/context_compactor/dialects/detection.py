@@ -1,8 +1,8 @@
-"""The known dialects, and which one a list of messages is written in."""
+"""The known dialects, how one more is registered, and which one a list of messages is written in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from context_compactor.dialects.anthropic import Anthropic
@@ -11,76 +11,75 @@ from context_compactor.dialects.openai_chat import OpenAIChat
 from context_compactor.dialects.openai_responses import OpenAIResponses
 from context_compactor.errors import BadSetting
 
-DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (OpenAIChat(), OpenAIResponses(), Anthropic())}
+# Messages that none of the others recognizes are taken for chat.
+_PLAIN: Dialect = OpenAIChat()
+_BUILT_IN: tuple[Dialect, ...] = (_PLAIN, OpenAIResponses(), Anthropic())
+_MEMBERS = (*Dialect.__annotations__, *(name for name in vars(Dialect) if callable(getattr(Dialect, name))))
+_NEEDED = tuple(name for name in _MEMBERS if not name.startswith("_"))
 
-CHAT_ROLES = ("tool", "function")
-CHAT_FIELDS = frozenset({"tool_calls", "function_call", "tool_call_id", "refusal", "reasoning_content"})
-BLOCKS = {
-    "image_url": "openai-chat",
-    "file": "openai-chat",
-    "input_text": "openai-responses",
-    "output_text": "openai-responses",
-    "input_image": "openai-responses",
-    "input_file": "openai-responses",
-    "tool_use": "anthropic",
-    "tool_result": "anthropic",
-    "thinking": "anthropic",
-    "redacted_thinking": "anthropic",
-    "server_tool_use": "anthropic",
-    "image": "anthropic",
-    "document": "anthropic",
-}
-"""Blocks that only one dialect has."""
+DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in _BUILT_IN}
 
-ITEMS = frozenset({"message", "reasoning", "item_reference", "compaction", "mcp_list_tools"})
+
+def register_dialect(dialect: Dialect) -> None:
+    """Make one more dialect known under its name, for this process.
+
+    It is asked whether it recognizes a message before those that are built in. Raises `BadSetting` for one that lacks
+    a member, so that no rule of its provider is lost without a word.
+    """
+    name = getattr(dialect, "name", None)
+    shown = repr(name) if isinstance(name, str) and name else type(dialect).__name__
+    lacking = [member for member in _NEEDED if not hasattr(dialect, member)]
+    if lacking:
+        raise BadSetting(
+            f"the dialect {shown} lacks {', '.join(lacking)}; see context_compactor.dialects.dialect.Dialect"
+        )
+    if not isinstance(name, str) or not name or name == "auto":
+        raise BadSetting(f"a dialect cannot be named {name!r}; use a name such as 'my-provider'")
+    known = DIALECTS.get(name)
+    if known is not None and type(known) is not type(dialect):
+        raise BadSetting(f"there is a dialect {name!r} already; use another name")
+    if not isinstance(dialect.rules, tuple) or not isinstance(dialect.repairs, tuple) or not dialect.repairs:
+        raise BadSetting(
+            f"the dialect {name!r} needs a tuple of rules, and one of repairs that is not empty; "
+            "begin with repairs = (rename_repeated, results_behind_calls)"
+        )
+    DIALECTS[name] = dialect
 
 
 def find_dialect(name: str, items: object) -> Dialect:
     """The dialect of this name; `auto` looks at the messages."""
     if name == "auto":
         return detect(items if isinstance(items, (list, tuple)) else ())
+    return dialect_named(name)
+
+
+def dialect_named(name: str) -> Dialect:
+    """The dialect of this name, or an error that lists those there are."""
     if name not in DIALECTS:
         raise BadSetting(f"unknown dialect {name!r}; known dialects: auto, {', '.join(DIALECTS)}")
     return DIALECTS[name]
 
 
 def detect(items: Sequence[object]) -> Dialect:
-    """The dialect of the first message that only one dialect has; plain messages are OpenAI chat.
-
-    A cache mark alone speaks for Anthropic, unless there is a system message, which is not theirs.
-    """
+    """The dialect of the first message that only one dialect has; plain messages are OpenAI chat."""
     dicts = [item for item in items if isinstance(item, dict)]
-    told = distinctive_dialect(dicts)
-    if told:
-        return DIALECTS[told]
-    marked = any("cache_control" in block for item in dicts for block in _blocks(item))
-    instructed = any(item.get("role") in ("system", "developer") for item in dicts)
-    return DIALECTS["anthropic" if marked and not instructed else "openai-chat"]
+    found = distinctive_dialect(dicts)
+    if found:
+        return DIALECTS[found]
+    return next((dialect for dialect in _in_order() if dialect.recognizes_plain(dicts)), _PLAIN)
 
 
 def distinctive_dialect(items: Iterable[dict[str, Any]]) -> str:
     """The dialect that one of the messages gives away, or "" while they could be of several."""
-    return next(filter(None, map(_dialect_of_item, items)), None) or ""
+    dialects = _in_order()
+    return next((dialect.name for item in items for dialect in dialects if dialect.recognizes(item)), "")
 
 
-def _dialect_of_item(item: dict[str, Any]) -> str | None:
-    if item.get("role") in CHAT_ROLES or not CHAT_FIELDS.isdisjoint(item):
-        return "openai-chat"
-    for block in _blocks(item):
-        kind = block.get("type")
-        if isinstance(kind, str) and kind in BLOCKS:
-            return BLOCKS[kind]
-    if not _is_item(item):
-        return None
-    # A message with its type is a Responses item, or a reply that Anthropic sent, which has text blocks.
-    return "anthropic" if "role" in item and (_blocks(item) or "stop_reason" in item) else "openai-responses"
+def dialect_of_request(body: Mapping[str, Any]) -> Dialect | None:
+    """The dialect that a request's fields beside its messages give away."""
+    return next((dialect for dialect in _in_order() if dialect.recognizes_request(body)), None)
 
 
-def _is_item(item: dict[str, Any]) -> bool:
-    kind = item.get("type")
-    return isinstance(kind, str) and (kind in ITEMS or kind.endswith(("_call", "_output")))
-
-
-def _blocks(item: dict[str, Any]) -> list[dict[str, Any]]:
-    content = item.get("content")
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+def _in_order() -> list[Dialect]:
+    """Those that were registered first: they are the more special ones."""
+    return sorted(DIALECTS.values(), key=lambda dialect: dialect in _BUILT_IN)

@@ -3,20 +3,88 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
 
 from context_compactor.dialects.messages import Media, Message, Part, Thinking, ToolCall, ToolResult
 from context_compactor.errors import BadMessage
 
+if TYPE_CHECKING:
+    from context_compactor.dialects.legality import Rule
+    from context_compactor.dialects.repair import RepairRule
+
 Raw = dict[str, Any]
 
 
+class Overhead(Struct, frozen=True):
+    """What a provider counts around the texts: tokens per request, message, name, call, result, tool and list of tools.
+
+    `images` names the way in which its models count images; the rest is set by the model, where that is known.
+    """
+
+    request: int
+    message: int
+    name: int
+    call: int
+    result: int
+    tool: int
+    tools: int
+    images: str
+    thinking: float = 1.0
+    drops_thinking: bool = False
+    unescapes: bool = False
+
+
+DEFAULT_REQUEST_BYTES = 50 * 1024 * 1024
+
+
 class Dialect(Protocol):
-    """One provider format. Implementations hold no state."""
+    """One provider's message format: how it is read and written, and what its provider accepts.
+
+    Implementations hold no state. Every member is needed: nothing else in the package knows what a provider accepts.
+    """
 
     name: str
     strict_alternation: bool
     """The provider wants user and assistant to take turns, so the engine never writes two users in a row."""
+    reply_is_one_message: bool
+    """One assistant message holds a whole reply. If not, all assistant messages in a row are one reply."""
+    has_unique_call_ids: bool
+    """The id of a call may be used once in a history; if not, once in a message."""
+    can_clear_thinking: bool
+    """Thinking of earlier replies may be left out while the rest of the reply stays."""
+    overhead: Overhead
+    request_bytes: int
+    """The largest request that the provider accepts, where nothing is known about the model."""
+    media_blocks: tuple[str, ...]
+    """The types of the blocks that hold images, documents and sounds in a message."""
+    native_models: tuple[str, ...]
+    """How the names of the models begin whose client sends messages of this dialect as they are."""
+    rules: tuple[Rule, ...]
+    """What the provider rejects beside results that do not match their calls, which `legality` finds for all."""
+    repairs: tuple[RepairRule, ...]
+    """What makes a history legal, in this order: for the rules above, and for calls and results."""
+
+    def recognizes(self, item: Raw) -> bool:
+        """Whether only this dialect has such a message."""
+        ...
+
+    def recognizes_plain(self, items: Sequence[Raw]) -> bool:
+        """Whether messages of which none is recognized are more likely of this dialect than OpenAI chat."""
+        ...
+
+    def recognizes_request(self, body: Mapping[str, Any]) -> bool:
+        """Whether only this dialect has a request with such fields beside its messages."""
+        ...
+
+    def is_blank(self, message: Message, is_last: bool) -> bool:
+        """Whether a message holds nothing that the provider takes as content."""
+        ...
+
+    def has_blank_block(self, message: Message) -> bool:
+        """Whether a message has an empty block or list that the provider rejects."""
+        ...
 
     def parse(self, items: Sequence[object]) -> list[Message]:
         """One message for each item, with `raw` the very item. Raises `BadMessage` for what is not a message."""
@@ -32,6 +100,10 @@ class Dialect(Protocol):
 
     def user_text(self, text: str) -> Message:
         """A new user message that says this."""
+        ...
+
+    def can_join(self, first: Message, second: Message) -> bool:
+        """Whether two assistant messages in a row may become one."""
         ...
 
     def join(self, first: Message, second: Message) -> Message:
@@ -54,6 +126,10 @@ class Dialect(Protocol):
         """The message with another id for the calls and results at these parts."""
         ...
 
+    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
+        """The messages `after` a compaction without what ties them to messages of `before` that are gone."""
+        ...
+
 
 def dicts_of(items: object) -> list[Raw]:
     """The items as dictionaries, or the reason why they are not messages."""
@@ -63,6 +139,12 @@ def dicts_of(items: object) -> list[Raw]:
         if not isinstance(item, dict):
             raise BadMessage(index, "message", f"expected an object, got {kind_of_value(item)}")
     return list(items)
+
+
+def blocks_in(item: Raw) -> list[Raw]:
+    """The blocks of an item's content; of one that is a text, or anything else, none."""
+    content = item.get("content")
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
 def kind_of_value(value: object) -> str:

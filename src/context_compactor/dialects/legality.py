@@ -1,15 +1,18 @@
-"""What makes a history legal for its provider: which result answers which call, and where a message may stand."""
+"""What makes a history legal for its provider: which result answers which call, the rules that several providers have,
+what of a history breaks the rules of its dialect, and where it may be cut. `repair` makes a history legal."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from context_compactor.dialects.dialect import Dialect, Raw
-from context_compactor.dialects.messages import NO_RESULT, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from context_compactor.dialects.dialect import Dialect
+from context_compactor.dialects.messages import NO_RESULT, Message, ToolCall, ToolResult
+from context_compactor.dialects.turns import split_turns
 
 
 class PartPosition(NamedTuple):
@@ -84,17 +87,16 @@ def pair_results(messages: Sequence[Message]) -> Pairing:
     return Pairing(calls, results, answers, loose)
 
 
-def pending_from(messages: Sequence[Message], whole_run: bool, words: Container[int] = ()) -> int:
+def pending_from(messages: Sequence[Message], dialect: Dialect, words: Container[int] = ()) -> int:
     """The index from which on calls may still be open: the last step, when only results follow it.
 
-    With `whole_run` all assistant messages in a row are one step, as in the Responses format. `words` are
-    indexes of results that are about to become a user's words.
+    `words` are indexes of results that are about to become a user's words.
     """
     at = len(messages)
     while at and at - 1 not in words and leading_results(messages[at - 1]) == len(messages[at - 1].parts) > 0:
         at -= 1
     start = at
-    while start and messages[start - 1].role == "assistant" and (whole_run or start == at):
+    while start and messages[start - 1].role == "assistant" and (start == at or not dialect.reply_is_one_message):
         start -= 1
     return start if start < at else len(messages)
 
@@ -131,85 +133,98 @@ def first_speaker(messages: Sequence[Message]) -> int:
     return len(messages)
 
 
-def misplaced_systems(messages: Sequence[Message], dialect: Dialect) -> Iterator[int]:
-    """System messages where the provider takes none.
+class Violation(Struct, frozen=True):
+    """One thing a provider would reject: the message's index, the rule's name and what is wrong."""
 
-    OpenAI takes them anywhere. For Anthropic one may lead the list (clients move it into the `system` field),
-    or follow a user message and be the last or followed by the assistant.
+    index: int
+    rule: str
+    what: str
+
+
+Rule = Callable[[Sequence[Message], Pairing, Dialect], Iterator[Violation]]
+
+
+def find_violations(messages: Sequence[Message], dialect: Dialect) -> list[Violation]:
+    """Everything the provider would reject, by index; empty when the history is legal.
+
+    Calls of the last step that have no result yet are no problem: they are still running.
     """
-    if dialect.name != "anthropic":
-        return
-    for at in range(first_speaker(messages), len(messages)):
-        if messages[at].role == "system":
-            next_role = messages[at + 1].role if at + 1 < len(messages) else "assistant"
-            if messages[at - 1].role != "user" or next_role != "assistant":
-                yield at
+    pairing = pair_results(messages)
+    rules = (missing_results, repeated_ids, loose_results, *dialect.rules)
+    found = [problem for rule in rules for problem in rule(messages, pairing, dialect)]
+    return sorted(found, key=lambda problem: problem.index)
 
 
-def is_blank_message(message: Message, dialect: Dialect, is_last: bool) -> bool:
-    """Whether a message holds nothing its provider would take as content."""
-    if dialect.name == "openai-chat":
-        return not message.parts and not isinstance(message.raw.get("content"), str)
-    if dialect.name != "anthropic" or (is_last and message.role == "assistant"):
-        return False
-    return all(isinstance(part, Text) and (not part.text or part.text.isspace()) for part in message.parts)
+def missing_results(messages: Sequence[Message], pairing: Pairing, dialect: Dialect) -> Iterator[Violation]:
+    """Calls without a result, but for those of the last step."""
+    pending = pending_from(messages, dialect)
+    for place, call in pairing.calls.items():
+        if place not in pairing.answers and place.message < pending:
+            yield Violation(place.message, "missing-result", f"the call {call.id} has no result")
 
 
-def has_blank_block(message: Message, dialect: Dialect) -> bool:
-    """Whether a message has an empty block or list that its provider rejects."""
-    if dialect.name == "openai-chat":
-        return bool(message.raw.get("tool_calls") == [])
-    return dialect.name == "anthropic" and any(isinstance(part, Text) and not part.text for part in message.parts)
+def repeated_ids(_messages: Sequence[Message], pairing: Pairing, dialect: Dialect) -> Iterator[Violation]:
+    """Calls whose id was used before."""
+    for place in repeated_calls(pairing, dialect):
+        yield Violation(place.message, "repeated-id", f"the id {pairing.calls[place].id} names two calls")
 
 
-def lone_server_blocks(messages: Sequence[Message], dialect: Dialect) -> Iterator[PartPosition]:
-    """Calls of Anthropic's own tools without their result, and the other way round.
-
-    In the last message a call may still be without: the provider goes on with it when asked again.
-    """
-    if dialect.name != "anthropic":
-        return
-    open_calls: dict[str, PartPosition] = {}
-    for place, block in _server_blocks(messages):
-        if "tool_use_id" in block:
-            if open_calls.pop(str(block["tool_use_id"]), None) is None:
-                yield place
-            continue
-        if str(block.get("id")) in open_calls:
-            yield open_calls[str(block.get("id"))]
-        open_calls[str(block.get("id"))] = place
-    yield from (place for place in open_calls.values() if place.message != len(messages) - 1)
+def loose_results(_messages: Sequence[Message], pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
+    """Results that answer nothing."""
+    for place, repeats in pairing.loose.items():
+        if repeats is None:
+            yield Violation(place.message, "orphan-result", "a result whose call is not in the history")
+        else:
+            yield Violation(place.message, "repeated-result", "one result too many for a call")
 
 
-def _server_blocks(messages: Sequence[Message]) -> Iterator[tuple[PartPosition, Raw]]:
+def late_results(messages: Sequence[Message], pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
+    """Results that are not directly behind the message which calls."""
+    owners = result_owners(messages)
+    for call, result in pairing.answers.items():
+        if owners[result.message] != call.message:
+            yield Violation(result.message, "late-result", "a result that is not directly behind its call")
+
+
+def blank_messages(messages: Sequence[Message], _pairing: Pairing, dialect: Dialect) -> Iterator[Violation]:
+    """Messages and blocks without content."""
     for at, message in enumerate(messages):
-        for number, part in enumerate(message.parts):
-            if isinstance(part, Opaque) and part.type.endswith(("_tool_use", "_tool_result")):
-                yield PartPosition(at, number), message.raw["content"][number]
+        if dialect.is_blank(message, is_last=at == len(messages) - 1):
+            yield Violation(at, "empty", "a message without content")
+        elif dialect.has_blank_block(message):
+            yield Violation(at, "empty", "an empty block")
+
+
+def assistants_in_a_row(messages: Sequence[Message], _pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
+    """Assistant messages that follow one of their own."""
+    for at in range(1, len(messages)):
+        if messages[at].role == messages[at - 1].role == "assistant":
+            yield Violation(at, "alternation", "two assistant messages in a row")
+
+
+def assistant_first(messages: Sequence[Message], _pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
+    """A conversation that the assistant begins."""
+    first = first_speaker(messages)
+    if first < len(messages) and messages[first].role == "assistant":
+        yield Violation(first, "first-user", "the conversation does not begin with a user message")
 
 
 def repeated_calls(pairing: Pairing, dialect: Dialect) -> Iterator[PartPosition]:
-    """Calls whose id was used before. Chat pairs by position, so there only one message's ids must differ."""
+    """Calls whose id was used before, in the history or in their message."""
     seen: set[tuple[int, str]] = set()
     for place, call in pairing.calls.items():
-        scope = place.message if dialect.name == "openai-chat" else -1
+        scope = -1 if dialect.has_unique_call_ids else place.message
         if (scope, call.id) in seen:
             yield place
         seen.add((scope, call.id))
 
 
-def dangling_reasoning(messages: Sequence[Message], dialect: Dialect) -> Iterator[int]:
-    """Responses reasoning that no item of the same reply follows. At the very end the reply is under way."""
-    if dialect.name != "openai-responses":
-        return
-    follower = "assistant"
-    for at in range(len(messages) - 1, -1, -1):
-        if not is_reasoning(messages[at]):
-            follower = messages[at].role
-        elif follower != "assistant":
-            yield at
-
-
-def is_reasoning(message: Message) -> bool:
-    """Whether a message is thinking and nothing else."""
-    return bool(message.parts) and all(isinstance(part, Thinking) for part in message.parts)
+def legal_cuts(messages: Sequence[Message]) -> list[int]:
+    """The indexes before which the history may be cut: between two turns, and never between call and result."""
+    opened = [0] * (len(messages) + 1)
+    for call, result in pair_results(messages).answers.items():
+        opened[call.message + 1] += 1
+        opened[result.message + 1] -= 1
+    crossing = list(accumulate(opened))
+    ends = accumulate((len(turn.messages) for turn in split_turns(messages)), initial=0)
+    return [at for at in ends if not crossing[at]]

@@ -3,15 +3,10 @@ repair writes."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
-
-from context_compactor.json_values import json_text
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 MediaKind = Literal["image", "document", "audio", "file"]
@@ -172,22 +167,3 @@ class _UsageReader:
             self.is_sound = False
             return 0
         return int(value)
-
-
-def message_hash(message: Message) -> str:
-    """The SHA-256 of the message's raw value as canonical JSON; equal values have equal hashes."""
-    return hashlib.sha256(_canonical(message.raw)).hexdigest()
-
-
-def _canonical(raw: object) -> bytes:
-    try:
-        return msgspec.json.encode(raw, order="sorted")
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return _odd_canonical(raw)
-
-
-def _odd_canonical(raw: object) -> bytes:
-    try:
-        return json.dumps(raw, separators=(",", ":"), sort_keys=True, default=str).encode()
-    except (TypeError, ValueError, RecursionError):
-        return json_text(raw).encode()

@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from context_compactor.dialects.dialect import (
+    DEFAULT_REQUEST_BYTES,
+    Overhead,
     Raw,
     blocks_at,
+    blocks_in,
     dicts_of,
     id_at,
     kind_of_value,
@@ -18,8 +21,16 @@ from context_compactor.dialects.dialect import (
     text_at,
     text_like,
 )
+from context_compactor.dialects.legality import assistant_first, assistants_in_a_row, blank_messages, late_results
 from context_compactor.dialects.media import inline_media, linked_media
 from context_compactor.dialects.messages import Media, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
+from context_compactor.dialects.repair import (
+    drop_blanks,
+    join_assistants,
+    rename_repeated,
+    results_behind_calls,
+    start_with_user,
+)
 from context_compactor.errors import BadMessage
 from context_compactor.json_values import json_text
 
@@ -31,6 +42,7 @@ ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
+OWN_FIELDS = frozenset({"tool_calls", "function_call", "tool_call_id", "refusal", "reasoning_content"})
 THINKING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 """Where OpenAI-compatible providers and routers put a model's reasoning."""
 
@@ -185,6 +197,47 @@ class OpenAIChat:
 
     name = "openai-chat"
     strict_alternation = False
+    reply_is_one_message = True
+    has_unique_call_ids = False
+    can_clear_thinking = True
+    # OpenAI's own counting recipe
+    overhead = Overhead(request=3, message=3, name=1, call=8, result=4, tool=8, tools=12, images="openai")
+    request_bytes = DEFAULT_REQUEST_BYTES
+    media_blocks = ("image_url", "input_audio", "file")
+    native_models = ("openai/", "http://", "https://")
+    rules = (late_results, blank_messages, assistants_in_a_row, assistant_first)
+    # Moving results may bring two assistants together: so some come twice.
+    repairs = (
+        drop_blanks,
+        join_assistants,
+        rename_repeated,
+        results_behind_calls,
+        drop_blanks,
+        join_assistants,
+        start_with_user,
+    )
+
+    def recognizes(self, item: Raw) -> bool:
+        """By a role, a field or a block that only chat has."""
+        if item.get("role") in ("tool", "function") or not OWN_FIELDS.isdisjoint(item):
+            return True
+        return any(block.get("type") in ("image_url", "file") for block in blocks_in(item))
+
+    def recognizes_plain(self, items: Sequence[Raw]) -> bool:  # noqa: ARG002
+        """Plain messages are chat unless another dialect is more likely."""
+        return False
+
+    def recognizes_request(self, body: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        """Others have the same fields."""
+        return False
+
+    def is_blank(self, message: Message, is_last: bool) -> bool:  # noqa: ARG002
+        """Whether it has neither content nor calls; an empty text is content."""
+        return not message.parts and not isinstance(message.raw.get("content"), str)
+
+    def has_blank_block(self, message: Message) -> bool:
+        """Whether it has an empty list of calls."""
+        return bool(message.raw.get("tool_calls") == [])
 
     def parse(self, items: Sequence[object]) -> list[Message]:
         """One message for each item."""
@@ -208,6 +261,12 @@ class OpenAIChat:
     def user_text(self, text: str) -> Message:
         """A new user message that says this."""
         return read_message(0, {"role": "user", "content": text})
+
+    def can_join(self, first: Message, second: Message) -> bool:
+        """A legacy function call must be the only call of its message."""
+        if not first.calls or not second.calls:
+            return True
+        return not first.raw.get("function_call") and not second.raw.get("function_call")
 
     def join(self, first: Message, second: Message) -> Message:
         """Texts joined by a blank line (or both lists of parts), then all calls."""
@@ -260,6 +319,10 @@ class OpenAIChat:
             elif "tool_call_id" in raw:
                 raw["tool_call_id"] = new_id
         return read_message(0, raw)
+
+    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message]:  # noqa: ARG002
+        """Nothing ties one message to another."""
+        return list(after)
 
 
 def _both_contents(one: Any, two: Any) -> Any:

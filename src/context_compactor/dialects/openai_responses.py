@@ -7,8 +7,12 @@ from types import NoneType
 from typing import Any
 
 from context_compactor.dialects.dialect import (
+    DEFAULT_REQUEST_BYTES,
+    Dialect,
+    Overhead,
     Raw,
     blocks_at,
+    blocks_in,
     dicts_of,
     id_at,
     kind_of_value,
@@ -17,8 +21,22 @@ from context_compactor.dialects.dialect import (
     text_and_media,
     text_at,
 )
+from context_compactor.dialects.legality import Pairing, PartPosition, Violation
 from context_compactor.dialects.media import inline_media, linked_media
-from context_compactor.dialects.messages import Media, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
+from context_compactor.dialects.messages import (
+    LOST_RESULT,
+    NO_RESULT,
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from context_compactor.dialects.repair import IndexedMessage, Repair, ResultPlacement, rename_repeated, without_indexes
 from context_compactor.errors import BadMessage
 from context_compactor.json_values import json_text
 
@@ -43,6 +61,10 @@ OUTPUTS = {
     "computer_call": "computer_call_output",
 }
 OUTPUT_TYPES = frozenset(OUTPUTS.values())
+
+# Blocks and items that no other dialect has, beside those that end in _call and _output.
+OWN_BLOCKS = ("input_text", "output_text", "input_image", "input_file")
+OWN_ITEMS = ("message", "reasoning", "item_reference", "compaction", "mcp_list_tools")
 
 
 def item_type(raw: Raw) -> str:
@@ -175,11 +197,106 @@ def _reasoning(index: int, raw: Raw) -> Thinking:
     return Thinking("", bool(raw.get("encrypted_content")))
 
 
+def _lost_reasoning(messages: Sequence[Message], _pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
+    """Reasoning whose reply is gone."""
+    for at in _dangling_reasoning(messages):
+        yield Violation(at, "reasoning", "reasoning without the item it belongs to")
+
+
+def _dangling_reasoning(messages: Sequence[Message]) -> Iterator[int]:
+    """Reasoning that no item of the same reply follows. At the very end the reply is under way."""
+    follower = "assistant"
+    for at in range(len(messages) - 1, -1, -1):
+        if not _is_reasoning(messages[at]):
+            follower = messages[at].role
+        elif follower != "assistant":
+            yield at
+
+
+def _is_reasoning(message: Message) -> bool:
+    return bool(message.parts) and all(isinstance(part, Thinking) for part in message.parts)
+
+
+def _drop_reasoning(steps: list[IndexedMessage], _dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Remove reasoning whose reply is gone."""
+    dangling = set(_dangling_reasoning(without_indexes(steps)))
+    log += [Repair(steps[at][0], "removed reasoning without the item it belongs to") for at in sorted(dangling)]
+    return [step for at, step in enumerate(steps) if at not in dangling]
+
+
+def _place_results(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Outputs stay where they are, a stand-in waits for the end of the reply it would split.
+
+    Reasoning stays with the item it belongs to: words that came between the two go before both.
+    """
+    placement = ResultPlacement(steps, dialect, log)
+    settled: list[IndexedMessage] = []
+    held: list[IndexedMessage] = []
+    thoughts: list[IndexedMessage] = []
+    for at, (index, message) in enumerate(steps):
+        words = placement.words.get(PartPosition(at, 0)) if message.role == "tool" else _unanswerable(placement, at)
+        if words or message.role != "assistant":
+            settled += held
+            held = []
+        if words:
+            settled.append((index, words))
+        elif _is_reasoning(message):
+            thoughts.append((index, message))
+        elif PartPosition(at, 0) not in placement.words:
+            settled += [*thoughts, (index, message)]
+            thoughts = []
+            held += [(index, answer) for answer in placement.placeholder_results(at)]
+    return settled + held + thoughts
+
+
+def _unanswerable(placement: ResultPlacement, at: int) -> Message | None:
+    """The words for a call that misses a result which only the tool itself could give."""
+    for call in placement.missing(at):
+        if placement.dialect.answer(placement.steps[at][1], call, NO_RESULT) is None:
+            placement.note(at, "turned a call whose result cannot be stood in for into a user message")
+            return placement.dialect.user_text(f"{LOST_RESULT}\n{call.arguments}")
+    return None
+
+
 class OpenAIResponses:
     """Items as the `input` of `POST /v1/responses` takes them."""
 
     name = "openai-responses"
     strict_alternation = False
+    reply_is_one_message = False
+    has_unique_call_ids = True
+    can_clear_thinking = False
+    overhead = Overhead(request=3, message=3, name=1, call=8, result=4, tool=8, tools=12, images="openai")
+    request_bytes = DEFAULT_REQUEST_BYTES
+    media_blocks = ("input_image", "input_file", "input_audio")
+    native_models = ()
+    rules = (_lost_reasoning,)
+    repairs = (rename_repeated, _place_results, _drop_reasoning)
+
+    def recognizes(self, item: Raw) -> bool:
+        """By its blocks and by the types of its items; a message with its type and text blocks is Anthropic's."""
+        blocks, kind = blocks_in(item), item.get("type")
+        if any(block.get("type") in OWN_BLOCKS for block in blocks):
+            return True
+        if not isinstance(kind, str) or ("role" in item and (blocks or "stop_reason" in item)):
+            return False
+        return kind in OWN_ITEMS or kind.endswith(("_call", "_output"))
+
+    def recognizes_plain(self, items: Sequence[Raw]) -> bool:  # noqa: ARG002
+        """Plain messages are taken as chat."""
+        return False
+
+    def recognizes_request(self, body: Mapping[str, Any]) -> bool:
+        """By an `input` in the place of messages."""
+        return "messages" not in body and "input" in body
+
+    def is_blank(self, message: Message, is_last: bool) -> bool:  # noqa: ARG002
+        """The provider takes items without content."""
+        return False
+
+    def has_blank_block(self, message: Message) -> bool:  # noqa: ARG002
+        """The provider takes empty blocks."""
+        return False
 
     def parse(self, items: Sequence[object]) -> list[Message]:
         """One message for each item."""
@@ -200,6 +317,10 @@ class OpenAIResponses:
         """A new user message that says this."""
         content = [{"type": "input_text", "text": text}]
         return read_item(0, {"type": "message", "role": "user", "content": content})
+
+    def can_join(self, first: Message, second: Message) -> bool:  # noqa: ARG002
+        """A reply is a run of items, which stay apart."""
+        return False
 
     def join(self, first: Message, second: Message) -> Message:
         """Two message items as one; other items cannot be joined."""
@@ -248,15 +369,14 @@ class OpenAIResponses:
         """The call or output with another id."""
         return read_item(0, {**message.raw, _id_key(message.raw): ids[0]})
 
+    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
+        """Take the item ids off replies whose reasoning was in `before` and is no longer in `after`.
 
-def unbind(before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
-    """Take the item ids off replies whose reasoning was in `before` and is no longer in `after`.
-
-    The API looks an item up by its id and rejects it when its reasoning does not come with it.
-    """
-    wanted = dict(_reasoned(before))
-    lost = {item_id for item_id, thoughts in _reasoned(after) if wanted.get(item_id, thoughts) - thoughts}
-    return [_without_id(message) if str(message.raw.get("id")) in lost else message for message in after]
+        The API looks an item up by its id and rejects it when its reasoning does not come with it.
+        """
+        wanted = dict(_reasoned(before))
+        lost = {item_id for item_id, thoughts in _reasoned(after) if wanted.get(item_id, thoughts) - thoughts}
+        return [_without_id(message) if str(message.raw.get("id")) in lost else message for message in after]
 
 
 def _without_id(message: Message) -> Message:

@@ -10,7 +10,6 @@ from context_compactor.archive.originals import Original, ids_of, turn_original
 from context_compactor.archive.search.terms import terms
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message, ToolResult
-from context_compactor.dialects.openai_responses import OpenAIResponses, unbind
 from context_compactor.dialects.record import Excerpt, Quote, Record, RecordEntry, render_record
 from context_compactor.dialects.turns import REFERENCE_PATTERN, Turn, reference_id
 from context_compactor.engine.classify import result_original
@@ -249,8 +248,8 @@ class Composer(Struct, frozen=True):
         joins = self.dialect.strict_alternation or self.is_one_message
         text = render_record(record) if record else ""
         messages = apply(self.view.turns, self.view.zones, text, texts.edits, self.dialect, joins=joins)
-        if isinstance(self.dialect, OpenAIResponses):
-            messages = unbind([message for turn in self.view.turns for message in turn.messages], messages)
+        given = [message for turn in self.view.turns for message in turn.messages]
+        messages = self.dialect.detach(given, messages)
         return WrittenContext(messages, self.counter.request_tokens(messages), record, texts)
 
     def _record(self, texts: WrittenTexts) -> Record | None:

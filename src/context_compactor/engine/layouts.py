@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Media, Thinking, ToolResult
 from context_compactor.dialects.turns import Turn
 from context_compactor.engine.relevance import share_factor
@@ -59,7 +60,7 @@ def turn_sizes(turns: Sequence[Turn], counter: MessageCounter) -> list[TurnSize]
     """The sizes of all turns; the texts are counted in one batch."""
     counter.learn([message for turn in turns for message in turn.messages])
     newest = newest_step(turns)
-    return [_turn_size(turn, counter, may_clear_thinking(turn, newest, counter.dialect_name)) for turn in turns]
+    return [_turn_size(turn, counter, may_clear_thinking(turn, newest, counter.dialect)) for turn in turns]
 
 
 def newest_step(turns: Sequence[Turn]) -> int:
@@ -88,9 +89,9 @@ def _turn_size(turn: Turn, counter: MessageCounter, clears_thinking: bool) -> Tu
     return TurnSize(whole, least)
 
 
-def may_clear_thinking(turn: Turn, newest: int, dialect_name: str) -> bool:
-    """The step that is under way needs its reasoning; a Responses item may not be sent without the one it came with."""
-    return turn.number != newest and dialect_name != "openai-responses"
+def may_clear_thinking(turn: Turn, newest: int, dialect: Dialect) -> bool:
+    """The step that is under way needs its reasoning, and so do all steps in some dialects."""
+    return turn.number != newest and dialect.can_clear_thinking
 
 
 class Room(Struct, frozen=True):

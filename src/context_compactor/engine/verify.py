@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import structs
 
 from context_compactor.dialects.dialect import Dialect
+from context_compactor.dialects.legality import find_violations
 from context_compactor.dialects.messages import Message, Thinking
-from context_compactor.dialects.repair import find_violations
 from context_compactor.engine.classify import Verdicts
 from context_compactor.engine.options import OUTCOME, Option, TextSource
 from context_compactor.engine.tiers import Tier

@@ -153,7 +153,7 @@ def turn_texts(turns: Sequence[Turn], counter: MessageCounter) -> Iterator[TurnT
     for turn in turns:
         if turn.is_instruction:
             continue
-        clears = may_clear_thinking(turn, newest, counter.dialect_name)
+        clears = may_clear_thinking(turn, newest, counter.dialect)
         numbers = _exchange_numbers(turn.exchanges)
         for at, message in enumerate(turn.messages):
             tokens = counter.part_tokens(message)

@@ -510,7 +510,7 @@ def resume_brief(
         raise BadSetting(
             f"resume: tokens={tokens!r:.40} is no room for a brief; {_FEWEST_BRIEF} are the least, 4000 are good"
         )
-    counter = message_counter_for(None, "openai-chat")
+    counter = message_counter_for(None)
     known = material or HandoffMaterial(tuple(ledger_lines(facts)))
     units = [unit for unit in known.units if unit.voice != "look"]
     for unit in units:

@@ -25,7 +25,12 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 
 Message = dict[str, Any]
 RecallForm = Literal["original", "conversation"]
-DialectName = Literal["auto", "openai-chat", "openai-responses", "anthropic"]
+DialectName = Annotated[
+    str,
+    Meta(
+        max_length=80, description="`auto`, `openai-chat`, `openai-responses`, `anthropic`, or one that was registered."
+    ),
+]
 SessionId = Annotated[str, Meta(min_length=1, max_length=200, description="A name without `/`.")]
 Tokens = Annotated[int, Meta(ge=1, le=10**12)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]

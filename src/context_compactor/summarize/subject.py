@@ -10,7 +10,8 @@ from typing import Any
 from msgspec import Struct, structs
 
 from context_compactor.archive.redaction import redact
-from context_compactor.dialects.repair import find_violations
+from context_compactor.dialects.detection import dialect_named
+from context_compactor.dialects.legality import find_violations
 from context_compactor.dialects.turns import Turn
 from context_compactor.engine.parse import parse_context
 from context_compactor.engine.report import Expected, ModelCall
@@ -207,8 +208,6 @@ def _merges(parts: int, frame: int, limits: SummaryLimits, room: int) -> CallEst
     return taken
 
 
-# Which client takes the messages of a dialect as they are.
-_NATIVE_CLIENTS = {"openai-chat": ("openai/", "http://", "https://"), "anthropic": ("anthropic/",)}
 # Our counts may be a tenth too low.
 _WINDOW_SHARE = 0.9
 
@@ -315,7 +314,7 @@ def cached_prefix(result: CompactionResult, model: Model, settings: Settings) ->
 
 def is_agent_model(name: str, agents: str | None, dialect: str) -> bool:
     """Whether a model is the one the agent works with, and takes messages of this dialect as they are."""
-    if not agents or not name.startswith(_NATIVE_CLIENTS.get(dialect, ())):
+    if not agents or not name.startswith(dialect_named(dialect).native_models):
         return False
     return name == agents or ("/" not in agents and re.split(r"[/#]", name)[-1] == agents)
 

@@ -11,6 +11,7 @@ from statistics import median
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from context_compactor.dialects.dialect import DEFAULT_REQUEST_BYTES
 from context_compactor.dialects.messages import Message, Part, Text, Thinking, ToolResult
 from context_compactor.dialects.record import record_span
 from context_compactor.dialects.turns import Turn
@@ -18,7 +19,7 @@ from context_compactor.errors import BadSetting
 from context_compactor.settings import DEFAULT_LEVELS, Level, LevelRule
 from context_compactor.tokens.calibration import Calibration, anchored_tokens
 from context_compactor.tokens.counting import MessageCounter, last_question, message_bytes
-from context_compactor.tokens.models import ASSUMED_REQUEST_BYTES, Window
+from context_compactor.tokens.models import Window
 
 
 class Budget(Struct, frozen=True):
@@ -27,7 +28,7 @@ class Budget(Struct, frozen=True):
     window: Window
     reserve_output: int = 0
     margin: int = 0
-    bytes: int = ASSUMED_REQUEST_BYTES
+    bytes: int = DEFAULT_REQUEST_BYTES
 
     def __post_init__(self) -> None:
         _check_budget(self)
@@ -64,12 +65,7 @@ def budget_for(window: Window, reserve_output: int, margin_share: float = 0.0, s
     """The budget of a window. The margin is a share of what the reserved output leaves; `size` is a request's bytes."""
     _check_parts(window.tokens, reserve_output)
     margin = ceil((window.tokens - reserve_output) * min(0.9, max(0.0, margin_share)))
-    return Budget(window, reserve_output, margin, ASSUMED_REQUEST_BYTES if size is None else size)
-
-
-def fitting_reserve(window: Window, reserve_output: int) -> int:
-    """A default reserve, or a quarter of a window that is too small for it."""
-    return min(reserve_output, window.tokens // 4)
+    return Budget(window, reserve_output, margin, DEFAULT_REQUEST_BYTES if size is None else size)
 
 
 def _check_parts(window: int, reserve_output: int) -> None:

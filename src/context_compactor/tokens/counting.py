@@ -13,9 +13,10 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
+from context_compactor.dialects.detection import dialect_named
+from context_compactor.dialects.dialect import Overhead
 from context_compactor.dialects.messages import Media, Message, Part, Thinking, ToolCall, ToolResult
 from context_compactor.errors import BadSetting
 from context_compactor.protocols import TokenCounter
@@ -180,29 +181,6 @@ def _openai_patches(width: int, height: int) -> int:
     return ceil(min(patches, _OPENAI_MOST_PATCHES) * _OPENAI_PER_PATCH)
 
 
-class Overhead(Struct, frozen=True):
-    """What stands around the texts: tokens per request, message, name, call, result, tool and list of tools."""
-
-    request: int
-    message: int
-    name: int
-    call: int
-    result: int
-    tool: int
-    tools: int
-    images: str
-    thinking: float = 1.0
-    drops_thinking: bool = False
-    unescapes: bool = False
-
-
-# Chat numbers are OpenAI's own counting recipe; the others are fitted to reported usage.
-OVERHEADS = {
-    "openai-chat": Overhead(request=3, message=3, name=1, call=8, result=4, tool=8, tools=12, images="openai"),
-    "openai-responses": Overhead(request=3, message=3, name=1, call=8, result=4, tool=8, tools=12, images="openai"),
-    "anthropic": Overhead(request=8, message=4, name=0, call=40, result=30, tool=12, tools=346, images="anthropic"),
-}
-
 # Texts are known by hash and length, so that asking again costs a look-up and no text is kept alive.
 _MAX_CACHED_TEXTS = 20_000
 
@@ -213,12 +191,15 @@ class MessageCounter:
     def __init__(
         self, counter: TokenCounter, dialect_name: str = "openai-chat", overhead: Overhead | None = None
     ) -> None:
-        if dialect_name not in OVERHEADS:
-            raise BadSetting(f"dialect {dialect_name!r} is not known; use one of {', '.join(OVERHEADS)}")
         self.counter = counter
-        self.dialect_name = dialect_name
-        self.overhead = overhead or OVERHEADS[dialect_name]
+        self.dialect = dialect_named(dialect_name)
+        self.overhead = overhead or self.dialect.overhead
         self._known: dict[tuple[int, int], int] = {}
+
+    @property
+    def dialect_name(self) -> str:
+        """The dialect of the messages."""
+        return self.dialect.name
 
     @property
     def margin(self) -> float:
@@ -333,11 +314,6 @@ def message_counter_for(
             unescapes=family.unescapes,
         )
     return plain
-
-
-def count_message(message: Message, counter: TokenCounter, dialect_name: str) -> int:
-    """The tokens of one message. Make a `MessageCounter` to count more than one."""
-    return MessageCounter(counter, dialect_name).count(message)
 
 
 def last_question(messages: Sequence[Message]) -> int:

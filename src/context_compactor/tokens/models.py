@@ -7,6 +7,7 @@ from functools import cache
 
 from msgspec import Struct
 
+from context_compactor.dialects.detection import dialect_named
 from context_compactor.errors import BadSetting
 
 
@@ -171,8 +172,6 @@ _REQUEST_BYTES = (
     (r"vertex", 30 * _MEGABYTE),
     (r"gemini", 20 * _MEGABYTE),
 )
-_REQUEST_BYTES_BY_DIALECT = {"anthropic": 32 * _MEGABYTE}
-ASSUMED_REQUEST_BYTES = 50 * _MEGABYTE
 
 
 def window_for(
@@ -216,7 +215,7 @@ def request_bytes_for(model: str | None, dialect_name: str, override: int | None
         return _positive(override, "max_request_bytes")
     name = plain_name(model)
     by_name = next((size for pattern, size in _REQUEST_BYTES if re.search(pattern, name)), None)
-    return by_name or _REQUEST_BYTES_BY_DIALECT.get(dialect_name, ASSUMED_REQUEST_BYTES)
+    return by_name or dialect_named(dialect_name).request_bytes
 
 
 @cache

@@ -92,22 +92,6 @@ def limit_in(message: str) -> int | None:
     return next((limit for limit in limits if limit), None)
 
 
-def learned_limit(message: str, sent_tokens: int, known: int | None = None) -> int | None:
-    """The limit to remember after a rejection: the one named, or a bit less than what was sent; never above `known`."""
-    if not is_overflow(message):
-        return known
-    guess = limit_in(message) or int(sent_tokens * 0.95)
-    if guess <= 0:
-        return known
-    return guess if known is None else min(guess, known)
-
-
-def is_cut_off(finish_reason: str, prompt_tokens: int, output_tokens: int, window: int) -> bool:
-    """Whether an answer ended because the prompt filled the window, which some providers report as `length`."""
-    ended_early = finish_reason in ("length", "max_tokens", "model_context_window_exceeded")
-    return ended_early and prompt_tokens + output_tokens >= 0.98 * window
-
-
 @cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(wording.pattern, re.I | re.S) for wording in OVERFLOW_PATTERNS)

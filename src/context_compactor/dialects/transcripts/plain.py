@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from context_compactor.dialects.detection import detect
+from context_compactor.dialects.detection import DIALECTS, detect, dialect_of_request
 from context_compactor.dialects.dialect import kind_of_value
 from context_compactor.dialects.messages import ReportedUsage, read_usage
 from context_compactor.dialects.transcripts.json_lines import FORMATS, JsonFile, NumberedValue
 from context_compactor.dialects.transcripts.transcript import PastCompaction, RawMessage, Transcript, utc_time
 
 _MESSAGE_FIELDS = ("messages", "input", "turns")
-_SCHEMAS = {"openai": "openai-chat"} | {name: name for name in ("openai-chat", "openai-responses", "anthropic")}
+# Recorded conversations name a provider where they mean its older dialect.
+_OLD_SCHEMAS = {"openai": "openai-chat"}
 _KNOWN_FIELDS = (*_MESSAGE_FIELDS, "system", "instructions", "tools", "events", "model", "window")
-_CHAT_ROLES = ("system", "developer", "tool", "function")
 
 
 def is_conversation(value: object) -> bool:
@@ -105,14 +105,9 @@ def _dialogue_messages(turns: list[dict[str, Any]], record: dict[str, Any]) -> l
 
 def _dialect(record: dict[str, Any], messages: list[RawMessage]) -> str:
     schema = record.get("schema")
-    if isinstance(schema, str) and schema in _SCHEMAS:
-        return _SCHEMAS[schema]
-    if "messages" not in record and "input" in record:
-        return "openai-responses"
-    found = detect(messages).name
-    is_chat = any(message.get("role") in _CHAT_ROLES or message.get("tool_calls") for message in messages)
-    # Only Anthropic takes the system prompt beside the messages.
-    return "anthropic" if found == "openai-chat" and record.get("system") is not None and not is_chat else found
+    if isinstance(schema, str) and (named := _OLD_SCHEMAS.get(schema, schema)) in DIALECTS:
+        return named
+    return (dialect_of_request(record) or detect(messages)).name
 
 
 def _usages(messages: list[RawMessage]) -> dict[int, ReportedUsage]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from context_compactor.dialects.detection import DIALECTS
 from context_compactor.errors import BadSetting, CompactorError
 from context_compactor.settings import Settings, load_settings
 from context_compactor.summarize.clients.client import ModelClient
@@ -97,7 +98,7 @@ def is_known_model(name: str) -> bool:
 
 def dialect_of_model(name: str) -> str:
     """The dialect that a model takes."""
-    return "anthropic" if name.startswith("anthropic/") else "openai-chat"
+    return next((known for known, dialect in DIALECTS.items() if name.startswith(dialect.native_models)), "openai-chat")
 
 
 def is_same_model(name: str, other: str) -> bool:

@@ -172,7 +172,7 @@ class ChatRunner:
         return await self._hear(words, standing)
 
     def _refuse_too_long(self, text: str, standing: SessionStatus) -> None:
-        tokens = message_counter_for(standing.line.model or self._model.name, "openai-chat").text(text)
+        tokens = message_counter_for(standing.line.model or self._model.name).text(text)
         if tokens >= standing.budget_tokens:
             raise BadInput(
                 f"These are {tokens:,} tokens, and a request of this session holds {standing.budget_tokens:,}. "

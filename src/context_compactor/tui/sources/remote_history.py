@@ -78,8 +78,7 @@ class RemoteHistory:
 
     def _counting(self, raws: Sequence[Raw]) -> MessageCounter:
         if self._counter is None:
-            name = find_dialect("auto", raws).name if raws else "openai-chat"
-            self._counter = message_counter_for(self._model, name)
+            self._counter = message_counter_for(self._model, find_dialect("auto", raws).name)
         return self._counter
 
     # The plot
