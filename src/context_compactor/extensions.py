@@ -10,8 +10,8 @@ from context_compactor.errors import BadSetting
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-DIALECTS = "context_compactor.dialects"
-STRATEGIES = "context_compactor.strategies"
+DIALECT_GROUP = "context_compactor.dialects"
+STRATEGY_GROUP = "context_compactor.strategies"
 
 
 @cache
@@ -21,13 +21,18 @@ def _entry_points(group: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=group)}
 
 
+def extension_names(group: str) -> list[str]:
+    """What installed packages add to a group."""
+    return sorted(_entry_points(group))
+
+
 @cache
 def load_extension(group: str, name: str) -> Any:
     """What an installed package adds under this name; a class is called. `BadSetting` when it cannot be had."""
     points = _entry_points(group)
     if name not in points:
-        known = f"installed ones: {', '.join(sorted(points))}" if points else "no installed package adds any"
-        raise BadSetting(f"there is no entry point {name!r} in {group!r}; {known}")
+        known = f"installed: {', '.join(extension_names(group))}" if points else "no installed package adds any"
+        raise BadSetting(f"there is no {name!r} among the entry points {group!r}; {known}")
     try:
         value = points[name].load()
         return value() if isinstance(value, type) else value

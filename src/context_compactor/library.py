@@ -13,7 +13,7 @@ from context_compactor.engine.compact import run_request
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.engine.result import Compaction
 from context_compactor.errors import BadSetting
-from context_compactor.extensions import STRATEGIES, load_extension
+from context_compactor.extensions import STRATEGY_GROUP, load_extension
 from context_compactor.protocols import Layout, Model, Store, Strategy
 from context_compactor.settings import LayoutName, Level, Settings, check_agent_model, load_settings
 
@@ -173,7 +173,7 @@ def parse_level(level: str | None) -> Level | None:
 
 def load_strategies(given: Sequence[Strategy | str]) -> tuple[Strategy, ...]:
     """The strategies that a caller wants beside ours; one that is named comes from an entry point."""
-    found = tuple(load_extension(STRATEGIES, one) if isinstance(one, str) else one for one in given)
+    found = tuple(load_extension(STRATEGY_GROUP, one) if isinstance(one, str) else one for one in given)
     for strategy in found:
         if isinstance(strategy, type) or not isinstance(strategy, Strategy):
             raise BadSetting(f"{strategy!r:.80} is not a strategy; use an object with a `name` and `propose(view)`")
