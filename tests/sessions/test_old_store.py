@@ -81,7 +81,7 @@ def test_facts_reports_and_tiers_are_read_as_before(session: Session) -> None:
     assert plain(session.facts("error")) == EXPECTED["errors"]
     assert [report(each) for each in session.compactions()] == EXPECTED["compactions"]
     assert plain(session.totals()) == EXPECTED["totals"]
-    assert {str(turn): tier for turn, tier in session.steering().items()} == EXPECTED["tiers"]
+    assert {str(turn): tier for turn, tier in session.tiers().items()} == EXPECTED["tiers"]
     decided = [
         [each.turn, each.tier, each.tokens_before, each.tokens_after]
         for each in session.plan(target_tokens=9_000).turns()
@@ -118,7 +118,7 @@ def test_the_undo_is_redone_and_the_prepared_summary_is_used_as_before(session: 
 def test_what_a_service_stored_is_read_as_before(path: Path) -> None:
     store = connect(f"sqlite:///{path}")
     service = service_store_of(store)
-    assert read_session_state(store.session(ID).state).ahead, "a prepared summary is in the state"
+    assert read_session_state(store.session(ID).state).presummary, "a prepared summary is in the state"
     assert list(store.holders(ID)) == ["other-machine:1:2:3"]
     assert [(job.kind, job.level, job.state) for job in service.jobs.open(ID)] == [("compact", "soft", "waiting")]
     events = service.events.newest(session_id=ID)
