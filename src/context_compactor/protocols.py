@@ -301,11 +301,11 @@ class ServiceStore(Protocol):
         """A transaction over all of it; within one of the store it is that one."""
         ...
 
-    def part(self) -> AbstractContextManager[None]:
+    def savepoint(self) -> AbstractContextManager[None]:
         """A part of the transaction under way, of which all or nothing happens, while the rest goes on."""
         ...
 
-    def tell(self, event: Event) -> int:
+    def record_event(self, event: Event) -> int:
         """Keep an event and note which webhooks are to be told; its number."""
         ...
 

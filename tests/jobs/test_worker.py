@@ -19,8 +19,8 @@ COMMAND = [sys.executable, "-c", "from context_compactor.cli.main import main; m
 # The same, but its jobs take longer than anybody waits.
 SLOW = """
 import time
-from context_compactor.jobs.work import SessionWork
-SessionWork.do = lambda self, job: time.sleep(60)
+from context_compactor.sessions.jobs.runner import JobRunner
+JobRunner.do = lambda self, job: time.sleep(60)
 from context_compactor.cli.main import main
 main()
 """

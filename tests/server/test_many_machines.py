@@ -55,7 +55,7 @@ class Load:
         """Until all is said, all jobs are done, and every reader has read all."""
         self.wait_for(1.0)
         wait_for(lambda: not self._open_jobs(), self._open_jobs)
-        self.service_store.tell(event(session_id=THE_END))
+        self.service_store.record_event(event(session_id=THE_END))
         for follower in self.followers:
             wait_for(lambda: not follower.is_alive(), lambda: len(follower.seen))  # noqa: B023
             if follower.failure is not None:

@@ -209,7 +209,7 @@ def test_what_stays_behind_is_counted(make: Callable[[str], SqlStore]):
         assert left_behind(source) == NotCopied(0, 0, 0)
         service_store = SqlServiceStore(source._database)
         service_store.webhooks.add(Webhook("h1", "", "https://example.com/hook", "secret", (), AT))
-        service_store.tell(make_event("job.queued", "a", {}, datetime(2026, 3, 1, tzinfo=UTC)))
+        service_store.record_event(make_event("job.queued", "a", {}, datetime(2026, 3, 1, tzinfo=UTC)))
         for level in ("soft", "aggressive"):
             service_store.jobs.queue_level("a", level, AT)
         assert left_behind(source) == NotCopied(events=1, deliveries=1, jobs=1)  # what waits is copied

@@ -102,7 +102,7 @@ def test_events_jobs_and_kept_answers_go_with_their_session_and_webhooks_are_tol
     service_store = service_store_of(two)
     service_store.webhooks.add(Webhook("wh_1", "", "https://example.com", "s", (), AT))
     for session_id in ("old", "new"):
-        service_store.tell(make_event("fact.promoted", session_id, {"fact": f"of {session_id}"}, NOW))
+        service_store.record_event(make_event("fact.promoted", session_id, {"fact": f"of {session_id}"}, NOW))
         service_store.jobs.queue(session_id, "extract", now=AT)
         service_store.answers.take(session_id, "key", "hash", AT)
     two.delete("old")

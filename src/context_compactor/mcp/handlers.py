@@ -295,7 +295,7 @@ def compact_plan(place: ToolContext, asked: PlanInput) -> PlanOutput:
             target_tokens=asked.target_tokens or None,
             kind="manual",
         )
-        plan = run_engine(core, ask, core.seen(), None, dry_run=True)
+        plan = run_engine(core, ask, core.current_context(), None, dry_run=True)
         name, note = core.id, found.note
     decisions = sorted(plan.decisions, key=lambda each: each.tokens_after - each.tokens_before)
     rows = [_decision(each) for each in decisions]

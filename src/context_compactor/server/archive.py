@@ -55,7 +55,7 @@ async def recall(asked: RequestContext[None, RecallQuery]) -> JsonResponse[Recal
     def look(opened: SessionHandle) -> RecallAnswer:
         tell, raw = asked.scope.may_write, query.form == "original"
         if query.page:
-            page = recalled.recall_page(opened.core, asked.ref, query.page, query.tokens, tell=tell, raw=raw)
+            page = recalled.recall_page(opened.core, asked.ref, query.page, query.tokens, emit=tell, raw=raw)
             return RecallAnswer(
                 id=page.id,
                 text=page.text,
@@ -66,7 +66,7 @@ async def recall(asked: RequestContext[None, RecallQuery]) -> JsonResponse[Recal
             )
         lines = _lines(query.lines)
         first, last = lines or (None, None)
-        text = recalled.recall(opened.core, asked.ref, lines, tell=tell, raw=raw)
+        text = recalled.recall(opened.core, asked.ref, lines, emit=tell, raw=raw)
         return RecallAnswer(id=asked.ref, text=text, first_line=first, last_line=last)
 
     return await asked.opened(lambda opened: json_response(look(opened)))

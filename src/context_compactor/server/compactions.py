@@ -179,7 +179,7 @@ async def plan(asked: RequestContext[None, PlanQuery]) -> JsonResponse[PlanAnswe
 
 async def steering(asked: RequestContext[None, NoQuery]) -> SteeringAnswer:
     """List what was decided about turns that stand in the context."""
-    return SteeringAnswer(session_id=asked.id, steers=_turn_steers(await asked.session(Session.steering)))
+    return SteeringAnswer(session_id=asked.id, steers=_turn_steers(await asked.session(Session.tiers)))
 
 
 async def steer(asked: RequestContext[SteerBody, NoQuery]) -> SteeringAnswer:
@@ -190,10 +190,10 @@ async def steer(asked: RequestContext[SteerBody, NoQuery]) -> SteeringAnswer:
 
     def work(session: Session) -> dict[int, Tier]:
         if body.turn is not None and body.tier is not None:
-            session.steer(body.turn, body.tier)
+            session.set_tier(body.turn, body.tier)
         else:
-            session.unsteer(body.turn)
-        return session.steering()
+            session.clear_tier(body.turn)
+        return session.tiers()
 
     return SteeringAnswer(session_id=asked.id, steers=_turn_steers(await asked.session(work)))
 

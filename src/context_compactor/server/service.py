@@ -147,7 +147,7 @@ class AppendBatcher:
 
     def _attempt(self, work: Work) -> Any:
         try:
-            with self._service_store.part():
+            with self._service_store.savepoint():
                 return work()
         except Exception as error:  # noqa: BLE001  one that fails must not take back what the others have written
             return _Raised(error)
@@ -270,7 +270,7 @@ class Service:
         with self.opened.use(store_id) as opened, opened.asking(is_listed=can_cancel) as asking:
             async with opened.compaction, room:
                 asking.check()
-                asking.session = await self.with_session(store_id, lambda opened: opened.session().twin())
+                asking.session = await self.with_session(store_id, lambda opened: opened.session().clone())
                 return await self.long_work.run(asking.session, work)
 
     async def cancel(self, store_id: str) -> tuple[bool, bool]:

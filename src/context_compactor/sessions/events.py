@@ -106,22 +106,22 @@ class Bus:
 
         return unsubscribe
 
-    def keep(self, event: Event) -> None:
+    def write_within(self, event: Event) -> None:
         """Have an event kept with the transaction that is under way; what a sink raises is raised.
 
-        When it is committed, `emit` it with `is_kept`, so that everybody else is told.
+        When it is committed, `emit` it with `is_stored`, so that everybody else is told.
         """
         for subscription in self._subscriptions:
             if subscription.write_within is not None and subscription.wants(event):
                 subscription.write_within(event)
 
-    def emit(self, event: Event, *, is_kept: bool = False) -> None:
+    def emit(self, event: Event, *, is_stored: bool = False) -> None:
         """Deliver an event. Never raises what a sink raised: see `failures`."""
         mine = self._emitting
         if mine.chain >= _LONGEST_CHAIN:
             self._note(mine.sink, f"{event.type} was not delivered: the sink answers its own events without end")
             return
-        mine.waiting.append((mine.chain + 1, event, is_kept))
+        mine.waiting.append((mine.chain + 1, event, is_stored))
         if mine.chain == 0:
             self._deliver(mine)
 
@@ -134,9 +134,9 @@ class Bus:
     def _deliver(self, mine: _Emitting) -> None:
         try:
             while mine.waiting:
-                mine.chain, event, is_kept = mine.waiting.popleft()
+                mine.chain, event, is_stored = mine.waiting.popleft()
                 for subscription in self._subscriptions:
-                    if subscription.wants(event) and not (is_kept and subscription.write_within):
+                    if subscription.wants(event) and not (is_stored and subscription.write_within):
                         mine.sink = subscription.name
                         self._write(subscription, event)
         finally:
@@ -335,11 +335,11 @@ class ServiceStoreSink:
 
     def write_within(self, event: Event) -> None:
         """The same with the transaction of what the event tells: both are on the disk, or neither is."""
-        self._service_store.tell(event)
+        self._service_store.record_event(event)
 
     def write(self, event: Event) -> None:
         """Keep one event, and note which webhooks are to be told of it."""
-        self._service_store.tell(event)
+        self._service_store.record_event(event)
 
 
 _TITLE = "Context Compactor"

@@ -21,7 +21,7 @@ from context_compactor.sessions.core import Clock, Core, wall_clock
 from context_compactor.sessions.events import Bus, JsonlSink
 from context_compactor.sessions.holders import other_holders
 from context_compactor.sessions.project import Project, project_of
-from context_compactor.sessions.state import OS_USER, Profile, check_id, check_model, given_settings, read_profile
+from context_compactor.sessions.state import OS_USER, Profile, check_id, given_settings, read_profile, refuse_invisible
 from context_compactor.settings import Settings, check_agent_model, load_settings, read_value, refuse_password
 from context_compactor.store.connect import connect
 from context_compactor.store.events import EVENT_TYPES, make_event
@@ -66,8 +66,8 @@ def delete_from(
         is_it(row)
         store.delete(session_id)
         event = make_event("session.deleted", session_id, {"messages": row.messages}, clock())
-        bus.keep(event)
-    bus.emit(event, is_kept=True)
+        bus.write_within(event)
+    bus.emit(event, is_stored=True)
     if project is not None:
         _remove_files(project, row)
 
@@ -136,7 +136,7 @@ def open_core(
     check_id(session_id)
     check_agent_model(model, summarizer="")  # a session's model may be at an address
     refuse_password("model", model or "")
-    check_model(model)
+    refuse_invisible("model", model or "")
     loaded = settings or load_settings().settings
     address = store if isinstance(store, str) else loaded.store if store is None else ""
     kept = connect(address) if store is None or isinstance(store, str) else store
@@ -221,7 +221,7 @@ def _begin(core: Core, own: Profile, settings: Settings | None) -> None:
     _continue(core, stored, own, settings)
     core.budget(core.counter(core.dialect()))
     if core.project is not None:
-        core.leave = core.bus.subscribe(JsonlSink(core.project.log_file), types=_LOGGED, session_id=core.id)
+        core.unsubscribe = core.bus.subscribe(JsonlSink(core.project.log_file), types=_LOGGED, session_id=core.id)
 
 
 def _refuse_other_dialect(core: Core, known: str, given: str) -> None:
@@ -269,5 +269,5 @@ def _continue(core: Core, stored: Profile, own: Profile, settings: Settings | No
     if settings is None and stored.settings:
         core.settings = load_settings(stored.settings).settings
     if profile != stored:
-        core.keep_profile(profile)
+        core.save_profile(profile)
     core.profile = profile

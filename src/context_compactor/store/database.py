@@ -230,7 +230,7 @@ class Database(Protocol):
         """A transaction: all of it happens, or nothing of it. One within another is that one."""
         ...
 
-    def part(self) -> AbstractContextManager[None]:
+    def savepoint(self) -> AbstractContextManager[None]:
         """A part of the transaction under way, of which all or nothing happens, while the rest goes on."""
         ...
 

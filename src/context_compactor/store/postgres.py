@@ -239,10 +239,10 @@ class PostgresDatabase:
         current = self.current
         return self._whole(LOCK_SHARED) if current is None else NestedTransaction(current)
 
-    def part(self) -> AbstractContextManager[None]:
+    def savepoint(self) -> AbstractContextManager[None]:
         """A part of the transaction under way, of which all or nothing happens, while the rest goes on."""
         current = self.current
-        return self._whole(LOCK_SHARED) if current is None else self._part(current)
+        return self._whole(LOCK_SHARED) if current is None else self._savepoint(current)
 
     def alone(self) -> AbstractContextManager[None]:
         """A transaction during which nobody else writes anything. It cannot be within another one."""
@@ -308,7 +308,7 @@ class PostgresDatabase:
         return status
 
     @contextmanager
-    def _part(self, current: Transaction) -> Iterator[None]:
+    def _savepoint(self, current: Transaction) -> Iterator[None]:
         with self._errors():
             current.refuse_failed(self.path)
             current.connection.execute(b"SAVEPOINT part", prepare=False)

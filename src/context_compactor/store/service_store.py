@@ -24,7 +24,7 @@ _KEPT_SECONDS = 7 * _DAY
 
 
 class SqlServiceStore:
-    """Jobs, events, answers and webhooks in a database that has the tables of `sql/`; see `protocols.Desk`."""
+    """Jobs, events, answers and webhooks in a database that has the tables of `sql/`; see `protocols.ServiceStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -38,15 +38,15 @@ class SqlServiceStore:
         """A transaction over all of it; within one of the store it is that one."""
         return self._database.writing()
 
-    def part(self) -> AbstractContextManager[None]:
+    def savepoint(self) -> AbstractContextManager[None]:
         """A part of the transaction under way, of which all or nothing happens, while the rest goes on."""
-        return self._database.part()
+        return self._database.savepoint()
 
-    def tell(self, event: Event) -> int:
-        """Keep an event and note which webhooks are to be told; its number."""
+    def record_event(self, event: Event) -> int:
+        """Store an event and queue its deliveries to webhooks; its number."""
         with self.writing():
             number = self.events.add(event)
-            self.webhooks.owe(StoredEvent(number, event), event.created_at)
+            self.webhooks.queue_deliveries(StoredEvent(number, event), event.created_at)
             return number
 
     def delete_expired(self, now: datetime) -> None:
@@ -59,9 +59,9 @@ class SqlServiceStore:
             self.jobs.forget(before)
             self.events.forget(before)
             self.answers.forget(timestamp(now, -_DAY))
-        with self.writing():  # apart from the deletions, for which somebody may wait whose turn it is to tell an event
+        with self.writing():  # apart from the deletions, for which somebody may wait who is about to store an event
             for forgotten in self.webhooks.forget():
-                self.tell(_given_up(forgotten, now))
+                self.record_event(_given_up(forgotten, now))
 
 
 def _given_up(forgotten: ForgottenDeliveries, now: datetime) -> Event:
@@ -71,10 +71,10 @@ def _given_up(forgotten: ForgottenDeliveries, now: datetime) -> Event:
 
 
 def service_store_of(store: Store) -> ServiceStore:
-    """The desk in the database of a store. It shares the store's connections, and is closed with it."""
+    """The service store in the database of a store. It shares the store's connections, and is closed with it."""
     if isinstance(store, SqlStore):
         return SqlServiceStore(store._database)
-    raise BadSetting(f"store: {type(store).__name__} has no desk and so no jobs. Try: a store that `connect` opens.")
+    raise BadSetting(f"store: {type(store).__name__} has no jobs. Try: a store that `connect` opens.")
 
 
 def clock_of(store: Store) -> Callable[[], datetime] | None:

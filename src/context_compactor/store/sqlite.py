@@ -241,10 +241,10 @@ class SqliteDatabase:
         current = self.current
         return self._whole() if current is None else NestedTransaction(current)
 
-    def part(self) -> AbstractContextManager[None]:
+    def savepoint(self) -> AbstractContextManager[None]:
         """A part of the transaction under way, of which all or nothing happens, while the rest goes on."""
         current = self.current
-        return self._whole() if current is None else self._part(current)
+        return self._whole() if current is None else self._savepoint(current)
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
@@ -278,7 +278,7 @@ class SqliteDatabase:
             lock.release()
 
     @contextmanager
-    def _part(self, current: OpenTransaction) -> Iterator[None]:
+    def _savepoint(self, current: OpenTransaction) -> Iterator[None]:
         with self._errors:
             connection = self._unbroken()
             current.refuse_failed(self.path)

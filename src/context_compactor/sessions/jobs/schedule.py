@@ -22,19 +22,19 @@ class Schedule:
     def __init__(self, service_store: ServiceStore) -> None:
         self._service_store = service_store
 
-    def __call__(self, core: Core, watched: AppendOutcome) -> AppendOutcome:
+    def __call__(self, core: Core, outcome: AppendOutcome) -> AppendOutcome:
         """Queue what is to be done; the look with the jobs that are new. What waits or runs already is left out."""
-        asked = (self._compact(core, watched), self._extract(core, watched), queue_idle(core, self._service_store))
-        return structs.replace(watched, jobs=tuple(job for job in asked if job))
+        asked = (self._compact(core, outcome), self._extract(core, outcome), queue_idle(core, self._service_store))
+        return structs.replace(outcome, jobs=tuple(job for job in asked if job))
 
-    def _compact(self, core: Core, watched: AppendOutcome) -> Job | None:
-        if not is_left_to_jobs(core, watched):
+    def _compact(self, core: Core, outcome: AppendOutcome) -> Job | None:
+        if not is_left_to_jobs(core, outcome):
             return None
-        level = watched.trigger.level if watched.trigger else None
+        level = outcome.trigger.level if outcome.trigger else None
         return self._service_store.jobs.queue_level(core.id, level or "", core.now())
 
-    def _extract(self, core: Core, watched: AppendOutcome) -> Job | None:
-        if not watched.is_extraction_due:
+    def _extract(self, core: Core, outcome: AppendOutcome) -> Job | None:
+        if not outcome.is_extraction_due:
             return None
         return self._service_store.jobs.queue(core.id, "extract", now=core.now())
 
