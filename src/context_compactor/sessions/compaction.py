@@ -130,6 +130,8 @@ def run_engine(
         _with_context(core, ask, context, core.counter(dialect)),
         dialect=dialect.name,
         count_tokens=core.count_tokens,
+        strategies=core.strategies,
+        layouts=core.layouts,
         session_id=core.id,
         location=f"archive of {core.store.path}",
         summarizer=summarizer,

@@ -23,7 +23,7 @@ from context_compactor.engine.parse import ParsedContext, parse_context, turn_po
 from context_compactor.engine.request import CompactionRequest, request_budget, request_counter
 from context_compactor.errors import CompactorError, DeletedSession, StoreError, UnknownSession
 from context_compactor.library import estimating_summarizer, summarizer_for
-from context_compactor.protocols import Store
+from context_compactor.protocols import Layout, Store, Strategy
 from context_compactor.sessions.events import Bus
 from context_compactor.sessions.log import ContextReader, Raw, SessionContext
 from context_compactor.sessions.project import Project
@@ -171,6 +171,8 @@ class Core:
         self.count_tokens = count_tokens
         self.schedule = schedule
         """When set, what would be done at once or in a thread of this session is left to jobs, all but emergencies."""
+        self.strategies: tuple[Strategy, ...] = ()
+        self.layouts: tuple[Layout, ...] = ()
         self.context_reader = ContextReader(store, session_id)
         self.created_at = ""
         """When the session was made: one of the same name that was made at another time is another session."""

@@ -28,8 +28,8 @@ from context_compactor.handoff.checkpoint import Checkpoint
 from context_compactor.handoff.orchestrator import Extracted, Points
 from context_compactor.handoff.protocol import HandoffRequest, OrchestratorState
 from context_compactor.handoff.resume import ResumeCheck
-from context_compactor.library import parse_level
-from context_compactor.protocols import Model, Store
+from context_compactor.library import check_layouts, load_strategies, parse_level
+from context_compactor.protocols import Layout, Model, Store, Strategy
 from context_compactor.sessions import recall as recalls
 from context_compactor.sessions import views
 from context_compactor.sessions.append import AppendOutcome, ReadyMessages, append, make_ready
@@ -151,6 +151,8 @@ class Session:
         clock: Clock = wall_clock,
         schedule: Schedule | None = None,
         summarizer: str | Model | None = None,
+        strategies: Sequence[Strategy | str] = (),
+        layouts: Sequence[Layout] = (),
         owner: str | None = None,
     ) -> Self:
         """Open a session; one that exists goes on where it stood, in another process too.
@@ -159,8 +161,10 @@ class Session:
         that runs the agent; `summarizer`, by its name or as an object, the one that writes summaries, else that of the
         settings does. With a `schedule` compactions that nobody asked for are queued as jobs, all but emergencies; see
         `jobs`. `owner` is whose conversation it is, such as a user's id: sessions of one owner learn from each other,
-        and one whose owner is not known neither teaches nor learns.
+        and one whose owner is not known neither teaches nor learns. `strategies` and `layouts` are your own, as in
+        `compact`; they are not stored, so give them again each time the session is opened.
         """
+        own = load_strategies(strategies), check_layouts(layouts)
         core = open_core(
             session_id,
             window=window,
@@ -175,6 +179,7 @@ class Session:
             summarizer=summarizer,
             owner="" if owner is None else check_owner(owner),
         )
+        core.strategies, core.layouts = own
         return cls(core, owns_store=store is None or isinstance(store, str))
 
     def __enter__(self) -> Self:
