@@ -239,7 +239,7 @@ def test_an_installed_strategy_is_found_by_its_name(entry_points):
 def test_a_broken_or_unknown_entry_point_is_named(entry_points):
     with pytest.raises(BadSetting, match=r"'broken' in 'context_compactor.strategies' \(keep_todos:Missing"):
         compact(messages(), target_tokens=TARGET, strategies=["broken"])
-    with pytest.raises(BadSetting, match="there is no 'nobody' among .* installed: broken, keep-todos"):
+    with pytest.raises(BadSetting, match=r"there is no 'nobody' among .* installed: broken, keep-todos"):
         compact(messages(), target_tokens=TARGET, strategies=["nobody"])
 
 
@@ -259,5 +259,5 @@ def test_an_installed_dialect_is_found_by_its_name_and_not_before(monkeypatch):
     finally:
         DIALECTS.pop("my-provider", None)
         extensions.load_extension.cache_clear()
-    with pytest.raises(BadSetting, match="unknown dialect 'nobody'; known dialects: auto, .*my-provider"):
+    with pytest.raises(BadSetting, match=r"unknown dialect 'nobody'; known dialects: auto, .*my-provider"):
         find_dialect("nobody", ())
