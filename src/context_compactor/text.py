@@ -81,6 +81,11 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(char if char.isprintable() or char in keep else " " for char in text)
 
 
+def flat_text(text: str) -> str:
+    """A text with one blank for every run of blanks and line breaks, made line by line to save memory."""
+    return " ".join(filter(None, (" ".join(line.split()) for line in text.split("\n"))))
+
+
 def one_line(text: str, width: int) -> str:
     """Text as one printable line of at most this many characters."""
     line = " ".join(printable(text[: 4 * width]).split())

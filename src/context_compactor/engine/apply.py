@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from msgspec import Struct, structs
 
@@ -117,7 +118,7 @@ def plan_context(
     proposed = (option for strategy in config.strategies for option in strategy.propose(view))
     options = valid_options(proposed, sources, parsed.verdicts)
     custom, refused = custom_options(config.custom_strategies, view)
-    draft = draft_plan(view, [*options, *custom], known.texts())
+    draft = draft_plan(view, chain(options, custom), known.texts())
     tokens = {turn.number: size.whole for turn, size in zip(room.turns, room.sizes, strict=True)}
     newest = newest_excerpts(folded, parsed.verdicts, int(room.tokens * _NEWEST_SHARE)) if quotes_newest else ()
     content = RecordContent(known.quotes, known.must, parsed.past, newest)
@@ -316,6 +317,7 @@ def fill_target(composer: Composer, target: int, kept: float) -> WrittenContext:
     room = target - base.tokens
     if room <= 0:
         return base
+    del base  # a context that was written is as large as what may stay: one is held at a time
     story.fill(room * story_share(kept))
     draft.cover(line.text for line in story.lines())
     draft.chooser.start()
@@ -331,12 +333,15 @@ def fill_target(composer: Composer, target: int, kept: float) -> WrittenContext:
             story.drop_last(-left + 1)
         if story.tokens == before:
             break
+        del written
         written = write()
     while written.tokens > target and not (draft.chooser.is_empty and story.is_empty):
         draft.chooser.drop_last(max(written.tokens - target, 1))
         if draft.chooser.is_empty:
             story.drop_last(max(written.tokens - target, 1))
+        del written
         written = write()
+    draft.chooser.finish()
     return written
 
 
@@ -348,12 +353,14 @@ def _fill_lines(
     room = target - base.tokens
     if room <= 0:
         return base
+    before_lines = base.tokens
+    del base
     chooser.fill(room)
     written = write()
     for _ in range(_ROUNDS):
         if target * (1 - _SLACK) <= written.tokens <= target:
             return written
-        rate = max(written.tokens - base.tokens, 1) / max(chooser.tokens, 1.0)
+        rate = max(written.tokens - before_lines, 1) / max(chooser.tokens, 1.0)
         aim = (room - target * _SLACK / 2) / rate
         before = len(chooser.chosen)
         if chooser.tokens > aim:
@@ -362,9 +369,11 @@ def _fill_lines(
             chooser.fill(aim)
         if len(chooser.chosen) == before:
             break
+        del written
         written = write()
     while written.tokens > target and not chooser.is_empty:
         chooser.drop_last(max(written.tokens - target, 1))
+        del written
         written = write()
     return written
 

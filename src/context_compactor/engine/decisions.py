@@ -62,8 +62,8 @@ def relevances(draft: PlanSelection) -> dict[int, float]:
     chooser = draft.chooser
     gains = chooser.gains()
     best: dict[int, float] = {}
-    for piece, gain in zip(chooser.pieces, gains, strict=True):
-        best[piece.source] = max(best.get(piece.source, 0.0), gain)
+    for source, gain in zip(chooser.pieces.sources, gains, strict=True):
+        best[source] = max(best.get(source, 0.0), gain)
     border = _border([gains[at] for at in chooser.chosen]) or max(best.values(), default=0.0)
     return {source: _relevance(gain, border) for source, gain in best.items()}
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Container, Iterable, Iterator, Sequence
+
 from msgspec import Struct
 
 from context_compactor.dialects.record import RecordEntry
@@ -15,6 +18,49 @@ class Block(Struct, frozen=True):
     text: str
     first: int
     lines: int
+
+
+class Blocks:
+    """The blocks of a text as places in it: thousands stand in a conversation, and each is cut out when it is read."""
+
+    __slots__ = ("_places", "_text")
+
+    def __init__(self, text: str, places: Iterable[int] = ()) -> None:
+        """Four numbers for each block: where it begins and ends in the text, its first line and how many it has."""
+        self._text = text
+        self._places = array("I", places)
+
+    def __len__(self) -> int:
+        return len(self._places) // 4
+
+    def __getitem__(self, at: int) -> Block:
+        start, end, first, lines = self._places[4 * at : 4 * at + 4]
+        return Block(self._text[start:end], first, lines)
+
+    def __iter__(self) -> Iterator[Block]:
+        text, numbers = self._text, iter(self._places)
+        for start, end, first, lines in zip(numbers, numbers, numbers, numbers, strict=True):
+            yield Block(text[start:end], first, lines)
+
+    def text(self, at: int) -> str:
+        """The words of one block."""
+        return self._text[self._places[4 * at] : self._places[4 * at + 1]]
+
+    def is_text_of(self, text: str, at: int) -> bool:
+        """Whether a text is the words of one block."""
+        start, end = self._places[4 * at], self._places[4 * at + 1]
+        return end - start == len(text) and self._text.startswith(text, start)
+
+
+def joined_blocks(blocks: Sequence[Block]) -> tuple[str, Blocks]:
+    """Blocks as one text, a line break between two, and their places in it."""
+    places: list[int] = []
+    at = 0
+    for block in blocks:
+        places += (at, at + len(block.text), block.first, block.lines)
+        at += len(block.text) + 1
+    text = "\n".join(block.text for block in blocks)
+    return text, Blocks(text, places)
 
 
 class TextSource(Struct, frozen=True):
@@ -31,7 +77,7 @@ class TextSource(Struct, frozen=True):
     ref: str
     text: str
     tokens: int
-    blocks: tuple[Block, ...]
+    blocks: Blocks
     lines: int
     exchange: int = 0
     path: str = ""
@@ -72,3 +118,73 @@ class Option(Struct, frozen=True):
     weight: float = 1.0
     block: int = -1
     is_all: bool = False
+
+
+class Offers:
+    """The options that may be taken, as numbers: each is made anew when it is read, with its block's own words."""
+
+    def __init__(self, sources: Sequence[TextSource]) -> None:
+        self.sources = array("I")
+        self.blocks = array("i")
+        self.weights = array("d")
+        self._sources = sources
+        self._texts: dict[int, str] = {}
+        """Texts that are not the words of their block."""
+        self._kinds: list[tuple[str, Tier, str, bool]] = []
+        self._kind_of = array("I")
+        self._numbers: dict[tuple[str, Tier, str, bool], int] = {}
+        self._known: dict[int, array[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __getitem__(self, at: int) -> Option:
+        strategy, tier, reason, is_all = self._kinds[self._kind_of[at]]
+        source, block = self.sources[at], self.blocks[at]
+        return Option(strategy, source, tier, self.text(at), reason, self.weights[at], block, is_all)
+
+    def __iter__(self) -> Iterator[Option]:
+        return map(self.__getitem__, range(len(self)))
+
+    def text(self, at: int) -> str:
+        """The text of one option."""
+        text = self._texts.get(at)
+        return self._sources[self.sources[at]].blocks.text(self.blocks[at]) if text is None else text
+
+    def add(self, option: Option) -> None:
+        """One more; of several for one target the dearest counts, in the place of the first."""
+        known = self._known.setdefault(option.source, array("i"))
+        target = option.block - OUTCOME
+        if target >= len(known):
+            known.extend([-1] * (max(len(self._sources[option.source].blocks) - OUTCOME, target + 1) - len(known)))
+        at = known[target]
+        if at < 0:
+            at = known[target] = len(self)
+            self.sources.append(option.source)
+            self.blocks.append(option.block)
+            self.weights.append(option.weight)
+            self._kind_of.append(0)
+        elif option.weight <= self.weights[at]:
+            return
+        self.weights[at] = option.weight
+        kind = (option.strategy, option.tier, option.reason, option.is_all)
+        if kind not in self._numbers:
+            self._numbers[kind] = len(self._kinds)
+            self._kinds.append(kind)
+        self._kind_of[at] = self._numbers[kind]
+        self._texts.pop(at, None)
+        if option.block < 0 or not self._sources[option.source].blocks.is_text_of(option.text, option.block):
+            self._texts[at] = option.text
+
+    def without(self, sources: Container[int]) -> Offers:
+        """The offers of all other sources."""
+        kept = [at for at, source in enumerate(self.sources) if source not in sources]
+        if len(kept) == len(self):
+            return self
+        fewer = Offers(self._sources)
+        for name in ("sources", "blocks", "weights", "_kind_of"):
+            numbers = getattr(self, name)
+            getattr(fewer, name).extend(map(numbers.__getitem__, kept))
+        fewer._kinds = self._kinds
+        fewer._texts = {at: self._texts[old] for at, old in enumerate(kept) if old in self._texts}
+        return fewer

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterable, Sequence
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop, heappush
+from struct import Struct as Struct64
+from typing import Literal
 
 from msgspec import Struct
 
 from context_compactor.engine.layouts import Zone
-from context_compactor.engine.options import Option, TextSource, token_rate
+from context_compactor.engine.options import Offers, Option, TextSource, token_rate
 from context_compactor.engine.relevance import NameUse, Weights, name_worth
 from context_compactor.engine.tiers import Tier
 from context_compactor.engine.view import PlanningView
@@ -17,35 +20,61 @@ from context_compactor.facts.calls import REMOVED
 from context_compactor.facts.kinds import Kind, Voice
 from context_compactor.facts.names import NameTable, shape_worth
 
+# Half of a heading is put on the line that opens its source; the other half on those that will follow.
+_HEADING_SHARE = 0.5
 
-class Candidate:
-    """One option on the scales. A plain object with slots: thousands are made for each compaction.
 
-    `lines` tells equal lines apart from others; `boost` multiplies what its names are worth; `heading` is its part of
-    what it costs to open its source.
+# An entry of the chooser's heap is one whole number, which takes a third of a pair's memory. The larger the density,
+# the smaller it is; its last bits are the number of the piece.
+_PIECE_BITS = 32
+_HIGHEST = 1 << 63
+_float_bytes, _whole_number, _float = Struct64("d").pack, Struct64("q").unpack, Struct64("d").unpack
+_whole_bytes = Struct64("q").pack
+
+
+def _entry(density: float, at: int) -> int:
+    """A density is only told from others above nothing: what adds nothing is never taken."""
+    return (_HIGHEST - _whole_number(_float_bytes(max(density, 0.0)))[0] << _PIECE_BITS) | at
+
+
+def _density_of(entry: int) -> float:
+    return float(_float(_whole_bytes(_HIGHEST - (entry >> _PIECE_BITS)))[0])
+
+
+class NumberLists:
+    """Many short lists of whole numbers, one behind the other."""
+
+    __slots__ = ("ends", "numbers")
+
+    def __init__(self, typecode: Literal["I", "q"]) -> None:
+        self.numbers = array(typecode)
+        self.ends = array("I", (0,))
+
+    def __getitem__(self, at: int) -> array[int]:
+        return self.numbers[self.ends[at] : self.ends[at + 1]]
+
+    def append(self, numbers: Iterable[int]) -> None:
+        """One more list."""
+        self.numbers.extend(numbers)
+        self.ends.append(len(self.numbers))
+
+
+class Candidates:
+    """The offers on the scales, in arrays: tens of thousands are weighed in each compaction.
+
+    `lines` tells equal lines apart from others; `boosts` multiply what names are worth.
     """
 
-    __slots__ = ("boost", "heading", "lines", "names", "option", "source", "tokens", "weight")
+    def __init__(self, sources: array[int]) -> None:
+        self.sources = sources
+        self.tokens = array("d")
+        self.weights = array("d")
+        self.boosts = array("d")
+        self.names = NumberLists("I")
+        self.lines = NumberLists("q")
 
-    def __init__(
-        self,
-        option: int,
-        source: int,
-        tokens: float,
-        weight: float,
-        names: tuple[int, ...],
-        lines: tuple[int, ...],
-        boost: float,
-        heading: float,
-    ) -> None:
-        self.option = option
-        self.source = source
-        self.tokens = tokens
-        self.weight = weight
-        self.names = names
-        self.lines = lines
-        self.boost = boost
-        self.heading = heading
+    def __len__(self) -> int:
+        return len(self.sources)
 
 
 class Chooser:
@@ -53,7 +82,7 @@ class Chooser:
 
     def __init__(
         self,
-        pieces: Sequence[Candidate],
+        pieces: Candidates,
         worth: Sequence[float],
         weights: Weights,
         headings: dict[int, float],
@@ -72,7 +101,10 @@ class Chooser:
         self._gains: list[float] = []
         self._seen = bytearray(len(worth))
         self._lines: set[int] = set()
-        self._heap: list[tuple[float, int]] = []
+        self._first = array("d")
+        self._order = array("I")
+        self._next = 0
+        self._reweighed: list[int] = []
         self._taken = bytearray(len(pieces))
 
     @property
@@ -80,7 +112,7 @@ class Chooser:
         """Whether nothing is chosen."""
         return not self.chosen
 
-    def cover(self, names: Sequence[int] | set[int], lines: Iterable[int] = ()) -> None:
+    def cover(self, names: Iterable[int], lines: Iterable[int] = ()) -> None:
         """These names and texts stand in the context already."""
         seen = self._seen
         for name in names:
@@ -90,34 +122,47 @@ class Chooser:
 
     def start(self) -> None:
         """Weigh every piece once."""
-        density = self._density
-        self._heap = [(-density(at), at) for at in range(len(self.pieces))]
-        heapify(self._heap)
+        self._first = array("d", map(self._density, range(len(self.pieces))))
+        self._order = array("I", sorted(range(len(self.pieces)), key=self._first.__getitem__, reverse=True))
+        self._next = 0
+        self._reweighed = []
 
     def fill(self, tokens: float) -> None:
         """Take the best pieces that fit until about this many tokens are used."""
-        heap, density = self._heap, self._density
-        skipped: list[tuple[float, int]] = []
-        while heap and self.tokens < tokens:
-            old, at = heap[0]
+        skipped: list[int] = []
+        while self.tokens < tokens and (entry := self._pop()) is not None:
+            at = entry & ((1 << _PIECE_BITS) - 1)
             if self._taken[at]:
-                heappop(heap)
                 continue
-            now = -density(at)
-            if now > old + 1e-9 and len(heap) > 1:
-                heapreplace(heap, (now, at))
+            now = self._density(at)
+            if now < _density_of(entry) - 1e-9 and (self._reweighed or self._next < len(self._order)):
+                heappush(self._reweighed, _entry(now, at))
                 continue
-            heappop(heap)
-            if now >= 0.0 or self._is_used_up(at):
+            if now <= 0.0 or self._is_used_up(at):
                 continue
             if self.tokens + self._cost(at) > tokens:
-                skipped.append((now, at))
+                skipped.append(_entry(now, at))
                 if len(skipped) > 40:
                     break
                 continue
             self._take(at)
         for entry in skipped:
-            heappush(heap, entry)
+            heappush(self._reweighed, entry)
+
+    def _pop(self) -> int | None:
+        """The best of what is left, by the first weighing or a later one."""
+        if self._next == len(self._order):
+            return heappop(self._reweighed) if self._reweighed else None
+        at = self._order[self._next]
+        first = _entry(self._first[at], at)
+        if self._reweighed and self._reweighed[0] < first:
+            return heappop(self._reweighed)
+        self._next += 1
+        return first
+
+    def finish(self) -> None:
+        """Let go of the order in which pieces would be taken; nothing more is taken or given back."""
+        self._first, self._order, self._next, self._reweighed = array("d"), array("I"), 0, []
 
     def drop_last(self, tokens: float) -> None:
         """Give back the least valuable pieces until about this many tokens are free."""
@@ -125,8 +170,8 @@ class Chooser:
         while self.chosen and free < tokens:
             at = self.chosen.pop()
             self._taken[at] = 0
-            self._lines.difference_update(self.pieces[at].lines)
-            heappush(self._heap, (-self._density(at), at))
+            self._lines.difference_update(self.pieces.lines[at])
+            heappush(self._reweighed, _entry(self._density(at), at))
             cost = self._costs.pop()
             self._gains.pop()
             free += cost
@@ -140,72 +185,75 @@ class Chooser:
 
     def _cost(self, at: int) -> float:
         """What a piece costs now: with the heading of its source when it is the first of it."""
-        piece = self.pieces[at]
-        return piece.tokens + self._headings.get(piece.source, 0.0)
+        return self.pieces.tokens[at] + self._headings.get(self.pieces.sources[at], 0.0)
 
     def _is_used_up(self, at: int) -> bool:
         """Whether a source that may give only some of its text has given it; its first piece it gives anyway."""
-        piece = self.pieces[at]
-        used = self._used.get(piece.source, 0.0)
-        return used > 0.0 and used + piece.tokens > self._most[piece.source]
+        source = self.pieces.sources[at]
+        used = self._used.get(source, 0.0)
+        return used > 0.0 and used + self.pieces.tokens[at] > self._most[source]
 
     def _use(self, at: int, sign: int) -> None:
-        piece = self.pieces[at]
-        if piece.source in self._most:
-            self._used[piece.source] = max(self._used.get(piece.source, 0.0) + sign * piece.tokens, 0.0)
+        source = self.pieces.sources[at]
+        if source in self._most:
+            self._used[source] = max(self._used.get(source, 0.0) + sign * self.pieces.tokens[at], 0.0)
 
     def _density(self, at: int) -> float:
-        piece = self.pieces[at]
-        seen, worth, again = self._seen, self._worth, self._again
-        value = piece.weight * piece.tokens
-        if not self._lines.isdisjoint(piece.lines):
-            value *= sum(line not in self._lines for line in piece.lines) / len(piece.lines)
-        for name in piece.names:
-            times = seen[name]
-            if times == 0:
-                value += worth[name] * piece.boost
-            elif times == 1:
-                value += worth[name] * again
-        return value / (piece.tokens + (piece.heading if piece.source in self._headings else 0.0))
+        pieces, seen = self.pieces, self._seen
+        tokens = pieces.tokens[at]
+        value = pieces.weights[at] * tokens
+        # The loops of a compaction end here, a hundred thousand times: no call that can be spared.
+        lists = pieces.lines
+        lines = lists.numbers[lists.ends[at] : lists.ends[at + 1]]
+        if lines and not self._lines.isdisjoint(lines):
+            value *= sum(line not in self._lines for line in lines) / len(lines)
+        lists = pieces.names
+        start, end = lists.ends[at], lists.ends[at + 1]
+        if start < end:
+            worth, boost, again = self._worth, pieces.boosts[at], self._again
+            for name in lists.numbers[start:end]:
+                times = seen[name]
+                if times == 0:
+                    value += worth[name] * boost
+                elif times == 1:
+                    value += worth[name] * again
+        return value / (tokens + self._headings.get(pieces.sources[at], 0.0) * _HEADING_SHARE)
 
     def _take(self, at: int) -> None:
-        piece = self.pieces[at]
-        cost = self._cost(at)
+        source, cost = self.pieces.sources[at], self._cost(at)
         self._gains.append(self._density(at))
         self.tokens += cost
         self._use(at, 1)
         self._costs.append(cost)
-        is_first = self._headings.pop(piece.source, None) is not None
+        is_first = self._headings.pop(source, None) is not None
         self.chosen.append(at)
         self._taken[at] = 1
-        self.cover(piece.names, piece.lines)
+        self.cover(self.pieces.names[at], self.pieces.lines[at])
         if is_first:
             self._reweigh(at)
-        self._favour(at - 1, piece.source)
-        self._favour(at + 1, piece.source)
+        self._favour(at - 1, source)
+        self._favour(at + 1, source)
 
     def _reweigh(self, at: int) -> None:
         """Once a source has its heading, what else it holds costs less."""
-        source = self.pieces[at].source
+        sources = self.pieces.sources
         for step in (-1, 1):
             near = at + step
-            while 0 <= near < len(self.pieces) and self.pieces[near].source == source and abs(near - at) < 100:
+            while 0 <= near < len(sources) and sources[near] == sources[at] and abs(near - at) < 100:
                 if not self._taken[near]:
-                    heappush(self._heap, (-self._density(near), near))
+                    heappush(self._reweighed, _entry(self._density(near), near))
                 near += step
 
     def _favour(self, at: int, source: int) -> None:
         """What stands next to a chosen piece reads on from it."""
-        if 0 <= at < len(self.pieces) and not self._taken[at] and self.pieces[at].source == source:
-            self.pieces[at].weight *= self._neighbour
-            heappush(self._heap, (-self._density(at), at))
+        if 0 <= at < len(self.pieces) and not self._taken[at] and self.pieces.sources[at] == source:
+            self.pieces.weights[at] *= self._neighbour
+            heappush(self._reweighed, _entry(self._density(at), at))
 
 
 # A line that the focus is about is worth more, in its wording and in its names, and each token a share of a name.
 _FOCUS_FACTOR = 6.0
 _FOCUS_WORTH = 0.3
-# Half of a heading is put on the line that opens its source; the other half on those that will follow.
-_HEADING_SHARE = 0.5
 # Shorter lines, such as a closing bracket, stand everywhere; more repeats say no more.
 _TELLING_LINE = 12
 _OFTEN = 4
@@ -220,21 +268,21 @@ _FEW = 4
 _ALONE = 0.2
 
 
-def weigh_options(
-    view: PlanningView, offers: Sequence[Option], names: Sequence[tuple[int, ...]], headings: dict[int, float]
-) -> list[Candidate]:
+def weigh_options(view: PlanningView, offers: Offers) -> Candidates:
     """One piece for each offer."""
     weights = view.weights
     seen = seen_lines(view)
     shares = view.focus.shares([option.text for option in offers]) if view.focus else None
     rates = [token_rate(source) for source in view.sources]
-    pieces = []
-    for at, option in enumerate(offers):
-        text, source = option.text, view.sources[option.source]
+    pieces = Candidates(offers.sources)
+    for at, number in enumerate(offers.sources):
+        text, source = offers.text(at), view.sources[number]
         lines = distinct_lines(text)
         again = weights.shown_again if source.voice is Voice.RESULT else weights.repeated
         weight = (
-            option.weight * (1.0 + again * _average_repeats(lines, seen)) * _own_wording_share(text) ** weights.inside
+            offers.weights[at]
+            * (1.0 + again * _average_repeats(lines, seen))
+            * _own_wording_share(text) ** weights.inside
         )
         boost = weights.ledger_name if source.voice is Voice.FACT else _context_share(text)
         if source.voice is Voice.CALL and source.path and text.startswith(REMOVED):
@@ -244,9 +292,11 @@ def weigh_options(
         if shares is not None:
             weight += (_FOCUS_FACTOR * weight + _FOCUS_WORTH * weights.name) * shares[at]
             boost += _FOCUS_FACTOR * shares[at]
-        tokens = len(text) * rates[option.source] + 1.0
-        heading = headings.get(option.source, 0.0) * _HEADING_SHARE
-        pieces.append(Candidate(at, option.source, tokens, weight, names[at], tuple(map(hash, lines)), boost, heading))
+        pieces.tokens.append(len(text) * rates[number] + 1.0)
+        pieces.weights.append(weight)
+        pieces.boosts.append(boost)
+        pieces.names.append(view.names.ids(text))
+        pieces.lines.append(map(hash, lines))
     return pieces
 
 
@@ -282,7 +332,7 @@ def _own_wording_share(text: str) -> float:
     return max((words - _RUN + 1) / words, _LEAST_INSIDE) if words else _LEAST_INSIDE
 
 
-def names_worth(view: PlanningView, names_of: Sequence[set[int]]) -> list[float]:
+def names_worth(view: PlanningView, names_of: Sequence[array[int]]) -> list[float]:
     """What each name is worth: how it was met, how long ago, and what kind of name it is."""
     after = sum(source.tokens for source in view.sources)
     uses = [NameUse() for _ in range(len(view.names))]
@@ -309,7 +359,6 @@ def _field(source: TextSource) -> str:
     return "said" if source.voice is Voice.USER else "used"
 
 
-_ADDING = (Tier.KEEP, Tier.SUMMARIZE)
 # What an id in its brackets takes.
 _ID_TOKENS = 4.0
 # Of a text that is to be told in a few lines, the share that these may take.
@@ -319,15 +368,16 @@ _SHORT_SHARE = 1 / 3
 class PlanSelection(Struct, frozen=True):
     """Options on the scales: a chooser over those that may be taken, and what replaces a source whole."""
 
-    options: tuple[Option, ...]
+    options: Offers
     chooser: Chooser
     replaced: dict[int, Option]
-    names_of: list[set[int]]
+    names_of: list[array[int]]
+    """The names of each source."""
     names: NameTable
 
     def chosen(self) -> list[Option]:
         """The options taken so far, in the order of the history."""
-        picked = [self.options[self.chooser.pieces[at].option] for at in self.chooser.chosen]
+        picked = [self.options[at] for at in self.chooser.chosen]
         return sorted(picked, key=lambda option: (option.source, option.block))
 
     def cover(self, texts: Iterable[str]) -> None:
@@ -336,35 +386,34 @@ class PlanSelection(Struct, frozen=True):
             self.chooser.cover(self.names.known(text), map(hash, distinct_lines(text)))
 
 
-def draft_plan(view: PlanningView, options: Sequence[Option], kept: Sequence[str]) -> PlanSelection:
+def draft_plan(view: PlanningView, options: Iterable[Option], kept: Sequence[str]) -> PlanSelection:
     """Weigh the options of all strategies against each other. `kept` are texts that stand in the context anyway."""
-    replaced = {option.source: option for option in options if option.tier in (Tier.DROP, Tier.REFERENCE)}
-    offers = _best_offers(options, replaced)
-    names = [tuple(view.names.ids(option.text)) for option in offers]
-    names_of = _names_by_source(view, offers, names)
+    offers, replaced = _sort_options(view, options)
+    pieces = weigh_options(view, offers)
+    names_of = _names_by_source(view, offers, pieces.names)
     standing = [view.names.ids(text) for text in kept]
     worth = names_worth(view, names_of)
-    headings = _headings(view)
-    chooser = Chooser(weigh_options(view, offers, names, headings), worth, view.weights, headings, _most(view))
+    chooser = Chooser(pieces, worth, view.weights, _headings(view), _most(view))
     for found in standing:
         chooser.cover(found)
     for source in view.sources:
         if view.zone_of(source) is Zone.VERBATIM:
             chooser.cover(names_of[source.number], map(hash, distinct_lines(source.text)))
+    view.names.forget_words()
     return PlanSelection(offers, chooser, replaced, names_of, view.names)
 
 
-def _best_offers(options: Sequence[Option], replaced: dict[int, Option]) -> tuple[Option, ...]:
-    """Of several offers for one target the dearest; a source that is dropped offers nothing."""
-    dropped = {source for source, option in replaced.items() if option.tier is Tier.DROP or option.is_all}
-    best: dict[tuple[int, int], Option] = {}
+def _sort_options(view: PlanningView, options: Iterable[Option]) -> tuple[Offers, dict[int, Option]]:
+    """The options to choose from, and those that replace a source whole; a source that is dropped offers nothing."""
+    replaced: dict[int, Option] = {}
+    offers = Offers(view.sources)
     for option in options:
-        if option.tier in _ADDING and option.source not in dropped:
-            key = (option.source, option.block)
-            known = best.get(key)
-            if known is None or option.weight > known.weight:
-                best[key] = option
-    return tuple(best.values())
+        if option.tier in (Tier.DROP, Tier.REFERENCE):
+            replaced[option.source] = option
+        else:
+            offers.add(option)
+    dropped = {source for source, option in replaced.items() if option.tier is Tier.DROP or option.is_all}
+    return offers.without(dropped), replaced
 
 
 def _most(view: PlanningView) -> dict[int, float]:
@@ -382,15 +431,13 @@ def _headings(view: PlanningView) -> dict[int, float]:
     }
 
 
-def _names_by_source(view: PlanningView, offers: Sequence[Option], names: Sequence[tuple[int, ...]]) -> list[set[int]]:
+def _names_by_source(view: PlanningView, offers: Offers, names: NumberLists) -> list[array[int]]:
     """The names of each source, from its blocks where they were looked at already."""
     found: dict[int, set[int]] = {}
-    for option, ids in zip(offers, names, strict=True):
-        if option.block >= 0:
-            found.setdefault(option.source, set()).update(ids)
+    for at, source in enumerate(offers.sources):
+        if offers.blocks[at] >= 0 and view.sources[source].voice is not Voice.CALL:
+            found.setdefault(source, set()).update(names[at])
     return [
-        found[source.number]
-        if source.number in found and source.voice is not Voice.CALL
-        else view.names.ids(source.text)
+        array("I", found.pop(source.number) if source.number in found else view.names.ids(source.text))
         for source in view.sources
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from hashlib import sha256
@@ -59,6 +59,7 @@ from context_compactor.facts.outputs import leading_words, mentions_error, menti
 from context_compactor.json_values import copy_containers
 from context_compactor.protocols import TokenCounter
 from context_compactor.settings import Price
+from context_compactor.text import flat_text
 from context_compactor.tokens.budget import Usage
 from context_compactor.tokens.counting import MessageCounter, message_bytes
 from context_compactor.tokens.prices import ModelUsage, call_cost, price_of
@@ -277,7 +278,7 @@ def _report(run: CompactionRun, context: CompactedContext, after: int, decisions
         metrics=Metrics(
             shrink_factor=run.usage.tokens / after if after else None,
             retained_share=fidelity.retained / fidelity.checked if fidelity.checked else None,
-            failures_share=failures_share(parsed.verdicts.failures, composer.view.turns, written.messages),
+            failures_share=failures_share(parsed.verdicts.failures, composer.view.turns, written.messages, text),
             recallable_share=recallable_share(_checkable_references(run, context), archived),
             pins_share=pins_share(composer, written, context.cut),
         ),
@@ -331,16 +332,16 @@ def context_text(messages: Iterable[Message]) -> str:
 
 
 def count_names(
-    removed: Sequence[tuple[str, set[int]]], standing: set[int], names: NameTable, reachable: set[str]
+    removed: Sequence[tuple[str, Collection[int]]], standing: set[int], names: NameTable, reachable: set[str]
 ) -> Fidelity:
     """`removed` are the names of each removed text with the id of its original; `standing` those of the new context."""
     gone: set[int] = set()
     found: set[int] = set()
     home: dict[int, str] = {}
     for ref, ids in removed:
-        gone |= ids
+        gone.update(ids)
         if ref in reachable:
-            found |= ids
+            found.update(ids)
         else:
             home.update(dict.fromkeys(ids, ref))
     lost = sorted(gone - standing - found)
@@ -355,7 +356,7 @@ _START = 60
 
 def count_facts(fidelity: Fidelity, facts: Iterable[Fact], text: str, reachable: set[str]) -> Fidelity:
     """The same with the failures, rules and decisions of the folded turns, each looked for by its first words."""
-    flat = " ".join(text.split())
+    flat = flat_text(text)
     retained, behind, missing = fidelity.retained, fidelity.reachable, list(fidelity.missing)
     for fact in facts:
         if fact.kind in _CHECKED:
@@ -422,7 +423,9 @@ def _original_ref(source: TextSource, zones: dict[int, Zone]) -> str:
     return reference_id("turn", source.turn) if zones[source.turn] is Zone.FOLDED else source.ref
 
 
-def failures_share(failures: Sequence[Failure], turns: Sequence[Turn], context: Sequence[Message]) -> float | None:
+def failures_share(
+    failures: Sequence[Failure], turns: Sequence[Turn], context: Sequence[Message], text: str | None = None
+) -> float | None:
     """Of the failed attempts that were not resolved, the share whose command and error can be read in the context.
 
     Either the call and its result stand there, the result perhaps shortened to its error, or a line names both, of it
@@ -431,7 +434,7 @@ def failures_share(failures: Sequence[Failure], turns: Sequence[Turn], context: 
     groups = [group for group in group_failures(failures) if group[-1].status != RESOLVED]
     if not groups:
         return None
-    flat = " ".join(context_text(context).split())
+    flat = flat_text(context_text(context) if text is None else text)
     exchanges = {exchange.number: exchange for turn in turns for exchange in turn.exchanges}
     calls, results = defaultdict[str, list[ToolCall]](list), defaultdict[str, list[ToolResult]](list)
     for part in (part for message in context for part in message.parts):

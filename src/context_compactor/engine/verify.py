@@ -23,13 +23,13 @@ from context_compactor.tracing import traced
 _START = 40
 
 
-def valid_options(options: Iterable[Option], sources: Sequence[TextSource], verdicts: Verdicts) -> list[Option]:
+def valid_options(options: Iterable[Option], sources: Sequence[TextSource], verdicts: Verdicts) -> Iterator[Option]:
     """The options whose text may stand for its source; a bad text is refused, and so its source keeps its lines."""
-    return [
+    return (
         option
         for option in options
         if option.tier is not Tier.SUMMARIZE or not objection(option, sources[option.source], verdicts)
-    ]
+    )
 
 
 def objection(option: Option, source: TextSource, verdicts: Verdicts) -> str:

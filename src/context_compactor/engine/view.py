@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import log
@@ -14,7 +15,7 @@ from context_compactor.dialects.record import ANSWER, GAP, Excerpt
 from context_compactor.dialects.turns import ToolUse, Turn, reference_id
 from context_compactor.engine.classify import Verdict, Verdicts
 from context_compactor.engine.layouts import Zone, may_clear_thinking, newest_step
-from context_compactor.engine.options import Block, TextSource
+from context_compactor.engine.options import Block, Blocks, TextSource, joined_blocks
 from context_compactor.engine.relevance import VOICE_WEIGHT, Weights, decay, text_weight
 from context_compactor.engine.tiers import Tier, TierOverrides
 from context_compactor.facts.calls import call_body
@@ -69,27 +70,27 @@ def strip_numbers(text: str) -> str:
     return _NUMBERED.sub("", text)
 
 
-def cut_blocks(text: str, *, is_call: bool = False) -> tuple[Block, ...]:
+def cut_blocks(text: str, *, is_call: bool = False) -> Blocks:
     """The lines that say something, each a block of its own; long lines are cut into pieces.
 
     Of a call the bare options say nothing: nobody asks for the limit or the offset again.
     """
-    blocks: list[Block] = []
+    places = array("I")
+    start = 0
     for at, line in enumerate(text.split("\n")):
+        end = start + len(line)
         if not line or line.isspace() or _LONE_TAG.fullmatch(line) or (is_call and _OPTION.fullmatch(line)):
-            continue
-        if len(line) > LONG_LINE:
-            blocks.extend(Block(piece, at, 1) for piece in _PIECE.findall(line[:_LONGEST]) if piece.strip())
+            pass
+        elif len(line) > LONG_LINE:
+            for piece in _PIECE.finditer(line[:_LONGEST]):
+                if not piece[0].isspace():
+                    places.extend((start + piece.start(), start + piece.end(), at, 1))
         else:
-            blocks.append(Block(line, at, 1))
-    return _middle_out(blocks)
-
-
-def _middle_out(blocks: list[Block]) -> tuple[Block, ...]:
-    if len(blocks) <= _MOST_BLOCKS:
-        return tuple(blocks)
-    half = _MOST_BLOCKS // 2
-    return (*blocks[:half], *blocks[-half:])
+            places.extend((start, end, at, 1))
+        start = end + 1
+    if len(places) > 4 * _MOST_BLOCKS:
+        del places[2 * _MOST_BLOCKS : -2 * _MOST_BLOCKS]
+    return Blocks(text, places)
 
 
 _EXCERPT_LINES = 3
@@ -244,7 +245,7 @@ def _source(number: int, spoken: TurnText, after: int, verdict: Verdict | None, 
         ref=verdict.ref if verdict else reference_id("turn", spoken.turn),
         text=text,
         tokens=spoken.tokens,
-        blocks=() if voice is Voice.THINKING else cut_blocks(text, is_call=voice is Voice.CALL),
+        blocks=Blocks(text) if voice is Voice.THINKING else cut_blocks(text, is_call=voice is Voice.CALL),
         lines=text.count("\n") + 1,
         exchange=spoken.exchange,
         path=verdict.path if verdict else "",
@@ -271,8 +272,8 @@ def _source(number: int, spoken: TurnText, after: int, verdict: Verdict | None, 
 def _excerpt_source(number: int, excerpt: Excerpt, after: int, weights: Weights) -> TextSource:
     counted = _COUNTED.search(excerpt.label)
     label = excerpt.label[: counted.start()] if counted else excerpt.label
-    blocks = _excerpt_blocks(excerpt.lines)
-    text = "\n".join(block.text for block in blocks)
+    found = _excerpt_blocks(excerpt.lines)
+    text, blocks = joined_blocks(found or (Block(label, 0, 1),))
     voice, kind = _excerpt_voice(excerpt.ref, label)
     return TextSource(
         number=number,
@@ -282,8 +283,8 @@ def _excerpt_source(number: int, excerpt: Excerpt, after: int, weights: Weights)
         label=label or "call",
         ref=excerpt.ref,
         text=text or label,
-        tokens=len(text) // 4 + 1,
-        blocks=blocks or (Block(label, 0, 1),),
+        tokens=len(text) // 4 + 1 if found else 1,
+        blocks=blocks,
         lines=int(counted[1]) if counted else max(len(excerpt.lines), 1),
         weight=VOICE_WEIGHT[voice] * _excerpt_factor(voice, kind) * decay(after, weights.reach, weights.bend),
         is_loose=True,
@@ -322,8 +323,7 @@ def _excerpt_blocks(lines: Sequence[str]) -> tuple[Block, ...]:
 
 
 def _ledger_source(number: int, section: str, lines: Sequence[LedgerLine]) -> TextSource:
-    blocks = tuple(Block(line.written, at, 1) for at, line in enumerate(lines))
-    text = "\n".join(block.text for block in blocks)
+    text, blocks = joined_blocks([Block(line.written, at, 1) for at, line in enumerate(lines)])
     return TextSource(
         number=number,
         turn=0,

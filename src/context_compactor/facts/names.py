@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 # One run of characters that may be a name: a path, a symbol, a version, a hash. ASCII alone is twice as fast, and a
 # path in a sentence of Chinese is found by itself.
@@ -13,6 +13,8 @@ _PART = re.compile(r"[A-Za-z0-9_-]{4,}")
 _NUMBER = re.compile(r"[\d.\-]+")
 _EDGES = "./~@$-"
 _LONGEST = 400
+# Longer texts are looked at in parts, so that not all of their words are in memory at once.
+_LONG_TEXT = 100_000
 
 # What kind of name it is tells how likely it is to be needed again: a constant, a file, a symbol are; a hyphenated
 # word, an acronym or a number hardly ever is.
@@ -42,6 +44,11 @@ class NameTable:
 
     def ids(self, text: str) -> set[int]:
         """The names in a text, each once."""
+        if len(text) > _LONG_TEXT:
+            return set().union(*map(self._short_ids, _parts_of(text)))
+        return self._short_ids(text)
+
+    def _short_ids(self, text: str) -> set[int]:
         # The loop over a conversation's words is left to C: this is the hottest line of a compaction.
         return set().union(*map(self._chunks.__getitem__, dict.fromkeys(CHUNK.findall(text))))
 
@@ -50,11 +57,26 @@ class NameTable:
         chunks = dict.fromkeys(CHUNK.findall(text))
         return set().union(*(self._chunks[chunk] for chunk in chunks if chunk in self._chunks))
 
+    def forget_words(self) -> None:
+        """Let go of the words met so far that are no names; they are only looked at again."""
+        for word in [chunk for chunk, found in self._chunks.items() if not found]:
+            del self._chunks[word]
+
     def _number(self, name: str) -> int:
         number = self._ids.setdefault(name, len(self.names))
         if number == len(self.names):
             self.names.append(name)
         return number
+
+
+def _parts_of(text: str) -> Iterator[str]:
+    """A long text in parts that end between two lines: no name goes over a line's end."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + _LONG_TEXT)
+        end = len(text) if end < 0 else end
+        yield text[start:end]
+        start = end
 
 
 class _Chunks(dict[str, tuple[int, ...]]):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _CONTROL_TOKEN = "<|"
+_BATCH_CHARACTERS = 500_000
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -112,13 +113,42 @@ def _load_counter(vocabulary: str) -> Callable[[Sequence[str]], list[int]]:
 
 def _count_flat(tokenizer: AnyTokenizer, texts: Sequence[str]) -> list[int]:
     """The fastest way to count a batch; it reads control tokens in the text as such, so those texts go again."""
-    ends = array("Q")
-    ends.frombytes(tokenizer.encode_batch_flat(texts)[1])
-    counts = [end - start for start, end in pairwise(ends)]
+    counts: list[int] = []
+    for batch in _batches(texts):
+        ends = array("Q")
+        ends.frombytes(tokenizer.encode_batch_flat(batch)[1])
+        counts += [end - start for start, end in pairwise(ends)]
     for at, text in enumerate(texts):
         if _CONTROL_TOKEN in text:
             counts[at] = len(tokenizer.encode_ordinary(text))
     return counts
+
+
+def _copied(value: Any) -> Any:
+    """A JSON value with copies of the texts that are not ASCII.
+
+    Python keeps the UTF-8 of a text beside it from when it is first asked for, as long as the text lives, and these
+    texts are the caller's.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else (value + " ")[:-1]
+    if isinstance(value, dict):
+        return {_copied(key): _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Texts to count together, as copies that are gone when they are counted."""
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        batch.append(_copied(text))
+        size += len(text)
+        if size > _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 # A size nobody told us is taken as a full screenshot: too high is safe, too low overflows.
@@ -354,7 +384,7 @@ def _seal_length(block: dict[str, Any]) -> int:
 
 def _json_bytes(value: Any) -> bytes:
     try:
-        return msgspec.json.encode(value)
+        return msgspec.json.encode(_copied(value))
     except (UnicodeEncodeError, TypeError, ValueError):
         return json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":")).encode("utf-8", "replace")
 
