@@ -226,9 +226,9 @@ FORMER_SUMMARIZERS = ["openai/gpt-4.1", "anthropic/claude-sonnet-4-5", "http://1
 
 @pytest.mark.parametrize("name", FORMER_SUMMARIZERS)
 def test_a_model_that_wrote_summaries_before_is_refused_with_what_to_write_now(config, name):
-    for given in ({"env": {"COMPACTOR_MODEL": name}}, {"config_path": config(f'model = "{name}"\n')}):
+    for source in ({"env": {"COMPACTOR_MODEL": name}}, {"config_path": config(f'model = "{name}"\n')}):
         with pytest.raises(BadSetting, match=f"summarizer = '{name}' in its place"):
-            load(**given)
+            load(**source)
 
 
 @pytest.mark.parametrize("name", FORMER_SUMMARIZERS)

@@ -74,9 +74,9 @@ class Spending(Struct, frozen=True):
         """Both together."""
         return Spending(self.dollars + other.dollars, self.attempts + other.attempts)
 
-    def take(self, more: Spending, look: SpendingCheck) -> Spending:
+    def take(self, more: Spending, check: SpendingCheck) -> Spending:
         """The same with more, unless `look` raises at the sight of what was spent before."""
-        look(self)
+        check(self)
         return self.plus(more)
 
 
@@ -92,9 +92,9 @@ class SharedBudget(Spending, frozen=True, kw_only=True):
         """Itself: what was taken from it is in it already."""
         return self
 
-    def take(self, more: Spending, look: SpendingCheck) -> Spending:
+    def take(self, more: Spending, check: SpendingCheck) -> Spending:
         """Itself, with more taken from it."""
-        self.keep(more, look)
+        self.keep(more, check)
         return self
 
 
@@ -362,8 +362,8 @@ def _from_file(config_path: str | Path | None) -> list[Given]:
 
 def _from_env(env: Mapping[str, str]) -> list[Given]:
     variables = {f"{ENV_PREFIX}{name.upper()}": name for name in (*RENAMED, *Settings.__struct_fields__)}
-    found = [(variable, name) for variable, name in variables.items() if env.get(variable)]
-    return [(variable, *item) for variable, name in found for item in current_names({name: env[variable]}, variable)]
+    found = {variable: {name: env[variable]} for variable, name in variables.items() if env.get(variable)}
+    return [given for variable, values in found.items() for given in _named(values, variable)]
 
 
 def _ignored(env: Mapping[str, str]) -> tuple[str, ...]:
@@ -432,7 +432,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 def _read_scalar(name: str, raw: Any) -> Any:
     inner, optional = _inspect(name)
     if isinstance(raw, str) and not isinstance(inner, msgspec.inspect.StrType):
-        raw = _spoken(raw.strip().lower())
+        raw = _as_value(raw.strip().lower())
     if optional and raw in ("none", None):
         return None
     if isinstance(raw, float) and raw - raw != 0:  # neither infinity nor NaN is a number of anything
@@ -440,7 +440,7 @@ def _read_scalar(name: str, raw: Any) -> Any:
     return msgspec.convert(raw, _types()[name], strict=not isinstance(raw, str))
 
 
-def _spoken(text: str) -> str | bool:
+def _as_value(text: str) -> str | bool:
     if text in ("on", "yes", "off", "no"):
         return text in ("on", "yes")
     number, unit = text.replace("_", ""), text[-1:]

@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Lock
 
 from context_compactor.errors import ModelDenied
-from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, raise_if_stopped, read_json
+from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, raise_if_stopped
 
 Scripted = ModelAnswer | str | Exception | Callable[[ModelRequest], "ModelAnswer | str | Exception"]
 
@@ -39,8 +39,7 @@ class ScriptedModel:
         if isinstance(said, Exception):
             raise said
         if isinstance(said, str):
-            value = None if request.schema is None else read_json(said, request.schema)
-            said = ModelAnswer(text=said, value=value, stop="complete", model=self.name)
+            said = ModelAnswer(text=said, stop="complete", model=self.name)
         if control.on_text and said.text:
             control.on_text(said.text)
         return said

@@ -138,7 +138,7 @@ def test_compaction_event_emitted_for_ui_update(begin):
 
 def test_configurable_compaction_prompt(begin, provider):
     surface = begin(
-        model=f"{provider.url}/v1#some",
+        summarizer=f"{provider.url}/v1#some",
         summarizer_window=128_000,
         summarizer_input_tokens=60_000,
         compact_prompt=f"{PROMPT}\n\n{{messages}}",

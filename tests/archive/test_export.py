@@ -244,7 +244,7 @@ def test_what_was_written_before_a_kill_and_never_named_is_not_kept(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from context_compactor.archive.archive import Original
+from context_compactor.archive.originals import Original
 from context_compactor.archive.export import export_folder
 folder, first = Path(sys.argv[1]), int(sys.argv[2])
 for number in range(first, first + int(sys.argv[3])):

@@ -6,13 +6,12 @@ from hypothesis import strategies as st
 
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.facts.calls import (
-    command_of,
     describe_call,
     file_path_of,
     file_paths_of,
     is_read,
-    is_write,
     line_range_of,
+    parse_call,
     target_of,
 )
 from tests.classify.calls_of import bash, tool
@@ -37,7 +36,7 @@ PATCH = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-a\n+b\n*** Add File: s
 )
 def test_a_read_names_its_file(call, path):
     assert is_read(call)
-    assert not is_write(call)
+    assert not parse_call(call).writes
     assert file_path_of(call) == path
 
 
@@ -65,7 +64,7 @@ def test_a_read_names_its_file(call, path):
     ],
 )
 def test_a_write_names_its_file(call, path):
-    assert is_write(call)
+    assert parse_call(call).writes
     assert not is_read(call)
     assert file_path_of(call) == path
 
@@ -85,7 +84,7 @@ def test_a_write_names_its_file(call, path):
 )
 def test_other_calls_name_no_file(call):
     assert file_path_of(call) is None
-    assert not is_write(call)
+    assert call is None or not parse_call(call).writes
 
 
 def test_a_patch_names_all_its_files():
@@ -164,12 +163,11 @@ def test_the_target_is_the_whole_command_on_one_line():
 
 
 def test_a_command_is_given_back_as_typed():
-    assert command_of(bash("cd /srv && rg x")) == "cd /srv && rg x"
-    assert command_of(tool("shell", command=["bash", "-lc", "rg x"])) == "rg x"
-    assert command_of(tool("shell", command=["rg", "x"])) == "rg x"
-    assert command_of(tool("str_replace_editor", command="view", path="a")) is None
-    assert command_of(ToolCall("c", "bash", "rg x")) == "rg x"
-    assert command_of(None) is None
+    assert parse_call(bash("cd /srv && rg x")).command == "cd /srv && rg x"
+    assert parse_call(tool("shell", command=["bash", "-lc", "rg x"])).command == "rg x"
+    assert parse_call(tool("shell", command=["rg", "x"])).command == "rg x"
+    assert parse_call(tool("str_replace_editor", command="view", path="a")).command is None
+    assert parse_call(ToolCall("c", "bash", "rg x")).command == "rg x"
 
 
 json_values = st.recursive(
@@ -188,13 +186,12 @@ def test_any_arguments_can_be_read(name, arguments):
     assert "\n" not in label
     assert len(label) <= 100
     assert len(target_of(call)) <= 400
-    assert file_path_of(call) is None or is_read(call) or is_write(call)
+    assert file_path_of(call) is None or is_read(call) or parse_call(call).writes
     line_range_of(call)
-    command_of(call)
 
 
 @given(st.text(alphabet="abc '\"\\|&;<>()\n#$`-=/.{}EOF") | st.text())
 def test_any_command_line_can_be_read(command):
     call = bash(command)
-    assert is_read(call) + is_write(call) <= 1
+    assert is_read(call) + parse_call(call).writes <= 1
     assert describe_call(call).startswith("Bash `")

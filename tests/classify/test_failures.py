@@ -9,7 +9,7 @@ from context_compactor.dialects.messages import ToolCall, ToolResult
 from context_compactor.dialects.repair import repair
 from context_compactor.dialects.turns import ToolUse
 from context_compactor.engine.parse import parse_context
-from context_compactor.facts.calls import command_of
+from context_compactor.facts.calls import parse_call
 from context_compactor.facts.failures import Failure, call_text, failure_of, find_failures, merge_failures
 from context_compactor.facts.outcomes import exit_code_of, was_not_run
 from context_compactor.facts.outputs import LINE_LENGTH, error_lines
@@ -323,7 +323,8 @@ def test_no_history_breaks_the_search_for_failures(turns: list) -> None:  # type
         each.number
         for turn in turns
         for each in turn.exchanges
-        if each.result and each.result.is_error and not was_not_run(each.result.text) and command_of(each.call) is None
+        if each.result and each.result.is_error and not was_not_run(each.result.text)
+        if not (each.call and parse_call(each.call).command)
     }
     assert flagged <= {failure.exchange for failure in failures}
     assert {failure.status for failure in failures} <= {"open", "resolved", "given up"}

@@ -32,9 +32,8 @@ def test_a_later_read_of_fewer_lines_supersedes_nothing() -> None:
     assert file_history(turns_of(read("/a.py"), read("/a.py", offset=10, limit=20))).superseded == {}
 
 
-def test_a_read_is_stale_after_an_edit_and_still_the_newest_view() -> None:
+def test_a_read_is_still_the_newest_view_after_an_edit() -> None:
     life = file_history(turns_of(read("/a.py"), edit("/a.py"), edit("/a.py")))
-    assert life.stale == {1: 2}
     assert life.superseded == {}
     assert life.files["/a.py"].latest == 1
     assert life.files["/a.py"].status == "edited"
@@ -48,7 +47,6 @@ def test_a_read_is_superseded_when_the_file_is_written_anew() -> None:
 
 def test_an_edit_that_failed_changes_nothing() -> None:
     life = file_history(turns_of(read("/a.py"), edit("/a.py", "String to replace not found in file.", True)))
-    assert life.stale == {}
     assert life.files["/a.py"].status == "read"
 
 
@@ -57,18 +55,22 @@ def test_a_command_that_failed_may_have_written_its_file() -> None:
     assert file_history(turns_of(step)).files["t.py"].status == "created"
 
 
+def uncommitted(turns: list[Turn]) -> list[str]:
+    return [path for path, record in file_history(turns).files.items() if record.is_uncommitted]
+
+
 def test_changes_are_uncommitted_until_a_commit_is_seen() -> None:
     steps = (edit("/repo/a.py"), bash("git add -A && git commit -m 'x'", "[main 1234567] x"), edit("/repo/b.py"))
-    assert file_history(turns_of(*steps)).uncommitted == ("/repo/b.py",)
+    assert uncommitted(turns_of(*steps)) == ["/repo/b.py"]
 
 
 def test_a_commit_that_failed_commits_nothing() -> None:
     steps = (edit("/repo/a.py"), bash("git commit -m 'x'", "Exit code 1\nerror: hook failed"))
-    assert file_history(turns_of(*steps)).uncommitted == ("/repo/a.py",)
+    assert uncommitted(turns_of(*steps)) == ["/repo/a.py"]
 
 
 def test_scratch_files_are_never_uncommitted_work() -> None:
-    assert file_history(turns_of(write("/tmp/try.py"))).uncommitted == ()
+    assert uncommitted(turns_of(write("/tmp/try.py"))) == []
 
 
 def test_relative_paths_are_joined_to_the_folder_of_the_call() -> None:
@@ -128,5 +130,5 @@ def test_no_history_breaks_the_life_of_files(turns: list[Turn]) -> None:
     life = file_history(turns)
     assert life == file_history(turns)
     numbers = {exchange.number for turn in turns for exchange in turn.exchanges}
-    assert set(life.superseded) | set(life.stale) | set(life.latest.values()) <= numbers
-    assert all(by > number for number, by in (*life.superseded.items(), *life.stale.items()))
+    assert set(life.superseded) | set(life.latest.values()) <= numbers
+    assert all(by > number for number, by in life.superseded.items())

@@ -108,7 +108,7 @@ def test_an_address_as_the_agents_model_leaves_with_two_and_names_the_summarizer
     ran = run("compact", day, "--target", TARGET, "--model", f"{provider.url}/v1#some")
     assert ran.code == 2
     assert "summarizer" in ran.err
-    assert provider.requests == []
+    assert provider.bodies == []
 
 
 def test_a_provider_in_the_agents_model_is_noted_when_nobody_writes(run, day):

@@ -17,7 +17,7 @@ from context_compactor.evaluation.methods import (
     model_use_lines,
     model_use_of,
     model_use_row,
-    read_model,
+    read_summarizer,
 )
 from context_compactor.evaluation.output import SilentProgress
 from context_compactor.evaluation.page import page
@@ -39,7 +39,7 @@ def talk(tmp_path_factory):
 
 
 def evaluated(talk, model, budgets=("25",), methods=(COMPACTOR, "trim")):
-    return evaluate_paths(EvaluationRequest((talk,), budgets, methods, model=model), SilentProgress())
+    return evaluate_paths(EvaluationRequest((talk,), budgets, methods, summarizer=model), SilentProgress())
 
 
 def test_a_model_adds_one_method_behind_ours(talk):
@@ -110,4 +110,4 @@ def test_a_story_that_was_refused_as_a_whole_says_so():
 def test_a_model_that_cannot_be_opened_is_refused_before_the_work(name, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(BadInput, match="model"):
-        read_model(name)
+        read_summarizer(name)

@@ -249,8 +249,8 @@ def test_a_folder_that_cannot_be_read_is_named(locked):
 SCRIPT = """
 import os, sys
 from pathlib import Path
-from context_compactor.facts.learned import add_lessons
-from context_compactor.facts.lesson import Lesson
+from context_compactor.facts.lesson_folders import add_lessons
+from context_compactor.facts.lessons import Lesson
 for who in range(8):
     if os.fork() == 0:
         for n in range(5):

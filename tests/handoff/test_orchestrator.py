@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from context_compactor import BadInput
 from context_compactor.archive.originals import Archive
-from context_compactor.facts.fact import Fact
 from context_compactor.handoff.context_summary import MOST_TOKENS, count_tokens
 from context_compactor.handoff.orchestrator import after, begin, next_request, start, unblock, with_task
 from context_compactor.handoff.parser import read_request, read_response
@@ -21,9 +20,7 @@ from context_compactor.handoff.protocol import (
     PHASES,
     HandoffRequest,
     SubAgentRegister,
-    read_register,
     read_state,
-    register_of,
 )
 
 FINDINGS = {
@@ -272,9 +269,6 @@ def test_a_register_says_who_runs_and_what_is_expected_and_where_answers_are():
         "running: a (research): Find the leak; expected: docs/leak.md",
         'failed: b: Fix it [answer: recall("agent_003")]',
     ]
-    assert read_register(register.to_json()) == register
-    with pytest.raises(BadInput, match="this is no register"):
-        read_register('{"agents": [{"id": 1}]}')
 
 
 def test_starting_or_finishing_twice_changes_nothing_and_another_task_is_refused():
@@ -300,15 +294,3 @@ def test_a_register_holds_no_more_than_it_may():
         register = register.started(f"new-{at}", "go")
     with pytest.raises(BadInput, match="50 sub-agents are running"):
         register.started("one-more", "go")
-
-
-def test_a_history_s_sub_agents_make_a_register():
-    facts = [
-        Fact("subagent", "Explore: the leak", 3, "assistant", "", "running", 1, 3, "agent_004"),
-        Fact("subagent", "Explore: the fix", 3, "assistant", "Done.", "done", 1, 3, "agent_005"),
-        Fact("decision", "Use JWT.", 4, "assistant"),
-    ]
-    assert register_of(facts).lines() == [
-        "running: agent_004: Explore: the leak",
-        'complete: agent_005: Explore: the fix [answer: recall("agent_005")]',
-    ]

@@ -456,7 +456,7 @@ def test_an_error_of_our_own_is_a_line_too(tmp_path, monkeypatch):
 
 def test_nothing_slow_is_loaded_when_no_setting_asks_for_it(tmp_path):
     write(tmp_path, boundary(600), *(reply(39_000 + step * 1_000) for step in range(20)))
-    loads = "import sys; from context_compactor.hooks.statusline import main; main(); print(*sorted(sys.modules))"
+    loads = "import sys; from context_compactor.agents.statusline import main; main(); print(*sorted(sys.modules))"
     call = json.dumps(sent(tmp_path, used(60_000))).encode()
     ran = subprocess.run([sys.executable, "-c", loads], input=call, capture_output=True, check=True, env=PLAIN)
     names = set(ran.stdout.decode().splitlines()[1].split())

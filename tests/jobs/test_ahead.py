@@ -92,7 +92,7 @@ def test_a_session_that_does_not_want_it_has_nothing_told(still: Place, clock: T
 
 
 def test_a_session_that_keeps_no_facts_has_its_turns_told_all_the_same(still: Place, clock: Ticking):
-    with quiet(still, extract_facts=False, model="openai/gpt-4.1-mini") as session:
+    with quiet(still, extract_facts=False, summarizer="openai/gpt-4.1-mini") as session:
         assert [(job.kind, job.state) for job in still.jobs()] == [("idle", "waiting")]
         with still.engine(summarizer=ModelSummarizer(ScriptedModel([GOOD]), session.settings)) as engine:
             clock.go_on(5.1)

@@ -9,13 +9,6 @@ from typing import Any
 
 from context_compactor.summarize.model import Control, ModelMessage, ModelRequest
 
-SCHEMA = {
-    "type": "object",
-    "properties": {"mood": {"enum": ["good", "bad"]}, "score": {"type": "integer"}},
-    "required": ["mood", "score"],
-    "additionalProperties": False,
-}
-
 
 def ask(text: str = "Say hello.", **more: Any) -> ModelRequest:
     said = (ModelMessage("system", "You are brief."), ModelMessage("user", text))

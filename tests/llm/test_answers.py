@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from context_compactor.summarize.clients.client import split_reasoning
 from context_compactor.tokens.prices import ModelUsage
-from tests.llm.asking import SCHEMA, ask, control
-from tests.llm.provider import Reply, failure
+from tests.llm.asking import ask, control
+from tests.llm.provider import Reply
 from tests.waiting import PATIENCE
 
 
@@ -91,34 +89,6 @@ def test_characters_may_be_split_at_any_byte(provider, wire):
     stream = b"".join([*wire.text(text), *wire.end()])
     provider.replies = [Reply(pieces=[stream[at : at + 1] for at in range(len(stream))])]
     assert wire.client(provider.url).write(ask(), control()).text == text
-
-
-def test_json_of_the_schema_becomes_a_value(provider, wire):
-    provider.replies = [Reply(pieces=[*wire.text('{"mood": "good",', ' "score": 3}'), *wire.end()])]
-    answer = wire.client(provider.url).write(ask(schema=SCHEMA), control())
-    assert answer.value == {"mood": "good", "score": 3}
-
-
-@pytest.mark.parametrize(
-    "written",
-    ["not json", '{"mood": "good"}', '{"mood": "fine", "score": 1}', '{"mood": "good", "score": true}', "[]", "[" * 9],
-)
-def test_json_that_is_not_of_the_schema_gives_no_value_and_keeps_the_text(provider, wire, written):
-    provider.replies = [Reply(pieces=[*wire.text(written), *wire.end()])]
-    answer = wire.client(provider.url).write(ask(schema=SCHEMA), control())
-    assert (answer.value, answer.text) == (None, written)
-
-
-def test_a_schema_is_sent_as_a_format_and_a_server_that_knows_none_is_asked_in_words(provider, wire):
-    part = {"openai": "response_format", "anthropic": "output_config"}[wire.name]
-    words = f"{part}: Extra inputs are not permitted"
-    good = Reply(pieces=[*wire.text('{"mood": "bad", "score": 1}'), *wire.end()])
-    provider.replies = [failure(400, wire.error("invalid_request_error", words)), good]
-    client = wire.client(provider.url)
-    assert client.write(ask(schema=SCHEMA), control()).value == {"mood": "bad", "score": 1}
-    client.write(ask(schema=SCHEMA), control())
-    assert [part in body for body in provider.bodies] == [True, False, False]
-    assert [json.dumps(SCHEMA) in body["messages"][-1]["content"] for body in provider.bodies] == [False, True, True]
 
 
 def test_a_server_that_ignores_the_limit_is_cut_off(provider, wire):

@@ -8,7 +8,7 @@ from context_compactor.errors import ModelDenied, ModelOverflow, ModelStopped, M
 from context_compactor.settings import Settings
 from context_compactor.summarize.clients.names import open_model
 from context_compactor.tokens.prices import ModelUsage
-from tests.llm.asking import SCHEMA, ask, control
+from tests.llm.asking import ask, control
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Reply, failure
 from tests.waiting import PATIENCE
@@ -32,11 +32,6 @@ def test_an_answer_has_its_text_and_usage(provider, model):
     answer = model.write(ask(), control(on_text=heard.append))
     assert (answer.text, answer.stop, heard) == ("Good morning", "complete", ["Good ", "morning"])
     assert answer.usage == ModelUsage(input=40, cache_read=60, output=7)
-
-
-def test_json_of_the_schema_becomes_a_value(provider, model):
-    provider.replies = [Reply(pieces=[*WIRE.text('{"mood": "good", "score": 3}'), *WIRE.end()])]
-    assert model.write(ask(schema=SCHEMA), control()).value == {"mood": "good", "score": 3}
 
 
 @pytest.mark.parametrize(

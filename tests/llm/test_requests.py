@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from context_compactor.settings import Settings
 from context_compactor.summarize.clients.client import encodable
 from context_compactor.summarize.clients.names import open_model
-from tests.llm.asking import SCHEMA, ask, control
+from tests.llm.asking import ask, control
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Reply, failure
 
@@ -22,14 +22,13 @@ def _good(wire):
 def test_openai_gets_the_messages_the_limit_and_the_wish_for_usage(provider):
     wire = FORMATS["openai"]
     provider.replies = [_good(wire)]
-    wire.client(provider.url, "secret").write(ask(schema=SCHEMA, schema_name="mood"), control())
+    wire.client(provider.url, "secret").write(ask(), control())
     body = provider.bodies[0]
     assert body["messages"] == [
         {"role": "system", "content": "You are brief."},
         {"role": "user", "content": "Say hello."},
     ]
     assert (body["model"], body["max_tokens"], body["stream_options"]) == ("gpt-4.1-mini", 50, {"include_usage": True})
-    assert body["response_format"]["json_schema"] == {"name": "mood", "schema": SCHEMA, "strict": True}
     assert provider.keys == ["Bearer secret"]
 
 
@@ -61,13 +60,6 @@ def test_anthropic_gets_the_system_text_apart(provider):
     assert body["messages"] == [{"role": "user", "content": "Say hello."}]
     assert body["max_tokens"] == 50
     assert provider.keys[0].removeprefix("Bearer ") == "secret"
-
-
-def test_an_open_schema_is_told_to_anthropic_in_words(provider):
-    wire = FORMATS["anthropic"]
-    provider.replies = [_good(wire)]
-    wire.client(provider.url).write(ask(schema={"type": "object", "properties": {}}), control())
-    assert "output_config" not in provider.bodies[0]
 
 
 def test_a_prefix_is_sent_first_and_as_it_is(provider, wire):

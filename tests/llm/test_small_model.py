@@ -17,7 +17,7 @@ from context_compactor.summarize.gate import check_answer
 from context_compactor.summarize.model import ModelMessage, ModelRequest, with_retries
 from context_compactor.summarize.request import headings, quote_turns
 from tests.engine.talks import bash, read, talk_in
-from tests.llm.asking import SCHEMA, control
+from tests.llm.asking import control
 from tests.llm.small_model import WINDOW
 from tests.sessions.talk import CALM
 from tests.summarize.scenes import evidence_of, refresh_talk
@@ -44,14 +44,6 @@ def test_it_streams_an_answer_with_its_usage(model):
 def test_an_answer_that_needs_more_room_is_cut_off_by_length(model):
     request = ModelRequest(messages=STORY.messages, max_tokens=8)
     assert model.write(request, control(120)).stop == "length"
-
-
-def test_it_is_held_to_a_schema(model):
-    asked = (ModelMessage("user", "How is the weather? Answer with a mood and a score."),)
-    answer = model.write(ModelRequest(messages=asked, max_tokens=100, schema=SCHEMA), control(120))
-    assert answer.stop == "complete"
-    assert set(answer.value) == {"mood", "score"}
-    assert answer.value["mood"] in ("good", "bad")
 
 
 def test_a_request_beyond_its_window_is_an_overflow(model):
@@ -142,7 +134,7 @@ def test_a_compaction_with_it_is_judged_and_no_worse_than_without(small_model):
 
 
 def test_a_session_with_it_goes_on_whatever_it_says(small_model):
-    settings = structs.replace(CALM, model=small_model.name, summarizer_window=WINDOW, deadline_seconds=5.0)
+    settings = structs.replace(CALM, summarizer=small_model.name, summarizer_window=WINDOW, deadline_seconds=5.0)
     with Session.open("run", window=1_000_000, store="memory:", settings=settings) as session:
         session.append(WORK)
         report = session.compact(target_tokens=TARGET)

@@ -102,8 +102,8 @@ def test_every_other_page_is_shown(shared, session, page):
     "given",
     [
         {"model": HALF},
-        {"settings": {"model": HALF}},
-        {"settings": {"model": f"openai/{HALF}"}},
+        {"settings": {"summarizer": HALF}},
+        {"settings": {"summarizer": f"openai/{HALF}"}},
         {"settings": {"compact_prompt": HALF}},
         {"settings": {"agent_request": {"system": [{"text": HALF}]}}},
         {"settings": {"agent_request": {HALF: 1}}},

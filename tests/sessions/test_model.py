@@ -117,7 +117,7 @@ def test_neither_restoring_nor_a_fresh_window_waits_for_a_model(provider):
 
 def test_a_model_that_cannot_be_opened_is_an_error_when_asked_for_and_done_without_otherwise(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with opened(calm(model="openai/gpt-4.1-mini"), window=40_000) as session:
+    with opened(calm(summarizer="openai/gpt-4.1-mini"), window=40_000) as session:
         report = session.append(DAY)
         assert report.status == "success"
         assert "OPENAI_API_KEY" in report.reason

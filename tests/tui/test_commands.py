@@ -437,7 +437,7 @@ def told_slowly(request, slow, tmp_path_factory, monkeypatch) -> Iterator[Place]
     """A session whose story is told by a model that never ends."""
     model = f"{slow.url}/v1#slow"
     if request.param == "store":
-        filled("run", conversation(), window=64_000, automatic=False, model=model)
+        filled("run", conversation(), window=64_000, automatic=False, summarizer=model)
         yield Place("run", lambda: LocalSource(URL, look_seconds=0.05), False)
         return
     monkeypatch.setenv("COMPACTOR_SUMMARIZER", model)

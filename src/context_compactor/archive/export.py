@@ -284,7 +284,10 @@ def export_folder(
     make_private_folder(place)
     with one_writer(folder):
         remove_scraps(place)
-        before = _contents_of(place, session_id)
+        known = read_manifest(place) or Manifest(session_id, "")
+        if known.session_id != session_id:
+            raise damaged(place / MANIFEST, f"it is of the session {known.session_id!r}, not {session_id!r}")
+        before = read_contents(place, known)
         after = _with_originals(before, originals, summarize)
         after.refuse_gaps(place)
         _write_files(place, before, after, Manifest(session_id, archived_at, tuple(after.items.values())))
@@ -315,21 +318,13 @@ def read_export(place: Path) -> Export:
     # The manifest was read first: while somebody writes, the other files hold more than it names, never less.
     held = read_contents(place, manifest)
     held.refuse_gaps(place)
-    return Export(manifest, {item.id: _value(place, held, item) for item in manifest.items})
-
-
-def _value(place: Path, held: ExportContents, item: ManifestItem) -> Any:
-    try:
-        return held.value(item)
-    except (CompactorError, UnicodeDecodeError) as error:
-        raise damaged(place / item.file, f"{item.key}: {error}") from None
-
-
-def _contents_of(place: Path, session_id: str) -> ExportContents:
-    manifest = read_manifest(place) or Manifest(session_id, "")
-    if manifest.session_id != session_id:
-        raise damaged(place / MANIFEST, f"it is of the session {manifest.session_id!r}, not {session_id!r}")
-    return read_contents(place, manifest)
+    values: dict[str, Any] = {}
+    for item in manifest.items:
+        try:
+            values[item.id] = held.value(item)
+        except (CompactorError, UnicodeDecodeError) as error:
+            raise damaged(place / item.file, f"{item.key}: {error}") from None
+    return Export(manifest, values)
 
 
 def _with_originals(

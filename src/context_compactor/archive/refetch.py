@@ -50,11 +50,11 @@ def read_shown_lines(original: Original) -> ShownLines:
     while lines and _NOTE.match(lines[-1]):
         lines.pop()
     gap = next((at for at, line in enumerate(lines) if len(line) < _LONG_NOTE and _GAP.match(line)), None)
-    asked = _RANGE.search(original.summary)
+    requested = _RANGE.search(original.summary)
     return ShownLines(
         lines if gap is None else lines[: max(gap - 1, 0)],  # the line before the gap may be cut too
-        first=int(asked[1]) if asked else 0,
-        last=int(asked[2]) if asked and asked[2] else None,
+        first=int(requested[1]) if requested else 0,
+        last=int(requested[2]) if requested and requested[2] else None,
         is_cut=gap is not None or len(lines) >= _LONG_FILE,
         is_mixed="`" in original.summary,
     )
@@ -172,9 +172,13 @@ def _read_again(original: Original, path: Path) -> Refetched:
         return Refetched("file", original.target, False, f"{original.target} {_why(error)}")
     shown = read_shown_lines(original)
     changed = has_changed(shown, text)
-    return Refetched(
-        "file", original.target, True, _said(original.target, shown, changed), _same_lines(shown, text), changed
-    )
+    lines = f"lines {shown.first:,} to {shown.last or 'the end'} of " if shown.first else ""
+    now = "has changed since it was read" if changed else "is as it was when it was read"
+    if changed is None:
+        now = "as it is now; whether it has changed since it was read cannot be told"
+    # Of a part of a file the same lines are shown, as they are now.
+    text = "\n".join(text.split("\n")[shown.first - 1 : shown.last]) if shown.first else text
+    return Refetched("file", original.target, True, f"{lines}{original.target} {now}", text, changed)
 
 
 def _path(target: str, root: Path) -> Path:
@@ -217,15 +221,3 @@ def _why(error: OSError | ValueError) -> str:
         return f"cannot be read: {error.strerror or error}"
     is_ours = str(error).startswith(("is ", "has "))
     return str(error) if is_ours else f"is no name that a file can have: {error}"
-
-
-def _said(target: str, shown: ShownLines, changed: bool | None) -> str:
-    lines = f"lines {shown.first:,} to {shown.last or 'the end'} of " if shown.first else ""
-    if changed is None:
-        return f"{lines}{target} as it is now; whether it has changed since it was read cannot be told"
-    return f"{lines}{target} {'has changed since it was read' if changed else 'is as it was when it was read'}"
-
-
-def _same_lines(shown: ShownLines, text: str) -> str:
-    """The lines that were read, as they are now."""
-    return "\n".join(text.split("\n")[shown.first - 1 : shown.last]) if shown.first else text

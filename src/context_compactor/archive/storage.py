@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import active_count
 from time import perf_counter, sleep
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -60,7 +60,7 @@ class PreparedItem(Struct, frozen=True):
 
 def prepare_items(originals: Iterable[Original], store: ContentStore) -> list[PreparedItem]:
     """Make originals ready for an archive. What takes long is done here, so this is called before a transaction."""
-    return [_prepared_item(original, _contents(original.value, store)) for original in originals]
+    return [_prepared_item(original, store) for original in originals]
 
 
 def store_items(ready: Iterable[PreparedItem], store: ContentStore) -> list[NewOriginal]:
@@ -75,14 +75,12 @@ def prepare_and_store_items(originals: Iterable[Original], store: ContentStore) 
     return store_items(prepare_items(originals, store), store)
 
 
-def _contents(value: Any, store: ContentStore) -> list[PackedContent]:
-    """A list of messages is kept message by message, since each of them is there already."""
-    if isinstance(value, list) and value:
-        return store.ready_list([json_bytes(each) for each in value])
-    return store.ready([json_bytes(value)])
-
-
-def _prepared_item(original: Original, contents: list[PackedContent]) -> PreparedItem:
+def _prepared_item(original: Original, store: ContentStore) -> PreparedItem:
+    value = original.value
+    if isinstance(value, list) and value:  # each message of a list is in the store already
+        contents = store.ready_list([json_bytes(each) for each in value])
+    else:
+        contents = store.ready([json_bytes(value)])
     item = NewOriginal(
         ref=original.id,
         kind=original.kind,
@@ -203,21 +201,11 @@ def load_passages(found: FoundRun) -> list[Passage]:
     ]
 
 
-def load_original(shelved: OriginalRow, content: bytes) -> Original:
-    """The original as it was archived."""
-    return Original(
-        shelved.ref,
-        shelved.kind,
-        shelved.summary,
-        shelved.tokens,
-        read_json(content),
-        shelved.recovery,
-        shelved.hint,
-        shelved.target,
-    )
-
-
-def load_originals(shelved: Sequence[OriginalRow], store: ContentStore) -> list[Original]:
-    """Several originals at once."""
-    contents = store.get([each.content for each in shelved])
-    return [load_original(each, contents[each.content]) for each in shelved]
+def load_originals(rows: Sequence[OriginalRow], store: ContentStore) -> list[Original]:
+    """Originals as they were archived."""
+    contents = store.get([row.content for row in rows])
+    values = [read_json(contents[row.content]) for row in rows]
+    return [
+        Original(row.ref, row.kind, row.summary, row.tokens, value, row.recovery, row.hint, row.target)
+        for row, value in zip(rows, values, strict=True)
+    ]

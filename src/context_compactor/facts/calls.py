@@ -161,11 +161,6 @@ def is_own_tool(call: ToolCall | None) -> bool:
     return call is not None and call.name.startswith(_OWN_PREFIXES)
 
 
-def command_of(call: ToolCall | None) -> str | None:
-    """The shell command a call runs, as typed."""
-    return parse_call(call).command if call else None
-
-
 def file_path_of(call: ToolCall | None) -> str | None:
     """The file a call reads or changes, as the agent wrote it; the first one if there are several."""
     return next(iter(file_paths_of(call)), None)
@@ -181,11 +176,6 @@ def is_read(call: ToolCall | None) -> bool:
     return call is not None and parse_call(call).reads
 
 
-def is_write(call: ToolCall | None) -> bool:
-    """Whether the call creates, changes or removes a file."""
-    return call is not None and parse_call(call).writes
-
-
 def line_range_of(call: ToolCall | None) -> LineRange | None:
     """First and last line of a partial read; None when the whole file is read.
 
@@ -198,22 +188,22 @@ def target_of(call: ToolCall | None) -> str:
     """The path, command, query or URL the call is about, as one line."""
     if call is None:
         return ""
-    reading = parse_call(call)
-    return _one_line(_target(reading) or call.arguments.strip("{} "), _TARGET_LENGTH)
+    parsed = parse_call(call)
+    return _one_line(_target(parsed) or call.arguments.strip("{} "), _TARGET_LENGTH)
 
 
 def describe_call(call: ToolCall | None, root: str = "") -> str:
     """A short label for headings: "Read src/a.py", "Bash `rg -n x`". Paths below `root` are shown from there."""
     if call is None:
         return "tool result"
-    reading = parse_call(call)
+    parsed = parse_call(call)
     room = max(20, _LABEL_LENGTH - len(call.name) - 3)
-    if reading.command is not None and not (reading.reads and len(reading.paths) == 1):
-        command = reading.command.replace(root, "") if root else reading.command
+    if parsed.command is not None and not (parsed.reads and len(parsed.paths) == 1):
+        command = parsed.command.replace(root, "") if root else parsed.command
         return f"{_one_line(call.name, 60)} `{short_command(command, room)}`"
-    if reading.paths:
-        lines = _label_of_lines(reading.lines)
-        target = _tail_of(_one_line(reading.paths[0].removeprefix(root), _TARGET_LENGTH), room - len(lines)) + lines
+    if parsed.paths:
+        lines = _label_of_lines(parsed.lines)
+        target = _tail_of(_one_line(parsed.paths[0].removeprefix(root), _TARGET_LENGTH), room - len(lines)) + lines
     else:
         target = _one_line(target_of(call).replace(root, "") if root else target_of(call), room)
     return f"{_one_line(call.name, 60)} {target}".rstrip()
@@ -247,16 +237,16 @@ def _bare_name(name: str) -> str:
     return re.sub(r"[\W_]+", "", last).lower()
 
 
-def _target(reading: ParsedCall) -> str:
-    if reading.command is not None:
-        return reading.command
-    values = reading.arguments
+def _target(parsed: ParsedCall) -> str:
+    if parsed.command is not None:
+        return parsed.command
+    values = parsed.arguments
     pattern = values.get("pattern")
     if isinstance(pattern, str):
         where = values.get("path") or values.get("glob")
         return f"{pattern} in {where}" if isinstance(where, str) else pattern
-    if reading.paths:
-        return ", ".join(reading.paths)
+    if parsed.paths:
+        return ", ".join(parsed.paths)
     named = next((values[key] for key in _TARGET_KEYS if isinstance(values.get(key), str)), "")
     return named or ", ".join(_short_arguments(values))
 

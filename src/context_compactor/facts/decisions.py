@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.dialects.messages import Role
 from context_compactor.dialects.turns import ToolUse, Turn, reference_id
@@ -37,18 +37,18 @@ _LABELLED_RULE = re.compile(
 )
 
 
-def constraint_facts(sayings: Iterable[Utterance]) -> list[Fact]:
+def constraint_facts(utterances: Iterable[Utterance]) -> list[Fact]:
     """Every rule and correction of the user; one that is said again counts, one that is revised goes."""
     found: dict[str, Fact] = {}
-    for saying in sayings:
-        for sentence in _rules_in(saying.text):
+    for utterance in utterances:
+        for sentence in _rules_in(utterance.text):
             for old in cues.revised(sentence, found):
                 del found[old]
             before = found.get(sentence)
-            first = before.turn if before else saying.turn
+            first = before.turn if before else utterance.turn
             count = before.count + 1 if before else 1
-            ref = reference_id("turn", saying.turn)
-            found[sentence] = Fact("constraint", sentence, first, "user", "", "active", count, saying.turn, ref)
+            ref = reference_id("turn", utterance.turn)
+            found[sentence] = Fact("constraint", sentence, first, "user", "", "active", count, utterance.turn, ref)
     return list(found.values())
 
 
@@ -66,8 +66,7 @@ _EVERY_CUE = _PresentCues()
 
 def _present_cues(text: str) -> _PresentCues:
     words = cues.spaced(text)
-    lists = (cues.HARD_RULES, cues.ADDRESSED_RULES, cues.SOFT_RULES, cues.REPORTS)
-    return _PresentCues(*(tuple(cue for cue in each if cue in words) for each in lists))
+    return _PresentCues(*(tuple(cue for cue in each if cue in words) for each in structs.astuple(_EVERY_CUE)))
 
 
 def _rules_in(text: str) -> Iterator[str]:
@@ -80,11 +79,8 @@ def _rules_in(text: str) -> Iterator[str]:
         text = "\n".join(line for line in text.split("\n") if not any(each in line for each in labelled))
     present = _present_cues(text) if _ONE_SENTENCE < len(text) < _SHORT_MESSAGE_LENGTH * 2 else _EVERY_CUE
     for at, sentence in enumerate(islice(sentences(text), _MOST_SENTENCES)):
-        if (
-            kept < _MOST_PER_MESSAGE
-            and len(sentence) <= _LONGEST_RULE
-            and is_rule(sentence, is_short, at == 0, present)
-        ):
+        is_counted = kept < _MOST_PER_MESSAGE and len(sentence) <= _LONGEST_RULE
+        if is_counted and is_rule(sentence, is_short, at == 0, present):
             kept += 1
             yield sentence
 
@@ -187,10 +183,10 @@ _SMALL = re.compile(
 
 def choice_facts(user: Sequence[Utterance], agent: Sequence[Utterance]) -> list[Fact]:
     """Decisions the user made by a short reply: the option that was picked, or the proposal that was agreed to."""
-    spoken = [saying.turn for saying in agent]
+    turns_spoken = [utterance.turn for utterance in agent]
     found: list[Fact] = []
     for reply in user:
-        at = bisect_left(spoken, reply.turn) - 1
+        at = bisect_left(turns_spoken, reply.turn) - 1
         if at < 0 or len(reply.text) > _LONGEST_REPLY:
             continue
         asked = agent[at].text[-_LAST_TEXT:]
@@ -222,14 +218,11 @@ def _chosen(reply: str, asked: str) -> list[str]:
     words = cues.spaced(reply).split()
     if not words or len(_NUMBERED.findall(reply)) > 1:
         return []
-    options = _options(asked) if _may_pick(words) else {}
+    may_pick = any(len(word) == 1 or word in _ORDINALS or word in _EVERYTHING for word in words)
+    options = _options(asked) if may_pick else {}
     if len(options) < 2:
         return []
     return [options[key] for key in _keys(reply, words, list(options)) if key in options][:_MOST_OPTIONS]
-
-
-def _may_pick(words: Sequence[str]) -> bool:
-    return any(len(word) == 1 or word in _ORDINALS or word in _EVERYTHING for word in words)
 
 
 def _keys(reply: str, words: Sequence[str], known: list[str]) -> list[str]:
@@ -333,7 +326,7 @@ def decision_facts(user: Sequence[Utterance], agent: Sequence[Utterance]) -> lis
     ordered = sorted(found, key=lambda fact: fact.turn)
     distinct = list({(fact.status, fact.content): fact for fact in ordered}.values())
     decisions = [fact for fact in distinct if not fact.status]
-    findings = _newest_findings([fact for fact in distinct if fact.status], [saying.turn for saying in user])
+    findings = _newest_findings([fact for fact in distinct if fact.status], [utterance.turn for utterance in user])
     kept = [*_unrevised(decisions)[-_MOST_DECISIONS:], *findings[-_MOST_FINDINGS:]]
     return sorted(kept, key=lambda fact: fact.turn)
 
@@ -347,11 +340,11 @@ def _unrevised(decisions: Iterable[Fact]) -> list[Fact]:
     return list(kept.values())
 
 
-def _newest_findings(findings: list[Fact], spoken: list[int]) -> list[Fact]:
+def _newest_findings(findings: list[Fact], turns_spoken: list[int]) -> list[Fact]:
     """Of what was found out between two sayings of the user the last ones: they stand for those before them."""
     groups: dict[int, list[Fact]] = {}
     for fact in findings:
-        groups.setdefault(bisect_left(spoken, fact.turn), []).append(fact)
+        groups.setdefault(bisect_left(turns_spoken, fact.turn), []).append(fact)
     kept: list[Fact] = []
     for group in groups.values():
         sure = [fact for fact in group if cues.has_any(cues.spaced(fact.content), cues.CAUSES)]
@@ -360,18 +353,21 @@ def _newest_findings(findings: list[Fact], spoken: list[int]) -> list[Fact]:
     return kept
 
 
-def _decisions_of(sayings: Iterable[Utterance], role: Role) -> list[Fact]:
+def _decisions_of(utterances: Iterable[Utterance], role: Role) -> list[Fact]:
     found: list[Fact] = []
-    for saying in sayings:
-        low = saying.text.lower()
+    for utterance in utterances:
+        low = utterance.text.lower()
         if "let me " in low[:20] and len(low) < _SHORT_DECISION and ". " not in low and "\n" not in low:
             continue  # one sentence that says what comes next: most of what an agent says between its calls
         if role == "assistant" and found and found[-1].status and cues.has_any(low[:200], _RETRACTIONS):
-            found = _without_retracted(found, saying)
+            # Its author may begin by taking back the last finding.
+            words = cues.spaced(next(sentences(utterance.text), ""))
+            if words.startswith(cues.RETRACTIONS) and found[-1].status == "finding":
+                found.pop()
         # Only signs that stand somewhere in the text need to be looked for in its lines.
         signs = tuple([sign for sign in (_PLAIN_SIGNS if low.isascii() else DECISION_SIGNS) if sign in low])
         if signs:
-            found += _decisions_in(without_code(saying.text), signs, saying.turn, role)
+            found += _decisions_in(without_code(utterance.text), signs, utterance.turn, role)
     return found
 
 
@@ -390,13 +386,6 @@ def _decisions_in(text: str, signs: tuple[str, ...], turn: int, role: Role) -> l
 
 _RETRACTIONS = tuple(cue.strip() for cue in cues.RETRACTIONS)
 _DECISION_LABEL_SIGNS = frozenset(("decid", "decision", "décis", "entscheid", "decisi", "решени", "决定"))
-
-
-def _without_retracted(found: list[Fact], saying: Utterance) -> list[Fact]:
-    """What was found before, without the last finding where its author begins by taking it back."""
-    words = cues.spaced(next(sentences(saying.text), ""))
-    is_back = words.startswith(cues.RETRACTIONS) and found[-1].status == "finding"
-    return found[:-1] if is_back else found
 
 
 def _decision_fact(sentence: str, turn: int, role: Role, status: str) -> Fact:
@@ -437,17 +426,19 @@ _LONGEST_ANSWER = 3_000
 _LONGEST_DESCRIPTION = 160
 
 
-def consent_facts(called: Sequence[CallInTurn]) -> list[Fact]:
+def consent_facts(calls: Sequence[CallInTurn]) -> list[Fact]:
     """Denials with what the user said to them, approved plans, and decisions by an answer to a question."""
     found: list[Fact] = []
-    for turn, exchange, reading in called:
+    for turn, exchange, parsed in calls:
         answer = exchange.result.text if exchange.result else ""
         if is_refusal(answer) and len(answer) < _LONGEST_ANSWER:
-            found.append(_denial(exchange, turn, answer))
-        elif reading.tool == "exitplanmode" and _APPROVED.match(answer[:200]):
+            words = refusal_words(answer)[:300]
+            detail = f"the user said: {words}" if words else ""
+            found.append(_consent_fact("denial", call_text(exchange.call), detail, turn, exchange))
+        elif parsed.tool == "exitplanmode" and _APPROVED.match(answer[:200]):
             found.append(_consent_fact("approval", "plan approved", "", turn, exchange))
-        elif reading.tool in ASKING_TOOLS and exchange.result and not exchange.result.is_error:
-            found += _answers(exchange, turn, answer, reading.arguments)
+        elif parsed.tool in ASKING_TOOLS and exchange.result and not exchange.result.is_error:
+            found += _answers(exchange, turn, answer, parsed.arguments)
     return found
 
 
@@ -476,30 +467,21 @@ def replies_through_tools(turns: Iterable[Turn]) -> list[Utterance]:
     return found
 
 
-def _denial(exchange: ToolUse, turn: int, answer: str) -> Fact:
-    words = refusal_words(answer)[:300]
-    return _consent_fact("denial", call_text(exchange.call), f"the user said: {words}" if words else "", turn, exchange)
-
-
 def _answers(exchange: ToolUse, turn: int, answer: str, arguments: dict[str, Any]) -> list[Fact]:
     """Each question with its answer; an option that the agent had described is told with its description."""
     pairs = answers_in(answer)
     if not pairs and answer.strip():
         return [_consent_fact("approval", " ".join(answer[:300].split()), call_text(exchange.call), turn, exchange)]
     options = {
-        str(option.get("label")): option.get("description")
+        str(option.get("label")): " ".join(option["description"].split())[:_LONGEST_DESCRIPTION]
         for question in objects_in(arguments, "questions")
         for option in objects_in(question, "options")
+        if isinstance(option.get("description"), str)
     }
-    told = ((question, reply, options.get(reply)) for question, reply in pairs)
     return [
-        _consent_fact("decision", f"{question} \u2192 {reply}", _described(description), turn, exchange)
-        for question, reply, description in told
+        _consent_fact("decision", f"{question} \u2192 {reply}", options.get(reply, ""), turn, exchange)
+        for question, reply in pairs
     ]
-
-
-def _described(description: object) -> str:
-    return " ".join(description.split())[:_LONGEST_DESCRIPTION] if isinstance(description, str) else ""
 
 
 def _consent_fact(kind: FactKind, content: str, detail: str, turn: int, exchange: ToolUse) -> Fact:

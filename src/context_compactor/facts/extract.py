@@ -23,7 +23,7 @@ from context_compactor.facts.utterances import agent_utterances, user_utterances
 def extract_facts(
     turns: Sequence[Turn],
     failures: Sequence[Failure] | None = None,
-    life: FileHistory | None = None,
+    history: FileHistory | None = None,
     describe_outcome: DescribeOutcome = lambda _use, _kind, _failure: "",
 ) -> list[Fact]:
     """All that must outlive the text, in the order of the ledgers. Give `failures` and `life` when they are known.
@@ -33,23 +33,23 @@ def extract_facts(
     if failures is None:
         failures = find_failures(turns)
     failed = {failure.exchange for failure in failures}
-    if life is None:
-        life = file_history(turns, failed)
-    user, agent, called = user_utterances(turns), agent_utterances(turns), calls_in_turns(turns)
-    todos = todo_facts(called)
+    if history is None:
+        history = file_history(turns, failed)
+    user, agent, calls = user_utterances(turns), agent_utterances(turns), calls_in_turns(turns)
+    todos = todo_facts(calls)
     return [
         *task_facts(user, turns),
         *constraint_facts(user),
-        *mode_facts(called, turns),
+        *mode_facts(calls, turns),
         *todos,
         *next_facts(agent, user, turns, todos),
         *decision_facts(user, agent),
         *merge_failures(failures),
-        *file_facts(life, called),
-        *side_effect_facts(called, failed),
-        *consent_facts(called),
-        *subagent_facts(called, turns, failed),
-        *dependency_facts(called, failed),
-        *running_facts(called, turns),
-        *command_facts(called, {failure.exchange: failure.error for failure in failures}, describe_outcome),
+        *file_facts(history, calls),
+        *side_effect_facts(calls, failed),
+        *consent_facts(calls),
+        *subagent_facts(calls, turns, failed),
+        *dependency_facts(calls, failed),
+        *running_facts(calls, turns),
+        *command_facts(calls, {failure.exchange: failure.error for failure in failures}, describe_outcome),
     ]

@@ -99,7 +99,7 @@ class CallAttempt(Struct, frozen=True):
 
     turn: int
     call: ToolCall
-    reading: ParsedCall
+    parsed: ParsedCall
     checks: tuple[Check, ...]
     has_failed: bool
     answer: str
@@ -119,10 +119,11 @@ class CallTimeline:
         gone = frozenset(failed)
         self._attempts: list[CallAttempt] = []
         self._at: dict[int, int] = {}
-        self._said: dict[int, tuple[str, str]] = {}
+        self._texts: dict[int, tuple[str, str]] = {}
         started: dict[str, ToolCall] = {}
         for turn in turns:
-            self._said[turn.number] = (_speaker(turn), _said_in(turn))
+            speaker = {"assistant": "agent", "user": "" if turn.exchanges else "user"}.get(turn.role, "")
+            self._texts[turn.number] = (speaker, _text_of(turn))
             for exchange in turn.exchanges:
                 call, result = exchange.call, exchange.result
                 if call is None or result is None or exchange.is_lost or is_own_tool(call) or was_not_run(result.text):
@@ -132,11 +133,11 @@ class CallTimeline:
                 if running and exchange.number not in gone:
                     started[running] = call
                     continue
-                reading = parse_call(call)
+                parsed = parse_call(call)
                 self._at[exchange.number] = len(self._attempts)
-                checks = tuple(checks_in(reading.steps))
+                checks = tuple(checks_in(parsed.steps))
                 self._attempts.append(
-                    CallAttempt(turn.number, call, reading, checks, exchange.number in gone, result.text)
+                    CallAttempt(turn.number, call, parsed, checks, exchange.number in gone, result.text)
                 )
         self._index()
 
@@ -148,26 +149,23 @@ class CallTimeline:
             for kind in {check.kind for check in attempt.checks}:
                 self._runs[kind].append(at)
             if not attempt.has_failed and not (attempt.checks and not _shows_pass(attempt)):
-                for key in _keys(attempt.call, attempt.reading):
+                for key in _keys(attempt.call, attempt.parsed):
                     self._worked[key].append(at)
-                if attempt.reading.writes or _installs(attempt.reading):
+                if attempt.parsed.writes or _installs(attempt.parsed):
                     self._writes.append(at)
 
     def of(self, exchange: int, turn: int, error: str) -> Resolution:
         """What came of a failed exchange."""
         at = self._at.get(exchange)
         if at is None:
-            return Resolution(GIVEN_UP, "") if self._is_left(turn) else Resolution(OPEN)
+            is_left = len(self._attempts) > _RECENT and self._attempts[-_RECENT].turn > turn
+            return Resolution(GIVEN_UP if is_left else OPEN)
         attempt = self._attempts[at]
-        if _CONFLICT.search(error):
-            came = self._merged(at)
-            if came:
-                return came
-        how = self._resolved(attempt, at, error)
-        if how:
+        if _CONFLICT.search(error) and (merged := self._merged(at)):
+            return merged
+        if how := self._resolved(attempt, at, error):
             return Resolution(RESOLVED, how)
-        said = self._given_up(attempt.turn)
-        if said:
+        if said := self._given_up(attempt.turn):
             return Resolution(GIVEN_UP, said)
         is_check = bool(attempt.checks) and not MISSING.search(error) and not _SLIP.search(error)
         if is_check or len(self._attempts) - at <= _RECENT:
@@ -177,17 +175,14 @@ class CallTimeline:
     def later(self, tried: str, error: str) -> str:
         """How the calls of this history resolve something that failed before it, known by its line alone."""
         call = _call_of(tried)
-        reading = parse_call(call)
-        attempt = CallAttempt(0, call, reading, tuple(checks_in(reading.steps)), True, "")
+        parsed = parse_call(call)
+        attempt = CallAttempt(0, call, parsed, tuple(checks_in(parsed.steps)), True, "")
         how = self._resolved(attempt, -1, error)
-        if not how and tried.endswith(_CUT) and reading.command is not None:
+        if not how and tried.endswith(_CUT) and parsed.command is not None:
             start = " ".join(tried.removesuffix(_CUT).split())
             at = next((at for at, each in enumerate(self._attempts) if _begins(each, start)), None)
             how = f"passed in turn {self._attempts[at].turn}{self._after(-1, at)}" if at is not None else ""
         return how
-
-    def _is_left(self, turn: int) -> bool:
-        return bool(self._attempts) and len(self._attempts) > _RECENT and self._attempts[-_RECENT].turn > turn
 
     def _resolved(self, attempt: CallAttempt, at: int, error: str) -> str:
         if attempt.checks and not _SLIP.search(error):
@@ -198,7 +193,7 @@ class CallTimeline:
     def _merged(self, at: int) -> Resolution | None:
         """How the conflicts of a merge or rebase ended."""
         for attempt in self._attempts[at + 1 :]:
-            words = {word for step in attempt.reading.steps if step.program == "git" for word in step.words[1:6]}
+            words = {word for step in attempt.parsed.steps if step.program == "git" for word in step.words[1:6]}
             if "--abort" in words:
                 return Resolution(GIVEN_UP, f"aborted in turn {attempt.turn}")
             if not attempt.has_failed and words & {"commit", "--continue"}:
@@ -211,7 +206,7 @@ class CallTimeline:
         name = missing[1].partition(".")[0].rpartition("/")[2] if missing else ""
         for later in self._writes[bisect_right(self._writes, at) :] if name else ():
             attempt = self._attempts[later]
-            if _installs(attempt.reading) and name in _words(attempt):
+            if _installs(attempt.parsed) and name in _words(attempt):
                 return f"`{_short(attempt)}` in turn {attempt.turn}"
         return ""
 
@@ -237,19 +232,19 @@ class CallTimeline:
         return ""
 
     def _repeated(self, attempt: CallAttempt, at: int, error: str) -> str:
-        for key in _keys(attempt.call, attempt.reading, error):
+        for key in _keys(attempt.call, attempt.parsed, error):
             places = self._worked.get(key, [])
             later = places[bisect_right(places, at)] if bisect_right(places, at) < len(places) else None
             if later is None:
                 continue
             found = self._attempts[later]
-            if attempt.reading.writes and attempt.reading.command is None:
-                return f"applied in turn {found.turn}{self._read_again(at, later, attempt.reading)}"
+            if attempt.parsed.writes and attempt.parsed.command is None:
+                return f"applied in turn {found.turn}{self._read_again(at, later, attempt.parsed)}"
             if isinstance(key, tuple) and key[0] == "look":
-                shown = next((path for path in found.reading.paths if basename(path) == key[1]), "")
-                moved = shown and shown not in attempt.reading.paths
+                shown = next((path for path in found.parsed.paths if basename(path) == key[1]), "")
+                moved = shown and shown not in attempt.parsed.paths
                 return f"found at {shown} in turn {found.turn}" if moved else f"read in turn {found.turn}"
-            verb = "passed" if attempt.reading.command is not None else "worked"
+            verb = "passed" if attempt.parsed.command is not None else "worked"
             return f"{verb} in turn {found.turn}{self._after(at, later)}"
         return ""
 
@@ -268,25 +263,25 @@ class CallTimeline:
     def _after(self, at: int, later: int) -> str:
         """What was changed between a failure and what made it good."""
         between = self._writes[bisect_right(self._writes, at) : bisect_right(self._writes, later - 1)]
-        files = dict.fromkeys(basename(path) for each in between for path in self._attempts[each].reading.paths)
-        own = {basename(path) for path in self._attempts[later].reading.paths}
+        files = dict.fromkeys(basename(path) for each in between for path in self._attempts[each].parsed.paths)
+        own = {basename(path) for path in self._attempts[later].parsed.paths}
         named = [name for name in files if name and name not in own]
         if named:
             more = f" and {len(named) - _MOST_FILES} more" if len(named) > _MOST_FILES else ""
             return f" after editing {', '.join(named[-_MOST_FILES:])}{more}"
-        installs = [self._attempts[each] for each in between if _installs(self._attempts[each].reading)]
+        installs = [self._attempts[each] for each in between if _installs(self._attempts[each].parsed)]
         return f" after `{_short(installs[-1])}`" if installs else ""
 
-    def _read_again(self, at: int, later: int, reading: ParsedCall) -> str:
-        names = {basename(path) for path in reading.paths}
+    def _read_again(self, at: int, later: int, parsed: ParsedCall) -> str:
+        names = {basename(path) for path in parsed.paths}
         between = self._attempts[at + 1 : later]
-        is_read = any(each.reading.reads and names & set(map(basename, each.reading.paths)) for each in between)
+        is_read = any(each.parsed.reads and names & set(map(basename, each.parsed.paths)) for each in between)
         return " after reading the file again" if is_read else ""
 
     def _given_up(self, turn: int) -> str:
         """Who said right after a failure that another way is to be taken, with the words."""
         for number in range(turn + 1, turn + 3):
-            who, text = self._said.get(number, ("", ""))
+            who, text = self._texts.get(number, ("", ""))
             cue = {"user": _USER_TURNS, "agent": _AGENT_TURNS}.get(who)
             sentence = _sentence_with(cue, text) if cue else ""
             if sentence:
@@ -296,11 +291,7 @@ class CallTimeline:
         return ""
 
 
-def _speaker(turn: Turn) -> str:
-    return "user" if turn.role == "user" and not turn.exchanges else "agent" if turn.role == "assistant" else ""
-
-
-def _said_in(turn: Turn) -> str:
+def _text_of(turn: Turn) -> str:
     texts = [part.text for message in turn.messages for part in message.parts if isinstance(part, Text)]
     return "\n".join(without_client_blocks(text)[:1_500] for text in texts if not is_client_text(text)).strip()
 
@@ -313,22 +304,22 @@ def _sentence_with(cue: re.Pattern[str], text: str) -> str:
     return ""
 
 
-def _keys(call: ToolCall, reading: ParsedCall, error: str | None = None) -> list[object]:
+def _keys(call: ToolCall, parsed: ParsedCall, error: str | None = None) -> list[object]:
     """What a call is about, in ways that another call about the same shares.
 
     Of several steps the last is the one that worked; it is the one that failed if the error speaks of it.
     """
-    if reading.command is not None:
-        exact, last = _plain(reading.steps), _plain(reading.steps[-1:])
+    if parsed.command is not None:
+        exact, last = _plain(parsed.steps), _plain(parsed.steps[-1:])
         if error is not None and not any(word.lower() in error.lower() for word in last[:2] if len(word) > 2):
             last = ()
         keys: list[object] = [("run", *words) for words in dict.fromkeys((exact, last)) if words]
-    elif reading.writes:
-        return [("write", path) for path in reading.paths] or [("tool", call.name, call.arguments)]
+    elif parsed.writes:
+        return [("write", path) for path in parsed.paths] or [("tool", call.name, call.arguments)]
     else:
-        keys = [] if reading.reads else [("tool", call.name, call.arguments)]
-    looks = reading.reads and (reading.command is None or is_read_only(reading.steps))
-    return [*keys, *(("look", basename(path)) for path in reading.paths)] if looks else keys
+        keys = [] if parsed.reads else [("tool", call.name, call.arguments)]
+    looks = parsed.reads and (parsed.command is None or is_read_only(parsed.steps))
+    return [*keys, *(("look", basename(path)) for path in parsed.paths)] if looks else keys
 
 
 def _plain(steps: Sequence[ShellStep]) -> tuple[str, ...]:
@@ -340,8 +331,8 @@ def _plain(steps: Sequence[ShellStep]) -> tuple[str, ...]:
     return tuple("python" if word == "python3" else word for word in words)
 
 
-def _installs(reading: ParsedCall) -> bool:
-    steps = (step for step in reading.steps if step.words)
+def _installs(parsed: ParsedCall) -> bool:
+    steps = (step for step in parsed.steps if step.words)
     return any(
         _INSTALLS.intersection(step.words[1:4])
         and (step.program in _INSTALLERS or step.words[1:3] in (("-m", "pip"), ("-m", "uv")))
@@ -360,15 +351,15 @@ def _passes_by_name(run: CallAttempt, test: str) -> bool:
 
 def _shows_pass(run: CallAttempt) -> bool:
     """Whether a run can be seen to have passed: it says so, or all of its end is there and nothing failed in it."""
-    if run.has_failed or any(step.words and _OTHER_STATE.intersection(step.words[1:3]) for step in run.reading.steps):
+    if run.has_failed or any(step.words and _OTHER_STATE.intersection(step.words[1:3]) for step in run.parsed.steps):
         return False
-    is_cut = any(step.piped and step.program in _CUTS for step in run.reading.steps)
+    is_cut = any(step.piped and step.program in _CUTS for step in run.parsed.steps)
     return "no tests to run" not in run.answer[-400:] and (not is_cut or has_passed(run.answer))
 
 
 def _is_gone(error: str, run: CallAttempt) -> bool:
     """Whether a run that failed says nothing of an earlier error any more; one that is not shown whole may hide it."""
-    if any(step.piped for step in run.reading.steps):
+    if any(step.piped for step in run.parsed.steps):
         return False
     start = error.partition(" … ")[0].strip()[:40]
     return len(start) > 12 and start not in run.answer and len(run.answer) > 200
@@ -385,7 +376,7 @@ def _run_name(run: CallAttempt, attempt: CallAttempt) -> str:
 
 def _is_variant(attempt: CallAttempt, found: CallAttempt) -> bool:
     """Whether a call is made with the same program or tool, for the same part of its work."""
-    one, other = attempt.reading, found.reading
+    one, other = attempt.parsed, found.parsed
     if (one.command is None) != (other.command is None):
         return False
     if one.command is None:
@@ -404,20 +395,20 @@ def _head(steps: Sequence[ShellStep]) -> tuple[str, ...]:
 
 
 def _words(attempt: CallAttempt) -> set[str]:
-    text = attempt.reading.command if attempt.reading.command is not None else attempt.call.arguments
+    text = attempt.parsed.command if attempt.parsed.command is not None else attempt.call.arguments
     return set(_WORD.findall(text[:2_000]))
 
 
 def _short(attempt: CallAttempt) -> str:
-    text = attempt.reading.command if attempt.reading.command is not None else attempt.call.name
-    if attempt.reading.command is None and attempt.reading.paths:
-        text = f"{text} {attempt.reading.paths[0]}"
+    text = attempt.parsed.command if attempt.parsed.command is not None else attempt.call.name
+    if attempt.parsed.command is None and attempt.parsed.paths:
+        text = f"{text} {attempt.parsed.paths[0]}"
     line = re.sub(r"^cd \S+ (?:&&|;) ", "", " ".join(text.split()))
     return line if len(line) <= _SHOWN_COMMAND else line[:_SHOWN_COMMAND].rstrip() + _CUT
 
 
 def _begins(attempt: CallAttempt, start: str) -> bool:
-    command = attempt.reading.command
+    command = attempt.parsed.command
     return command is not None and not attempt.has_failed and " ".join(command.split()).startswith(start)
 
 
@@ -451,7 +442,7 @@ class Failure(Struct, frozen=True):
     denied: bool = False
     ref: str = ""
     status: str = OPEN
-    came: str = ""
+    outcome: str = ""
     """What resolved it, or who gave it up, in a few words."""
 
 
@@ -492,8 +483,9 @@ def find_failures(turns: Sequence[Turn]) -> list[Failure]:
                 found.append(structs.replace(failure, command=begun) if begun else failure)
             elif exchange.call and exchange.result and parse_call(exchange.call).command is not None:
                 started[background_id(exchange.result.text)] = call_text(exchange.call)
-    course = CallTimeline(turns, (failure.exchange for failure in found)) if found else None
-    return [_with_resolution(failure, course) for failure in found] if course else []
+    timeline = CallTimeline(turns, (failure.exchange for failure in found)) if found else None
+    ends = [timeline.of(each.exchange, each.turn, each.error) for each in found] if timeline else []
+    return [structs.replace(each, status=end.status, outcome=end.how) for each, end in zip(found, ends, strict=True)]
 
 
 def resolve_facts(facts: Iterable[Fact], turns: Sequence[Turn]) -> list[Fact]:
@@ -502,8 +494,11 @@ def resolve_facts(facts: Iterable[Fact], turns: Sequence[Turn]) -> list[Fact]:
     waiting = [fact for fact in facts if fact.kind == "failure" and fact.status != RESOLVED]
     if not waiting or not turns:
         return facts
-    course, first = timeline_of(turns), min(turn.number for turn in turns)
-    return [_resolved(fact, course) if fact in waiting and _last(fact) < first else fact for fact in facts]
+    timeline, first = timeline_of(turns), min(turn.number for turn in turns)
+    return [
+        _resolved(fact, timeline) if fact in waiting and max(fact.turn, fact.last_turn) < first else fact
+        for fact in facts
+    ]
 
 
 def timeline_of(turns: Sequence[Turn]) -> CallTimeline:
@@ -512,23 +507,14 @@ def timeline_of(turns: Sequence[Turn]) -> CallTimeline:
     return CallTimeline(turns, failed)
 
 
-def _resolved(fact: Fact, course: CallTimeline) -> Fact:
-    how = course.later(fact.content, fact.detail)
+def _resolved(fact: Fact, timeline: CallTimeline) -> Fact:
+    how = timeline.later(fact.content, fact.detail)
     return structs.replace(fact, status=RESOLVED, outcome=how) if how else fact
-
-
-def _last(fact: Fact) -> int:
-    return max(fact.turn, fact.last_turn)
 
 
 def may_repeat(fact: Fact) -> bool:
     """Whether what failed may be done again: it worked since, or it is a test, linter or build that still fails."""
     return fact.status == RESOLVED or (fact.status in ("", OPEN) and is_check(fact.content))
-
-
-def _with_resolution(failure: Failure, course: CallTimeline) -> Failure:
-    came = course.of(failure.exchange, failure.turn, failure.error)
-    return structs.replace(failure, status=came.status, came=came.how)
 
 
 def merge_failures(failures: Sequence[Failure]) -> list[Fact]:
@@ -571,7 +557,7 @@ def _failure_fact(group: list[Failure]) -> Fact:
         len(group),
         last.turn,
         last.ref,
-        outcome="" if is_denied else last.came,
+        outcome="" if is_denied else last.outcome,
     )
 
 
@@ -579,23 +565,15 @@ def call_text(call: ToolCall | None) -> str:
     """A call on one line, as the agent would recognise it: the command as typed, or the tool and its arguments."""
     if call is None:
         return "(result without its call)"
-    reading = parse_call(call)
-    if reading.command is not None:
-        return _one_line(reading.command.strip(), _room_for(reading.command))
-    return _arguments(call, reading)
-
-
-def _room_for(command: str) -> int:
-    """A change of folder in front says little: what follows it gets its own room."""
-    moved = CHANGE_FOLDER.match(command.lstrip()[:300])
-    return COMMAND_LENGTH + (moved.end() if moved else 0)
-
-
-def _arguments(call: ToolCall, reading: ParsedCall) -> str:
-    if not reading.paths or not reading.arguments:
+    parsed = parse_call(call)
+    if parsed.command is not None:
+        # A change of folder in front says little: what follows it gets its own room.
+        moved = CHANGE_FOLDER.match(parsed.command.lstrip()[:300])
+        return _one_line(parsed.command.strip(), COMMAND_LENGTH + (moved.end() if moved else 0))
+    if not parsed.paths or not parsed.arguments:
         return _one_line(f"{call.name} {call.arguments}".rstrip(), COMMAND_LENGTH)
-    named = _one_line(f"{call.name} {', '.join(reading.paths[:3])}", COMMAND_LENGTH)
-    old = next((reading.arguments[key] for key in _OLD_TEXT if isinstance(reading.arguments.get(key), str)), "")
+    named = _one_line(f"{call.name} {', '.join(parsed.paths[:3])}", COMMAND_LENGTH)
+    old = next((parsed.arguments[key] for key in _OLD_TEXT if isinstance(parsed.arguments.get(key), str)), "")
     sought = _one_line(old[:400].strip(), _SOUGHT_LENGTH)
     return f"{named}: {sought}" if sought else named
 

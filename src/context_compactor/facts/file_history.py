@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import Struct
@@ -31,12 +31,12 @@ def working_folder(turns: Sequence[Turn]) -> str:
     return ""
 
 
-def folder_of_call(reading: ParsedCall, folder: str) -> str:
+def folder_of_call(parsed: ParsedCall, folder: str) -> str:
     """The folder a call works in, when the one before it worked in `folder`."""
-    named = reading.arguments.get("workdir") or reading.arguments.get("cwd")
+    named = parsed.arguments.get("workdir") or parsed.arguments.get("cwd")
     if isinstance(named, str) and named.startswith("/"):
         folder = named
-    first = reading.steps[0].words if reading.steps else ()
+    first = parsed.steps[0].words if parsed.steps else ()
     return absolute_path(first[1], folder) if len(first) == 2 and first[0] == "cd" else folder
 
 
@@ -56,14 +56,12 @@ def full_paths(paths: Iterable[str]) -> dict[str, str]:
     for path in known:
         if path.startswith("/"):
             by_name.setdefault(posixpath.basename(path), []).append(path)
-    return {path: _full_path(path, by_name.get(posixpath.basename(path), ())) for path in known}
-
-
-def _full_path(path: str, candidates: Sequence[str]) -> str:
-    if path.startswith(("/", "~")):
-        return path
-    fitting = [each for each in candidates if each.endswith(f"/{path}")]
-    return fitting[0] if len(fitting) == 1 else path
+    found = dict(zip(known, known, strict=True))
+    for path in known:
+        fitting = [each for each in by_name.get(posixpath.basename(path), ()) if each.endswith(f"/{path}")]
+        if len(fitting) == 1 and not path.startswith(("/", "~")):
+            found[path] = fitting[0]
+    return found
 
 
 def common_root(paths: Sequence[str], share: float = 0.6) -> str:
@@ -140,16 +138,16 @@ class WorkingTree:
         self._staged: list[str] | None = []
         self._patches: set[str] = set()
 
-    def follow(self, exchange: ToolUse, reading: ParsedCall, folder: str, failed: bool) -> None:
+    def follow(self, exchange: ToolUse, parsed: ParsedCall, folder: str, failed: bool) -> None:
         """Take in what a command did, and what it showed."""
         text = exchange.result.text if exchange.result else ""
-        for step in reading.steps:
+        for step in parsed.steps:
             if step.program == "git":
                 self._follow_git(exchange.number, step, folder, text, failed)
         if (
             self._patches
-            and reading.reads
-            and not self._patches.isdisjoint(absolute_path(path, folder) for path in reading.paths)
+            and parsed.reads
+            and not self._patches.isdisjoint(absolute_path(path, folder) for path in parsed.paths)
         ):
             self._list(_DIFF.findall(text[:_MOST_GIT_OUTPUT]), folder, GitListing(diff=exchange.number))
 
@@ -236,13 +234,8 @@ def _is_revision(word: str) -> bool:
     """Whether a word of `git diff` compares with something else than the newest commit."""
     if word.startswith("-") or word == "HEAD":
         return False
-    return (
-        ".." in word
-        or "~" in word
-        or "^" in word
-        or ("." not in word and "/" not in word)
-        or word.startswith("origin/")
-    )
+    is_name = "." not in word and "/" not in word
+    return is_name or word.startswith("origin/") or any(sign in word for sign in ("..", "~", "^"))
 
 
 def _status_paths(body: str) -> Iterator[tuple[str, bool]]:
@@ -342,23 +335,16 @@ class FileRecord(Struct, frozen=True):
 class FileHistory(Struct, frozen=True):
     """The files of a session by path, in the order in which they were met. Exchanges are named by number.
 
-    `superseded` maps a read to a later exchange that shows the same lines again (or replaced the file);
-    `stale` maps a read to the first change of its file after it.
+    `superseded` maps a read to a later exchange that shows the same lines again (or replaced the file).
     """
 
     files: dict[str, FileRecord]
     superseded: dict[int, int]
-    stale: dict[int, int]
 
     @property
     def latest(self) -> dict[str, int]:
         """For each path the exchange that shows its newest state."""
         return {path: record.latest for path, record in self.files.items()}
-
-    @property
-    def uncommitted(self) -> tuple[str, ...]:
-        """Files changed since the last commit that was seen."""
-        return tuple(path for path, record in self.files.items() if record.is_uncommitted)
 
     @property
     def loaded(self) -> int:
@@ -381,16 +367,19 @@ def file_history(turns: Sequence[Turn], failed: Collection[int] | None = None) -
         for exchange in turn.exchanges:
             if exchange.call is None:
                 continue
-            reading = parse_call(exchange.call)
-            here = folder_of_call(reading, folder)
+            parsed = parse_call(exchange.call)
+            here = folder_of_call(parsed, folder)
             # An agent that goes to a scratch folder for a moment is elsewhere with its next command.
             folder = folder if f"{here}/".startswith(_SCRATCH) else here
             is_undone = exchange.number in failed or exchange.is_lost
-            if reading.steps:
-                tree.follow(exchange, reading, here, is_undone)
-            if (is_undone and not _may_have_written(reading)) or _shows_nothing(exchange):
+            if parsed.steps:
+                tree.follow(exchange, parsed, here, is_undone)
+            # A command that failed may have written its files before it did; a failed edit has not.
+            may_have_written = parsed.writes and parsed.command is not None
+            answer = exchange.result.text[:200] if exchange.result else ""
+            if (is_undone and not may_have_written) or answer.startswith("File unchanged since last read"):
                 continue
-            for path, touch in _touches(exchange, turn.number, reading, here, touched, scripts):
+            for path, touch in _touches(exchange, turn.number, parsed, here, touched, scripts):
                 touched.setdefault(path, []).append(touch)
     return _gather(touched, tree)
 
@@ -398,52 +387,41 @@ def file_history(turns: Sequence[Turn], failed: Collection[int] | None = None) -
 def _touches(
     exchange: ToolUse,
     turn: int,
-    reading: ParsedCall,
+    parsed: ParsedCall,
     folder: str,
     touched: dict[str, list[FileTouch]],
     scripts: dict[str, tuple[str, ...]],
 ) -> Iterator[tuple[str, FileTouch]]:
     """What a call does to each of its files, and to those that a script it runs writes."""
-    actions = paths_written(reading.steps) if reading.writes else {}
-    for named in reading.paths if reading.reads or reading.writes else ():
+    actions = paths_written(parsed.steps) if parsed.writes else {}
+    for named in parsed.paths if parsed.reads or parsed.writes else ():
         if _VARIABLE.search(named):
             continue
         path = absolute_path(named, folder)
         if actions.get(named) == "restored" and path not in touched:
             continue
-        yield path, _touch(exchange, turn, reading, path, path in touched, actions.get(named, ""))
+        yield path, _touch(exchange, turn, parsed, path, path in touched, actions.get(named, ""))
         if actions.get(named) == "deleted":
             below = [each for each in touched if each.startswith(f"{path}/")]
             yield from ((each, FileWrite(exchange.number, turn, "deleted")) for each in below)
-        if reading.writes and path.endswith(_SCRIPTS):
-            text = reading.command or reading.arguments.get("content") or reading.arguments.get("file_text")
+        if parsed.writes and path.endswith(_SCRIPTS):
+            text = parsed.command or parsed.arguments.get("content") or parsed.arguments.get("file_text")
             scripts[path] = paths_in_script(text) if isinstance(text, str) else ()
-    for step in reading.steps if scripts else ():
+    for step in parsed.steps if scripts else ():
         if is_script_run(step):
             run = (absolute_path(word, folder) for word in step.words[1:3])
             written = [path for each in run for path in scripts.get(each, ()) if not _VARIABLE.search(path)]
             yield from ((absolute_path(path, folder), FileWrite(exchange.number, turn)) for path in written)
 
 
-def _shows_nothing(exchange: ToolUse) -> bool:
-    """Whether a read was answered with a hint that the file is as it was."""
-    answer = exchange.result.text[:200] if exchange.result else ""
-    return answer.startswith("File unchanged since last read")
-
-
-def _may_have_written(reading: ParsedCall) -> bool:
-    """A command that failed may have written its files before it did; a failed edit has not."""
-    return reading.writes and reading.command is not None
-
-
-def _touch(exchange: ToolUse, turn: int, reading: ParsedCall, path: str, known: bool, done: str) -> FileTouch:
-    if reading.writes:
-        whole = _is_whole(reading, path)
+def _touch(exchange: ToolUse, turn: int, parsed: ParsedCall, path: str, known: bool, done: str) -> FileTouch:
+    if parsed.writes:
+        whole = _is_whole(parsed, path)
         is_new = not known and (whole or done == "written")
         return FileWrite(exchange.number, turn, _action(exchange, path, done, is_new), whole)
-    first, last = reading.lines or (1, None)
+    first, last = parsed.lines or (1, None)
     # With several files in one command it is not known which lines are whose; line 0 means that the place is unknown.
-    is_known = first > 0 and (len(reading.paths) == 1 or reading.lines is None)
+    is_known = first > 0 and (len(parsed.paths) == 1 or parsed.lines is None)
     return FileRead(exchange.number, turn, first, last, is_known)
 
 
@@ -458,11 +436,11 @@ def _action(exchange: ToolUse, path: str, done: str, is_new: bool) -> str:
     return "created" if is_new or "File created" in answer else "edited"
 
 
-def _is_whole(reading: ParsedCall, path: str) -> bool:
-    if reading.tool in _WHOLE_FILE_TOOLS or reading.arguments.get("command") == "create":
+def _is_whole(parsed: ParsedCall, path: str) -> bool:
+    if parsed.tool in _WHOLE_FILE_TOOLS or parsed.arguments.get("command") == "create":
         return True
     name = posixpath.basename(path)
-    writers = (step for step in reading.steps if step.words and step.program in _WRITING_PROGRAMS)
+    writers = (step for step in parsed.steps if step.words and step.program in _WRITING_PROGRAMS)
     return any(posixpath.basename(step.writes) == name for step in writers)
 
 
@@ -473,9 +451,7 @@ def _gather(touched: dict[str, list[FileTouch]], tree: WorkingTree) -> FileHisto
         joined.setdefault(names[path], []).extend(touches)
     listed = {names[path]: listing for path, listing in tree.listed.items()}
     files = {path: _record(path, touches, tree, listed.get(path)) for path, touches in joined.items()}
-    superseded: list[dict[int, int]] = [_superseded(record) for record in files.values()]
-    stale = [_stale(record) for record in files.values()]
-    return FileHistory(files, _for_all_files(superseded, files), _for_any_file(stale))
+    return FileHistory(files, _superseded_reads(files))
 
 
 def _record(path: str, touches: list[FileTouch], tree: WorkingTree, listing: GitListing | None) -> FileRecord:
@@ -486,7 +462,10 @@ def _record(path: str, touches: list[FileTouch], tree: WorkingTree, listing: Git
     is_listed = listing is not None and (listing.is_tracked or bool(writes))
     if not writes and not is_listed:
         return FileRecord(path, reads)
-    taken, clean, resets = (_taking(path, each, tree.root) for each in (tree.commits, tree.clean, tree.resets))
+    taken, clean, resets = (
+        [commit.exchange for commit in commits if commit.takes(path, tree.root)]
+        for commits in (tree.commits, tree.clean, tree.resets)
+    )
     undone = max((*resets, *(write.exchange for write in writes if write.action == "restored")), default=0)
     settled = max((*taken, *clean, undone), default=0)
     committed = tuple(write for write in writes if any(write.exchange <= number for number in taken))
@@ -498,43 +477,21 @@ def _record(path: str, touches: list[FileTouch], tree: WorkingTree, listing: Git
     return FileRecord(path, reads, writes, pending or kept, bool(pending) or is_listed, bool(committed), diff)
 
 
-def _taking(path: str, commits: Sequence[Commit], root: str) -> list[int]:
-    return [commit.exchange for commit in commits if commit.takes(path, root)]
-
-
-def _superseded(record: FileRecord) -> dict[int, int]:
-    found: dict[int, int] = {}
+def _superseded(record: FileRecord) -> Iterator[tuple[int, int]]:
+    """The reads of a file that a later exchange supersedes, each with that exchange."""
     replaced = [write.exchange for write in record.writes if write.whole or write.action == "deleted"]
     for at, read in enumerate(record.reads):
         covering = [later.exchange for later in record.reads[at + 1 : at + 40] if later.covers(read)]
         later = [*covering[-1:], *(number for number in replaced[-1:] if number > read.exchange)]
         if later:
-            found[read.exchange] = max(later)
-    return found
+            yield read.exchange, max(later)
 
 
-def _stale(record: FileRecord) -> dict[int, int]:
-    changes = [write.exchange for write in record.writes]
-    first_after = ((read.exchange, bisect_right(changes, read.exchange)) for read in record.reads)
-    return {number: changes[at] for number, at in first_after if at < len(changes)}
-
-
-def _for_all_files(found: list[dict[int, int]], files: dict[str, FileRecord]) -> dict[int, int]:
+def _superseded_reads(files: dict[str, FileRecord]) -> dict[int, int]:
     """A command that showed several files is superseded only when each of them is."""
-    shown: dict[int, int] = {}
-    for record in files.values():
-        for number in {read.exchange for read in record.reads}:
-            shown[number] = shown.get(number, 0) + 1
+    shown = Counter(number for record in files.values() for number in {read.exchange for read in record.reads})
     later: dict[int, list[int]] = {}
-    for each in found:
-        for number, by in each.items():
+    for record in files.values():
+        for number, by in dict(_superseded(record)).items():
             later.setdefault(number, []).append(by)
     return {number: max(by) for number, by in sorted(later.items()) if len(by) == shown[number]}
-
-
-def _for_any_file(found: list[dict[int, int]]) -> dict[int, int]:
-    merged: dict[int, int] = {}
-    for each in found:
-        for number, by in each.items():
-            merged[number] = min(by, merged.get(number, by))
-    return dict(sorted(merged.items()))

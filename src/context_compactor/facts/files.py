@@ -170,23 +170,19 @@ def changes_in(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> str:
     """The changes of a file that stand, in at most 120 characters: `+ def rotate(old), ~ verify, − check`."""
     diff = exchanges.get(record.diff)
     if diff and diff.result and (not record.standing or record.diff > record.standing[-1].exchange):
-        told = _compared(_patched(diff.result.text, record.path), record.path, ())
-        if told:
-            return told
-    return _compared(_standing(record, exchanges), record.path, _shown(record, exchanges))
+        shown = _compared(_patched(diff.result.text, record.path), record.path, ())
+        if shown:
+            return shown
+    reads = (exchanges.get(read.exchange) for read in record.reads[: -_MOST_READS - 1 : -1])
+    newest = [each.result.text for each in reads if each and each.result]
+    return _compared(_kept_edits(record, exchanges), record.path, newest)
 
 
-def _standing(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> Iterator[Edit]:
+def _kept_edits(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> Iterator[Edit]:
     for write in record.standing[-_MOST_EDITS:]:
         exchange = exchanges.get(write.exchange)
         if exchange and write.action not in ("deleted", "restored"):
             yield from _edits(exchange, record.path)
-
-
-def _shown(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> list[str]:
-    """What reads have shown of a file, the newest first."""
-    shown = (exchanges.get(read.exchange) for read in record.reads[: -_MOST_READS - 1 : -1])
-    return [each.result.text for each in shown if each and each.result]
 
 
 def _compared(edits: Iterator[Edit], path: str, shown: Sequence[str]) -> str:
@@ -213,15 +209,11 @@ def _merge(found: dict[str, str], later: dict[str, str]) -> None:
     """Add later changes. What is added and then changed is added; what is added and then removed never was."""
     for name, sign in later.items():
         # What is new is shown with its signature, and known by its name afterwards.
-        known = next((each for each in found if each == name or _same_name(each, name)), name)
+        known = next((each for each in found if each == name or each.partition("(")[0].endswith(f" {name}")), name)
         before = found.pop(known, "")
         if before == ADDED and sign == REMOVED:
             continue
         found[known if before == ADDED else name] = ADDED if before == ADDED else CHANGED if before == REMOVED else sign
-
-
-def _same_name(label: str, name: str) -> bool:
-    return label.partition("(")[0].endswith(f" {name}")
 
 
 def _rendered(found: dict[str, str]) -> str:
@@ -241,10 +233,10 @@ def _edits(exchange: ToolUse, path: str) -> Iterator[Edit]:
     """The pieces of text that a call replaces in a file."""
     if exchange.call is None:
         return
-    reading = parse_call(exchange.call)
-    values = reading.arguments
-    if reading.command is not None:
-        yield from _shell_edits(reading.command, reading.steps, path)
+    parsed = parse_call(exchange.call)
+    values = parsed.arguments
+    if parsed.command is not None:
+        yield from _shell_edits(parsed.command, parsed.steps, path)
         return
     several = values.get("edits")
     for edit in several if isinstance(several, list) else (values,):
@@ -314,10 +306,10 @@ _MOST_COMMANDS = 6
 _MOST_RANGES = 4
 
 
-def file_facts(life: FileHistory, called: Sequence[CallInTurn]) -> list[Fact]:
+def file_facts(history: FileHistory, calls: Sequence[CallInTurn]) -> list[Fact]:
     """Every file that was changed or read: what changed in it, and whether that is committed; changed ones first."""
-    records = sorted(life.files.values(), key=lambda record: (record.status == "read", record.turns[1]))
-    exchanges = {exchange.number: exchange for _, exchange, _ in called}
+    records = sorted(history.files.values(), key=lambda record: (record.status == "read", record.turns[1]))
+    exchanges = {exchange.number: exchange for _, exchange, _ in calls}
     return [_file_fact(record, exchanges) for record in records if not record.is_gone]
 
 
@@ -347,13 +339,13 @@ def _lines_read(reads: Sequence[FileRead]) -> str:
     return f"read lines {', '.join(ranges[-_MOST_RANGES:])}" if ranges else ""
 
 
-def dependency_facts(called: Sequence[CallInTurn], failed: Collection[int]) -> list[Fact]:
+def dependency_facts(calls: Sequence[CallInTurn], failed: Collection[int]) -> list[Fact]:
     """Packages that were installed, each with the command that did it last."""
     found: dict[str, Fact] = {}
-    for turn, exchange, reading in called:
+    for turn, exchange, parsed in calls:
         if exchange.result is None or exchange.number in failed:
             continue
-        for step in reading.steps:
+        for step in parsed.steps:
             for package in _packages(step):
                 fact = Fact("dependency", package, turn, "tool", step.program, "", 1, turn, reference_of(exchange))
                 found[package] = fact
@@ -375,19 +367,19 @@ DescribeOutcome = Callable[[ToolUse, Kind, None], str]
 
 
 def command_facts(
-    called: Sequence[CallInTurn], errors: Mapping[int, str], describe_outcome: DescribeOutcome
+    calls: Sequence[CallInTurn], errors: Mapping[int, str], describe_outcome: DescribeOutcome
 ) -> list[Fact]:
     """How the newest test, build and lint runs ended, each command once. `errors` are those of failed exchanges.
 
     The count is of runs that ended as the last one did; runs that ended otherwise before are told beside it.
     """
     found: dict[str, list[_Run]] = {}
-    for turn, exchange, reading in called:
-        checked = next((step for step in reading.steps if check_of(step)), None)
-        if checked is not None and exchange.result is not None and not runs_in_background(exchange, reading):
+    for turn, exchange, parsed in calls:
+        checked = next((step for step in parsed.steps if check_of(step)), None)
+        if checked is not None and exchange.result is not None and not runs_in_background(exchange, parsed):
             key = " ".join(checked.words[:4])
             found[key] = [*found.pop(key, []), _Run(turn, exchange, errors.get(exchange.number))]
-    edits = [(turn, path) for turn, exchange, reading in called if reading.writes for path in reading.paths]
+    edits = [(turn, path) for turn, exchange, parsed in calls if parsed.writes for path in parsed.paths]
     return [
         _with_edits(_command_fact(runs, describe_outcome), edits) for runs in list(found.values())[-_MOST_COMMANDS:]
     ]
@@ -412,11 +404,15 @@ def _command_fact(runs: Sequence[_Run], describe_outcome: DescribeOutcome) -> Fa
     last = runs[-1]
     streak = list(takewhile(lambda run: (run.error is None) == (last.error is None), reversed(runs)))
     others = sum((run.error is None) != (last.error is None) for run in runs)
-    detail = _passed_outcome(last.exchange, describe_outcome) if last.error is None else last.error
+    answer = last.exchange.result.text if last.exchange.result else ""
+    detail = last.error
+    if detail is None:
+        detail = describe_outcome(last.exchange, kind_of(last.exchange.call, answer), None)
     if others:
-        told = f"after {others} {'failure' if last.error is None else 'pass'}{_plural(others, last.error is None)}"
-        detail = f"{detail} ({told})" if detail else told
-    ran = _echoed_commands(last.exchange.result.text if last.exchange.result else "")
+        ended = ("failure", "failures") if last.error is None else ("pass", "passes")
+        before = f"after {others} {ended[others > 1]}"
+        detail = f"{detail} ({before})" if detail else before
+    ran = _echoed_commands(answer)
     detail = f"{detail} (runs {ran})".lstrip() if ran else detail
     status = "passed" if last.error is None else "failed"
     command, ref = call_text(last.exchange.call), reference_of(last.exchange)
@@ -428,13 +424,3 @@ def _echoed_commands(text: str) -> str:
     found = dict.fromkeys(" ".join(line.split()) for line in _ECHO.findall(text[:_ECHO_SIGHT]))
     told = [f"`{line}`" for line in found if len(line) < _LONGEST_ECHO][:_MOST_ECHOES]
     return ", ".join(told)
-
-
-def _plural(count: int, is_failure: bool) -> str:
-    if count == 1:
-        return ""
-    return "s" if is_failure else "es"
-
-
-def _passed_outcome(use: ToolUse, describe_outcome: DescribeOutcome) -> str:
-    return describe_outcome(use, kind_of(use.call, use.result.text if use.result else ""), None)

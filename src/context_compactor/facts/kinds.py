@@ -205,29 +205,29 @@ def kind_of(call: ToolCall | None, text: str) -> Kind:
     head = "\n" + text[start : start + _HEAD]
     if call is None:
         return _kind_by_shape(head, text) or Kind.COMMAND
-    reading = parse_call(call)
-    told = _kind_of_call(reading, call.name)
+    parsed = parse_call(call)
+    told = _kind_of_call(parsed, call.name)
     if told is Kind.COMMAND or told is Kind.API_RESPONSE:
         return _kind_by_shape(head, text) or told
-    return _corrected(told, reading, head, text)
+    return _corrected(told, parsed, head, text)
 
 
-def _kind_of_call(reading: ParsedCall, name: str) -> Kind:
-    if reading.command is not None:
-        return _kind_of_steps(reading.steps)
-    if reading.reads:
+def _kind_of_call(parsed: ParsedCall, name: str) -> Kind:
+    if parsed.command is not None:
+        return _kind_of_steps(parsed.steps)
+    if parsed.reads:
         return Kind.CODE
-    if reading.writes:
+    if parsed.writes:
         return Kind.COMMAND
-    return _TOOLS.get(reading.tool) or (Kind.API_RESPONSE if _API_NAME.match(name) else Kind.COMMAND)
+    return _TOOLS.get(parsed.tool) or (Kind.API_RESPONSE if _API_NAME.match(name) else Kind.COMMAND)
 
 
-def _corrected(told: Kind, reading: ParsedCall, head: str, text: str) -> Kind:
+def _corrected(told: Kind, parsed: ParsedCall, head: str, text: str) -> Kind:
     """Trust the call, unless the text plainly says something else."""
     if told is Kind.CODE:
         if is_diff(head, text):
             return Kind.DIFF
-        return Kind.LOG if any(map(_LOG_FILE.search, reading.paths)) else Kind.CODE
+        return Kind.LOG if any(map(_LOG_FILE.search, parsed.paths)) else Kind.CODE
     if told is Kind.TEST_RUN:
         tests = is_test_run(head, text) or not is_trace(head, text)
         return Kind.TEST_RUN if tests else Kind.ERROR_TRACE
@@ -267,14 +267,10 @@ def _kind_of_step(step: ShellStep) -> Kind | None:
     kind = _PROGRAMS.get(program)
     if kind is Kind.CODE and any(word.startswith("-i") for word in words[1:3]) and program == "sed":
         return None
-    if program == "tail" and len(words) > 1 and not _reads_log(words):
-        return Kind.CODE
+    if program == "tail" and len(words) > 1 and "-f" not in words:
+        shows_source = any(word.startswith("+") for word in words[1:]) or _SOURCE_FILE.search(words[-1])
+        return Kind.CODE if shows_source else kind
     return kind
-
-
-def _reads_log(words: tuple[str, ...]) -> bool:
-    from_a_line = any(word.startswith("+") for word in words[1:])
-    return "-f" in words or not (from_a_line or _SOURCE_FILE.search(words[-1]))
 
 
 def _kind_of_subcommand(words: tuple[str, ...]) -> Kind | None:
@@ -316,10 +312,10 @@ def prefix_for(call: ToolCall | None) -> ReferencePrefix:
     """The first word of a call's reference; it depends on the call alone, so it never changes."""
     if call is None:
         return "tool"
-    reading = parse_call(call)
-    if reading.reads and reading.paths:
+    parsed = parse_call(call)
+    if parsed.reads and parsed.paths:
         return "file"
-    return "agent" if reading.command is None and kind_of(call, "") is Kind.SUBAGENT else "tool"
+    return "agent" if parsed.command is None and kind_of(call, "") is Kind.SUBAGENT else "tool"
 
 
 def reference_of(exchange: ToolUse) -> str:

@@ -187,13 +187,13 @@ def _is_failure(entry: RecordEntry) -> bool:
     return entry.status in (OPEN, RESOLVED, GIVEN_UP) and entry.text.startswith("`")
 
 
-def resolved_entry(entry: RecordEntry, course: CallTimeline) -> RecordEntry:
+def resolved_entry(entry: RecordEntry, timeline: CallTimeline) -> RecordEntry:
     """A failure's entry of an earlier record, resolved as far as the calls of later turns show it."""
     match = _FAILURE.match(entry.text) if entry.status != RESOLVED else None
     if match is None:
         return entry
     error = _RESOLUTION.sub("", match[2])
-    how = course.later(match[1], error)
+    how = timeline.later(match[1], error)
     return RecordEntry(f"`{match[1]}` → {error} → {how} {match[3]}", RESOLVED) if how else entry
 
 
@@ -202,10 +202,10 @@ def cut_failure(line: str, most: int) -> str:
     match = _FAILURE.match(line) if most else None
     if match is None:
         return line
-    came = _RESOLUTION.search(match[2])
-    told = match[2][: came.start()] if came else match[2]
+    outcome = _RESOLUTION.search(match[2])
+    told = match[2][: outcome.start()] if outcome else match[2]
     error = ERROR_SEPARATOR.join(_cut(_without_path(part, most), most) for part in told.split(ERROR_SEPARATOR))
-    return f"`{_cut(match[1], most)}` → {error}{f' → {_cut(came[1], most)}' if came else ''} {match[3]}"
+    return f"`{_cut(match[1], most)}` → {error}{f' → {_cut(outcome[1], most)}' if outcome else ''} {match[3]}"
 
 
 def _without_path(text: str, most: int) -> str:

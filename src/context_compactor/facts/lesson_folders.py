@@ -94,7 +94,8 @@ def load_lessons(folder: Path, tokens: int, count: Callable[[str], int] | None =
     is read stays the same as long as nothing is added. Nothing in it can end the frame or begin a line of its own.
     """
     count = count or counter_for(None).count
-    lines = [line for kind in LESSON_KINDS for line in _lines(folder, kind)]
+    pages = [(kind, read_page(folder, kind)) for kind in LESSON_KINDS]
+    lines = [_line(kind, place, entry) for kind, page in pages for place, entry in enumerate(page.current)]
     chosen: list[_LessonLine] = []
     room = tokens - count(_framed([], lines)) if lines else 0
     for line in sorted(lines, key=lambda line: line.worth, reverse=True):
@@ -105,10 +106,6 @@ def load_lessons(folder: Path, tokens: int, count: Callable[[str], int] | None =
     while chosen and count(_framed(chosen, lines)) > tokens:
         chosen.pop()
     return _framed(chosen, lines) if chosen else ""
-
-
-def _lines(folder: Path, kind: LessonKind) -> list[_LessonLine]:
-    return [_line(kind, place, entry) for place, entry in enumerate(read_page(folder, kind).current)]
 
 
 def _line(kind: LessonKind, place: int, entry: LessonEntry) -> _LessonLine:
@@ -245,7 +242,9 @@ def remove_owner(learned: Path, owner: str | None) -> list[OwnedLesson]:
     """Take all lessons of an owner out of their files, or all that have none."""
     found = [lesson for lesson in list_lessons(learned) if lesson.owner == owner]
     if owner is not None and not found:
-        raise BadInput(f"owner: {owner[:80]!r} has no lessons; those who have: {_named(_owners(learned))}")
+        owners = [f"{each!r:.80}" for _, each in _folders(learned) if each is not None]
+        shown = ", ".join(owners[:_MOST_NAMED]) + (", …" if len(owners) > _MOST_NAMED else "") or "nobody"
+        raise BadInput(f"owner: {owner[:80]!r} has no lessons; those who have: {shown}")
     _take_out(found)
     return found
 
@@ -320,15 +319,6 @@ def _folders(learned: Path) -> Iterator[tuple[Path, str | None]]:
         if folder.is_dir() and not folder.is_symlink():
             owner = read_regular_file(folder / _OWNER_FILE).decode("utf-8", "replace")
             yield folder, owner if owner and owner_folder(learned, owner) == folder else None
-
-
-def _owners(learned: Path) -> list[str]:
-    return [owner for _, owner in _folders(learned) if owner is not None]
-
-
-def _named(owners: Sequence[str]) -> str:
-    shown = ", ".join(f"{owner!r:.80}" for owner in owners[:_MOST_NAMED])
-    return shown + (", …" if len(owners) > _MOST_NAMED else "") or "nobody"
 
 
 def _listed(folder: Path, owner: str | None, is_read: bool, kind: LessonKind, entry: LessonEntry) -> OwnedLesson:

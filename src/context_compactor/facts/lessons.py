@@ -168,9 +168,9 @@ def error_text(fact: Fact) -> str:
     """An error in one line: what was tried, what it answered, and what came of it."""
     if not fact.detail:
         return one_line(fact.content)
-    came = _TURN.sub("", fact.outcome) if fact.status in ("resolved", "given up") else ""
+    outcome = _TURN.sub("", fact.outcome) if fact.status in ("resolved", "given up") else ""
     told = f"`{one_line(fact.content)[: _LONGEST_LESSON // 2]}` → {one_line(fact.detail)[: _LONGEST_LESSON // 2]}"
-    return one_line(f"{told} · {fact.status}: {came}" if came else told)
+    return one_line(f"{told} · {fact.status}: {outcome}" if outcome else told)
 
 
 def is_same_lesson(kind: LessonKind, one: str, other: str) -> bool:

@@ -172,8 +172,8 @@ _LAST_LINE_IS_ERROR = re.compile(r"\n?[ \t]*[\w.]*(?:Error|Exception)(?::|\b[ (]
 
 def exit_code_of(text: str) -> int | None:
     """The exit code that an agent printed around a command's output, or the tool as its first or last words."""
-    told = unwrap(text)
-    return _code_in(told.body) if told.exit_code is None else told.exit_code
+    output = unwrap(text)
+    return _code_in(output.body) if output.exit_code is None else output.exit_code
 
 
 def is_refusal(text: str) -> bool:
@@ -193,16 +193,17 @@ def has_failed(call: ToolCall | None, result: ToolResult) -> bool:
     text = result.text
     if was_not_run(text):
         return False
-    reading = parse_call(call) if call else None
+    parsed = parse_call(call) if call else None
     if result.is_error or is_refusal(text):
-        return is_refusal(text) or not (reading and reading.command is not None and _answers_no(reading, text))
-    if reading is None:
+        return is_refusal(text) or not (parsed and parsed.command is not None and _answers_no(parsed, text))
+    if parsed is None:
         return _opens_with_error(text)
-    if reading.command is not None:
-        return _command_failed(reading, text)
-    if reading.reads or _is_search(reading):
+    if parsed.command is not None:
+        return _command_failed(parsed, text)
+    if parsed.reads or any(word in parsed.tool for word in ("grep", "glob", "search", "fetch", "find", "list")):
         return len(text) < _SHORT_ANSWER // 3 and _opens_with_error(text)
-    return bool(exit_code_of(text)) or _opens_with_error(text) or _answer_failed(reading, text)
+    says_so = _EDIT_FAILED.search(text[:600]) is not None if parsed.writes else _says_error(text)
+    return says_so or bool(exit_code_of(text)) or _opens_with_error(text)
 
 
 def has_passed(text: str) -> bool:
@@ -229,34 +230,34 @@ def is_read_only(steps: tuple[ShellStep, ...]) -> bool:
     )
 
 
-def _command_failed(reading: ParsedCall, text: str) -> bool:
+def _command_failed(parsed: ParsedCall, text: str) -> bool:
     output = unwrap(text)
     code = _code_in(output.body) if output.exit_code is None else output.exit_code
-    if code and not _answers_no(reading, text):
+    if code and not _answers_no(parsed, text):
         return True
-    if code == 0 and is_one_chain(reading.command or ""):
-        return _RUNNER_FAILED.search(output.body[-_TAIL:]) is not None and not is_read_only(reading.steps)
-    if is_read_only(reading.steps):
-        return _complains(reading, output.body) and not _is_not_there(reading, output.body)
+    if code == 0 and is_one_chain(parsed.command or ""):
+        return _RUNNER_FAILED.search(output.body[-_TAIL:]) is not None and not is_read_only(parsed.steps)
+    if is_read_only(parsed.steps):
+        return _complains(parsed, output.body) and not _is_not_there(parsed, output.body)
     return _shows_failure(output.body) and not has_passed(output.body)
 
 
-def _answers_no(reading: ParsedCall, text: str) -> bool:
+def _answers_no(parsed: ParsedCall, text: str) -> bool:
     """Whether a code other than 0 is the answer: no match, a difference, a file that is not there."""
     output = unwrap(text)
     code = _code_in(output.body) if output.exit_code is None else output.exit_code
-    steps = [step for step in reading.steps if step.words]
+    steps = [step for step in parsed.steps if step.words]
     if not steps or code == 0:
         return False
-    if code == 1 and _ASKS_FOR_PROGRAM.search(reading.command or ""):
+    if code == 1 and _ASKS_FOR_PROGRAM.search(parsed.command or ""):
         return True
-    if not output.body.strip() and _is_not_there(reading, ""):
+    if not output.body.strip() and _is_not_there(parsed, ""):
         return True
-    if not is_read_only(reading.steps):
+    if not is_read_only(parsed.steps):
         return code == 1 and _says_no(steps[-1]) and not _shows_failure(output.body)
-    if code in (None, 1) and _says_no(steps[-1]) and not _complains(reading, output.body):
+    if code in (None, 1) and _says_no(steps[-1]) and not _complains(parsed, output.body):
         return True
-    return _is_not_there(reading, output.body)
+    return _is_not_there(parsed, output.body)
 
 
 def _says_no(step: ShellStep) -> bool:
@@ -265,9 +266,9 @@ def _says_no(step: ShellStep) -> bool:
     return step.program in _NO_MATCH
 
 
-def _is_not_there(reading: ParsedCall, body: str) -> bool:
+def _is_not_there(parsed: ParsedCall, body: str) -> bool:
     """Whether a command that looks for files has nothing to complain of but that some are not there."""
-    steps = [step for step in reading.steps if step.words and step.program not in _SHOWS_WHERE]
+    steps = [step for step in parsed.steps if step.words and step.program not in _SHOWS_WHERE]
     if (
         not steps
         or steps[0].program not in _SEARCH_PROGRAMS
@@ -287,13 +288,13 @@ def _passing_summary(text: str) -> re.Match[str] | None:
     return found
 
 
-def _complains(reading: ParsedCall, body: str) -> bool:
+def _complains(parsed: ParsedCall, body: str) -> bool:
     """A program that only shows things has its own trouble in one or two lines, not amid what it shows."""
     if len(body) > 600 or body.count("\n") > 3:
         return False
     if body.startswith(("fatal: ", "error: ", "Error: ")) or _says_error(body):
         return True
-    names = (*(step.program for step in reading.steps if step.words), *_SHELL_NAMES)
+    names = (*(step.program for step in parsed.steps if step.words), *_SHELL_NAMES)
     return any(
         line.startswith(f"{name}:") and _OWN_ERROR.match(line, len(name) + 1) is not None
         for line in body.split("\n")
@@ -310,24 +311,13 @@ def _shows_failure(text: str) -> bool:
 def _part_shows_failure(text: str) -> bool:
     if not any(sign in text for sign in _SIGNS):
         return False
-    return bool(_FAILED_LINE.search(text) or _COMPLAINT.search(text)) or _ends_with_error(text) or _says_error(text)
-
-
-def _ends_with_error(text: str) -> bool:
-    body = text[-600:].rstrip()
-    return _LAST_LINE_IS_ERROR.match(body, max(body.rfind("\n"), 0)) is not None
+    end = text[-600:].rstrip()
+    ends_with_error = _LAST_LINE_IS_ERROR.match(end, max(end.rfind("\n"), 0))
+    return bool(_FAILED_LINE.search(text) or _COMPLAINT.search(text) or ends_with_error) or _says_error(text)
 
 
 def _opens_with_error(text: str) -> bool:
     return len(text) < _SHORT_ANSWER and _OPENS_WITH_ERROR.match(text[:400]) is not None
-
-
-def _is_search(reading: ParsedCall) -> bool:
-    return any(word in reading.tool for word in ("grep", "glob", "search", "fetch", "find", "list"))
-
-
-def _answer_failed(reading: ParsedCall, text: str) -> bool:
-    return _EDIT_FAILED.search(text[:600]) is not None if reading.writes else _says_error(text)
 
 
 def _says_error(text: str) -> bool:

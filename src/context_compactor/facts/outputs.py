@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 import msgspec
 
@@ -193,23 +193,14 @@ def error_lines(text: str) -> str:
     lines = _lines(output.body)[: 1 if text.startswith("<tool_use_error>") else None]
     if not lines:
         return "" if output.exit_code is None else f"exit code {output.exit_code}"
-    said = _user_words(lines)
-    first, last = (line.strip() for line in ((said, said) if said else _first_and_last(lines)))
-    if first != last and _adds_nothing(last, first):
-        last = first
-    # The end of a long line often says what its beginning does not: "… timed out after 60 seconds".
-    last = last[:LINE_LENGTH] if first != last else _end_of_error(last)
-    return ERROR_SEPARATOR.join(filter(None, (first[:LINE_LENGTH].rstrip(), last.strip())))
-
-
-def _adds_nothing(line: str, other: str) -> bool:
-    words = set(_WORD.findall(line.lower()))
-    return words <= {*_WORD.findall(other.lower()), "message"}
-
-
-def _end_of_error(line: str) -> str:
-    end = line[LINE_LENGTH:][-_END_LENGTH:]
-    return end if _NAIVE.search(end) else ""
+    # A client hands over the user's own words behind a refusal.
+    user = next((line for before, line in pairwise(lines) if before.rstrip().endswith(_SAID)), "")
+    first, last = (line.strip() for line in ((user, user) if user else _first_and_last(lines)))
+    if set(_WORD.findall(last.lower())) <= {*_WORD.findall(first.lower()), "message"}:
+        # The end of a long line often says what its beginning does not: "… timed out after 60 seconds".
+        end = first[LINE_LENGTH:][-_END_LENGTH:]
+        last = end if _NAIVE.search(end) else ""
+    return ERROR_SEPARATOR.join(filter(None, (first[:LINE_LENGTH].rstrip(), last[:LINE_LENGTH].strip())))
 
 
 def _lines(text: str) -> list[str]:
@@ -229,8 +220,8 @@ def _first_and_last(lines: list[str]) -> tuple[str, str]:
     failed = _failed_test(lines)
     if failed:
         return failed
-    for tells in (_is_strong, _is_place, _is_weak, _is_naive):
-        found = [line for line in lines if tells(line[:_SEEN])]
+    for tells in (_is_strong, _PLACE.match, _WEAK.search, _NAIVE.search):
+        found = [line for line in lines if tells(line[:_SEEN]) and not _is_noise(line[:_SEEN])]
         if found:
             return found[0], found[-1]
     vague = [line for line in lines if (_WEAK.search(line) or _VAGUE.search(line)) and not _PASSING.match(line)]
@@ -268,20 +259,8 @@ def _assertion(lines: list[str], places: range) -> str:
     return next((lines[at] for at in sorted(told, reverse=True) if _PLACE.match(lines[at][:_SEEN])), "")
 
 
-def _is_naive(line: str) -> bool:
-    return _NAIVE.search(line) is not None and not _is_noise(line)
-
-
 def _is_strong(line: str) -> bool:
     return bool(_STRONG.search(line) or (_PLACE.match(line) and _WEAK.search(line))) and not _is_noise(line)
-
-
-def _is_place(line: str) -> bool:
-    return _PLACE.match(line) is not None and not _is_noise(line)
-
-
-def _is_weak(line: str) -> bool:
-    return _WEAK.search(line) is not None and not _is_noise(line)
 
 
 def _is_noise(line: str) -> bool:
@@ -299,11 +278,3 @@ def _raised(lines: list[str]) -> list[str]:
             found.append(line)
             inside = False
     return found
-
-
-def _user_words(lines: list[str]) -> str:
-    """The user's own words, where a client hands them over with a refusal."""
-    for at, line in enumerate(lines[:-1]):
-        if line.rstrip().endswith(_SAID):
-            return lines[at + 1]
-    return ""

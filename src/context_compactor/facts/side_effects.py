@@ -53,11 +53,11 @@ _ID = re.compile(r'"(?:id|identifier|number|\w{1,30}_id|key|url|html_url)"\s*:\s
 _LONGEST_EFFECT = 140
 
 
-def side_effect_facts(called: Sequence[CallInTurn], failed: Collection[int]) -> list[Fact]:
+def side_effect_facts(calls: Sequence[CallInTurn], failed: Collection[int]) -> list[Fact]:
     """Commits, pushes, pull requests, messages, bookings, deployments: each with the id or address its answer gave."""
     found: dict[tuple[str, str], Fact] = {}
-    for turn, exchange, reading in called:
-        act = _act_of(exchange, reading) if exchange.result else ""
+    for turn, exchange, parsed in calls:
+        act = _act_of(exchange, parsed) if exchange.result else ""
         if act and exchange.result:
             detail = _evidence(exchange.result.text)
             # What fails after its commit has committed all the same.
@@ -71,11 +71,11 @@ def side_effect_facts(called: Sequence[CallInTurn], failed: Collection[int]) -> 
     return list(found.values())
 
 
-def _act_of(exchange: ToolUse, reading: ParsedCall) -> str:
-    if reading.command is not None:
-        acts = [step for step in reading.steps if step.words and _acts(step)]
+def _act_of(exchange: ToolUse, parsed: ParsedCall) -> str:
+    if parsed.command is not None:
+        acts = [step for step in parsed.steps if step.words and _acts(step)]
         return "; ".join(dict.fromkeys(_effect_label(step) for step in acts))[:_LONGEST_EFFECT]
-    if reading.tool in _OWN_TOOLS or reading.reads or reading.writes or exchange.call is None:
+    if parsed.tool in _OWN_TOOLS or parsed.reads or parsed.writes or exchange.call is None:
         return ""
     first = _NAME_PART.findall(exchange.call.name.rpartition("__")[2])[:2]
     return call_text(exchange.call) if any(part.lower() in _TOOL_VERBS for part in first) else ""
@@ -89,14 +89,10 @@ def _acts(step: ShellStep) -> bool:
             told = told[:2] if step.words[1:2] == ("-C",) else told[:1]
             told = [] if step.words[1:] == ("tag",) else told
         is_told = "*" in words or not words.isdisjoint(told)
-        return (is_told or (step.program == "gh" and _sends(step))) and not _only_asks(step)
+        return (is_told or (step.program == "gh" and _sends(step))) and _QUESTIONS.isdisjoint(step.words)
     if step.program.startswith("python") and "manage.py" in step.words[1:3]:
         return "migrate" in step.words[2:4]
     return step.program in ("curl", "http", "https", "wget") and _sends(step)
-
-
-def _only_asks(step: ShellStep) -> bool:
-    return not _QUESTIONS.isdisjoint(step.words)
 
 
 def _sends(step: ShellStep) -> bool:
@@ -162,42 +158,42 @@ class _Running(Struct):
     """The client came back early from a command that was not meant to stay: it is forgotten after some turns."""
 
 
-def running_facts(called: Sequence[CallInTurn], turns: Sequence[Turn]) -> list[Fact]:
+def running_facts(calls: Sequence[CallInTurn], turns: Sequence[Turn]) -> list[Fact]:
     """Background commands that were neither stopped nor seen to end, with the id and the port to reach them by."""
     running: list[_Running] = []
-    for turn, exchange, reading in called:
-        running = [each for each in running[-_MOST_OPEN:] if not _ends_process(each, exchange, reading)]
-        started = _started_process(exchange, turn, reading)
+    for turn, exchange, parsed in calls:
+        running = [each for each in running[-_MOST_OPEN:] if not _ends_process(each, exchange, parsed)]
+        started = _started_process(exchange, turn, parsed)
         if started is not None:
             running.append(started)
     if running:
         notices = [turn for turn in turns if turn.role == "user" and _NOTICE in turn.messages[0].text]
         running = [each for each in running if not any(_reports_end(each, turn) for turn in notices)]
-    newest = called[-1][0] if called else 0
+    newest = calls[-1][0] if calls else 0
     running = [each for each in running if not each.yielded or newest - each.fact.turn <= _RECENT]
     return [each.fact for each in running[-_MOST_PROCESSES:]]
 
 
-def runs_in_background(exchange: ToolUse, reading: ParsedCall) -> bool:
+def runs_in_background(exchange: ToolUse, parsed: ParsedCall) -> bool:
     """Whether a call leaves its command running and comes back before it has ended."""
-    if reading.command is None or exchange.result is None:
+    if parsed.command is None or exchange.result is None:
         return False
-    if reading.arguments.get("run_in_background") is True:
+    if parsed.arguments.get("run_in_background") is True:
         return not exchange.result.is_error
     head = exchange.result.text[:_ANSWER_HEAD]
     if ("unning " in head or "ackground" in head) and background_id(head):
         return True
-    if reading.command.count("&") <= 2 * reading.command.count("&&") + reading.command.count(">&"):
+    if parsed.command.count("&") <= 2 * parsed.command.count("&&") + parsed.command.count(">&"):
         return False
-    if not _BACKGROUNDED.search(reading.command):
+    if not _BACKGROUNDED.search(parsed.command):
         return False
-    return not any(step.program in _STOPS or step.program == "wait" for step in reading.steps)
+    return not any(step.program in _STOPS or step.program == "wait" for step in parsed.steps)
 
 
-def _started_process(exchange: ToolUse, turn: int, reading: ParsedCall) -> _Running | None:
-    if not runs_in_background(exchange, reading):
+def _started_process(exchange: ToolUse, turn: int, parsed: ParsedCall) -> _Running | None:
+    if not runs_in_background(exchange, parsed):
         return None
-    command, answer = reading.command or "", exchange.result.text[:_ANSWER_HEAD] if exchange.result else ""
+    command, answer = parsed.command or "", exchange.result.text[:_ANSWER_HEAD] if exchange.result else ""
     told = _NUMBERED.search(answer)
     number = background_id(answer) or (next(filter(None, told.groups()), "") if told else "")
     port = _PORT.search(command) or _PORT.search(answer)
@@ -207,17 +203,17 @@ def _started_process(exchange: ToolUse, turn: int, reading: ParsedCall) -> _Runn
     return _Running(fact, number, port[1] if port else "", command, yielded)
 
 
-def _ends_process(running: _Running, exchange: ToolUse, reading: ParsedCall) -> bool:
+def _ends_process(running: _Running, exchange: ToolUse, parsed: ParsedCall) -> bool:
     if exchange.call is None or exchange.result is None:
         return False
     if running.id and running.id in exchange.call.arguments[:_ANSWER_HEAD]:
-        if reading.tool.startswith(("kill", "stop")) or reading.tool.endswith(("stop", "kill")):
+        if parsed.tool.startswith(("kill", "stop")) or parsed.tool.endswith(("stop", "kill")):
             return not exchange.result.is_error
-        if reading.command is None:
+        if parsed.command is None:
             return _PROCESS_ENDED.search(exchange.result.text[:_ANSWER_HEAD]) is not None
-    if reading.command is None or "kill" not in reading.command:
+    if parsed.command is None or "kill" not in parsed.command:
         return False
-    return any(step.program in _STOPS and _names(step.words[1:], running) for step in reading.steps)
+    return any(step.program in _STOPS and _names(step.words[1:], running) for step in parsed.steps)
 
 
 def _names(words: Sequence[str], running: _Running) -> bool:
@@ -227,21 +223,15 @@ def _names(words: Sequence[str], running: _Running) -> bool:
         return True
     if any(word.startswith(("$", "%")) for word in targets):
         return not running.port or not any(word.isdigit() for word in targets)
-    return any(word == running.id or word in running.command or _is_port(word, running.port) for word in targets)
-
-
-def _is_port(word: str, port: str) -> bool:
-    return bool(port) and port in word
+    if running.port and any(running.port in word for word in targets):
+        return True
+    return any(word == running.id or word in running.command for word in targets)
 
 
 def _reports_end(running: _Running, turn: Turn) -> bool:
     text = turn.messages[0].text[:4_000]
-    return (
-        bool(running.id)
-        and turn.number > running.fact.turn
-        and running.id in text
-        and bool(_PROCESS_ENDED.search(text))
-    )
+    is_named = bool(running.id) and running.id in text and turn.number > running.fact.turn
+    return is_named and _PROCESS_ENDED.search(text) is not None
 
 
 _SUBAGENT_TOOLS = frozenset(
@@ -263,13 +253,13 @@ _PREFACE = re.compile(
 _LONGEST_REPORT = 160
 
 
-def subagent_facts(called: Sequence[CallInTurn], turns: Sequence[Turn], failed: Collection[int]) -> list[Fact]:
+def subagent_facts(calls: Sequence[CallInTurn], turns: Sequence[Turn], failed: Collection[int]) -> list[Fact]:
     """Every sub-agent that was started: `running`, `done` or `failed`, with its task and the head of its answer."""
     found: list[Fact] = []
     by_id: dict[str, int] = {}
-    for turn, exchange, reading in called:
-        if reading.tool in _SUBAGENT_TOOLS and _task_of(reading.arguments):
-            fact = _started_subagent(exchange, turn, reading.arguments, exchange.number in failed)
+    for turn, exchange, parsed in calls:
+        if parsed.tool in _SUBAGENT_TOOLS and _task_of(parsed.arguments):
+            fact = _started_subagent(exchange, turn, parsed.arguments, exchange.number in failed)
             launched = _AGENT_ID.search(exchange.result.text[:600]) if exchange.result else None
             if launched and fact.status == "running":
                 by_id[launched[1]] = len(found)
@@ -294,15 +284,11 @@ def _with_reported_ends(found: list[Fact], by_id: dict[str, int], turns: Sequenc
             report = next((text for text in reports if agent in text and _SUBAGENT_FINISHED.search(text)), None)
             if report is not None and found[at].turn < turn.number:
                 status = "failed" if _SUBAGENT_FAILED.search(report) else "done"
-                head = _first_line(_reported(report)) or found[at].detail
+                words = _REPORTED_WORDS.search(report)
+                head = _first_line((words[1] or words[2]).replace("\\n", "\n")) if words else ""
+                head = head or found[at].detail
                 found[at] = structs.replace(found[at], status=status, detail=head, last_turn=turn.number)
     return found
-
-
-def _reported(report: str) -> str:
-    """What a sub-agent said itself, within what a client tells of its end."""
-    said = _REPORTED_WORDS.search(report)
-    return (said[1] or said[2]).replace("\\n", "\n") if said else ""
 
 
 def _reports(turn: Turn) -> list[str]:

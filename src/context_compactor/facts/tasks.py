@@ -37,7 +37,7 @@ _COMMAND = re.compile(r"/([\w:.-]{1,80})(?=\s|$)")
 _INTERRUPTED = ("[Request interrupted by user", "<turn_aborted>")
 
 
-def task_facts(sayings: Sequence[Utterance], turns: Sequence[Turn]) -> list[Fact]:
+def task_facts(utterances: Sequence[Utterance], turns: Sequence[Turn]) -> list[Fact]:
     """The first request and the later ones; one that is made again counts.
 
     A request is `done` when the agent closed it with an answer and the user moved on or thanked, `superseded` when the
@@ -48,13 +48,13 @@ def task_facts(sayings: Sequence[Utterance], turns: Sequence[Turn]) -> list[Fact
         after.number for before, after in pairwise(turns) if "?" in answers.get(before.number, "")[-_LONGEST_TASK:]
     }
     requests = [
-        saying
-        for at, saying in enumerate(sayings)
-        if is_request(saying.text) and (at == 0 or not _only_answers(saying, asked))
-    ] or list(sayings[:1])
+        utterance
+        for at, utterance in enumerate(utterances)
+        if is_request(utterance.text) and (at == 0 or not _only_answers(utterance, asked))
+    ] or list(utterances[:1])
     answered = list(answers)
     stopped = [turn.number for turn in turns if turn.role == "user" and not turn.exchanges and _is_interruption(turn)]
-    thanked = [saying.turn for saying in sayings if is_closing(saying.text)]
+    thanked = [utterance.turn for utterance in utterances if is_closing(utterance.text)]
     found: dict[str, Fact] = {}
     for at, request in enumerate(requests):
         later = requests[at + 1].turn if at + 1 < len(requests) else None
@@ -95,11 +95,11 @@ def is_request(text: str) -> bool:
     return len(told) > 1 or any(len(word) > 6 or not word.isascii() for word in told)
 
 
-def _only_answers(saying: Utterance, asked: set[int]) -> bool:
+def _only_answers(utterance: Utterance, asked: set[int]) -> bool:
     """Whether the user only answers a question that waited in the turn before; the request stays the one before it."""
-    if saying.turn not in asked or len(saying.text) > _LONGEST_ANSWER or "?" in saying.text:
+    if utterance.turn not in asked or len(utterance.text) > _LONGEST_ANSWER or "?" in utterance.text:
         return False
-    words = cues.spaced(saying.text)
+    words = cues.spaced(utterance.text)
     first = next(iter(words.split()), "")
     asks = first in cues.ORDERS or cues.has_any(words, cues.ASKINGS) or cues.has_any(words, cues.PROBLEMS)
     return not asks
@@ -166,31 +166,31 @@ _MOST_ITEMS = 8
 _LONGEST_STATE = 300
 
 
-def todo_facts(called: Sequence[CallInTurn]) -> list[Fact]:
+def todo_facts(calls: Sequence[CallInTurn]) -> list[Fact]:
     """The newest to-do list: its items with `done`, `active`, `open` or `blocked`."""
     items: dict[str, Fact] = {}
-    for turn, exchange, reading in called:
-        if reading.tool in _LIST_TOOLS:
-            listed = _listed(reading.arguments)
+    for turn, exchange, parsed in calls:
+        if parsed.tool in _LIST_TOOLS:
+            listed = _listed(parsed.arguments)
             if listed:
                 items = {title: _todo(title, status, turn, exchange) for title, status in listed}
-        elif reading.tool == "taskcreate":
-            _create(items, reading, turn, exchange)
-        elif reading.tool == "taskupdate":
-            _update(items, reading, turn, exchange)
+        elif parsed.tool == "taskcreate":
+            _create(items, parsed, turn, exchange)
+        elif parsed.tool == "taskupdate":
+            _update(items, parsed, turn, exchange)
     return list(items.values())
 
 
-def _create(items: dict[str, Fact], reading: ParsedCall, turn: int, exchange: ToolUse) -> None:
-    title = reading.arguments.get("subject") or reading.arguments.get("title")
+def _create(items: dict[str, Fact], parsed: ParsedCall, turn: int, exchange: ToolUse) -> None:
+    title = parsed.arguments.get("subject") or parsed.arguments.get("title")
     number = _CREATED.search(exchange.result.text[:200]) if exchange.result else None
     if isinstance(title, str) and title:
         items[number[1] if number else title] = _todo(title, "open", turn, exchange)
 
 
-def _update(items: dict[str, Fact], reading: ParsedCall, turn: int, exchange: ToolUse) -> None:
-    key = str(reading.arguments.get("taskId") or reading.arguments.get("task_id") or "")
-    status = reading.arguments.get("status")
+def _update(items: dict[str, Fact], parsed: ParsedCall, turn: int, exchange: ToolUse) -> None:
+    key = str(parsed.arguments.get("taskId") or parsed.arguments.get("task_id") or "")
+    status = parsed.arguments.get("status")
     if key not in items:
         return
     if status == "deleted":
@@ -200,7 +200,7 @@ def _update(items: dict[str, Fact], reading: ParsedCall, turn: int, exchange: To
         known = items[key]
         changed = _todo(known.content, _STATUSES.get(status, "open"), turn, exchange, known.turn)
         items[key] = structs.replace(changed, detail=known.detail)
-    waits_for = reading.arguments.get("addBlockedBy")
+    waits_for = parsed.arguments.get("addBlockedBy")
     named = (
         [items[str(each)].content for each in waits_for if str(each) in items] if isinstance(waits_for, list) else []
     )
@@ -217,10 +217,8 @@ def _listed(arguments: dict[str, Any]) -> list[tuple[str, str]]:
 def _entry(entry: dict[str, Any]) -> tuple[str, str]:
     title = next((entry[key] for key in ("content", "step", "title", "task", "text") if entry.get(key)), "")
     status = entry.get("status")
-    return (
-        title if isinstance(title, str) else "",
-        _STATUSES.get(status, "open") if isinstance(status, str) else "open",
-    )
+    known = _STATUSES.get(status, "open") if isinstance(status, str) else "open"
+    return title if isinstance(title, str) else "", known
 
 
 def _todo(title: str, status: str, turn: int, exchange: ToolUse, first: int = 0) -> Fact:
@@ -228,16 +226,16 @@ def _todo(title: str, status: str, turn: int, exchange: ToolUse, first: int = 0)
     return Fact("todo", content, first or turn, "assistant", "", status, 1, turn, reference_of(exchange))
 
 
-def mode_facts(called: Sequence[CallInTurn], turns: Sequence[Turn]) -> list[Fact]:
+def mode_facts(calls: Sequence[CallInTurn], turns: Sequence[Turn]) -> list[Fact]:
     """Whether the agent is only to plan. Nothing is said when it never was."""
-    told = [(turn.number, True) for turn in turns if turn.role != "assistant" and _tells_plan_mode(turn)]
-    for turn, exchange, reading in called:
-        if reading.tool in _MODE_TOOLS and exchange.result and not exchange.result.is_error:
-            told.append((turn, reading.tool == "enterplanmode"))
-    if not told:
+    modes = [(turn.number, True) for turn in turns if turn.role != "assistant" and _tells_plan_mode(turn)]
+    for turn, exchange, parsed in calls:
+        if parsed.tool in _MODE_TOOLS and exchange.result and not exchange.result.is_error:
+            modes.append((turn, parsed.tool == "enterplanmode"))
+    if not modes:
         return []
-    place = {turn.number: at for at, turn in enumerate(turns)}
-    turn, is_planning = max(told, key=lambda each: place[each[0]])
+    position = {turn.number: at for at, turn in enumerate(turns)}
+    turn, is_planning = max(modes, key=lambda each: position[each[0]])
     content, status = (_PLANNING, "active") if is_planning else (_CARRYING_OUT, "done")
     return [Fact("mode", content, turn, "system", "", status, 1, turn, reference_id("turn", turn))]
 
@@ -256,11 +254,11 @@ def next_facts(
     When it said nothing, the first point of its to-do list that is open comes next.
     """
     since = user[-1].turn if user else 0
-    recent = [saying for saying in agent if saying.turn > since][-12:]
+    recent = [utterance for utterance in agent if utterance.turn > since][-12:]
     found = [
-        _state_fact("next_step", item, saying.turn, "open")
-        for saying in recent[-3:]
-        for item in _next_items(saying.text)
+        _state_fact("next_step", item, utterance.turn, "open")
+        for utterance in recent[-3:]
+        for item in _next_items(utterance.text)
     ]
     if recent and turns and turns[-1].exchanges:
         intent = _intent(recent[-1].text)
@@ -290,10 +288,12 @@ def _next_items(text: str) -> list[str]:
 
 def _blockers(recent: Sequence[Utterance], turns: Sequence[Turn]) -> list[Fact]:
     found = [
-        _state_fact("blocker", sentence, saying.turn, "blocked")
-        for saying in recent[-6:]
-        for sentence in sentences(saying.text)
-        if len(sentence) <= _LONGEST_STATE and _blocks(cues.spaced(sentence))
+        _state_fact("blocker", sentence, utterance.turn, "blocked")
+        for utterance in recent[-6:]
+        for sentence in sentences(utterance.text)
+        if len(sentence) <= _LONGEST_STATE
+        and cues.has_any(words := cues.spaced(sentence), cues.BLOCKERS)
+        and not cues.has_any(words, cues.HEDGES)
     ]
     if recent and turns and turns[-1].number == recent[-1].turn and not turns[-1].exchanges:
         said = list(sentences(recent[-1].text[-1_500:]))
@@ -310,10 +310,10 @@ def _waiting(turns: Sequence[Turn]) -> list[Fact]:
     found: list[Fact] = []
     for exchange in last.exchanges if last else ():
         if exchange.call and exchange.result is None and last:
-            reading = parse_call(exchange.call)
-            if reading.tool in ASKING_TOOLS:
-                asked = [_question(each) for each in objects_in(reading.arguments, "questions")]
-                asked = asked or [_question(reading.arguments)]
+            parsed = parse_call(exchange.call)
+            if parsed.tool in ASKING_TOOLS:
+                asked = [_question(each) for each in objects_in(parsed.arguments, "questions")]
+                asked = asked or [_question(parsed.arguments)]
                 found += [_state_fact("blocker", question, last.number, "open") for question in asked if question]
     return found
 
@@ -321,10 +321,6 @@ def _waiting(turns: Sequence[Turn]) -> list[Fact]:
 def _question(values: dict[str, Any]) -> str:
     text = values.get("question") or values.get("prompt")
     return " ".join(text.split())[:_LONGEST_STATE] if isinstance(text, str) else ""
-
-
-def _blocks(words: str) -> bool:
-    return cues.has_any(words, cues.BLOCKERS) and not cues.has_any(words, cues.HEDGES)
 
 
 def _state_fact(kind: FactKind, content: str, turn: int, status: str) -> Fact:
@@ -354,40 +350,32 @@ def find_task_boundary(turns: Sequence[Turn]) -> str:
     last = told[-1]
     if last.role == "user" and not last.exchanges:
         return "the user's new request" if any(each.turn == last.number for each in user_utterances(told[-2:])) else ""
-    called = [each for each in calls_in_turns([last]) if each[1].result is not None]
-    if any(_has_passed_checks(each) for each in called):
+    calls = [each for each in calls_in_turns([last]) if each[1].result is not None]
+    if any(_has_passed_checks(each) for each in calls):
         return "tests passed"
-    if _has_committed(called):
+    failed = {each.number for _, each, _ in calls if each.result and has_failed(each.call, each.result)}
+    if any("git commit" in fact.content for fact in side_effect_facts(calls, failed)):
         return "a commit was made"
-    return "a point of the to-do list is done" if _has_finished_todo(told, called) else ""
+    return "a point of the to-do list is done" if _has_finished_todo(told, calls) else ""
 
 
-def _has_passed_checks(called: CallInTurn) -> bool:
-    _, exchange, _ = called
+def _has_passed_checks(calls: CallInTurn) -> bool:
+    _, exchange, _ = calls
     result = exchange.result
     if result is None or kind_of(exchange.call, result.text) is not Kind.TEST_RUN:
         return False
     return not has_failed(exchange.call, result) and _PASSED.search(result.text) is not None
 
 
-def _has_committed(called: Sequence[CallInTurn]) -> bool:
-    failed = {each.number for _, each, _ in called if each.result and has_failed(each.call, each.result)}
-    return any("git commit" in fact.content for fact in side_effect_facts(called, failed))
-
-
-def _has_finished_todo(turns: Sequence[Turn], called: Sequence[CallInTurn]) -> bool:
+def _has_finished_todo(turns: Sequence[Turn], calls: Sequence[CallInTurn]) -> bool:
     """Whether the last turn has set a point of the list to done. One that nobody saw open is none unless all are."""
-    if any(_closes_task(reading) for _, _, reading in called):
+    if any(call.tool == "taskupdate" and call.arguments.get("status") == "completed" for _, _, call in calls):
         return True
     now, before = _todo_points(turns), _todo_points(turns[:-1])
     done = {title for title, status in now.items() if status == "done"}
     if now == before or not done:
         return False
     return len(done) == len(now) or any(before.get(title, "done") != "done" for title in done)
-
-
-def _closes_task(reading: ParsedCall) -> bool:
-    return reading.tool == "taskupdate" and reading.arguments.get("status") == "completed"
 
 
 def _todo_points(turns: Sequence[Turn]) -> dict[str, str]:

@@ -7,7 +7,7 @@ import os
 import shlex
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from stat import S_ISREG
 from typing import Literal
@@ -122,13 +122,10 @@ def _ask(folder: Path, seconds: float, *words: str) -> _Answer | None:
     except subprocess.TimeoutExpired:
         return _Answer(problem=f"git {words[0]} did not answer within {seconds:g} seconds")
     if run.returncode:
-        return _Answer(problem=_complaint(run.stderr) or f"git {words[0]} ended with {run.returncode}")
+        first = run.stderr.decode("utf-8", "backslashreplace").strip().split("\n")[0]
+        words_of_git = clip(first.removeprefix("fatal: ").removeprefix("error: "), 300)
+        return _Answer(problem=words_of_git or f"git {words[0]} ended with {run.returncode}")
     return _Answer(run.stdout.decode("utf-8", "backslashreplace"))
-
-
-def _complaint(stderr: bytes) -> str:
-    first = stderr.decode("utf-8", "backslashreplace").strip().split("\n")[0]
-    return clip(first.removeprefix("fatal: ").removeprefix("error: "), 300)
 
 
 def _has_repository(folder: Path) -> bool:
@@ -272,13 +269,12 @@ def _newest(facts: Iterable[Fact], most: int, label: str = "") -> Items:
 
 
 def _shown(facts: Sequence[Fact], count: int, label: str = "") -> Items:
-    return Items(tuple(_line(fact, label) for fact in facts), count - len(facts))
-
-
-def _line(fact: Fact, label: str) -> str:
-    """A fact in one short line. A label says what it is, so that its status is not needed."""
-    short = structs.replace(fact, content=clip(fact.content, _LONGEST), detail=clip(fact.detail, _LONGEST_DETAIL))
-    return f"{label}: {fact_line(structs.replace(short, status=''))}" if label else fact_line(short)
+    """Facts, each in one short line. A label says what they are, so that their status is not needed."""
+    lines: list[str] = []
+    for fact in facts:
+        short = structs.replace(fact, content=clip(fact.content, _LONGEST), detail=clip(fact.detail, _LONGEST_DETAIL))
+        lines.append(f"{label}: {fact_line(structs.replace(short, status=''))}" if label else fact_line(short))
+    return Items(tuple(lines), count - len(facts))
 
 
 MOST_FILES = 30
@@ -305,16 +301,13 @@ class FileMark(Struct, frozen=True):
 def modified_files(facts: Sequence[Fact], most: int = MOST_FILES) -> tuple[FileMark, ...]:
     """The files that facts say were changed: what is not committed first, then the newest. None is looked at yet."""
     changed = sorted(changed_facts(facts), key=lambda fact: (fact.status != "uncommitted", -fact.last_turn))
-    return tuple(FileMark(fact.content, _status(fact), fact.ref) for fact in changed[:most])
+    marks = ((fact, f"{fact.detail}, " if fact.status == "uncommitted" and fact.detail else "") for fact in changed)
+    return tuple(FileMark(fact.content, f"{how}{fact.status}", fact.ref) for fact, how in islice(marks, most))
 
 
 def changed_facts(facts: Sequence[Fact]) -> list[Fact]:
     """The facts of files that were changed, not only read."""
     return [fact for fact in facts if fact.kind == "file_state" and fact.status != "read"]
-
-
-def _status(fact: Fact) -> str:
-    return f"{fact.detail}, uncommitted" if fact.status == "uncommitted" and fact.detail else fact.status
 
 
 def mark_files(folder: Path, files: Sequence[FileMark]) -> tuple[FileMark, ...]:

@@ -40,21 +40,15 @@ _CELL = re.compile(r"((?:\\.|[^|\\])*)\|")
 
 def escape(text: str) -> str:
     """A text as one line that says nothing but itself."""
-    plain = _OPENS.sub(r"\\", _HIDDEN.sub(_sign, text))
-    return _EDGES.sub(r"\\s", plain)
-
-
-def _sign(match: re.Match[str]) -> str:
-    return _LETTERS.get(match[0]) or f"\\u{ord(match[0]):04x}"
+    shown = _HIDDEN.sub(lambda sign: _LETTERS.get(sign[0]) or f"\\u{ord(sign[0]):04x}", text)
+    return _EDGES.sub(r"\\s", _OPENS.sub(r"\\", shown))
 
 
 def unescape(line: str) -> str:
     """The text that a line stands for; blanks at its ends are not part of it."""
-    return _ESCAPED.sub(_letter, line.strip(" "))
-
-
-def _letter(match: re.Match[str]) -> str:
-    return chr(int(match[1], 16)) if match[1] else _SIGNS.get(match[2], match[2])
+    return _ESCAPED.sub(
+        lambda found: chr(int(found[1], 16)) if found[1] else _SIGNS.get(found[2], found[2]), line.strip(" ")
+    )
 
 
 def row(cells: Iterable[str]) -> str:
@@ -247,12 +241,8 @@ class GitSection:
 
 
 def _texts(lines: Lines) -> tuple[str, ...]:
-    return tuple(_text(line) for _, line in lines if line and line != _NOTHING)
-
-
-def _text(line: str) -> str:
-    item = _ITEM.fullmatch(line)
-    return unescape((item[1] or "") if item else line)
+    shown = [(line, _ITEM.fullmatch(line)) for _, line in lines if line and line != _NOTHING]
+    return tuple(unescape((item[1] or "") if item else line) for line, item in shown)
 
 
 def _more_line(more: int, where: str) -> Iterator[str]:

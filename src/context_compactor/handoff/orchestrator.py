@@ -245,10 +245,11 @@ def after(
     number = _number(state, ref)
     ref = reference_id("agent", number)
     extracted = extract(received, ref)
+    blocked = Blocked(response.task_id, response.phase, response.decision, extracted.asked)
     taken = structs.replace(
         state,
         progress=_progress(state, response.phase, extracted, ref),
-        blocked=_blocked(state.blocked, response, extracted.asked),
+        blocked=state.blocked if response.decision == "PROCEED" else (*state.blocked, blocked),
         subagents=state.subagents.finished(agent.id, response.status, ref, digest),
         last_ref=max(state.last_ref, number),
     )
@@ -315,19 +316,13 @@ def named_task(state: OrchestratorState, facts: Sequence[Fact]) -> Task:
     """
     known = state.task
     requests = [fact for fact in facts if fact.kind == "task"]
-    named = (path for fact in reversed(requests) for path in _specs_in(f"{fact.content}\n{fact.detail}"))
-    spec_path = known.spec_path or ("" if known.feature else next(named, ""))
-    began = cut_words(sentence, _LONGEST_NAME) if (sentence := _first_sentence(requests)) else ""
+    named = (path for fact in reversed(requests) for path in files_in(f"{fact.content}\n{fact.detail}"))
+    specs = filter(_SPEC_FILE.search, named)
+    spec_path = known.spec_path or ("" if known.feature else next(specs, ""))
+    opening = sentences_of(requests[0].content, is_quote=True) if requests else []
+    first = _CONTROL.sub(" ", opening[0]).rstrip(".:! ") if opening else ""
+    began = cut_words(first, _LONGEST_NAME) if first else ""
     return Task(known.id, known.feature or _feature_of(spec_path) or began, spec_path)
-
-
-def _specs_in(text: str) -> list[str]:
-    return [path for path in files_in(text) if _SPEC_FILE.search(path)]
-
-
-def _first_sentence(requests: Sequence[Fact]) -> str:
-    told = sentences_of(requests[0].content, is_quote=True) if requests else []
-    return _CONTROL.sub(" ", told[0]).rstrip(".:! ") if told else ""
 
 
 def _feature_of(spec_path: str) -> str:
@@ -384,7 +379,8 @@ def _progress(state: OrchestratorState, phase: Phase, extracted: Extracted, ref:
     beside = sum(agent.phase == phase for agent in state.subagents.agents) - 1
     summary = extracted.context_summary
     if beside or before.summary(phase):
-        summary = join_summaries([*_parts(before.summary(phase)), f"## {ref}\n{summary}"])
+        parts = filter(None, _PART.split(before.summary(phase)))  # what each sub-agent of the phase added
+        summary = join_summaries([*parts, f"## {ref}\n{summary}"])
     return structs.replace(
         before,
         files_changed=tuple(files[-MOST_FILES:]),
@@ -393,14 +389,3 @@ def _progress(state: OrchestratorState, phase: Phase, extracted: Extracted, ref:
         more_errors=before.more_errors + max(len(errors) - MOST_ERRORS, 0),
         **{f"{phase}_summary": summary},
     )
-
-
-def _parts(summary: str) -> list[str]:
-    """What each sub-agent of a phase added to its summary."""
-    return [part for part in _PART.split(summary) if part]
-
-
-def _blocked(before: tuple[Blocked, ...], response: HandoffResponse, asked: str) -> tuple[Blocked, ...]:
-    if response.decision == "PROCEED":
-        return before
-    return (*before, Blocked(response.task_id, response.phase, response.decision, asked))

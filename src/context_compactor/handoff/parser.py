@@ -43,7 +43,9 @@ def task_result_fields(text: str) -> dict[str, Any] | None:
     labels = _labels(text)
     if "status" not in labels or not ("task_id" in labels or "summary" in labels):
         return None
-    fields: dict[str, Any] = {name: _first_word(labels[name]) for name in _SINGLE if labels.get(name)}
+    fields: dict[str, Any] = {
+        name: labels[name].partition("\n")[0].partition("|")[0].strip(" *`") for name in _SINGLE if labels.get(name)
+    }
     status = str(fields.get("status", "")).lower()
     fields.setdefault("decision", _DECISION_OF.get(STATUS_WORDS.get(status, status), ""))
     findings = {name: _items(body) for name, body in labels.items() if name not in (*_SINGLE, _TITLE)}
@@ -58,10 +60,6 @@ def _labels(text: str) -> dict[str, str]:
         name = "_".join((label[1] or label[2] or label[3]).lower().split())
         bodies.setdefault(name, text[label.end() : end].strip())
     return bodies
-
-
-def _first_word(body: str) -> str:
-    return body.partition("\n")[0].partition("|")[0].strip(" *`")
 
 
 def _items(body: str) -> str | list[str]:

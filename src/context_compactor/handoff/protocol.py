@@ -12,7 +12,6 @@ from msgspec import Struct, structs
 
 from context_compactor.dialects.dialect import kind_of_value
 from context_compactor.errors import BadInput
-from context_compactor.facts.fact import Fact
 from context_compactor.handoff.context_summary import MOST_TOKENS, count_tokens
 from context_compactor.json_values import json_text
 from context_compactor.text import clip, in_room
@@ -252,25 +251,6 @@ class SubAgentRegister(Struct, frozen=True):
         """One line for each, those that run first."""
         done = (agent for agent in self.agents if agent.status != "running")
         return [agent.line for agent in (*self.running, *done)]
-
-    def to_json(self) -> str:
-        """The register as JSON text."""
-        return stored_text(self)
-
-
-def read_register(text: str | bytes) -> SubAgentRegister:
-    """A register from its JSON text."""
-    return read_stored(text, SubAgentRegister, "register of sub-agents")
-
-
-def register_of(facts: Sequence[Fact]) -> SubAgentRegister:
-    """The register as a history tells it, each sub-agent under the id of its answer."""
-    register = SubAgentRegister()
-    for fact in (fact for fact in facts if fact.kind == "subagent"):
-        register = register.started(fact.ref, fact.content)
-        if fact.status != "running":
-            register = register.finished(fact.ref, "failed" if fact.status == "failed" else "complete", fact.ref)
-    return register
 
 
 # What a state holds at most, besides 500 tokens of summary for each phase.

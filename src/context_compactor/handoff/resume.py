@@ -131,9 +131,9 @@ def _named(names: Sequence[str], more: int = 0) -> str:
 
 
 _LONGEST = 500
-_RANKS = ("blocking", "attention", "note")
 
 ReadyStatus = Literal["ready", "needs_attention", "blocked"]
+_STATUS_OF: dict[Severity, ReadyStatus] = {"blocking": "blocked", "attention": "needs_attention", "note": "ready"}
 
 
 class ResumeCheck(Struct, frozen=True):
@@ -176,16 +176,10 @@ def check_readiness(
         *file_reasons(checkpoint.files, files),
         *open_reasons(checkpoint),
     ]
-    ranked = sorted(found, key=lambda reason: _RANKS.index(reason.severity))
+    ranked = sorted(found, key=lambda reason: list(_STATUS_OF).index(reason.severity))
     reasons = tuple(structs.replace(reason, what=clip(reason.what, _LONGEST)) for reason in ranked)
-    return ResumeCheck(_status(reasons), reasons, brief)
-
-
-def _status(reasons: Sequence[Reason]) -> ReadyStatus:
-    gravest = reasons[0].severity if reasons else "note"
-    if gravest == "blocking":
-        return "blocked"
-    return "needs_attention" if gravest == "attention" else "ready"
+    status = _STATUS_OF[reasons[0].severity] if reasons else "ready"
+    return ResumeCheck(status, reasons, brief)
 
 
 def _as_found(checkpoint: Checkpoint, wanted: str, problem: BadCheckpoint | None, is_edited: bool) -> Iterator[Reason]:

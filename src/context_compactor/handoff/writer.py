@@ -104,13 +104,13 @@ _FEWEST_WORDS = 4
 
 # A brief: its least size, the most that failures take, and what the other ledgers take beside a story.
 _FEWEST_BRIEF = 400
+_IN_STORY = ("read", "passed", "installed", "sub-agent done")
 _FAILURE_SHARE = 0.4
 _FAILURE_LENGTHS = (0, 160, 110, 80, 64, 40)
 _LEDGER_SHARE = 0.3
 # Of a long request so many characters for each token of the brief.
 _TASK_SHARE = 1 / 8
 _HEADINGS = 60
-_LOOKED_AT = ("read", "passed", "installed", "sub-agent done")
 # What comes first when there is not room for everything, behind the user's rules: how the work stands, what is changed
 # and not committed, what was found, and what was done outside.
 _STANDING_RANKS = {
@@ -242,8 +242,10 @@ class _HandoffText:
         self._first = self._starts[0] if self._starts else 0
         requests = [unit.turn for unit in users if is_request(unit.text)]
         self._now = requests[-1] if requests else self._first
-        self._asked = self._choose_asked(units, material)
-        self._rules = self._fitting(self._other_rules(), _RULES_SHARE)
+        self._requests = self._choose_requests(units, material)
+        requested = " ".join(" ".join(unit.text.split()) for unit in self._requests)
+        others = (_ended(line.text) for line in self._of(RULES) if line.text.strip('" ') not in requested)
+        self._rules = self._fitting(others, _RULES_SHARE)
         self._files = self._changed()
         self._failed = self._fitting(self._failures(lambda status: status not in (RESOLVED, GIVEN_UP)), _FAILED_SHARE)
         self._left = self._fitting(self._failures(lambda status: status == GIVEN_UP), _GIVEN_UP_SHARE)
@@ -286,11 +288,12 @@ class _HandoffText:
 
     # What the user said
 
-    def _choose_asked(self, units: Sequence[StoryUnit], material: HandoffMaterial) -> list[StoryUnit]:
+    def _choose_requests(self, units: Sequence[StoryUnit], material: HandoffMaterial) -> list[StoryUnit]:
         """The user's sentences that matter most: the newest and the first request, and what the work took up."""
         users = [unit for unit in units if unit.voice == "user"]
         used = {word for unit in units if unit.voice != "user" for word in _WORD.findall(unit.text.lower())}
-        kept = [unit for unit in users if not _is_odd(unit.text)]
+        # Code, a heading or a log in a user's message says too little by itself.
+        kept = [unit for unit in users if not _CODE.search(unit.text) and not is_quoted(unit.text)]
         spoken = {unit.turn for unit in kept}
         kept += [unit for unit in users if unit.turn in (self._first, self._now) and unit.turn not in spoken]
         kept.sort(key=lambda unit: unit.place)
@@ -311,7 +314,7 @@ class _HandoffText:
         return sorted((*opening, *story.taken()), key=lambda unit: unit.place)
 
     def _quote(self, turn: int) -> str:
-        units = [unit for unit in self._asked if unit.turn == turn]
+        units = [unit for unit in self._requests if unit.turn == turn]
         text = ""
         for before, unit in zip((None, *units), units, strict=False):
             gap = "" if before is None else " " if unit.place == before.place + 1 else " … "
@@ -332,7 +335,7 @@ class _HandoffText:
             unit.weight *= 1 + _LATE * _LEFT ** sum(start > unit.turn for start in self._starts)
         story = Story(units, self._counter.texts, material.after)
         ledgers = (self._rules, [text for _, text in self._files], self._failed, self._left, self._next)
-        story.cover([*(unit.text for unit in self._asked), *(text for texts in ledgers for text in texts)])
+        story.cover([*(unit.text for unit in self._requests), *(text for texts in ledgers for text in texts)])
         story.start()
         return story
 
@@ -346,7 +349,8 @@ class _HandoffText:
             told.setdefault(self._exchange(unit.turn), []).append(unit)
         for turn in sorted({-1, *self._starts}):
             words = "" if turn in (self._first, self._now) else self._quote(turn)
-            done = " ".join(_sentence(unit) for unit in told.get(turn, ()))
+            texts = ((" ".join(unit.text.split()), unit.voice) for unit in told.get(turn, ()))
+            done = " ".join(_ended(_STATISTICS.sub("", text) if voice == "commit" else text) for text, voice in texts)
             if words or done:
                 yield " → ".join(filter(None, (words, done)))
 
@@ -355,28 +359,21 @@ class _HandoffText:
     def _of(self, section: str) -> list[LedgerLine]:
         return sorted((line for line in self._lines if line.section == section), key=lambda line: -line.turn)
 
-    def _other_rules(self) -> Iterator[str]:
-        """The user's rules that the quoted requests do not tell."""
-        asked = " ".join(" ".join(unit.text.split()) for unit in self._asked)
-        return (_ended(line.text) for line in self._of(RULES) if line.text.strip('" ') not in asked)
-
     def _changed(self) -> list[tuple[str, str]]:
         """Changed files by what became of them, those that were there before first; then what was done outside."""
-        standing = self._of(STANDING)
-        lines = sorted((line for line in standing if line.status in FILE_STATUSES and not _is_gone(line)), key=_is_new)
-        files = {self._path(line): line for line in lines}
+        current = self._of(STANDING)
+        changed = [line for line in current if line.status in FILE_STATUSES and line.status not in ("read", "deleted")]
+        lines = sorted((line for line in changed if " · deleted" not in line.text), key=_is_new)
+        files = {line.text.partition(" · ")[0].partition(" (×")[0].removeprefix(self._root): line for line in lines}
         files = {path: files[path] for path in self._fitting(files, _FILES_SHARE)}
         told_of = self._fitting(filter(None, map(_changes, files.values())), _CHANGES_SHARE)
         groups: dict[str, list[str]] = {}
         for path, line in files.items():
             what = _changes(line)
             groups.setdefault(line.status, []).append(f"{path} ({what})" if what in told_of else path)
-        outside = (line.text for line in standing if line.status == "outside" and "git commit" not in line.text)
+        outside = (line.text for line in current if line.status == "outside" and "git commit" not in line.text)
         told = [(status.capitalize(), _by_folder(paths)) for status, paths in groups.items()]
         return [*told, ("Done outside", "; ".join(self._fitting(outside, _OUTSIDE_SHARE)))]
-
-    def _path(self, line: LedgerLine) -> str:
-        return line.text.partition(" · ")[0].partition(" (×")[0].removeprefix(self._root)
 
     def _failures(self, is_meant: Callable[[str], bool]) -> Iterator[str]:
         lines = [line for line in self._of(FAILED) if is_meant(line.status)]
@@ -423,11 +420,6 @@ def _bare(text: str) -> str:
     return _SOURCE.sub(lambda found: f" (×{found[1]})" if found[1] else "", text)
 
 
-def _is_odd(text: str) -> bool:
-    """Whether a line of a user's message is code, a heading or a log, or says too little by itself."""
-    return bool(_CODE.search(text)) or is_quoted(text)
-
-
 def _tells(unit: StoryUnit) -> bool:
     """Whether somebody who takes over is told this: conclusions, outcomes and commits, not the steps to them."""
     if unit.voice == "run":
@@ -435,21 +427,11 @@ def _tells(unit: StoryUnit) -> bool:
     if unit.voice not in _VOICES or unit.text.endswith(":") or " | " in unit.text or _UNDER_WAY.match(unit.text):
         return False
     words = unit.text.split()
-    if (
-        len(words) < _FEWEST_WORDS
-        or _NARRATES.match(unit.text)
-        or _REMARK.match(unit.text)
-        or unit.text.startswith(">")
-    ):
+    if len(words) < _FEWEST_WORDS or _NARRATES.match(unit.text) or _REMARK.match(unit.text):
         return False
-    if unit.text.endswith(("?", "\uff1f")) or _is_heading(unit.text, words):
+    if unit.text.startswith(">") or unit.text.endswith(("?", "\uff1f")) or _is_heading(unit.text, words):
         return False
     return rank_of(unit.text) is not Rank.OUT
-
-
-def _sentence(unit: StoryUnit) -> str:
-    text = " ".join(unit.text.split())
-    return _ended(_STATISTICS.sub("", text) if unit.voice == "commit" else text)
 
 
 def _ended(text: str) -> str:
@@ -485,10 +467,6 @@ def _is_heading(text: str, words: Sequence[str]) -> bool:
     return not text.endswith(_ENDS) and len(words) < 8 and sum(word[:1].isupper() for word in words) > len(words) * 0.6
 
 
-def _is_gone(line: LedgerLine) -> bool:
-    return line.status in ("read", "deleted") or " · deleted" in line.text
-
-
 def _is_new(line: LedgerLine) -> bool:
     """A file that the agent made itself is oftener a scratch file than one that it changed."""
     return " · created" in line.text or line.text.startswith("/tmp/")
@@ -521,7 +499,12 @@ def resume_brief(
     counts = _counts(checkpoint, facts)
     bare = counter.text(render_record(_record([*fixed, _way_back(len(rest))], counts, ()))) + _HEADINGS
     room = tokens - bare
-    ledger = [line for line in rest if not story.units or _is_needed(line)]
+    # The story tells what was looked at, passed or installed.
+    ledger = [
+        line
+        for line in rest
+        if not story.units or (line.status not in _IN_STORY and not line.text.startswith("archived: "))
+    ]
     chosen = _fitting(ledger, room * (_LEDGER_SHARE if story.units else 1.0), counter)
     story.cover([line.written for line in (*fixed, *chosen)])
     story.start()
@@ -585,13 +568,6 @@ def _short_failures(failures: Sequence[LedgerLine], tokens: int, counter: Messag
     return short
 
 
-def _is_needed(line: LedgerLine) -> bool:
-    """Whether a line says more than that something was looked at, passed or installed, which the story tells."""
-    return line.status not in ("read", "passed", "installed", "sub-agent done") and not line.text.startswith(
-        "archived: "
-    )
-
-
 def _rank(line: LedgerLine) -> int:
     if line.section == STANDING:
         return next((rank for rank, statuses in _STANDING_RANKS.items() if line.status in statuses), 7)
@@ -612,27 +588,18 @@ def _fitting(lines: Sequence[LedgerLine], room: float, counter: MessageCounter) 
 def _counts(checkpoint: Checkpoint, facts: Sequence[Fact]) -> Record:
     """A record of nothing but its size. No id that is known may be given again, even if the history was not counted."""
     known = " ".join((*(fact.ref for fact in facts), *(line.id for line in checkpoint.archive)))
-    numbers = [
-        (prefix, int(number)) for prefix, _, number in (ref.partition("_") for ref in REFERENCE_PATTERN.findall(known))
-    ]
+    refs = [ref.partition("_") for ref in REFERENCE_PATTERN.findall(known)]
     span = checkpoint.span
-    turns = [span.turns, *(max(fact.turn, fact.last_turn) for fact in facts)]
-    return Record(
-        messages=span.messages,
-        tokens=span.tokens,
-        turns=max(*turns, *(number for prefix, number in numbers if prefix == "turn"), 0),
-        calls=max(span.calls, *(number for prefix, number in numbers if prefix != "turn"), 0),
-    )
+    turns = [*(max(fact.turn, fact.last_turn) for fact in facts), *(int(ref[2]) for ref in refs if ref[0] == "turn")]
+    calls = [int(ref[2]) for ref in refs if ref[0] != "turn"]
+    return Record(span.messages, span.tokens, max(span.turns, *turns, 0), max(span.calls, *calls, 0))
 
 
 def _record(lines: Sequence[LedgerLine], counts: Record, happened: tuple[StoryLine, ...]) -> Record:
+    ordered = sorted(lines, key=lambda line: line.turn)
     sections = {
-        title: tuple(merge_entries(line.entry for line in _in_order(lines, title)))
+        title: tuple(merge_entries(line.entry for line in ordered if line.section == title))
         for title in SECTIONS
         if any(line.section == title for line in lines)
     }
     return structs.replace(counts, sections=sections, happened=happened)
-
-
-def _in_order(lines: Sequence[LedgerLine], title: str) -> list[LedgerLine]:
-    return sorted((line for line in lines if line.section == title), key=lambda line: line.turn)

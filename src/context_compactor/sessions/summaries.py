@@ -120,7 +120,7 @@ def valid_presummary(core: Core, result: CompactionResult, summarizer: ModelSumm
     """The prepared summary, when everything that it was made from is as it was."""
     known = stored_presummary(core, read_session_state(core.row().state))
     is_valid = known and known.base == source_fingerprint(
-        result.run.parsed.turns, known.turns, result.run.parsed.past, summarizer.asked
+        result.run.parsed.turns, known.turns, result.run.parsed.past, summarizer.configuration
     )
     return known if is_valid else None
 
@@ -325,7 +325,7 @@ def _presummarize(core: Core, summarizer: ModelSummarizer, control: Control) -> 
     prepared = valid_presummary(core, result, summarizer)
     if prepared is None:
         drop_presummary(core, _CHANGED)
-    span = PresummaryBatch(result, prepared, summarizer.asked)
+    span = PresummaryBatch(result, prepared, summarizer.configuration)
     if not span.is_batch or read_session_state(core.row().state).summarizer_failures.failed_input == span.name:
         return 0
     raise_if_stopped(control)
@@ -377,7 +377,7 @@ def _store_presummary(core: Core, summarizer: ModelSummarizer, span: PresummaryB
     note_model_outcome(core, summarizer, "")
     tokens = core.tokens(read_session_state(core.row().state))
     prepared, scene = span.result(outcome.summary, summarizer.model.name, tokens), scene_of(core)
-    if source_fingerprint(scene.turns, prepared.turns, scene.past, summarizer.asked) != prepared.base:
+    if source_fingerprint(scene.turns, prepared.turns, scene.past, summarizer.configuration) != prepared.base:
         core.emit("job.dropped", what=PRESUMMARY, reason=f"{_CHANGED} meanwhile")
         return 0
     with core.writing():

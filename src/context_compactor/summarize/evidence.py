@@ -218,8 +218,8 @@ class Evidence:
     def users(self) -> dict[int, str]:
         """The user's own words, by turn, with those that came through a tool."""
         found: dict[int, str] = {}
-        for saying in (*user_utterances(self.turns), *replies_through_tools(self.turns)):
-            found[saying.turn] = "\n".join(filter(None, (found.get(saying.turn, ""), saying.text)))
+        for utterance in (*user_utterances(self.turns), *replies_through_tools(self.turns)):
+            found[utterance.turn] = "\n".join(filter(None, (found.get(utterance.turn, ""), utterance.text)))
         return found
 
     @cached_property
@@ -261,7 +261,7 @@ class Evidence:
     @cached_property
     def agent_sentences(self) -> list[tuple[str, set[str]]]:
         """What the agent said, likewise."""
-        return _sentences(saying.text for saying in agent_utterances(self.turns))
+        return _sentences(utterance.text for utterance in agent_utterances(self.turns))
 
     @cached_property
     def refs(self) -> frozenset[str]:
@@ -289,7 +289,7 @@ class Evidence:
         """What stands in the source of a line that may join several, or have a line number before it."""
         whole = self.line(words)
         parts = [] if whole else [_LINE_NUMBER.sub("", part) for part in words.split(" · ")]
-        return [whole] if whole else [stands for part in parts if len(part) > _SHORT and (stands := self.line(part))]
+        return [whole] if whole else [quote for part in parts if len(part) > _SHORT and (quote := self.line(part))]
 
     def home(self, line: str) -> str:
         """The id of the newest turn that holds a line; nothing when none does."""
@@ -348,13 +348,13 @@ class QuotableText:
         """The words as they stand here, piece by piece between cuts; nothing when one of the pieces does not."""
         pieces = [piece.strip(_EDGE) for piece in _CUT.split(words) if any(map(str.isalnum, piece))]
         found = [(piece, self._piece(piece)) for piece in pieces]
-        if not found or not all(stands for _, stands in found):
+        if not found or not all(quote for _, quote in found):
             return ""
-        for piece, stands in found:
-            words = words.replace(piece, stands, 1)
+        for piece, quote in found:
+            words = words.replace(piece, quote, 1)
         return words
 
-    def standing(self, words: str) -> str:
+    def longest_verbatim(self, words: str) -> str:
         """The sentences of a quotation that stand here, with a mark where others were; nothing if these are few."""
         parts = [part for cut in _CUT.split(words) for part in _JOINT.split(cut)[::2]]
         found = [self.verbatim(part) for part in parts]
@@ -463,8 +463,8 @@ class LineIndex:
 
     def failure(self, fact: Fact) -> bool:
         """Whether one line tells what was tried and with which error it failed, or both stand here as they were."""
-        stands = mentions_failure(fact.content.lower(), fact.detail.lower(), self._flat)
-        return stands or self.both(fact.content, fact.detail)
+        quote = mentions_failure(fact.content.lower(), fact.detail.lower(), self._flat)
+        return quote or self.both(fact.content, fact.detail)
 
     def both(self, one: str, other: str) -> bool:
         """Whether one line has enough of the words of both texts, and all names that have a number in them."""

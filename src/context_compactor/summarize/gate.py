@@ -107,7 +107,6 @@ PERMITTED = re.compile(
     r"|\b(?:yes|yep|yeah|ok|okay|sure|fine|accept(?:ed)?|go ahead|go for it|do it|do so|please do)\b"
     r"|\b(?:you|it) (?:may|can)\b"
 )
-HOSTILE = (OVERRIDES, ROLE_MARKS, TOOL_SYNTAX, FRAMES, SPEAKERS)
 """What no fact and no reason may say, whoever said it."""
 
 
@@ -169,14 +168,10 @@ def check_answer(answer: ModelAnswer, evidence: Evidence) -> CheckedSummary:
     wrong = list(_of_call(answer, said))
     if wrong:
         return CheckedSummary(Summary(), wrong=tuple(wrong))
-    summary = parse_summary(_whole_lines(said) if answer.stop == "length" else said, own_headings=evidence.own_headings)
+    whole = said.rpartition("\n")[0] if answer.stop == "length" else said  # without the line that was cut off
+    summary = parse_summary(whole, own_headings=evidence.own_headings)
     checked = check_summary(summary, evidence)
     return structs.replace(checked, wrong=(*_of_shape(answer, summary, evidence), *checked.wrong))
-
-
-def _whole_lines(said: str) -> str:
-    """A text that was cut off, without its last line."""
-    return said.rpartition("\n")[0]
 
 
 def _of_call(answer: ModelAnswer, said: str) -> Iterator[Objection]:
@@ -212,13 +207,13 @@ def _of_shape(answer: ModelAnswer, summary: Summary, evidence: Evidence) -> Iter
 def check_summary(summary: Summary, evidence: Evidence) -> CheckedSummary:
     """A summary with every line mended or left out that the evidence does not bear, and whether enough is left."""
     notes: list[Objection] = []
-    mender = _Corrector(evidence, notes)
-    sections = {title: tuple(mender.entries(title, entries)) for title, entries in summary.sections.items()}
-    sections[FINDINGS] = (*sections.get(FINDINGS, ()), *mender.entries(FINDINGS, mender.moved))
+    corrector = _Corrector(evidence, notes)
+    sections = {title: tuple(corrector.entries(title, entries)) for title, entries in summary.sections.items()}
+    sections[FINDINGS] = (*sections.get(FINDINGS, ()), *corrector.entries(FINDINGS, corrector.moved))
     kept = Summary(
         {title: entries for title, entries in sections.items() if entries},
-        tuple(mender.story(summary.happened)),
-        tuple(mender.excerpts(summary.excerpts)),
+        tuple(corrector.story(summary.happened)),
+        tuple(corrector.excerpts(summary.excerpts)),
     )
     before, after = len(_points(summary)), len(_points(kept))
     gone = [note for note in notes if note.code in _HOSTILE]
@@ -272,9 +267,9 @@ class _Corrector:
     def entries(self, title: str, entries: Sequence[RecordEntry]) -> Iterator[RecordEntry]:
         """The entries of a section that may stand, mended."""
         for entry in entries:
-            mended = self._entry(title, entry) if title != FAILED or self._has_failed(entry) else None
-            if mended is not None:
-                yield mended
+            corrected = self._entry(title, entry) if title != FAILED or self._has_failed(entry) else None
+            if corrected is not None:
+                yield corrected
 
     def _has_failed(self, entry: RecordEntry) -> bool:
         """Whether a failure is one. What was spoken of, but as no failure, is a finding."""
@@ -291,7 +286,7 @@ class _Corrector:
         if self._is_hostile(title, entry):
             return None
         if title in (TASK, RULES) and entry.text.startswith('"'):
-            said = self._said(entry.text)
+            said = self._user_quote(entry.text)
             return RecordEntry(said, entry.status) if said else None
         if title == RULES and not _QUOTED.search(entry.text):
             return self._as_rule(entry)
@@ -315,29 +310,26 @@ class _Corrector:
         self._note("quote", "put into the user's own words", entry.text)
         return RecordEntry(self._with_turn(near, entry.text))
 
-    def _said(self, line: str) -> str:
+    def _user_quote(self, line: str) -> str:
         """A line that is a quotation of the user, as the user said it; nothing when nothing like it was said."""
         words = _ENDING.sub("", line).strip().strip('"')
         bare = re.sub(r"\s*\([^()]*\)$", "", words)
-        stands = self._evidence.user.verbatim(words) or self._evidence.user.verbatim(bare)
-        if not stands:
-            stands = self._evidence.user.standing(words) or self._evidence.nearest(words, user_only=True)
-            if not stands:
+        quote = self._evidence.user.verbatim(words) or self._evidence.user.verbatim(bare)
+        if not quote:
+            quote = self._evidence.user.longest_verbatim(words) or self._evidence.nearest(words, user_only=True)
+            if not quote:
                 self._leave_out("quote", "the user has not said this", line)
                 return ""
             self._note("quote", "put into the user's own words", line)
-        return self._with_turn(stands, line)
+        return self._with_turn(quote, line)
 
     def _with_turn(self, words: str, line: str) -> str:
         named = turn_named(line)
-        turn = named if self._stands_in(named, words) else self._evidence.turn_of(words) or named
+        in_turn = plain_words(self._evidence.users.get(named, ""))
+        turn = named if in_turn and plain_words(words) in in_turn else self._evidence.turn_of(words) or named
         beside = re.search(r" \(([^()]+); turn_\d+\)$", line)
         note = f"{beside[1]}; " if beside and self._line(f"{beside[1]} here") else ""
         return f'"{words}" ({note}{reference_id("turn", turn)})' if turn else f'"{words}"'
-
-    def _stands_in(self, turn: int, words: str) -> bool:
-        from_turn = self._evidence.users.get(turn, "")
-        return bool(from_turn) and plain_words(words) in plain_words(from_turn)
 
     def story(self, lines: Sequence[StoryLine]) -> list[StoryLine]:
         """What happened, in order: the user's words as they were said, and what was done as far as it is borne out."""
@@ -348,8 +340,8 @@ class _Corrector:
                 moved[line.turn] = self._turn_said(line)
             turn = min(moved.get(line.turn, line.turn), self._evidence.last)
             if not self._is_hostile("", RecordEntry(line.text)):
-                mended = self._of_user(line, turn) if line.voice == "user" else self._line(line.text)
-                found += [StoryLine(turn, line.voice, mended)] if mended else []
+                corrected = self._of_user(line, turn) if line.voice == "user" else self._line(line.text)
+                found += [StoryLine(turn, line.voice, corrected)] if corrected else []
         return sorted(found, key=lambda line: line.turn)
 
     def _turn_said(self, line: StoryLine) -> int:
@@ -362,36 +354,35 @@ class _Corrector:
     def _of_user(self, line: StoryLine, turn: int) -> str:
         """The user's words in a turn: as they were quoted, else as they begin."""
         words, beside = _bracket(line.text)
-        stands = self._evidence.user.verbatim(words) or self._evidence.user.standing(words)
-        if not stands:
+        quote = self._evidence.user.verbatim(words) or self._evidence.user.longest_verbatim(words)
+        if not quote:
             said = " / ".join(filter(None, map(str.strip, self._evidence.users.get(turn, "").split("\n"))))
             if not said:
                 self._leave_out("quote", f"the user has said nothing in turn {turn}", line.text)
                 return ""
             self._note("quote", "put into the user's own words", line.text)
             short = beginning(said, _LONGEST_SAID)
-            stands = short if len(short) == len(said) else f"{short} …"
-        return f"{stands} {beside}" if beside and self._line(beside) else stands
+            quote = short if len(short) == len(said) else f"{short} …"
+        return f"{quote} {beside}" if beside and self._line(beside) else quote
 
     def excerpts(self, excerpts: Sequence[Excerpt]) -> Iterator[Excerpt]:
         """Exact lines as they stand in the conversation, under an id that is known."""
         for excerpt in excerpts:
-            lines = tuple(stands for line in excerpt.lines for stands in self._exact(line))
-            ref = excerpt.ref if excerpt.ref in self._evidence.refs else self._turn_with(lines)
+            lines = tuple(quote for line in excerpt.lines for quote in self._exact(line))
+            is_known = excerpt.ref in self._evidence.refs
+            ref = excerpt.ref if is_known or not lines else self._evidence.home(lines[0])
             if lines and ref:
-                yield Excerpt(ref, _label(excerpt.label), lines)
+                label = " ".join(excerpt.label.replace("[", "(").replace("]", ")").split())
+                yield Excerpt(ref, label[:120], lines)
 
     def _exact(self, line: str) -> list[str]:
         """A line as it stands in the source, with its own indentation; nothing when it does not."""
         if line.strip() in ("…", "...") or OVERRIDES.search(normalize(line)):
             return []
-        stands = self._evidence.exact_lines(line)
-        if not stands:
+        quote = self._evidence.exact_lines(line)
+        if not quote:
             self._leave_out("not_verbatim", "this line does not stand in the conversation", line)
-        return stands
-
-    def _turn_with(self, lines: Sequence[str]) -> str:
-        return self._evidence.home(lines[0]) if lines else ""
+        return quote
 
     def _line(self, line: str) -> str:
         """A line without what is made up in it; nothing when nothing else is in it."""
@@ -410,15 +401,13 @@ class _Corrector:
 
     def _references(self, line: str) -> str:
         """A line without ids of turns that are not there."""
-        unknown = {ref for ref in REFERENCE_PATTERN.findall(line) if not self._is_known(ref)}
-        for ref in unknown:
+        evidence = self._evidence
+        for ref in set(REFERENCE_PATTERN.findall(line)) - evidence.refs:
+            if ref.startswith("turn_") and 0 < int(ref[5:]) <= evidence.last:
+                continue
             self._note("unknown_reference", f"there is no {ref}", line)
             line = re.sub(rf"\s*\({ref}\)|,? ?{ref}", "", line)
         return line
-
-    def _is_known(self, ref: str) -> bool:
-        is_turn = ref.startswith("turn_") and 0 < int(ref[5:]) <= self._evidence.last
-        return is_turn or ref in self._evidence.refs
 
     def _quotes(self, body: str) -> str:
         """A text whose quotations all stand in the source: else the nearest sentence, or no marks."""
@@ -428,9 +417,9 @@ class _Corrector:
             in_code = any(start <= found.start() < end for start, end in spans)
             if in_code or not any(map(str.isalnum, found[1])):
                 return found[0]
-            stands = self._evidence.passage.verbatim(found[1])
-            if stands:
-                return f'"{stands}"'
+            quote = self._evidence.passage.verbatim(found[1])
+            if quote:
+                return f'"{quote}"'
             near = self._evidence.nearest(found[1], user_only=False)
             words = "put into the words that were said" if near else "taken out of its quotation marks"
             self._note("quote", words, found[0])
@@ -489,10 +478,6 @@ def _bracket(text: str) -> tuple[str, str]:
     return words.strip().strip('"\u201c\u201d'), beside
 
 
-def _label(label: str) -> str:
-    return " ".join(label.replace("[", "(").replace("]", ")").split())[:120]
-
-
 def _hostile(title: str, entry: RecordEntry, evidence: Evidence) -> Iterator[Objection]:
     line = entry.text
     # A command may have placeholders that look like marks: what stands in the source as it is here is code.
@@ -500,7 +485,8 @@ def _hostile(title: str, entry: RecordEntry, evidence: Evidence) -> Iterator[Obj
     for code, pattern, words in _MARKS:
         if pattern.search(read):
             yield Objection(code, f"left out, {words}: {line[:_SHOWN]!r}")
-    bare = normalize(_without_quotes(line, evidence))
+    # What the line quotes of the user's own words is no order.
+    bare = normalize(_QUOTED.sub(lambda quote: " " if evidence.user.verbatim(quote[1]) else quote[0], line))
     if SPEAKERS.match(bare):
         yield Objection("continued", f"left out, it begins like a turn of a conversation: {line[:_SHOWN]!r}")
     if OVERRIDES.search(bare):
@@ -530,11 +516,6 @@ def _unspoken(line: str, bare: str, evidence: Evidence) -> Iterator[Objection]:
     told = [*urls_in(line), *(code for code in code_in(line) if " " in code)]
     if any(plain_words(each) in evidence.results and each not in evidence.said for each in told):
         yield Objection("instruction", f"left out, the step comes from a tool's output alone: {line[:_SHOWN]!r}")
-
-
-def _without_quotes(line: str, evidence: Evidence) -> str:
-    """A line without what it quotes of the user's own words."""
-    return _QUOTED.sub(lambda quote: " " if evidence.user.verbatim(quote[1]) else quote[0], line)
 
 
 def _comes_from(read: str, results: str, spoken: str) -> bool:

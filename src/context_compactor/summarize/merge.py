@@ -138,22 +138,23 @@ def merge_record(summary: Summary, own: Record, room: int, count: Callable[[str]
     """A summary as a record of so many tokens, with what the engine's own tells beyond it; None if nothing fits."""
     root = root_line(own)
     left = room - count(render_record(_bare(own))) - (count(root) + 4 if root else 0)
-    said = structs.replace(summary, sections=_without_quoted(summary.sections, own.quotes))
-    fitted, _ = fit_summary(said, left - _needed(said, own, left, count), count)
+    words = structs.replace(summary, sections=_without_quoted(summary.sections, own.quotes))
+    fitted, _ = fit_summary(words, left - _needed(words, own, left, count), count)
     if not fitted:
         return None
     left -= count(_body(fitted))
     sections = {title: list(entries) for title, entries in fitted.sections.items()}
     happened = list(fitted.happened)
     lines = [*fitted.lines(), *(quote.text for quote in own.quotes)]
-    told = LineIndex(lines)
+    covered = LineIndex(lines)
     for title, entry in _known(own):
         cost = count(f"- {entry_line(title, entry)}") + 1
-        if cost <= left and entry.text != root and not _is_covered(entry, told):
+        if cost <= left and entry.text != root and not _is_covered(entry, covered):
             sections.setdefault(title, []).append(entry)
             left -= cost
-    spoken = [line for line in own.happened if line.voice == "user" and line.turn not in _user_turns(happened)]
-    left = _add_lines(happened, spoken, told, left, count)
+    quoted = {line.turn for line in happened if line.voice == "user"}
+    spoken = [line for line in own.happened if line.voice == "user" and line.turn not in quoted]
+    left = _add_lines(happened, spoken, covered, left, count)
     excerpts, left = _more_lines(fitted.excerpts, own.excerpts, left, count)
     known = LineIndex([*lines, *(entry.text for entries in sections.values() for entry in entries)])
     _add_lines(happened, [line for line in own.happened if line.voice != "user"], known, left, count)
@@ -169,8 +170,8 @@ def merge_record(summary: Summary, own: Record, room: int, count: Callable[[str]
 
 def _needed(summary: Summary, own: Record, left: int, count: Callable[[str], int]) -> int:
     """The room that is kept free for rules, open failures and changed files that a summary does not tell."""
-    told = LineIndex(summary.lines())
-    untold = [entry_line(title, entry) for title, entry in _known(own, _ADDED[:3]) if not _is_covered(entry, told)]
+    covered = LineIndex(summary.lines())
+    untold = [entry_line(title, entry) for title, entry in _known(own, _ADDED[:3]) if not _is_covered(entry, covered)]
     return min(sum(count(f"- {line}") + 1 for line in untold), int((1 - _ASKED) * left))
 
 
@@ -180,19 +181,17 @@ def _body(summary: Summary) -> str:
     return render_record(record).partition("\n")[2]
 
 
-def _stands_in(entry: RecordEntry, said: str) -> bool:
-    """Whether the words of an entry stand in a text, piece by piece where some were left out."""
-    pieces = _SOURCE.sub("", entry.text).split("…")
-    return all(plain_words(piece) in said for piece in pieces)
-
-
 def _without_quoted(
     sections: dict[str, tuple[RecordEntry, ...]], quotes: Sequence[Quote]
 ) -> dict[str, tuple[RecordEntry, ...]]:
     """The sections without words of the task that the record quotes already."""
-    said = plain_words("\n".join(quote.text for quote in quotes))
+    words = plain_words("\n".join(quote.text for quote in quotes))
     entries = [
-        entry for entry in sections.get(TASK, ()) if not entry.text.startswith('"') or not _stands_in(entry, said)
+        entry
+        for entry in sections.get(TASK, ())
+        # Where words were left out of an entry it is compared piece by piece.
+        if not entry.text.startswith('"')
+        or not all(plain_words(piece) in words for piece in _SOURCE.sub("", entry.text).split("…"))
     ]
     kept = sections | {TASK: tuple(entries)}
     return {title: lines for title, lines in kept.items() if lines}
@@ -206,7 +205,7 @@ def _known(own: Record, places: Sequence[tuple[str, tuple[str, ...]]] = _ADDED) 
                 yield title, entry
 
 
-def _is_covered(entry: RecordEntry, told: LineIndex) -> bool:
+def _is_covered(entry: RecordEntry, covered: LineIndex) -> bool:
     """Whether the summary tells what a line of the ledgers says; of a file its name is enough."""
     body = _SOURCE.sub("", entry.text)
     tried, is_failure, rest = body.partition(" → ")
@@ -214,22 +213,18 @@ def _is_covered(entry: RecordEntry, told: LineIndex) -> bool:
         error = rest.partition(" → ")[0]  # without what came of it
         places = " ".join(paths_in(error))
         names = [name for name in names_in(error) if len(name) > _LONG and name not in places]
-        return told.both(tried, error) or any(name in told.text for name in names)
+        return covered.both(tried, error) or any(name in covered.text for name in names)
     names = [path.rstrip("/").rpartition("/")[2] for path in paths_in(body)] if entry.status in FILE_STATUSES else []
-    return all(name in told.text for name in names) if names else told.says(body)
-
-
-def _user_turns(happened: Sequence[StoryLine]) -> set[int]:
-    return {line.turn for line in happened if line.voice == "user"}
+    return all(name in covered.text for name in names) if names else covered.says(body)
 
 
 def _add_lines(
-    happened: list[StoryLine], lines: Sequence[StoryLine], told: LineIndex, room: int, count: Callable[[str], int]
+    happened: list[StoryLine], lines: Sequence[StoryLine], covered: LineIndex, room: int, count: Callable[[str], int]
 ) -> int:
     """Add lines of the engine's own story that are not told yet, the newest first; the room that is left."""
     for line in reversed(lines):
         cost = count(story_text(line)) + 1
-        if cost <= room and not told.says(line.text):
+        if cost <= room and not covered.says(line.text):
             happened.append(line)
             room -= cost
     return room
@@ -264,13 +259,8 @@ def _decisions_after(result: CompactionResult, written: WrittenContext) -> Itera
     for decision in explain_decisions(result.context.composer, result.context.cut):
         is_shown = {decision.ref, reference_id("turn", max(decision.turn, 0))} & shown
         if decision.turn in folded and not is_shown and decision.tier in (Tier.KEEP, Tier.SUMMARIZE):
-            yield structs.replace(
-                decision,
-                tier=Tier.SUMMARIZE,
-                strategy="summarizer",
-                reason="told in the model's record",
-                tokens_after=0,
-            )
+            changes = {"strategy": "summarizer", "reason": "told in the model's record", "tokens_after": 0}
+            yield structs.replace(decision, tier=Tier.SUMMARIZE, **changes)
         else:
             yield decision
 

@@ -148,13 +148,13 @@ class Coverage(Struct, frozen=True):
         return self.shown / self.tokens if self.tokens else 1.0
 
 
-def cut_chunks(tellings: Sequence[QuotedTurn], most: int, count: Count) -> list[Chunk]:
+def cut_chunks(quotes: Sequence[QuotedTurn], most: int, count: Count) -> list[Chunk]:
     """All tellings in order, in chunks of at most so many tokens."""
     chunks: list[Chunk] = []
     lines: list[str] = []
     pieces: list[TurnPart] = []
     tokens = 0
-    for text, piece, cost in _pieces(tellings, max(most - _TURN_HEADING_TOKENS, 1), count):
+    for text, piece, cost in _pieces(quotes, max(most - _TURN_HEADING_TOKENS, 1), count):
         if pieces and tokens + cost > most:
             chunks.append(Chunk("\n".join(lines), tokens, tuple(pieces)))
             lines, pieces, tokens = [], [], 0
@@ -164,15 +164,15 @@ def cut_chunks(tellings: Sequence[QuotedTurn], most: int, count: Count) -> list[
     return [*chunks, Chunk("\n".join(lines), tokens, tuple(pieces))] if pieces else chunks
 
 
-def _pieces(tellings: Sequence[QuotedTurn], most: int, count: Count) -> Iterator[tuple[str, TurnPart, int]]:
-    for telling in tellings:
-        whole = count(telling.body)
+def _pieces(quotes: Sequence[QuotedTurn], most: int, count: Count) -> Iterator[tuple[str, TurnPart, int]]:
+    for quote in quotes:
+        whole = count(quote.body)
         size = min(int(_EVEN * whole / ceil(whole / (_FILLED * most))) + 1, most) if whole > most else whole
-        places = [(0, len(telling.body), whole)] if whole <= most else list(_cut(telling.body, size, count))
+        places = [(0, len(quote.body), whole)] if whole <= most else list(_cut(quote.body, size, count))
         for number, (start, end, cost) in enumerate(places, 1):
-            part = f", part {number} of {len(places)}{_within(telling.body, start)}" if len(places) > 1 else ""
-            body = telling.body[start:end]
-            yield f"[{telling.heading}{part}]\n{body}", TurnPart(telling.turn, start, end), cost + _TURN_HEADING_TOKENS
+            part = f", part {number} of {len(places)}{_within(quote.body, start)}" if len(places) > 1 else ""
+            body = quote.body[start:end]
+            yield f"[{quote.heading}{part}]\n{body}", TurnPart(quote.turn, start, end), cost + _TURN_HEADING_TOKENS
 
 
 def _within(body: str, start: int) -> str:
@@ -214,18 +214,18 @@ def _longest(line: str, most: int, count: Count) -> int:
     return max(low, 1)
 
 
-def measure_coverage(tellings: Sequence[QuotedTurn], shown: Sequence[Chunk], count: Count) -> Coverage:
+def measure_coverage(quotes: Sequence[QuotedTurn], shown: Sequence[Chunk], count: Count) -> Coverage:
     """What these chunks show of the tellings, by the places in their texts."""
     places: dict[int, list[tuple[int, int]]] = {}
     for piece in (piece for chunk in shown for piece in chunk.pieces):
         places.setdefault(piece.turn, []).append((piece.start, piece.end))
     tokens = covered = reasoning = 0
-    for telling in tellings:
-        cost, length = count(telling.body), len(telling.body)
+    for quote in quotes:
+        cost, length = count(quote.body), len(quote.body)
         tokens += cost
-        seen = _length(places.get(telling.turn, ()))
+        seen = _length(places.get(quote.turn, ()))
         covered += cost if seen == length else cost * seen // length
-        reasoning += telling.reasoning // 4
+        reasoning += quote.reasoning // 4
     return Coverage(tokens, covered, len(shown), reasoning)
 
 
@@ -298,14 +298,14 @@ def build_request(
     assignment: SummaryAssignment, material: PromptMaterial, model: Model, objections: Sequence[str] = ()
 ) -> ModelRequest:
     """The request to write the record of some material. `objections` say what was wrong with an answer before."""
-    told = "\n".join(escape(line) for line in render_summary(material.previous).split("\n"))
-    mark = mark_for(f"{material.system}\n{told}\n{material.text}")
+    earlier = "\n".join(escape(line) for line in render_summary(material.previous).split("\n"))
+    mark = mark_for(f"{material.system}\n{earlier}\n{material.text}")
     shown = f"{_ABOVE}\n{material.text}" if material.prefix else framed(material.text, mark, "conversation")
     parts = [
         f"{_SYSTEM}\n{framed(material.system, mark, 'system text')}\n"
         if material.system and not material.prefix
         else "",
-        f"{_EARLIER}\n{framed(told, mark, 'earlier record')}\n" if told else "",
+        f"{_EARLIER}\n{framed(earlier, mark, 'earlier record')}\n" if earlier else "",
         shown,
     ]
     asked = {"language": language_name(assignment.language), "tokens": str(assignment.tokens)}
@@ -315,11 +315,11 @@ def build_request(
     )
     if objections:
         question += "\n" + built_in_prompt("again").fill(objections="\n".join(f"- {words}" for words in objections))
-    said: tuple[ModelMessage, ...] = (ModelMessage("system", frame), ModelMessage("user", question))
+    messages: tuple[ModelMessage, ...] = (ModelMessage("system", frame), ModelMessage("user", question))
     if material.prefix:  # the prefix has instructions of its own: a second system text is not taken everywhere
-        said = (ModelMessage("user", f"{frame}\n{question}"),)
+        messages = (ModelMessage("user", f"{frame}\n{question}"),)
     room = answer_room(assignment, model)
-    return ModelRequest(messages=said, max_tokens=room, prefix=material.prefix, beside=material.beside)
+    return ModelRequest(messages=messages, max_tokens=room, prefix=material.prefix, beside=material.beside)
 
 
 def headings() -> str:

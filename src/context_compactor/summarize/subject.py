@@ -115,8 +115,8 @@ class SummaryOutcome(Struct, frozen=True):
 
 def language_for(subject: SummarySubject) -> str:
     """The language of the user's own words; of the agent's when the user has said too little; nothing when unknown."""
-    user = "\n".join(saying.text for saying in user_utterances(subject.turns))
-    agent = "\n".join(saying.text for saying in agent_utterances(subject.turns))
+    user = "\n".join(utterance.text for utterance in user_utterances(subject.turns))
+    agent = "\n".join(utterance.text for utterance in agent_utterances(subject.turns))
     return language_of(user) or language_of(subject.previous.text) or language_of(agent)
 
 
@@ -135,12 +135,7 @@ class CallEstimate(Struct, frozen=True):
 
     def plus(self, other: CallEstimate) -> CallEstimate:
         """Both together."""
-        return CallEstimate(
-            self.calls + other.calls,
-            self.shown + other.shown,
-            self.cached + other.cached,
-            self.written + other.written,
-        )
+        return CallEstimate(*map(sum, zip(structs.astuple(self), structs.astuple(other), strict=True)))
 
     def cost(self, model: str, prices: Mapping[str, Price]) -> float | None:
         """US dollars, or None when the price is not known."""
@@ -158,11 +153,8 @@ def estimate_copy(
     model: Model, subject: SummarySubject, count: Count, limits: SummaryLimits, prompt: Prompt
 ) -> CallEstimate:
     """When the turns are shown as a copy; nothing when that cannot be done at all."""
-    limits = limits.within(model)
-    assignment, before = (
-        SummaryAssignment(prompt, language_for(subject), limits.tokens, subject.focus),
-        subject.before(count),
-    )
+    limits, before = limits.within(model), subject.before(count)
+    assignment = SummaryAssignment(prompt, language_for(subject), limits.tokens, subject.focus)
     room = chunk_room(assignment, model, count, before, limits)
     chunks = cut_chunks(quote_turns(subject.turns), room, count) if room >= MIN_ROOM else []
     if not chunks or expected_calls(len(chunks), limits, room) > limits.calls:
@@ -230,12 +222,13 @@ def plan_request(
     prefix = cached_prefix(result, model, settings) if may_send_own else ()
     if not prefix:
         return RequestPlan(subject, limits, copied)
-    spoken = result.run.config.counter.count_many(result.run.config.dialect.parse(prefix))
+    prefix_tokens = result.run.config.counter.count_many(result.run.config.dialect.parse(prefix))
     beside = count(str(settings.agent_request))
-    sent = estimate_prefix(model, subject, count, limits, prompt, sum(spoken) + beside)
-    if sent.shown + 2 * sent.written > _WINDOW_SHARE * model.window or not _is_cheaper(
-        sent, copied, model.name, settings
-    ):
+    sent = estimate_prefix(model, subject, count, limits, prompt, sum(prefix_tokens) + beside)
+    # Where no price is known one call that a cache serves is taken for cheaper than copies.
+    own_cost, copy_cost = (each.cost(model.name, settings.prices) for each in (sent, copied))
+    is_cheaper = not copied.calls or own_cost is None or copy_cost is None or own_cost <= copy_cost
+    if sent.shown + 2 * sent.written > _WINDOW_SHARE * model.window or not is_cheaper:
         return RequestPlan(subject, limits, copied)
     own = structs.replace(subject, prefix=prefix, beside=settings.agent_request)
     return RequestPlan(own, limits, sent)
@@ -317,9 +310,3 @@ def is_agent_model(name: str, agents: str | None, dialect: str) -> bool:
     if not agents or not name.startswith(dialect_named(dialect).native_models):
         return False
     return name == agents or ("/" not in agents and re.split(r"[/#]", name)[-1] == agents)
-
-
-def _is_cheaper(sent: CallEstimate, copied: CallEstimate, name: str, settings: Settings) -> bool:
-    """Where no price is known one call that a cache serves is taken for cheaper than copies."""
-    own, copies = sent.cost(name, settings.prices), copied.cost(name, settings.prices)
-    return not copied.calls or own is None or copies is None or own <= copies

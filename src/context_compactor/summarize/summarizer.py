@@ -78,16 +78,18 @@ class LimitedModel:
             tried += 1
             return self._attempt(request, control)
 
-        def tell(error: ModelError, pause: float) -> None:
+        def report_retry(error: ModelError, pause: float) -> None:
             words = f"{error}; again in {pause:g} s"
-            control.tell(ModelStep("retried", self.name, tried + 1, self._settings.retry_attempts, words))
+            control.report(ModelStep("retried", self.name, tried + 1, self._settings.retry_attempts, words))
 
-        return with_retries(attempt, self._settings.retry_attempts, self._settings.retry_delay_seconds, control, tell)
+        return with_retries(
+            attempt, self._settings.retry_attempts, self._settings.retry_delay_seconds, control, report_retry
+        )
 
     def _attempt(self, request: ModelRequest, control: Control) -> ModelAnswer:
-        most = paid = self._set_aside(request)
+        most = paid = self._reserve(request)
         try:
-            answer = self._believed(self._model.write(request, control))
+            answer = self._validated(self._model.write(request, control))
             paid = self._paid(answer.usage, most)
             return answer
         except ModelError as error:
@@ -99,7 +101,7 @@ class LimitedModel:
         finally:  # whatever ended the call, an interrupt by the user included
             self._spend(Spending(paid - most), lambda _: None)
 
-    def _believed(self, answer: ModelAnswer) -> ModelAnswer:
+    def _validated(self, answer: ModelAnswer) -> ModelAnswer:
         """An answer whose values are what they have to be, and whose counts are possible."""
         if not isinstance(answer, ModelAnswer):
             raise ModelError(f"{self.name} returned {type(answer).__name__}; it must be a ModelAnswer")
@@ -115,31 +117,31 @@ class LimitedModel:
         paid = None if usage == ModelUsage() else call_cost(usage, self.name, self._settings.prices)
         return most if paid is None else paid
 
-    def _set_aside(self, request: ModelRequest) -> float:
+    def _reserve(self, request: ModelRequest) -> float:
         """What an attempt can cost at most, which is counted with it; 0 when that is not known and no limit asks."""
         settings = self._settings
-        most = call_cost(self._most(request), self.name, settings.prices)
+        most = call_cost(self._largest_usage(request), self.name, settings.prices)
 
-        def look(session: Spending) -> None:
+        def check(session: Spending) -> None:
             own = self._ahead.plus(self.spent)
-            self._look_at_attempts("attempt_limit", settings.attempt_limit, own)
-            self._look_at_attempts("session_attempt_limit", settings.session_attempt_limit, session)
-            self._look_at_dollars("spend_limit", settings.spend_limit, own, most)
-            self._look_at_dollars("session_spend_limit", settings.session_spend_limit, session, most)
+            self._check_attempts("attempt_limit", settings.attempt_limit, own)
+            self._check_attempts("session_attempt_limit", settings.session_attempt_limit, session)
+            self._check_dollars("spend_limit", settings.spend_limit, own, most)
+            self._check_dollars("session_spend_limit", settings.session_spend_limit, session, most)
 
-        self._spend(Spending(most or 0.0, 1), look)
+        self._spend(Spending(most or 0.0, 1), check)
         return most or 0.0
 
-    def _spend(self, more: Spending, look: Callable[[Spending], None]) -> None:
+    def _spend(self, more: Spending, check: Callable[[Spending], None]) -> None:
         with self._lock:
-            self._before = self._before.take(more, look)
+            self._before = self._before.take(more, check)
             self.spent = self.spent.plus(more)
 
-    def _look_at_attempts(self, name: str, limit: int | None, taken: Spending) -> None:
+    def _check_attempts(self, name: str, limit: int | None, taken: Spending) -> None:
         if limit is not None and taken.attempts >= limit:
             raise LimitReached(f"{name} allows {limit:,} requests to the model, and they were made")
 
-    def _look_at_dollars(self, name: str, limit: float | None, taken: Spending, most: float | None) -> None:
+    def _check_dollars(self, name: str, limit: float | None, taken: Spending, most: float | None) -> None:
         if limit is None:
             return
         if most is None:
@@ -147,7 +149,7 @@ class LimitedModel:
         if taken.dollars + most > limit:
             raise LimitReached(f"a call for up to ${most:.4f} could cost more than {name} leaves")
 
-    def _most(self, request: ModelRequest) -> ModelUsage:
+    def _largest_usage(self, request: ModelRequest) -> ModelUsage:
         said = sum(self._count(message.text) for message in request.messages)
         prefix = sum(self._count(str(part)) for part in (*request.prefix, request.beside) if part)
         return ModelUsage(input=said, cache_write=prefix, output=request.max_tokens)
@@ -200,7 +202,7 @@ class ModelSummarizer:
         """Who is told of each call and each retry."""
         self._on_text = on_text
         self._is_cold = False
-        self._at_work: LimitedModel | None = None
+        self._running: LimitedModel | None = None
 
     def summarize(self, result: CompactionResult) -> CompactionResult:
         """The compaction with the model's record, or as it was; the report has every call, and why it is as it was."""
@@ -213,19 +215,19 @@ class ModelSummarizer:
             return with_model_calls(result, (), f"no model was asked: {why}")
         calls = self._call_context(roomy)
         try:
-            summarized = self._ask(roomy, calls)
-            placed, why = self._placed(roomy, summarized)
+            outcome = self._write(roomy, calls)
+            made, why = self._merged(roomy, outcome)
         except (KeyboardInterrupt, ModelStopped):
             self.cancel = Event()  # the next compaction was not cancelled
             raise
         finally:
             self._settle()
-        return with_model_calls(placed or result, summarized.calls, why)
+        return with_model_calls(made or result, outcome.calls, why)
 
     def fork(self, cancel: Event, *, silent: bool = False) -> ModelSummarizer:
         """The same for one piece of work that `cancel` ends; `join` it afterwards. A silent one shows no text."""
         twin = copy(self)
-        twin.cancel, twin.spent, twin._at_work = cancel, Spending(), None
+        twin.cancel, twin.spent, twin._running = cancel, Spending(), None
         twin._on_text = None if silent else self._on_text
         return twin
 
@@ -240,7 +242,7 @@ class ModelSummarizer:
         calls = self._call_context(result)
         subject = subject_of(result, turns, previous)
         try:
-            told = write_summary(
+            outcome = write_summary(
                 calls.model,
                 subject,
                 calls.control,
@@ -251,19 +253,19 @@ class ModelSummarizer:
             )
         finally:
             self._settle()
-        self.failed |= told.failed
-        return told
+        self.failed |= outcome.failed
+        return outcome
 
     @property
     def taken(self) -> Spending:
         """What was spent since, what is under way with it."""
-        return self.spent.plus(self._at_work.spent) if self._at_work else self.spent
+        return self.spent.plus(self._running.spent) if self._running else self.spent
 
     def _settle(self) -> None:
-        self.spent, self._at_work = self.taken, None
+        self.spent, self._running = self.taken, None
 
     @property
-    def asked(self) -> str:
+    def configuration(self) -> str:
         """In which way a record is asked for: the same for the same model and prompt."""
         return f"{self.model.name}\n{self._prompt.text}"
 
@@ -271,42 +273,42 @@ class ModelSummarizer:
         settings = self._settings
         deadline = time.monotonic() + max(settings.deadline_seconds - (time.perf_counter() - result.run.began), 0.0)
         before = self.before.plus(self.spent)
-        self._at_work = LimitedModel(self.model, settings, result.run.config.counter.text, before, self.ahead)
+        self._running = LimitedModel(self.model, settings, result.run.config.counter.text, before, self.ahead)
         return CallContext(
-            self._at_work,
+            self._running,
             Control(deadline, self.cancel, self._on_text, self._step),
             limits_for(settings, summary_tokens(result)),
         )
 
-    def _placed(self, result: CompactionResult, told: SummaryOutcome) -> tuple[CompactionResult | None, str]:
+    def _merged(self, result: CompactionResult, outcome: SummaryOutcome) -> tuple[CompactionResult | None, str]:
         """The compaction with the model's record, or why there is none."""
-        if told.summary is None:
-            return None, self._refusal(objections_of(told))
-        made, wrong = place_summary(result, told.summary, self.model.name)
+        if outcome.summary is None:
+            return None, self._refusal(objections_of(outcome))
+        made, wrong = place_summary(result, outcome.summary, self.model.name)
         if made is None:
             return None, self._refusal(wrong)
-        report = structs.replace(made.report, corrections=corrections_of(told))
-        unmerged = next((objection.words for objection in told.objections if objection.code == UNMERGED), "")
+        report = structs.replace(made.report, corrections=corrections_of(outcome))
+        unmerged = next((objection.words for objection in outcome.objections if objection.code == UNMERGED), "")
         return structs.replace(made, report=report), unmerged
 
-    def _ask(self, result: CompactionResult, calls: CallContext) -> SummaryOutcome:
+    def _write(self, result: CompactionResult, calls: CallContext) -> SummaryOutcome:
         count = result.run.config.counter.text
-        subject = self._brief(result).subject
-        told = write_summary(calls.model, subject, calls.control, count, calls.limits, self._prompt, self.failed)
-        self.failed |= told.failed
+        subject = self._plan(result).subject
+        outcome = write_summary(calls.model, subject, calls.control, count, calls.limits, self._prompt, self.failed)
+        self.failed |= outcome.failed
         # A cache that was not read is not there, or the agent begins its requests in another way.
-        self._is_cold |= bool(subject.prefix) and not any(call.cache_read for call in told.calls)
-        return told
+        self._is_cold |= bool(subject.prefix) and not any(call.cache_read for call in outcome.calls)
+        return outcome
 
-    def _brief(self, result: CompactionResult) -> RequestPlan:
+    def _plan(self, result: CompactionResult) -> RequestPlan:
         return plan_request(result, self.model, self._settings, self._prompt, may_send_own=not self._is_cold)
 
     def estimate(self, result: CompactionResult) -> CompactionResult:
-        """The compaction as it was, with what `summarize` would ask and what that should cost; nobody is asked."""
+        """The compaction as it was, with what `summarize` would request and what that should cost; nothing is sent."""
         roomy = with_room(result)
         if not result.report.changed or not is_model_asked(result.run) or reason_to_skip(roomy):
             return result
-        expected = self._brief(roomy).effort.expected(self.model.name, self._settings.prices)
+        expected = self._plan(roomy).effort.expected(self.model.name, self._settings.prices)
         return structs.replace(result, report=structs.replace(result.report, expected=expected))
 
     def _step(self, step: ModelStep) -> None:
@@ -331,12 +333,12 @@ def open_summarizer(
     return ModelSummarizer(open_model(model, settings) if isinstance(model, str) else model, settings, on_text, on_step)
 
 
-def objections_of(told: SummaryOutcome) -> str:
+def objections_of(outcome: SummaryOutcome) -> str:
     """The first objections in words, without the text that was objected to."""
-    words = dict.fromkeys(objection.advice[:_MAX_REASON_CHARS] for objection in told.objections)
+    words = dict.fromkeys(objection.advice[:_MAX_REASON_CHARS] for objection in outcome.objections)
     return "; ".join(list(words)[:_MAX_REASONS]) or "there was nothing to tell"
 
 
-def corrections_of(told: SummaryOutcome) -> tuple[str, ...]:
+def corrections_of(outcome: SummaryOutcome) -> tuple[str, ...]:
     """What was changed in a model's text, each in a line."""
-    return tuple(f"{objection.code}: {objection.words}"[:_MAX_REASON_CHARS] for objection in told.corrections)
+    return tuple(f"{objection.code}: {objection.words}"[:_MAX_REASON_CHARS] for objection in outcome.corrections)

@@ -120,7 +120,7 @@ def parse_summary(text: str, *, own_headings: bool = False) -> Summary:
         elif _is_none(line):
             continue
         elif title == HAPPENED:
-            happened.extend(_tell(line, happened))
+            happened.extend(_story_lines(line, happened))
         elif title:
             sections.setdefault(title, []).append(_entry(title, line))
         else:
@@ -144,7 +144,7 @@ def _heading(line: str, *, own_headings: bool) -> str:
     title = found["title"].strip()
     small = title.casefold()
     known = next((section for words, section in _KNOWN.items() if small.startswith(words)), "")
-    if known and (found.re is _MARKED or len(small.split()) <= _longest(known)):
+    if known and (found.re is _MARKED or len(small.split()) <= len(plain(known).split())):
         return known
     is_marked = found.re is not _PLAIN or (line.endswith(":") and len(title.split()) <= 5) or title.isupper()
     if not is_marked or not any(map(str.isalpha, title)):
@@ -152,10 +152,6 @@ def _heading(line: str, *, own_headings: bool) -> str:
     if own_headings:
         return title.replace("[", "(").replace("]", ")")
     return FINDINGS if line.startswith("#") else ""
-
-
-def _longest(section: str) -> int:
-    return len(section.split(" (", maxsplit=1)[0].split())
 
 
 def _is_none(line: str) -> bool:
@@ -192,7 +188,7 @@ def as_quote(words: str) -> str:
     return f'"{said}" ({note}{reference_id("turn", int(named["turn"]))})'
 
 
-def _tell(line: str, before: Sequence[StoryLine]) -> Iterator[StoryLine]:
+def _story_lines(line: str, before: Sequence[StoryLine]) -> Iterator[StoryLine]:
     """A line of what happened: the user's words, and what was done upon them as a line of the agent."""
     bare = _BULLET.sub("", line) if not line[:1].isdigit() else line
     found = _TOLD.match(bare)
@@ -293,9 +289,8 @@ def fit_summary(summary: Summary, most: int, count: Callable[[str], int]) -> tup
     }
     happened = [line for at, line in enumerate(summary.happened) if (HAPPENED, _rank(line), at) in kept]
     excerpts = [excerpt for at, excerpt in enumerate(summary.excerpts) if (EXCERPTS, 1, at) in kept]
-    return Summary({title: lines for title, lines in sections.items() if lines}, tuple(happened), tuple(excerpts)), len(
-        gone
-    )
+    left = {title: lines for title, lines in sections.items() if lines}
+    return Summary(left, tuple(happened), tuple(excerpts)), len(gone)
 
 
 def _rank(line: StoryLine) -> int:
@@ -355,12 +350,12 @@ class PreparedSummary(Struct, frozen=True, kw_only=True):
     tokens: int = 0
 
 
-def source_fingerprint(turns: Sequence[Turn], numbers: Collection[int], past: Record | None, asked: str) -> str:
+def source_fingerprint(turns: Sequence[Turn], numbers: Collection[int], past: Record | None, configuration: str) -> str:
     """The same for the same turns behind the same record, asked for in the same way; "" when one of them is gone."""
     told = [turn for turn in turns if turn.number in numbers]
     if len(told) != len(numbers):
         return ""
-    digest = sha256(asked.encode("utf-8", "replace"))
+    digest = sha256(configuration.encode("utf-8", "replace"))
     digest.update(render_record(past).encode("utf-8", "replace") if past else b"")
     for turn in told:
         digest.update(f"\n{turn.number}\n".encode())
@@ -368,13 +363,13 @@ def source_fingerprint(turns: Sequence[Turn], numbers: Collection[int], past: Re
     return digest.hexdigest()[:32]
 
 
-def reason_not_to_use(held: PreparedSummary, folded: dict[int, int], focus: str) -> str:
+def reason_not_to_use(prepared: PreparedSummary, folded: dict[int, int], focus: str) -> str:
     """Why a summary may not stand for these turns, given with their tokens; "" when it may."""
     if focus:
         return "it was written without the focus that is wanted"
-    if not folded.keys() >= set(held.turns):
+    if not folded.keys() >= set(prepared.turns):
         return "it tells of turns that stay"
-    share = sum(folded[number] for number in held.turns) / max(sum(folded.values()), 1)
+    share = sum(folded[number] for number in prepared.turns) / max(sum(folded.values()), 1)
     return "" if share >= _LEAST_COVERED else f"it tells only {share:.0%} of what is folded"
 
 

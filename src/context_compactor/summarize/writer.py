@@ -115,8 +115,8 @@ class Caller:
             return None
         number = self._begin()
         own = Control(self.control.deadline, self.control.cancel, self.control.on_text if alone else None)
-        own.on_step = lambda step: self._heard(name, step)
-        self.control.tell(ModelStep("asked", self.model.name, number, max(self.expected, number)))
+        own.on_step = lambda step: self._on_step(name, step)
+        self.control.report(ModelStep("asked", self.model.name, number, max(self.expected, number)))
         self._sent[name] = 1
         try:
             answer = self.model.write(request, own)
@@ -124,13 +124,13 @@ class Caller:
             self._sent[name] -= isinstance(error, LimitReached)  # the last attempt was not made
             self.note(request, None, [objection_to(error)])
             raise
-        self.control.tell(ModelStep("answered", self.model.name, number, max(self.expected, number)))
+        self.control.report(ModelStep("answered", self.model.name, number, max(self.expected, number)))
         return answer
 
-    def _heard(self, name: str, step: ModelStep) -> None:
+    def _on_step(self, name: str, step: ModelStep) -> None:
         if step.kind == "retried":
             self._sent[name] = step.number
-        self.control.tell(step)
+        self.control.report(step)
 
     def note(
         self,
@@ -280,9 +280,9 @@ class SummaryWriter:
         self._caller = caller
         self._subject = subject
         self._limits = limits
-        self._tellings = quote_turns(subject.turns)
+        self._quotes = quote_turns(subject.turns)
         self._before = subject.before(caller.count)
-        self._source = "\n".join(f"[{telling.heading}]\n{telling.body}" for telling in self._tellings)
+        self._source = "\n".join(f"[{quote.heading}]\n{quote.body}" for quote in self._quotes)
         self._assignment = SummaryAssignment(prompt, language_for(subject), limits.tokens, subject.focus)
         self._chunks: list[Chunk] = []
         self._refused = 0
@@ -295,7 +295,7 @@ class SummaryWriter:
     def outcome(self, summary: Summary | None) -> SummaryOutcome:
         """What came of it, with the account. A summary of less than all that there was is not used."""
         caller = self._caller
-        coverage = measure_coverage(self._tellings, self._chunks, caller.count)
+        coverage = measure_coverage(self._quotes, self._chunks, caller.count)
         return SummaryOutcome(
             summary if coverage.share == 1.0 else None,
             tuple(caller.calls),
@@ -307,7 +307,7 @@ class SummaryWriter:
 
     def _with_prefix(self) -> Summary | None:
         """One request behind the conversation's own messages; a copy is the way out when that does not fit."""
-        whole = cut_chunks(self._tellings, self._caller.model.window, self._caller.count)
+        whole = cut_chunks(self._quotes, self._caller.model.window, self._caller.count)
         if len(whole) != 1:
             return None
         question = self._question(self._assignment, whole[0], self._before.previous)
@@ -333,7 +333,7 @@ class SummaryWriter:
         for _ in range(_HALVINGS + 1):
             if room < MIN_ROOM:
                 break
-            chunks = cut_chunks(self._tellings, room, caller.count)
+            chunks = cut_chunks(self._quotes, room, caller.count)
             try:
                 return self._mapped(chunks, room)
             except ModelOverflow:  # halve what was really sent, or the next try could be the same
@@ -407,7 +407,7 @@ class SummaryWriter:
 
     def _background(self, chunk: Chunk) -> str:
         """What the turns of a chunk are about, when the request was made before them."""
-        asked = [saying for saying in user_utterances(self._subject.turns) if saying.turn < min(chunk.turns)]
+        asked = [utterance for utterance in user_utterances(self._subject.turns) if utterance.turn < min(chunk.turns)]
         if not asked:
             return ""
         words = escape(shorten(asked[-1].text, _BACKGROUND, placeholder=" …"))
@@ -433,12 +433,10 @@ class SummaryWriter:
 
 def turn_index(subject: SummarySubject) -> str:
     """The ids of turns with their first words, for a model that sees them as the provider has them."""
-    lines = [f"{telling.heading}: {_first_words(telling.body)}" for telling in quote_turns(subject.turns)]
+    lines = [
+        f"{quote.heading}: {escape(shorten(quote.body, 60, placeholder=' …'))}" for quote in quote_turns(subject.turns)
+    ]
     return "\n".join(lines)
-
-
-def _first_words(body: str) -> str:
-    return escape(shorten(body, 60, placeholder=" …"))
 
 
 def grouped(parts: Sequence[Summary], room: int, count: Count) -> list[list[Summary]]:

@@ -80,14 +80,11 @@ def original_texts(original: Original) -> list[tuple[str, str]]:
     """
     if original.kind == "turn" and isinstance(original.value, list):
         try:
-            return _read_turn(detect(original.value).parse(original.value))
+            messages = detect(original.value).parse(original.value)
+            return [(voice, _words(part)) for message in messages for voice, part in parts_with_voice(message) if voice]
         except BadInput:
             pass  # a turn that is no list of messages is shown as it is
     return [(original.kind, original.readable)]
-
-
-def _read_turn(messages: Sequence[Message]) -> list[tuple[str, str]]:
-    return [(voice, _words(part)) for message in messages for voice, part in parts_with_voice(message) if voice]
 
 
 def parts_with_voice(message: Message) -> Iterator[tuple[str, Part]]:

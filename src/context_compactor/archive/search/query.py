@@ -111,25 +111,20 @@ def read_query(text: str, speakers: Collection[str] = ()) -> Query:
     if len(text) > _MAX_QUERY_LENGTH:  # the end of a long message is its point as often as the beginning
         text = f"{text[: _MAX_QUERY_LENGTH // 2]} {text[-_MAX_QUERY_LENGTH // 2 :]}"
     named = frozenset(name for name in speakers if re.search(rf"\b{re.escape(name)}\b", text, re.IGNORECASE))
-    saying = _ATTRIBUTION.search(text)
+    wording = _ATTRIBUTION.search(text)
     counts = Counter(terms(text))
     for term in (term for name in named for term in terms(name)):
         counts.pop(term, None)
-    counts = _without(counts, terms(saying[0])) if saying else counts
+    # The terms by which a question names whose words it wants are left out, if any others are left.
+    counts = (counts - Counter(terms(wording[0]))) or counts if wording else counts
     weights = {term: 1 + log(count) for term, count in counts.items()}
     for term in counts:
         for meant in _RELATED_TERMS.get(term, ()):
             weights.setdefault(meant, _RELATED_WEIGHT)
-    voice = _WHO[saying[1].lower()] if saying else ""
+    voice = _WHO[wording[1].lower()] if wording else ""
     is_question = len(counts) <= _MOST_ASKED and "\n" not in text.strip()
     is_newest = is_question and bool(_NEWEST.search(text))
     return Query(weights, frozenset(counts), named, exact_tokens(text), voice, is_question, is_newest)
-
-
-def _without(counts: Counter[str], said: Collection[str]) -> Counter[str]:
-    """The terms beside those by which a question names whose words it wants, if any are left."""
-    rest = counts - Counter(said)
-    return rest or counts
 
 
 _RELATED_TERMS = {stem(general): tuple(map(stem, special)) for general, special in RELATED_WORDS.items()}

@@ -92,12 +92,12 @@ def search_all(
         )
         voices += ((f"{number}:{ref}", voice) for ref, voice in found.voices)
     hits = LineSelector(passages, counter, (), Exchanges(voices)).choose(text, tokens, limit)
-    return [(session_ids[hit.position // _SESSION], _of_session(hit)) for hit in hits]
-
-
-def _of_session(hit: Hit) -> Hit:
-    asked = hit.exchange.partition(":")[2]
-    return structs.replace(hit, id=hit.id.partition(":")[2], position=hit.position % _SESSION, exchange=asked)
+    found_in: list[tuple[str, Hit]] = []
+    for hit in hits:
+        ref, exchange = (text.partition(":")[2] for text in (hit.id, hit.exchange))
+        number, position = divmod(hit.position, _SESSION)
+        found_in.append((session_ids[number], structs.replace(hit, id=ref, position=position, exchange=exchange)))
+    return found_in
 
 
 class StoredQuery(Struct, frozen=True):

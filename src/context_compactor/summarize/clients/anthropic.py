@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from context_compactor.summarize.clients.client import Body, ModelSpec, StreamedAnswer
-from context_compactor.summarize.model import ModelRequest, StopReason, is_closed, schema_prompt
+from context_compactor.summarize.model import ModelRequest, StopReason
 from context_compactor.tokens.prices import ModelUsage
 
 _STOPS: dict[str, StopReason] = {
@@ -26,7 +26,7 @@ _OURS = ("model", "max_tokens", "messages", "system")
 class AnthropicAdapter:
     """The Messages API. System texts stand apart there; a prefix is marked so that its cache is read."""
 
-    optional: tuple[str, ...] = ("output_config",)
+    optional: tuple[str, ...] = ()
 
     def __init__(self, key: str | None, token: str | None = None, base_url: str | None = None) -> None:
         import anthropic
@@ -43,21 +43,17 @@ class AnthropicAdapter:
             http_client=anthropic.DefaultAsyncHttpxClient(follow_redirects=False),
         )
 
-    def body(self, request: ModelRequest, named: ModelSpec, refused: frozenset[str]) -> Body:
-        """The request; a schema becomes an output format where it is closed, else a sentence at the end."""
+    def body(self, request: ModelRequest, named: ModelSpec, refused: frozenset[str]) -> Body:  # noqa: ARG002
+        """The request, with all instructions before the messages."""
         system = _blocks({"content": request.beside.get("system")})
         system += [part for message in request.prefix if message.get("role") == "system" for part in _blocks(message)]
         system += [{"type": "text", "text": message.text} for message in request.messages if message.role == "system"]
-        said = _marked([message for message in request.prefix if message.get("role") != "system"], request.beside)
-        said += [{"role": turn.role, "content": turn.text} for turn in request.messages if turn.role != "system"]
+        messages = _marked([message for message in request.prefix if message.get("role") != "system"], request.beside)
+        messages += [{"role": turn.role, "content": turn.text} for turn in request.messages if turn.role != "system"]
         most = min(request.max_tokens, named.most_output)
-        body: Body = {**request.beside, "model": named.model, "max_tokens": most, "messages": said}
+        body: Body = {**request.beside, "model": named.model, "max_tokens": most, "messages": messages}
         if system:
             body["system"] = system
-        if request.schema is not None and is_closed(request.schema) and "output_config" not in refused:
-            body["output_config"] = {"format": {"type": "json_schema", "schema": request.schema}}
-        elif request.schema is not None:
-            said.append({"role": "user", "content": schema_prompt(request.schema)})
         return body
 
     async def send(self, body: Body, timeout: Any) -> Any:

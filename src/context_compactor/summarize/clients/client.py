@@ -28,7 +28,6 @@ from context_compactor.summarize.model import (
     ModelRequest,
     StopReason,
     raise_if_stopped,
-    read_json,
 )
 from context_compactor.tokens.counting import replace_surrogates
 from context_compactor.tokens.overflow import is_overflow
@@ -86,7 +85,7 @@ _MOST_CHARS_PER_TOKEN, _SLACK_CHARS = 32, 65_536
 class StreamedAnswer:
     """What has been heard of an answer of the model `name` so far; `hear` is told each piece of it."""
 
-    def __init__(self, request: ModelRequest, name: str, most_output: int, hear: OnStreamedText) -> None:
+    def __init__(self, request: ModelRequest, name: str, most_output: int, on_piece: OnStreamedText) -> None:
         self._name = name
         self.usage = ModelUsage()
         self.model = ""
@@ -94,25 +93,24 @@ class StreamedAnswer:
         self.calls: set[Any] = set()
         self.is_begun = False
         """Whether anything of an answer has come."""
-        self._schema = request.schema
         self._room = _MOST_CHARS_PER_TOKEN * min(request.max_tokens, most_output) + _SLACK_CHARS
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._hear = hear
+        self._on_piece = on_piece
 
     def add_text(self, piece: str | None) -> None:
         """A piece of the answer itself."""
         if piece:
             self._text.append(piece)
             self._room -= len(piece)
-            self._hear((piece, False))
+            self._on_piece((piece, False))
 
     def add_reasoning(self, piece: str | None) -> None:
         """A piece of what the model thought before."""
         if piece:
             self._reasoning.append(piece)
             self._room -= len(piece)
-            self._hear((piece, True))
+            self._on_piece((piece, True))
 
     @property
     def is_endless(self) -> bool:
@@ -128,7 +126,6 @@ class StreamedAnswer:
         reasoning = "".join(self._reasoning) + thought
         return ModelAnswer(
             text=text,
-            value=read_json(text, self._schema) if self._schema is not None and stop == "complete" else None,
             reasoning=reasoning,
             tool_calls=len(self.calls),
             stop="tool_call" if self.calls and stop == "complete" else stop,
@@ -171,9 +168,13 @@ def translate_error(error: Exception, name: str, *, is_begun: bool = False) -> M
     """The error of our tree for an error of an SDK, in words that name the model; `is_begun` after the first event."""
     status = getattr(error, "status_code", None)
     if status is not None and 300 <= status < 400:
-        return ModelError(f"{name}: HTTP {status}: {_redirected(error)}", billed=False)
+        origin = _ORIGIN.match(headers_of(error).get("location", ""))
+        where = origin[0] if origin else "another place of the same server"
+        words = f"the server redirects to {where}, and nothing is sent there; if that is right, use its address"
+        return ModelError(f"{name}: HTTP {status}: {words}", billed=False)
     words = f"{name}: {_error_text(error)}"
-    kinds = _error_kinds(error)
+    details = _error_details(error)
+    kinds = {str(details.get(name)) for name in ("type", "code")}
     if _is_too_long(f"{words}\n{error}", status, kinds):
         return ModelOverflow(words)
     if status in _DENIED_STATUS or kinds & _DENIED_KINDS or any(said in words.lower() for said in _NO_MONEY):
@@ -182,41 +183,31 @@ def translate_error(error: Exception, name: str, *, is_begun: bool = False) -> M
     is_passing = status is None or status == 200 or status in _PASSING_STATUS or status >= 500
     billed = is_begun or _may_be_billed(error, status)
     if is_passing:
-        return ModelUnavailable(words, _retry_after(error), billed=billed)
+        return ModelUnavailable(words, seconds_to_wait(headers_of(error)), billed=billed)
     return ModelError(words, billed=billed)
 
 
 def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
     """What `Retry-After` asks for, as seconds: it may be a number or a date."""
-    milliseconds, asked = headers.get("retry-after-ms"), headers.get("retry-after")
+    milliseconds, retry_after = headers.get("retry-after-ms"), headers.get("retry-after")
     try:
         if milliseconds is not None:
             return max(float(milliseconds) / 1000, 0.0)
-        return None if asked is None else max(_seconds(asked), 0.0)
+        return None if retry_after is None else max(_seconds(retry_after), 0.0)
     except ValueError:
         return None
 
 
-def _seconds(asked: str) -> float:
-    if asked.strip().replace(".", "", 1).isdigit():
-        return float(asked)
-    when = parsedate_to_datetime(asked)
+def _seconds(retry_after: str) -> float:
+    if retry_after.strip().replace(".", "", 1).isdigit():
+        return float(retry_after)
+    when = parsedate_to_datetime(retry_after)
     return (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
 
 
 def headers_of(source: Any) -> Mapping[str, str]:
     """The headers of the response that an error or a stream comes from; none when it has no such thing."""
     return getattr(getattr(source, "response", None), "headers", None) or {}
-
-
-def _retry_after(error: Exception) -> float | None:
-    return seconds_to_wait(headers_of(error))
-
-
-def _redirected(error: Exception) -> str:
-    origin = _ORIGIN.match(headers_of(error).get("location", ""))
-    where = origin[0] if origin else "another place of the same server"
-    return f"the server redirects to {where}, and nothing is sent there; if that is right, use its address"
 
 
 def _may_be_billed(error: Exception, status: int | None) -> bool:
@@ -239,11 +230,6 @@ def _error_text(error: Exception) -> str:
     status = getattr(error, "status_code", None)
     shown = f"HTTP {status}: " if status not in (None, 200) else ""
     return f"{shown}{str(said)[:_MOST_WORDS]}{because}"
-
-
-def _error_kinds(error: Exception) -> set[str]:
-    details = _error_details(error)
-    return {str(details.get(name)) for name in ("type", "code")}
 
 
 def _error_details(error: Exception) -> dict[str, Any]:
@@ -335,7 +321,7 @@ class ProviderAdapter(Protocol):
 
 
 class ModelClient:
-    """A model behind an SDK. Each `write` is one attempt: whether to try again is decided by `retry.py`.
+    """A model behind an SDK. Each `write` is one attempt: whether to try again is decided by `with_retries`.
 
     A request may still be sent more than once when a server refuses an optional part of it: then without that part.
     Nothing that it says of a call holds one of the `secrets`.
@@ -359,7 +345,7 @@ class ModelClient:
     def write(self, request: ModelRequest, control: Control) -> ModelAnswer:
         """Its answer, or a `ModelError`. The stream is closed as soon as `control` ends the call."""
         try:
-            answer = run_cancellable(lambda hear: self._write(request, control, hear), control)
+            answer = run_cancellable(lambda on_piece: self._write(request, control, on_piece), control)
         except ModelError as error:
             if isinstance(error, ModelUnavailable):
                 raise_if_stopped(control)  # the time-out of a call that ends with the deadline is the deadline's
@@ -367,8 +353,8 @@ class ModelClient:
             raise
         return structs.replace(answer, model=self.secrets.hide(answer.model))
 
-    async def _write(self, request: ModelRequest, control: Control, hear: OnStreamedText) -> ModelAnswer:
-        collected = StreamedAnswer(request, self.name, self.most_output, hear)
+    async def _write(self, request: ModelRequest, control: Control, on_piece: OnStreamedText) -> ModelAnswer:
+        collected = StreamedAnswer(request, self.name, self.most_output, on_piece)
         try:
             await self._listen(await self._send(request, control), collected)
         except self._errors as error:
@@ -405,15 +391,12 @@ class ModelClient:
                 self.wire.take(event, collected)
                 if collected.is_endless:
                     return
-            if not collected.is_begun:
-                self._expect_events(headers_of(stream).get("content-type", ""))
+            kind = headers_of(stream).get("content-type", "")
+            if not collected.is_begun and kind and "event-stream" not in kind:
+                words = f"{self.name}: the server sent {kind.partition(';')[0]}, which is no answer of this API"
+                raise ModelError(f"{words}; is the address right?", billed="html" not in kind)
         finally:
             await _close(stream)
-
-    def _expect_events(self, kind: str) -> None:
-        if kind and "event-stream" not in kind:
-            words = f"{self.name}: the server sent {kind.partition(';')[0]}, which is no answer of this API"
-            raise ModelError(f"{words}; is the address right?", billed="html" not in kind)
 
 
 def encodable(value: Any) -> Any:

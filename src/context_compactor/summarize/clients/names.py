@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from context_compactor.errors import BadSetting, MissingExtra, ModelStopped
-from context_compactor.settings import Settings
+from context_compactor.settings import Settings, is_address
 from context_compactor.summarize.clients.client import (
     ModelClient,
     ModelSpec,
@@ -36,11 +36,10 @@ def open_model(name: str, settings: Settings, env: Mapping[str, str] = os.enviro
     there is one, and never the key of somebody else. A user and a password in it are sent, but are no part of its name.
     """
     named = _model_spec(name, _model_of(name), settings)
-    is_address = name.startswith(("http://", "https://"))
-    provider = "openai" if is_address else name.partition("/")[0]
-    _require_extra(provider, named.name)
-    wire = _adapter_at(name, env) if is_address else _adapter_for(provider, name, env)
-    return ModelClient(named, wire, Secrets(env, name))
+    provider = "openai" if is_address(name) else name.partition("/")[0]
+    if find_spec(provider) is None:
+        raise MissingExtra(f"the model {named.name}", provider)
+    return ModelClient(named, _adapter_for(provider, name, env), Secrets(env, name))
 
 
 class UnopenedModel:
@@ -63,7 +62,7 @@ def describe_model(name: str, settings: Settings) -> UnopenedModel:
 
 def _model_of(name: str) -> str:
     """The name that the server knows, or `BadSetting` when it names no model."""
-    if name.startswith(("http://", "https://")):
+    if is_address(name):
         address, _, model = name.partition("#")
         if not model.strip() or not _host(address):
             shown = re.sub(r"//.*@", "//", name)
@@ -79,6 +78,8 @@ def _adapter_for(provider: str, name: str, env: Mapping[str, str]) -> ProviderAd
     if provider == "openai":
         from context_compactor.summarize.clients.openai import OpenAIAdapter
 
+        if is_address(name):
+            return OpenAIAdapter(read_key(env, "MODEL_API_KEY") or "none", name.partition("#")[0], is_own=True)
         return OpenAIAdapter(_key(name, env, "OPENAI_API_KEY"), env.get("OPENAI_BASE_URL") or None)
     if provider == "anthropic":
         from context_compactor.summarize.clients.anthropic import AnthropicAdapter
@@ -89,12 +90,6 @@ def _adapter_for(provider: str, name: str, env: Mapping[str, str]) -> ProviderAd
     from context_compactor.summarize.clients.openai import LiteLLMAdapter
 
     return LiteLLMAdapter()
-
-
-def _adapter_at(name: str, env: Mapping[str, str]) -> ProviderAdapter:
-    from context_compactor.summarize.clients.openai import OpenAIAdapter
-
-    return OpenAIAdapter(read_key(env, "MODEL_API_KEY") or "none", name.partition("#")[0], is_own=True)
 
 
 def _host(address: str) -> str | None:
@@ -114,11 +109,6 @@ def _model_spec(name: str, model: str, settings: Settings) -> ModelSpec:
     window = window_for(model, override)
     most = max(min(output_limit_for(model) or window.tokens // 4, window.tokens // 2), 1)
     return ModelSpec(name=name, model=model, window=window.tokens, most_output=most, source=window.source)
-
-
-def _require_extra(extra: str, name: str) -> None:
-    if find_spec(extra) is None:
-        raise MissingExtra(f"the model {name}", extra)
 
 
 def _key(name: str, env: Mapping[str, str], variable: str) -> str:

@@ -7,7 +7,10 @@ from types import ModuleType
 from typing import Any
 
 from context_compactor.summarize.clients.client import Body, ModelSpec, StreamedAnswer
-from context_compactor.summarize.model import ModelMessage, ModelRequest, StopReason, is_closed, schema_prompt
+from context_compactor.summarize.model import (
+    ModelRequest,
+    StopReason,
+)
 from context_compactor.tokens.prices import ModelUsage
 
 STOPS: dict[str, StopReason] = {
@@ -18,7 +21,7 @@ STOPS: dict[str, StopReason] = {
     "content_filter": "refusal",
 }
 # What the SDK is told by name; the rest, which is the agent's, is sent as it is.
-_OURS = ("model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "response_format")
+_OURS = ("model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens")
 
 
 class OpenAIAdapter:
@@ -27,7 +30,7 @@ class OpenAIAdapter:
     A server of one's own is sent nothing that the environment holds for OpenAI.
     """
 
-    optional: tuple[str, ...] = ("response_format", "stream_options", "max_completion_tokens", "max_tokens")
+    optional: tuple[str, ...] = ("stream_options", "max_completion_tokens", "max_tokens")
 
     def __init__(self, key: str, base_url: str | None = None, *, is_own: bool = False) -> None:
         import openai
@@ -64,16 +67,12 @@ def chat_body(request: ModelRequest, named: ModelSpec, refused: frozenset[str], 
     body: Body = {
         **request.beside,
         "model": named.model,
-        "messages": [*request.prefix, *(_message(message) for message in request.messages)],
+        "messages": [*request.prefix, *({"role": each.role, "content": each.text} for each in request.messages)],
         "stream": True,
         "stream_options": {"include_usage": True},
     }
     other = "max_tokens" if limit == "max_completion_tokens" else "max_completion_tokens"
     body[other if limit in refused else limit] = min(request.max_tokens, named.most_output)
-    if request.schema is not None and "response_format" not in refused:
-        body["response_format"] = _response_format(request.schema, request.schema_name)
-    elif request.schema is not None:
-        body["messages"].append({"role": "user", "content": schema_prompt(request.schema)})
     return {name: part for name, part in body.items() if name not in refused}
 
 
@@ -94,14 +93,6 @@ def take_chunk(chunk: Any, collected: StreamedAnswer) -> None:
             collected.stop = STOPS.get(choice.finish_reason, "other")
 
 
-def _message(message: ModelMessage) -> dict[str, str]:
-    return {"role": message.role, "content": message.text}
-
-
-def _response_format(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": is_closed(schema)}}
-
-
 def _usage(usage: Any) -> ModelUsage:
     details = getattr(usage, "prompt_tokens_details", None)
     read = getattr(details, "cached_tokens", None) or 0
@@ -113,7 +104,7 @@ def _usage(usage: Any) -> ModelUsage:
 class LiteLLMAdapter:
     """Chat completions by litellm, whose errors and chunks are those of the openai SDK."""
 
-    optional: tuple[str, ...] = ("response_format", "stream_options", "max_tokens")
+    optional: tuple[str, ...] = ("stream_options", "max_tokens")
 
     def __init__(self) -> None:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it fetches a price list on import otherwise
