@@ -153,7 +153,9 @@ def turn_label(turn: Turn) -> str:
 
 def _decide(source: TextSource, options: Sequence[Option], replaced: Option | None, folded: bool, why: str) -> Decision:
     tier, option = _tier_and_option(source, options, replaced, folded)
-    after = source.tokens if tier is Tier.KEEP else _tokens_of(source, options)
+    after = source.tokens
+    if tier is not Tier.KEEP:
+        after = min(after, round(sum(len(option.text) for option in options) * token_rate(source)))
     return Decision(
         target=_target(source),
         turn=source.turn,
@@ -178,10 +180,6 @@ def _tier_and_option(
     if replaced is not None:
         return replaced.tier, replaced
     return Tier.REFERENCE, None
-
-
-def _tokens_of(source: TextSource, options: Sequence[Option]) -> int:
-    return min(source.tokens, round(sum(len(option.text) for option in options) * token_rate(source)))
 
 
 def _reason(source: TextSource, options: Sequence[Option], option: Option | None, folded: bool, why: str) -> str:

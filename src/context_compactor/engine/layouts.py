@@ -315,16 +315,13 @@ def _adjacent_steps(turns: Sequence[Turn], zones: dict[int, Zone]) -> Iterator[t
     between: list[Turn] = []
     for turn in turns:
         if zones[turn.number] in _LIVE:
-            if before is not None and between and _ends_open(before) and turn.role == "assistant":
-                yield before, between
+            if before is not None and between and turn.role == "assistant":
+                last = before.messages[-1]
+                if last.role == "assistant" and not last.results:
+                    yield before, between
             before, between = turn, []
         elif turn.role == "user":
             between.append(turn)
-
-
-def _ends_open(turn: Turn) -> bool:
-    last = turn.messages[-1]
-    return last.role == "assistant" and not last.results
 
 
 def _keep_apart(

@@ -126,26 +126,17 @@ def measure_context(parsed: ParsedContext, request: CompactionRequest, counter: 
 def request_trigger(request: CompactionRequest, usage: Usage) -> Trigger:
     """The request as a trigger: manual when a target or level was named, else what the fill says."""
     is_manual = request.kind in _AT_ANY_FILL or request.target_tokens is not None or request.level is not None
-    level = request.level if request.level is not None or is_manual else _level_now(request, usage)
     size_share = usage.bytes / usage.budget_bytes if usage.budget_bytes else 0.0
+    level = request.level
+    if level is None and not is_manual:
+        level = level_at(max(usage.share, size_share), _levels(request, usage))
     kind = request.kind or ("manual" if is_manual else "threshold")
     return Trigger(kind, usage.tokens, usage.budget_tokens, level, request.focus or None, size_share)
-
-
-def _level_now(request: CompactionRequest, usage: Usage) -> Level | None:
-    share = max(usage.share, usage.bytes / usage.budget_bytes if usage.budget_bytes else 0.0)
-    return level_at(share, _levels(request, usage))
 
 
 def _levels(request: CompactionRequest, usage: Usage) -> tuple[LevelRule, ...]:
     limit = request.settings.model_auto_compact_token_limit
     return with_token_limit(request.settings.levels, limit, usage.budget_tokens)
-
-
-def _default_target(request: CompactionRequest, usage: Usage) -> int:
-    """The target of who asks without a level: that of the soft level; for a user who wants it smaller, half at most."""
-    soft = level_target(Level.SOFT, _levels(request, usage), usage.budget_tokens)
-    return min(soft, usage.tokens // 2) if request.kind == "manual" else soft
 
 
 def request_goal(request: CompactionRequest, usage: Usage, trigger: Trigger) -> Goal:
@@ -155,7 +146,9 @@ def request_goal(request: CompactionRequest, usage: Usage, trigger: Trigger) -> 
         return _no_goal(usage, "compaction is turned off by the setting `enabled`")
     target = request.target_tokens
     if request.is_free:
-        target = _default_target(request, usage)
+        target = level_target(Level.SOFT, _levels(request, usage), usage.budget_tokens)
+        if request.kind == "manual":
+            target = min(target, usage.tokens // 2)
     elif target is None:
         if trigger.level is None:
             soft = min(rule.threshold for rule in _levels(request, usage))

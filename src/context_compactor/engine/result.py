@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from hashlib import sha256
@@ -31,7 +31,6 @@ from context_compactor.dialects.turns import REFERENCE_PATTERN, ToolUse, Turn, r
 from context_compactor.engine.apply import Composer, WrittenContext
 from context_compactor.engine.decisions import explain_decisions
 from context_compactor.engine.layouts import REFERENCE_TOKENS, Zone
-from context_compactor.engine.options import TextSource
 from context_compactor.engine.parse import ParsedContext, turn_positions
 from context_compactor.engine.plan import Decision
 from context_compactor.engine.report import (
@@ -54,7 +53,6 @@ from context_compactor.facts.calls import call_body
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.failures import RESOLVED, Failure, call_text, group_failures
 from context_compactor.facts.kinds import Voice
-from context_compactor.facts.names import NameTable
 from context_compactor.facts.outputs import leading_words, mentions_error, mentions_failure
 from context_compactor.json_values import copy_containers
 from context_compactor.protocols import TokenCounter
@@ -255,6 +253,8 @@ def _report(run: CompactionRun, context: CompactedContext, after: int, decisions
     text = context_text(written.messages)
     archived = (run.archived() if run.archived else frozenset()) | {original.id for original in archive}
     fidelity = measure_fidelity(composer, written, archived, parsed.facts, text)
+    cited = _checkable_references(run, context)
+    tiers = {tier: [decision for decision in decisions if decision.tier is tier] for tier in Tier}
     left = f"{after:,} tokens in {size:,} bytes are left; the largest part is {_largest_part(floor)}"
     return Report(
         status="success" if fits else "partial",
@@ -267,10 +267,17 @@ def _report(run: CompactionRun, context: CompactedContext, after: int, decisions
         messages_before=len(parsed.messages),
         messages_after=len(written.messages),
         messages_removed=len(parsed.messages) - len(written.messages),
-        preserved=preserved_items(decisions),
-        summarized=summarized_items(decisions),
-        archived=archived_items(archive, run.location),
-        discarded=discarded_items(decisions),
+        preserved=tuple(
+            Preserved(d.target, d.tokens_after, max(d.turn, 0), d.kind.value, d.reason) for d in tiers[Tier.KEEP]
+        ),
+        summarized=tuple(
+            Summarized(d.ref, d.kind.value, d.target, d.tokens_before, d.tokens_after, d.reason)
+            for d in tiers[Tier.SUMMARIZE]
+        ),
+        archived=tuple(
+            Archived(one.id, one.kind, one.summary, one.tokens, run.location, one.recovery) for one in archive
+        ),
+        discarded=tuple(Discarded(d.ref, d.kind.value, d.target, d.tokens_before, d.reason) for d in tiers[Tier.DROP]),
         recovery_instructions=recovery_instructions(archive, written),
         facts_added=max(_lines_of(written.record) - _lines_of(parsed.past), 0),
         fidelity=fidelity,
@@ -279,7 +286,7 @@ def _report(run: CompactionRun, context: CompactedContext, after: int, decisions
             shrink_factor=run.usage.tokens / after if after else None,
             retained_share=fidelity.retained / fidelity.checked if fidelity.checked else None,
             failures_share=failures_share(parsed.verdicts.failures, composer.view.turns, written.messages, text),
-            recallable_share=recallable_share(_checkable_references(run, context), archived),
+            recallable_share=sum(ref in archived for ref in cited) / len(cited) if cited else None,
             pins_share=pins_share(composer, written, context.cut),
         ),
         floor=floor,
@@ -331,96 +338,52 @@ def context_text(messages: Iterable[Message]) -> str:
     return "\n".join(lines)
 
 
-def count_names(
-    removed: Sequence[tuple[str, Collection[int]]], standing: set[int], names: NameTable, reachable: set[str]
-) -> Fidelity:
-    """`removed` are the names of each removed text with the id of its original; `standing` those of the new context."""
-    gone: set[int] = set()
-    found: set[int] = set()
-    home: dict[int, str] = {}
-    for ref, ids in removed:
-        gone.update(ids)
-        if ref in reachable:
-            found.update(ids)
-        else:
-            home.update(dict.fromkeys(ids, ref))
-    lost = sorted(gone - standing - found)
-    missing = tuple(Missing("identifier", names.names[name], home[name]) for name in lost)
-    retained = len(gone & standing)
-    return Fidelity(retained, len(gone) - retained - len(missing), missing)
-
-
 _CHECKED = ("failure", "constraint", "decision")
 _START = 60
-
-
-def count_facts(fidelity: Fidelity, facts: Iterable[Fact], text: str, reachable: set[str]) -> Fidelity:
-    """The same with the failures, rules and decisions of the folded turns, each looked for by its first words."""
-    flat = flat_text(text)
-    retained, behind, missing = fidelity.retained, fidelity.reachable, list(fidelity.missing)
-    for fact in facts:
-        if fact.kind in _CHECKED:
-            if " ".join(fact.content.split())[:_START] in flat:
-                retained += 1
-            elif reference_id("turn", fact.turn) in reachable:
-                behind += 1
-            else:
-                missing.append(Missing(fact.kind, fact.content[:200], fact.ref))
-    return Fidelity(retained, behind, tuple(missing))
-
-
-def preserved_items(decisions: Sequence[Decision]) -> tuple[Preserved, ...]:
-    """What stands word for word."""
-    kept = [decision for decision in decisions if decision.tier is Tier.KEEP]
-    return tuple(Preserved(d.target, d.tokens_after, max(d.turn, 0), d.kind.value, d.reason) for d in kept)
-
-
-def summarized_items(decisions: Sequence[Decision]) -> tuple[Summarized, ...]:
-    """What stands in fewer words."""
-    short = [decision for decision in decisions if decision.tier is Tier.SUMMARIZE]
-    return tuple(Summarized(d.ref, d.kind.value, d.target, d.tokens_before, d.tokens_after, d.reason) for d in short)
-
-
-def discarded_items(decisions: Sequence[Decision]) -> tuple[Discarded, ...]:
-    """What left nothing behind but its original in the archive."""
-    gone = [decision for decision in decisions if decision.tier is Tier.DROP]
-    return tuple(Discarded(d.ref, d.kind.value, d.target, d.tokens_before, d.reason) for d in gone)
-
-
-def archived_items(archive: Archive, location: str) -> tuple[Archived, ...]:
-    """Every original that left the context."""
-    return tuple(Archived(one.id, one.kind, one.summary, one.tokens, location, one.recovery) for one in archive)
-
-
-def visible_ids(text: str, written: WrittenContext) -> set[str]:
-    """The ids a model can act on: those in the text, and the range that the record's first line names."""
-    turns = written.record.turns if written.record else 0
-    return {*REFERENCE_PATTERN.findall(text), *(f"turn_{number:03d}" for number in range(1, turns + 1))}
 
 
 def measure_fidelity(
     composer: Composer, written: WrittenContext, archived: Container[str], facts: Sequence[Fact], text: str
 ) -> Fidelity:
-    """Look for every name, failure, rule and decision of the removed texts in the context and behind its references."""
-    visible = visible_ids(text, written)
+    """Look for every name, failure, rule and decision of the removed texts in the context and behind its references.
+
+    Facts are looked for by their first words.
+    """
     view, names_of = composer.view, composer.draft.names_of
-    open_sources = [each for each in view.open_sources() if not each.is_loose and each.voice is not Voice.THINKING]
-    removed = [(_original_ref(source, view.zones), names_of[source.number]) for source in open_sources]
-    # A name that was cut at the end of a block is none of the text's own, though the text stands as it was.
-    untouched = (names_of[source.number] for source in open_sources if _is_untouched(source, view.zones, written))
+    # What a model can act on: the ids in the text, and the range that the record's first line names.
+    turns = written.record.turns if written.record else 0
+    visible = {*REFERENCE_PATTERN.findall(text), *(f"turn_{number:03d}" for number in range(1, turns + 1))}
     reachable = {ref for ref in visible if ref in archived}
-    names = count_names(removed, view.names.ids(text).union(*untouched), view.names, reachable)
-    gone = [fact for fact in facts if view.zones.get(fact.turn) is Zone.FOLDED]
-    return count_facts(names, gone, text, reachable)
-
-
-def _is_untouched(source: TextSource, zones: dict[int, Zone], written: WrittenContext) -> bool:
-    edited = written.texts.edits.get((source.turn, source.message), {})
-    return zones[source.turn] is Zone.PLACED and source.part not in edited
-
-
-def _original_ref(source: TextSource, zones: dict[int, Zone]) -> str:
-    return reference_id("turn", source.turn) if zones[source.turn] is Zone.FOLDED else source.ref
+    standing = view.names.ids(text)
+    gone: set[int] = set()
+    behind: set[int] = set()
+    home: dict[int, str] = {}
+    for source in view.open_sources():
+        if source.is_loose or source.voice is Voice.THINKING:
+            continue
+        names, zone = names_of[source.number], view.zones[source.turn]
+        ref = reference_id("turn", source.turn) if zone is Zone.FOLDED else source.ref
+        if zone is Zone.PLACED and source.part not in written.texts.edits.get((source.turn, source.message), {}):
+            # A name that was cut at the end of a block is none of the text's own, though the text stands as it was.
+            standing.update(names)
+        gone.update(names)
+        if ref in reachable:
+            behind.update(names)
+        else:
+            home.update(dict.fromkeys(names, ref))
+    missing = [Missing("identifier", view.names.names[name], home[name]) for name in sorted(gone - standing - behind)]
+    retained = len(gone & standing)
+    found = len(gone) - retained - len(missing)
+    flat = flat_text(text)
+    for fact in facts:
+        if fact.kind in _CHECKED and view.zones.get(fact.turn) is Zone.FOLDED:
+            if " ".join(fact.content.split())[:_START] in flat:
+                retained += 1
+            elif reference_id("turn", fact.turn) in reachable:
+                found += 1
+            else:
+                missing.append(Missing(fact.kind, fact.content[:200], fact.ref))
+    return Fidelity(retained, found, tuple(missing))
 
 
 def failures_share(
@@ -445,35 +408,32 @@ def failures_share(
 
     def is_kept(failure: Failure) -> bool:
         exchange = exchanges.get(failure.exchange)
-        stands = exchange is not None and _call_stands(exchange, calls) and _error_stands(failure, exchange, results)
+        stands = exchange is not None and _stands(failure, exchange, calls, results)
         return stands or mentions_failure(failure.command, failure.error, flat)
 
     kept = [len(group) if is_kept(group[0]) else sum(map(is_kept, group)) for group in groups]
     return sum(kept) / sum(map(len, groups))
 
 
-def _call_stands(exchange: ToolUse, calls: dict[str, list[ToolCall]]) -> bool:
-    call = exchange.call
-    if call is None:
-        return True
-    return any(
+def _stands(
+    failure: Failure, exchange: ToolUse, calls: dict[str, list[ToolCall]], results: dict[str, list[ToolResult]]
+) -> bool:
+    """Whether a call and its error stand in a context.
+
+    Results are compared as a whole first: a failure's error has neither the colours nor the frame of its result.
+    """
+    call, result = exchange.call, exchange.result
+    has_call = call is None or any(
         each == call or leading_words(call_text(each)) == leading_words(call_text(call)) for each in calls[call.id]
     )
-
-
-def _error_stands(failure: Failure, exchange: ToolUse, results: dict[str, list[ToolResult]]) -> bool:
-    """Compared as a whole first: a failure's error has neither the colours nor the frame of its result."""
-    result = exchange.result
-    if result is None:
-        return False
-    return any(
-        each == result or mentions_error(failure.error, " ".join(each.text.split())) for each in results[result.call_id]
+    return (
+        has_call
+        and result is not None
+        and any(
+            each == result or mentions_error(failure.error, " ".join(each.text.split()))
+            for each in results[result.call_id]
+        )
     )
-
-
-def recallable_share(cited: AbstractSet[str], archived: Container[str]) -> float | None:
-    """Of the references in the new context, the share whose original is in the archive."""
-    return sum(ref in archived for ref in cited) / len(cited) if cited else None
 
 
 def pins_share(composer: Composer, written: WrittenContext, cut: Container[int] = ()) -> float | None:
@@ -545,13 +505,15 @@ def agent_cost(report: Report, model: str, prices: Mapping[str, Price] | None = 
     """The bill of an agent that works with this model; None when the model's price is not known."""
     if price_of(model, prices) is None:
         return None
+
+    def cost(kept: int, new: int = 0) -> float:
+        return call_cost(ModelUsage(cache_read=kept, cache_write=new), model, prices) or 0.0
+
     kept = min(report.cache.prefix_tokens_kept, report.tokens_after)
-    before = _cost_or_zero(ModelUsage(cache_read=report.tokens_before), model, prices)
-    after = _cost_or_zero(ModelUsage(cache_read=report.tokens_after), model, prices)
-    first = _cost_or_zero(ModelUsage(cache_read=kept, cache_write=report.tokens_after - kept), model, prices)
+    before, after = cost(report.tokens_before), cost(report.tokens_after)
+    rewrite = max(cost(kept, report.tokens_after - kept) - after, 0.0)
     spent = report.spent_on_models
-    turns = None if spent is None else break_even(before, after, max(first - after, 0.0) + spent)
-    return Cost(before, after, max(first - after, 0.0), spent, turns)
+    return Cost(before, after, rewrite, spent, None if spent is None else break_even(before, after, rewrite + spent))
 
 
 def break_even(before: float, after: float, once: float) -> int | None:
@@ -563,7 +525,3 @@ def break_even(before: float, after: float, once: float) -> int | None:
     turns = ceil(once / (before - after))
     # A division rounds; the promise is about the sums.
     return turns if once + after * turns <= before * turns else turns + 1
-
-
-def _cost_or_zero(usage: ModelUsage, model: str, prices: Mapping[str, Price] | None) -> float:
-    return call_cost(usage, model, prices) or 0.0

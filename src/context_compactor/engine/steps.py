@@ -45,9 +45,8 @@ def prose_lines(text: str) -> list[str]:
 
 def _is_pasted(line: str) -> bool:
     """Whether a line is a log, code or data rather than somebody's words."""
-    if is_quoted(line) and not line.startswith(">"):
-        return True
-    return len(line) > _LONG_NOTATION and len(_NOTATION_SIGN.findall(line)) * 12 > len(line)
+    is_notation = len(line) > _LONG_NOTATION and len(_NOTATION_SIGN.findall(line)) * 12 > len(line)
+    return is_notation or (is_quoted(line) and not line.startswith(">"))
 
 
 def split_sentences(line: str) -> list[str]:
@@ -140,10 +139,13 @@ def _steps(use: ToolUse, reading: ParsedCall, verdict: Verdict, root: str) -> It
     if reading.tool in _LISTS:
         return
     if failure and failure.denied:
-        yield _refusal(use, verdict)
+        words = refusal_words(use.result.text) if use.result else ""
+        yield StoryStep("user", "", f"{words} (refused: {verdict.label})".lstrip(), ANSWER)
         return
     if reading.tool in ASKING_TOOLS:
-        yield from _answers(use)
+        answer = use.result.text if use.result and not use.result.is_error else ""
+        for question, choice in answers_in(answer):
+            yield StoryStep("user", "", f"{choice} (asked: {question})", ANSWER)
     elif reading.tool in _PLANNING_TOOLS:
         plan = reading.arguments.get("plan")
         yield from _said("plan", "", plan if isinstance(plan, str) else "", PLAN)
@@ -163,20 +165,6 @@ def _with_outcome(what: str, told: str) -> str:
     return f"{what} → {told}" if told else what
 
 
-def _answers(use: ToolUse) -> Iterator[StoryStep]:
-    """What the user chose when the agent asked: the user's own words."""
-    answer = use.result.text if use.result and not use.result.is_error else ""
-    for question, choice in answers_in(answer):
-        yield StoryStep("user", "", f"{choice} (asked: {question})", ANSWER)
-
-
-def _refusal(use: ToolUse, verdict: Verdict) -> StoryStep:
-    """A call that the user refused, with what was said to it: the user's own words."""
-    words = refusal_words(use.result.text) if use.result else ""
-    refused = f"refused: {verdict.label}"
-    return StoryStep("user", "", f"{words} ({refused})" if words else f"({refused})", ANSWER)
-
-
 def _report(use: ToolUse, verdict: Verdict) -> Iterator[StoryStep]:
     """What a sub-agent was asked, and what it reported: in short where it filled in a form, and in its sentences."""
     answer = use.result.text if use.result else ""
@@ -184,14 +172,10 @@ def _report(use: ToolUse, verdict: Verdict) -> Iterator[StoryStep]:
     if _STATUS_FIELD.search(answer, 0, _LONGEST_SIDE):
         short = outcome_of(use, verdict.kind, verdict.failure, _LONGEST_REPORT)
         yield StoryStep("report", f"{verdict.label}: ", f"{short}.", FORM)
-        told = (step for step in told if not _is_in_form(step.text, short))
+        # Without the labels of the form, and the fields whose words are said in short already.
+        labelled = ((step, step.text.rpartition(": ")) for step in told if not step.text.endswith(":"))
+        told = (step for step, (label, _, value) in labelled if _NOTE.sub("", value or label) not in short)
     yield from told
-
-
-def _is_in_form(sentence: str, short: str) -> bool:
-    """Whether a sentence is a label of a form, or a field whose words are told in short already."""
-    label, _, value = sentence.rpartition(": ")
-    return sentence.endswith(":") or _NOTE.sub("", value or label) in short
 
 
 def _said(voice: str, head: str, text: str, weight: float) -> Iterator[StoryStep]:
@@ -228,12 +212,8 @@ def _commit(use: ToolUse, command: str) -> Iterator[StoryStep]:
     title, _, body = message.partition("\n")
     told = outcome_of(use, Kind.COMMAND, None)
     yield StoryStep("commit", "", cut_words(told or title or "git commit", 160), COMMIT)
-    yield from _said("commit", "", _unwrapped(body), COMMIT / 3)
-
-
-def _unwrapped(text: str) -> str:
-    """A text whose lines were broken at a width, one paragraph or list item on each line."""
-    return _BROKEN.sub(" ", text)
+    # Lines that were broken at a width become one for each paragraph or list item.
+    yield from _said("commit", "", _BROKEN.sub(" ", body), COMMIT / 3)
 
 
 def _pull_request(use: ToolUse, command: str, verdict: Verdict) -> Iterator[StoryStep]:

@@ -93,24 +93,19 @@ _INTENDS = re.compile(
 )
 
 
-class StoryUnit:
-    """One thing that can be told. A plain object with slots: thousands are made for each compaction."""
+class StoryUnit(Struct, eq=False, gc=False):
+    """One sentence or step that the record can hold."""
 
-    __slots__ = ("follows", "head", "place", "text", "tokens", "turn", "voice", "weight", "words")
-
-    def __init__(
-        self, turn: int, voice: str, text: str, weight: float, head: str = "", *, follows: bool = True
-    ) -> None:
-        self.turn = turn
-        self.voice = voice
-        self.text = text
-        self.weight = weight
-        self.head = head
-        self.follows = follows
-        """Whether nothing stood between it and the unit before it."""
-        self.place = 0
-        self.tokens = 0.0
-        self.words: tuple[int, ...] = ()
+    turn: int
+    voice: str
+    text: str
+    weight: float
+    head: str = ""
+    follows: bool = True
+    """Whether nothing stood between it and the unit before it."""
+    place: int = 0
+    tokens: float = 0.0
+    words: tuple[int, ...] = ()
 
     @property
     def line(self) -> tuple[int, str, str]:
@@ -173,17 +168,13 @@ def _units_of_record(past: Record | None) -> Iterator[StoryUnit]:
     """What an earlier record told, line by line, so that it can be told again or in fewer words."""
     for line in past.happened if past else ():
         weight = _WEIGHT_BEFORE.get(line.voice, 1.0)
-        head, text = _head_of(line)
+        # The file or the sub-agent's task that the line names first.
+        path = _HEAD.match(line.text) if line.voice in ("edit", "report") else None
+        head, text = (path[0], line.text[path.end() :]) if path else ("", line.text)
         for piece in text.split(_GAP):
             for at, sentence in enumerate(split_sentences(piece)):
                 strength = _strength(sentence) if line.voice == "agent" else 1.0
                 yield StoryUnit(line.turn, line.voice, sentence, weight * strength, head, follows=at > 0)
-
-
-def _head_of(line: StoryLine) -> tuple[str, str]:
-    """The file or the sub-agent's task that a line names first, and what it tells of it."""
-    path = _HEAD.match(line.text) if line.voice in ("edit", "report") else None
-    return (path[0], line.text[path.end() :]) if path else ("", line.text)
 
 
 def _units(exchange: Exchange, said: dict[int, str], before: str, last: int, verdicts: Verdicts) -> Iterator[StoryUnit]:
@@ -196,7 +187,9 @@ def _units(exchange: Exchange, said: dict[int, str], before: str, last: int, ver
     merged = dict(_merged_attempts(steps))
     for turn in exchange.turns:
         if turn.number in said:
-            yield from _agent_units(turn.number, said[turn.number], is_last=turn.number == last)
+            weight = _LAST_WORDS if turn.number == last else _AGENT
+            for sentence in sentences_of(said[turn.number]):
+                yield StoryUnit(turn.number, "agent", sentence, weight * _strength(sentence))
         for step in done[turn.number]:
             if id(step) in merged:
                 yield merged[id(step)]
@@ -272,11 +265,6 @@ def _with_item(sentence: str, items: dict[str, str]) -> str:
     if numbered is None or numbered[1] not in items or sentence.count(" ") > _SHORT_REPLY:
         return sentence
     return f'{sentence} (to: "{cut_words(items[numbered[1]].strip("* "), _ITEM_LENGTH)}")'
-
-
-def _agent_units(turn: int, text: str, *, is_last: bool) -> Iterator[StoryUnit]:
-    weight = _LAST_WORDS if is_last else _AGENT
-    yield from (StoryUnit(turn, "agent", sentence, weight * _strength(sentence)) for sentence in sentences_of(text))
 
 
 def _strength(sentence: str) -> float:

@@ -53,13 +53,9 @@ class DropSuperseded:
         for source in view.open_sources():
             if source.superseded_by and not source.duplicate_of:
                 later = view.verdicts.exchanges[source.superseded_by].ref
+                text = f'[archived {source.ref}: {source.label}; a newer state is in {later}. recall("{source.ref}")]'
                 reason = f"a newer state of {source.path or 'the file'} stands in {later}"
-                yield Option(self.name, source.number, Tier.DROP, reference_text(source, later), reason)
-
-
-def reference_text(source: TextSource, later: str) -> str:
-    """The line that stands for an outdated read."""
-    return f'[archived {source.ref}: {source.label}; a newer state is in {later}. recall("{source.ref}")]'
+                yield Option(self.name, source.number, Tier.DROP, text, reason)
 
 
 @dataclass(frozen=True)
@@ -85,11 +81,9 @@ class ReferenceRefetchable:
         """One option per result; lines and digests may still be added to it."""
         for source in view.open_sources():
             if source.voice is Voice.RESULT and not source.duplicate_of and not source.superseded_by:
-                yield Option(self.name, source.number, Tier.REFERENCE, "", self._reason(source))
-
-    def _reason(self, source: TextSource) -> str:
-        hint = restore_hint(source.kind)
-        return f"can be had again: {hint}" if hint else "its original is archived"
+                hint = restore_hint(source.kind)
+                reason = f"can be had again: {hint}" if hint else "its original is archived"
+                yield Option(self.name, source.number, Tier.REFERENCE, "", reason)
 
 
 # Of a line that only brings in names, this share of its worth counts.

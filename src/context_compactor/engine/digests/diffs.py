@@ -67,7 +67,8 @@ def _changes(lines: list[str]) -> list[_Change]:
                 _count_line(found[-1], line, mark)
         elif mark == "@" and found and (hunk := _HUNK.match(line)):
             found[-1].hunks += 1
-            _note_place(found[-1], hunk.group(1))
+            place = clip(hunk.group(1), 70).rstrip(" {(:")
+            found[-1].places |= {place: None} if place and place != "import" else {}
         elif mark == "d" and (git := _GIT.match(line)):
             found.append(_Change(git.group(2), places={}, adds={}))
         elif mark == "*" and (patch := _PATCH_FILE.match(line)):
@@ -78,8 +79,9 @@ def _changes(lines: list[str]) -> list[_Change]:
             before = line[4:].partition("\t")[0]
         elif line.startswith("+++ "):
             _open_plain(found, before, line[4:].partition("\t")[0])
-        else:
-            _note(found, line)
+        elif found and line.startswith(("new file", "deleted file", "rename from ", "Binary files")):
+            note = line.partition(" mode")[0].removeprefix("rename from ") if line[0] in "nd" else clip(line, 80)
+            found[-1].note = note
     return found
 
 
@@ -91,23 +93,12 @@ def _count_line(change: _Change, line: str, mark: str) -> None:
             change.adds[match.group(1)] = None
 
 
-def _note_place(change: _Change, place: str) -> None:
-    plain = clip(place, 70).rstrip(" {(:")
-    if plain and plain != "import":
-        change.places[plain] = None
-
-
 def _open_plain(found: list[_Change], before: str, after: str) -> None:
     """A file of a diff that git did not write; git has named it already."""
     path = after if after != "/dev/null" else before
     path = path[2:] if path[:2] in ("a/", "b/") else path
     if not found or (found[-1].path != path and found[-1].hunks):
         found.append(_Change(path, places={}, adds={}))
-
-
-def _note(found: list[_Change], line: str) -> None:
-    if found and line.startswith(("new file", "deleted file", "rename from ", "Binary files")):
-        found[-1].note = line.partition(" mode")[0].removeprefix("rename from ") if line[0] in "nd" else clip(line, 80)
 
 
 def _commits(lines: list[str]) -> list[str]:

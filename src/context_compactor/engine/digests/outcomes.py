@@ -13,7 +13,7 @@ from context_compactor.dialects.messages import ToolCall
 from context_compactor.dialects.turns import ToolUse
 from context_compactor.engine.digests.output import NOISE
 from context_compactor.engine.digests.responses import FIRST_KEYS, STATUS_LINE
-from context_compactor.engine.digests.searches import WEB_HIT, SearchMatch, find_hits, only_file, top_hits
+from context_compactor.engine.digests.searches import WEB_HIT, find_hits, only_file, top_hits
 from context_compactor.engine.digests.subagents import read_subagent_report
 from context_compactor.engine.digests.test_runs import read_test_run
 from context_compactor.engine.digests.traces import read_trace
@@ -276,7 +276,10 @@ def outcome_of(use: ToolUse, kind: Kind, failure: Failure | None, most: int = 16
     output = unwrap(text)
     reading = parse_call(use.call) if use.call else None
     ended = _EndedCall(use.call, reading, output.body, failure, most)
-    told = _refused(failure) if failure and failure.denied else _outcome_text(ended, kind, output)
+    if failure and failure.denied:  # its error is what the user said, where there is anything
+        told = "refused by the user" + ("" if is_refusal(failure.error) else f": {failure.error}")
+    else:
+        told = _outcome_text(ended, kind, output)
     running = _RUNNING.search(text, 0, 200) if text.startswith("Chunk ID") else None
     if running:
         said = f": {told}" if told and told != _NOTHING else ""
@@ -294,11 +297,6 @@ def clip_outcome(text: str, most: int) -> str:
     cut = line[: max(most - 1, 0)]
     at = cut.rfind(" ")
     return ((cut[:at] if at > most // 2 else cut).rstrip(" ,;:…") + "…")[: max(most, 0)]
-
-
-def _refused(failure: Failure) -> str:
-    """A refusal with the user's words, which are the failure's error where there are any."""
-    return "refused by the user" if is_refusal(failure.error) else f"refused by the user: {failure.error}"
 
 
 def _outcome_text(ended: _EndedCall, kind: Kind, output: ToolOutput) -> str:
@@ -337,15 +335,12 @@ def _tests(ended: _EndedCall) -> str:
     if verdict is None:
         passed = sum(map(bool, map(_PASSED.match, lines)))
         return f"{passed} passed so far" if passed and ended.failure is None else _command(ended)
-    counted_lines = sums(lines)
-    others = [each for each in counted_lines if each not in verdict.counts]
+    others = [each for each in sums(lines) if each not in verdict.counts]
     at_least = "at least " if ended.is_cut and verdict.runner in ("go test", "cargo test") else ""
     head = "; ".join([*others, at_least + verdict.summary])
-    if not verdict.failures and ended.failure:
-        has_run = any(verdict.totals.values())
-        return _joined([head if has_run else "", ended.failure.error], ended.most)
     if not verdict.failures:
-        return head
+        has_run = any(verdict.totals.values())
+        return _joined([head if has_run else "", ended.failure.error], ended.most) if ended.failure else head
     names = _names([name for name, _ in verdict.failures], ended.most - len(head) - 2)
     return _joined([f"{head}: {names}", next((why for _, why in verdict.failures if why), "")], ended.most)
 
@@ -430,18 +425,17 @@ def _search(ended: _EndedCall) -> str:
     files = len({hit.path for hit in hits if hit.path})
     number = f"{'over ' if ended.is_cut else ''}{plural(len(hits), 'hit')}{f' in {files} files' if files > 1 else ''}"
     room = max((ended.most - len(number) - 2) // min(len(hits), 2), 40)
-    return f"{number}: " + "; ".join(clip_outcome(_hit(hit, files > 1), room) for hit in top_hits(hits))
+    shown = []
+    for hit in top_hits(hits):
+        place = ":".join(part for part in (_short_path(hit.path) if files > 1 else "", hit.line) if part)
+        shown.append(clip_outcome(f"{place} {hit.text.strip().rstrip(' ,;{(')}", room))
+    return f"{number}: {'; '.join(shown)}"
 
 
 def _is_search(ended: _EndedCall) -> bool:
     """Whether the call searched; a compiler's complaints look like hits too."""
     steps = ended.reading.steps if ended.reading else ()
     return not steps or any(step.program in _SEARCHES or "grep" in step.words for step in steps)
-
-
-def _hit(hit: SearchMatch, with_path: bool) -> str:
-    place = ":".join(part for part in (_short_path(hit.path) if with_path else "", hit.line) if part)
-    return f"{place} {hit.text.strip().rstrip(' ,;{(')}".strip()
 
 
 def _found_files(lines: Sequence[str], is_cut: bool) -> str:
@@ -482,19 +476,12 @@ def _json(ended: _EndedCall) -> str:
         value = None
     code = status.group().partition(" ")[2] if status else ""
     if isinstance(value, dict | list):
-        return _joined([code, *_values(value, _asked(ended.reading))], ended.most)
+        # Values that the call itself gave say nothing.
+        given = ended.reading.arguments.values() if ended.reading and not ended.reading.command else ()
+        return _joined([code, *_values(value, frozenset(map(str, given)))], ended.most)
     if code:
         return _joined([code, last_line(to_lines(body[-_TAIL:]), is_look=True)], ended.most)
     return _command(ended)
-
-
-def _asked(reading: ParsedCall | None) -> frozenset[str]:
-    """Values that the call itself gave: to hear them back says nothing."""
-    return (
-        frozenset(str(value) for value in reading.arguments.values())
-        if reading and not reading.command
-        else frozenset()
-    )
 
 
 def _values(value: dict[str, Any] | list[Any], asked: frozenset[str]) -> list[str]:
@@ -573,11 +560,6 @@ def _diff(ended: _EndedCall) -> str:
     return f"{plural(len(files), 'file')}, +{added} -{removed}: " + ", ".join(_short_path(path) for path in files[:4])
 
 
-def _said(ended: _EndedCall) -> str:
-    """What people answered."""
-    return ended.body
-
-
 _RULES: dict[Kind, Callable[[_EndedCall], str]] = {
     Kind.CODE: _quiet,
     Kind.TEST_RUN: _tests,
@@ -590,5 +572,5 @@ _RULES: dict[Kind, Callable[[_EndedCall], str]] = {
     Kind.LISTING: _quiet,
     Kind.COMMAND: _command,
     Kind.WEB_PAGE: _page,
-    Kind.TALK: _said,
+    Kind.TALK: lambda ended: ended.body,
 }

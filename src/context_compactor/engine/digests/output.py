@@ -49,17 +49,13 @@ def informative_lines(output: ToolOutput) -> list[str]:
         text = clip(lines[at], _LINE)
         shown.setdefault(_key(text) if _key(text) in counts else text, text)
     kept = [f"{text}  {TIMES}{counts[key]:,}" if counts.get(key, 1) > 1 else text for key, text in shown.items()]
-    return [_heading(output, len(lines)), *kept] if lines else []
+    code = f"exit code {output.exit_code}, " if output.exit_code is not None else ""
+    return [f"{code}{plural(len(lines), 'line')}", *kept] if lines else []
 
 
 def _telling(lines: list[str], order: range, count: int) -> list[int]:
     """Where the first few lines are that are more than progress and rulers."""
     return list(islice((at for at in order if not NOISE.match(lines[at])), count))
-
-
-def _heading(output: ToolOutput, count: int) -> str:
-    code = f"exit code {output.exit_code}, " if output.exit_code is not None else ""
-    return f"{code}{plural(count, 'line')}"
 
 
 def _key(line: str) -> str:
@@ -119,7 +115,9 @@ def digest_log(_: ToolCall | None, output: ToolOutput) -> list[str]:
     if not lines:
         return []
     levels, tallies = _tally(lines)
-    return [_log_heading(lines, levels), *_merged(tallies), f"last: {clip(lines[-1], 170)}"]
+    counts = ", ".join(f"{name} {levels[name]:,}" for name in _NAMES if levels[name])
+    heading = "; ".join(part for part in (plural(len(lines), "line"), counts, _span(lines)) if part)
+    return [heading, *_merged(tallies), f"last: {clip(lines[-1], 170)}"]
 
 
 def _tally(lines: list[str]) -> tuple[Counter[str], list[_Tally]]:
@@ -139,11 +137,6 @@ def _level_of(line: str) -> int:
     if match is None or (match.start() and line[match.start() - 1].isalnum()):
         return _PLAIN_LEVEL
     return _LEVEL_WORDS[match.group()]
-
-
-def _log_heading(lines: list[str], levels: Counter[str]) -> str:
-    told = ", ".join(f"{name} {levels[name]:,}" for name in _NAMES if levels[name])
-    return "; ".join(part for part in (plural(len(lines), "line"), told, _span(lines)) if part)
 
 
 def _span(lines: list[str]) -> str:

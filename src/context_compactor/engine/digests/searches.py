@@ -37,7 +37,9 @@ def digest_paths(lines: list[str]) -> list[str]:
     short = [clip(name.removeprefix(prefix), 80) for name in names]
     sizes = plural(len(names) - folders, "file") + (f", {plural(folders, 'folder')}" if folders else "")
     under = f" under {clip(prefix, 120)}" if prefix else ""
-    return [f"{sizes}{under}{_endings(names)}", *_folders_of(short), *wrapped(short, _NAME_LINES)]
+    counts = Counter(f".{match.group(1)}" for match in map(_ENDING.search, names) if match).most_common(8)
+    endings = ": " + in_room((f"{ending} {count:,}" for ending, count in counts), 100) if counts else ""
+    return [f"{sizes}{under}{endings}", *_folders_of(short), *wrapped(short, _NAME_LINES)]
 
 
 def _name(line: str) -> str:
@@ -50,10 +52,7 @@ def _name(line: str) -> str:
         return match.group(1).strip()
     if first.isdigit() and (match := _OBJECT.match(line)):
         return match.group(2) + "/" * (match.group(1) == "tree")
-    return _plain_name(line.strip())
-
-
-def _plain_name(name: str) -> str:
+    name = line.strip()
     if name[-1] == ":" and " " not in name:
         return name[:-1] + "/"
     return name if any(map(str.isalnum, name)) and _PLAIN.fullmatch(name) else ""
@@ -63,11 +62,6 @@ def _common_folder(names: list[str]) -> str:
     first, last = min(names), max(names)
     at = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
     return first[: first.rfind("/", 0, at) + 1]
-
-
-def _endings(names: list[str]) -> str:
-    endings = Counter(f".{match.group(1)}" for match in map(_ENDING.search, names) if match)
-    return ": " + in_room((f"{ending} {count:,}" for ending, count in endings.most_common(8)), 100) if endings else ""
 
 
 def _folders_of(names: list[str]) -> list[str]:
@@ -136,11 +130,8 @@ def top_hits(hits: list[SearchMatch]) -> list[SearchMatch]:
 
 def find_hits(lines: list[str], searched: str) -> list[SearchMatch]:
     """The matches among the lines of a search; `searched` is the file that was searched, if it was only one."""
-    found = [SearchMatch(*match.groups()) for match in map(_HIT.match, lines) if match]
-    if found:
-        return found
-    found = [SearchMatch(searched, *match.groups()) for match in map(_NUMBERED.match, lines) if match]
-    if found:
+    placed = [SearchMatch(*match.groups()) for match in map(_HIT.match, lines) if match]
+    if found := placed or [SearchMatch(searched, *match.groups()) for match in map(_NUMBERED.match, lines) if match]:
         return found
     told = [match for match in map(_UNNUMBERED.match, lines) if match and match.group(2).strip()]
     numeric = sum(1 for match in told if match.group(2).strip().isdigit())

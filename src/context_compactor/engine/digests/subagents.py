@@ -64,7 +64,9 @@ class SubagentReport(Struct, frozen=True):
 
 def read_subagent_report(body: str) -> SubagentReport:
     """Read an answer in Markdown or in plain words; parts that it does not have are empty."""
-    lines = _without_fences(to_lines(_own_words(body)))
+    read = body[:_READ]
+    added = read.find("\nagentId: ", max(0, len(read) - _ADDED))  # what a client adds below an answer
+    lines = _without_fences(to_lines(read[:added] if added >= 0 else read))
     fields = {name.lower(): value for name, value in _fields(lines).items()}
     sections = _sections(lines)
     summary = next((fields[name] for name in _ANSWER_LABELS if fields.get(name)), "") or _conclusion(lines, sections)
@@ -74,13 +76,6 @@ def read_subagent_report(body: str) -> SubagentReport:
     return SubagentReport(
         fields.get("status", ""), _plain(summary), tuple(changed), tests.group() if tests else "", tuple(advice)
     )
-
-
-def _own_words(body: str) -> str:
-    """An answer without what a client adds below it."""
-    body = body[:_READ]
-    end = body.find("\nagentId: ", max(0, len(body) - _ADDED))
-    return body[:end] if end >= 0 else body
 
 
 def _sections(lines: list[str]) -> list[tuple[str, list[str]]]:

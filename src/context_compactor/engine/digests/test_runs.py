@@ -384,11 +384,8 @@ def _first(match: re.Match[str]) -> str:
 def _key(name: str) -> str:
     """One key for `tests/a.py::TestB::test_c[1]` and `TestB.test_c[1]`."""
     base, bracket, rest = name.partition("[")
-    return re.split(r"::|\.", base)[-1] + bracket + rest if "::" in base or _is_dotted(base) else name
-
-
-def _is_dotted(name: str) -> bool:
-    return "." in name and "/" not in name and " " not in name
+    is_dotted = "." in base and "/" not in base and " " not in base
+    return re.split(r"::|\.", base)[-1] + bracket + rest if "::" in base or is_dotted else name
 
 
 def _verdict(runner: Runner, found: _Reading, text: str) -> TestRunResult | None:
@@ -400,8 +397,13 @@ def _verdict(runner: Runner, found: _Reading, text: str) -> TestRunResult | None
     counts = _go_counts(text, found.sums) if is_go else ", ".join(merged(found.sums[-_MOST_SUMS:]))
     if not failing and not counts:
         return None
-    pick = _telling if is_go else _all_of
-    failures = [(name, _why(said, pick(found.reasons.get(_key(name), [])))) for name, said in failing.items()]
+    failures = []
+    for name, said in failing.items():
+        reasons = found.reasons.get(_key(name), [])
+        if is_go:  # it prints a test's log in the same form as what made it fail
+            reasons = [line for line in reasons if _TELLS.search(line, 0, 300)] or reasons[-1:]
+        why = " ".join(reasons[:_REASONS])
+        failures.append((name, why if not said or said.rstrip(".…") in why else said))
     totals = _go_totals(text) if is_go else total_counts(found.sums)
     return TestRunResult(runner.name, counts or "no totals in the output", failures, totals)
 
@@ -411,20 +413,6 @@ def _without_shorter_names(failing: dict[str, str]) -> dict[str, str]:
     if len(failing) > _MOST_COMPARED:
         return failing
     return {name: said for name, said in failing.items() if not any(other.endswith(f"> {name}") for other in failing)}
-
-
-def _why(said: str, reasons: list[str]) -> str:
-    told = " ".join(reasons[:_REASONS])
-    return told if not said or said.rstrip(".…") in told else said
-
-
-def _all_of(reasons: list[str]) -> list[str]:
-    return reasons
-
-
-def _telling(reasons: list[str]) -> list[str]:
-    """Go prints a test's log in the same form as what made it fail."""
-    return [line for line in reasons if _TELLS.search(line, 0, 300)] or reasons[-1:]
 
 
 def _go_counts(text: str, sums: list[str]) -> str:
