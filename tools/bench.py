@@ -15,6 +15,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from context_compactor import compact
 from context_compactor.cli.output import messages_text
@@ -29,6 +30,7 @@ from tools.timing import seconds
 
 SHIPPED = Path("examples/demo_session.jsonl.gz")
 WANTED_TOKENS = 200_000
+LARGE_BYTES = 20 * 10**6
 
 
 def main() -> int:
@@ -40,7 +42,9 @@ def main() -> int:
     print_line("compacting to 25 %, times tokenising it once, each in a new process", _speed(), 6)
     print(f"{'the same in a process that has done both before':<68}{_warm_speed(transcript, texts, tokens):8.2f}")
     print_line("ten times the history, times the time", _growth(transcript, tokens), 12)
-    print_line("peak memory, times the transcript", _memory(transcript, tokens), 6)
+    print_line("peak memory, times the transcript as JSON", _memory(transcript.messages, tokens // 4), 8)
+    if many := _joined(LARGE_BYTES):
+        print_line("the same for one of some 20 MB", _memory(many, LARGE_BYTES // 16), 8)
     print_line("start-up of `compactor compact`, seconds over a bare interpreter", _start_up(), 0.25)
     print()
     bench_hooks.bench(print_line, transcript)
@@ -100,14 +104,25 @@ def _first_tenth(transcript: Transcript, tokens: int) -> tuple[list[dict[str, ob
     return part, max(1, int(tokens * share))
 
 
-def _memory(transcript: Transcript, tokens: int) -> float:
+def _memory(messages: list[dict[str, Any]], target: int) -> float:
     """What Python allocates at its peak, beside the transcript as JSON."""
-    compact(transcript.messages[:2], target_tokens=1)  # loads what is loaded once
+    compact(messages[:2], target_tokens=1)  # loads what is loaded once
     tracemalloc.start()
-    compact(transcript.messages, target_tokens=tokens // 4)
+    compact(messages, target_tokens=target)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return peak / len(messages_text(transcript.messages).encode())
+    return peak / len(messages_text(messages).encode())
+
+
+def _joined(size: int) -> list[dict[str, Any]]:
+    """Recorded conversations as one, up to about so many bytes."""
+    messages: list[dict[str, Any]] = []
+    for transcript in _recorded():
+        messages += transcript.messages
+        size -= len(messages_text(transcript.messages).encode())
+        if size <= 0:
+            break
+    return messages
 
 
 def _start_up() -> float:
@@ -123,11 +138,15 @@ def _run(*arguments: str) -> str:
 
 
 def _session() -> Transcript:
-    files = sorted(default_corpus().glob("claude_code*.jsonl.gz"))
-    found = [transcript for file in files for transcript in read_transcripts(file)]
+    found = list(_recorded())
     if not found:
         return read_transcript(SHIPPED)
     return min(found, key=lambda one: abs(len(messages_text(one.messages)) / 3.7 - WANTED_TOKENS))
+
+
+def _recorded() -> Iterator[Transcript]:
+    for file in sorted(default_corpus().glob("claude_code*.jsonl.gz")):
+        yield from read_transcripts(file)
 
 
 def _texts(transcript: Transcript) -> Iterator[str]:

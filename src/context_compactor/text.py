@@ -86,10 +86,25 @@ def flat_text(text: str) -> str:
     return " ".join(filter(None, (" ".join(line.split()) for line in text.split("\n"))))
 
 
+def clip(text: str, most: int, *, strip: bool = True) -> str:
+    """At most so many characters of a text, the last of them an ellipsis where something is cut off."""
+    if len(text) <= most:
+        return text
+    cut = text[: most - 1]
+    return f"{cut.rstrip() if strip else cut}…"
+
+
+LINE_LIMIT = 190
+
+
+def clip_line(text: str, most: int = LINE_LIMIT) -> str:
+    """A text as one line of at most so many characters."""
+    return clip(" ".join(text[: most * 4].split()), most)
+
+
 def one_line(text: str, width: int) -> str:
     """Text as one printable line of at most this many characters."""
-    line = " ".join(printable(text[: 4 * width]).split())
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return clip(" ".join(printable(text[: 4 * width]).split()), width, strip=False)
 
 
 _TIME_UNITS = ((60, 1, "s"), (3_600, 60, "min"), (86_400, 3_600, "h"), (float("inf"), 86_400, "d"))
@@ -184,7 +199,6 @@ def _bad_target(text: str) -> BadSetting:
     return BadSetting(f"--target: {text!r} is neither a number of tokens of at least 1 nor a percentage up to 100%")
 
 
-LINE_LIMIT = 190
 TIMES = "\N{MULTIPLICATION SIGN}"
 # No digest looks further into one line; a minified file or a base64 blob is one line.
 _LINE_READ = 1000
@@ -201,12 +215,6 @@ def to_lines(text: str) -> list[str]:
     if len(text) > _LINE_READ and max(map(len, lines)) > _LINE_READ:
         return [line[:_LINE_READ] for line in lines]
     return lines
-
-
-def clip(text: str, limit: int = LINE_LIMIT) -> str:
-    """A text as one line of at most `limit` characters; a cut shows."""
-    line = " ".join(text[: limit * 4].split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
 def in_room(names: Iterable[str], room: int = LINE_LIMIT, separator: str = ", ") -> str:

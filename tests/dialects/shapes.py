@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from context_compactor.dialects.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from tests.dialects.made_up import NAME, NO_WORDS
 
 Raw = dict[str, Any]
 
@@ -103,4 +104,26 @@ class Claude:
         return [{"role": "user", "content": blocks}]
 
 
-BUILDERS = {builder.name: builder for builder in (Chat, Responses, Claude)}
+class MadeUp:
+    """Builders for the dialect of the tests."""
+
+    name = NAME
+
+    @staticmethod
+    def user(text: str) -> Raw:
+        return {"who": "human", "say": text}
+
+    @staticmethod
+    def says(text: str) -> Raw:
+        return {"who": "bot", "say": text}
+
+    @staticmethod
+    def calls(*ids: str, text: str = "") -> list[Raw]:
+        return [{"who": "bot", "say": text or NO_WORDS, "ask": [{"ref": it, "do": "Read", "with": {}} for it in ids]}]
+
+    @staticmethod
+    def results(*pairs: tuple[str, str]) -> list[Raw]:
+        return [{"who": "machine", "ref": call_id, "got": text} for call_id, text in pairs]
+
+
+BUILDERS = {builder.name: builder for builder in (Chat, Responses, Claude, MadeUp)}

@@ -19,7 +19,10 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-DIALECT_NAMES = ("openai-chat", "openai-responses", "anthropic")
+from tests.dialects.made_up import NAME as MADE_UP
+from tests.dialects.made_up import NO_WORDS
+
+DIALECT_NAMES = ("openai-chat", "openai-responses", "anthropic", MADE_UP)
 
 Raw = dict[str, Any]
 
@@ -238,7 +241,12 @@ def stories(min_rounds: int = 1, max_rounds: int = 4) -> SearchStrategy[list[Bea
 
 def tell(name: str, story: list[Beat]) -> list[Raw]:
     """A story as the messages of a dialect."""
-    tellers = {"anthropic": _tell_anthropic, "openai-chat": _tell_chat, "openai-responses": _tell_responses}
+    tellers = {
+        "anthropic": _tell_anthropic,
+        "openai-chat": _tell_chat,
+        "openai-responses": _tell_responses,
+        MADE_UP: _tell_made_up,
+    }
     return [raw for number, beat in enumerate(story) for raw in tellers[name](beat, number)]
 
 
@@ -450,6 +458,21 @@ def _responses_output(call: Call) -> Raw:
     return told
 
 
+def _tell_made_up(beat: Beat, number: int) -> list[Raw]:
+    if beat.kind == "instructions":
+        return [{"who": "rules", "say": beat.text}]
+    if beat.kind == "question":
+        return [{"who": "human", "say": beat.text}]
+    if beat.kind == "answer":
+        return [{"who": "bot", "say": beat.text, "number": number}]
+    asked = [{"ref": call.id, "do": call.name, "with": call.arguments} for call in beat.calls]
+    told: list[Raw] = [{"who": "bot", "say": beat.text or NO_WORDS, "ask": asked}]
+    if beat.answered:
+        told += [{"who": "machine", "ref": it.id, "got": it.output, "bad": it.failed} for it in beat.calls]
+        told += [{"who": "human", "say": beat.extra}] if beat.extra else []
+    return told
+
+
 # What goes wrong ----------------------------------------------------------------------------------------------
 
 
@@ -523,10 +546,12 @@ def _empty(dice: Dice, told: list[Raw]) -> None:
     raw = dice.pick(told)
     if "content" in raw and raw.get("role") not in ("tool", "function") and raw.get("type") != "reasoning":
         raw["content"] = dice.pick(("", [], " \n"))
+    if "say" in raw:
+        raw["say"] = dice.pick(("", " \n"))
 
 
 def _lists(raw: Raw) -> list[list[Any]]:
-    return [raw[key] for key in ("content", "tool_calls") if isinstance(raw.get(key), list) and raw[key]]
+    return [raw[key] for key in ("content", "tool_calls", "ask") if isinstance(raw.get(key), list) and raw[key]]
 
 
 def _lose_block(dice: Dice, told: list[Raw]) -> None:
@@ -550,7 +575,7 @@ def _reuse_id(dice: Dice, told: list[Raw]) -> None:
     """Two calls get one id, with or without their results."""
     wanted = dice.pick(("call_0000", "call_0001"))
     given_up = dice.pick(("call_0001", "call_0002", "call_0003"))
-    both = ("id", "call_id", "tool_call_id", "tool_use_id")
+    both = ("id", "call_id", "tool_call_id", "tool_use_id", "ref")
     keys = dice.pick((both, ("id",), ("tool_call_id", "tool_use_id")))
     for raw in told:
         for holder in [raw, *(block for entries in _lists(raw) for block in entries)]:
@@ -560,7 +585,10 @@ def _reuse_id(dice: Dice, told: list[Raw]) -> None:
 
 
 def _instruct(dice: Dice, told: list[Raw]) -> None:
-    told.insert(dice.roll(len(told) + 1), {"role": "system", "content": dice.text()})
+    is_made_up = any("who" in raw for raw in told)
+    text = dice.text()
+    system = {"who": "rules", "say": text} if is_made_up else {"role": "system", "content": text}
+    told.insert(dice.roll(len(told) + 1), system)
 
 
 ACCIDENTS = (

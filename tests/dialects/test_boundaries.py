@@ -22,32 +22,37 @@ def rules(name, items):
 @every_dialect
 def test_a_call_with_its_result_is_legal(name):
     build = BUILDERS[name]
-    assert rules(name, [HI, *build.calls("a", "b"), *build.results(("a", "1"), ("b", "2")), build.says("done")]) == []
+    assert (
+        rules(
+            name, [build.user("hi"), *build.calls("a", "b"), *build.results(("a", "1"), ("b", "2")), build.says("done")]
+        )
+        == []
+    )
 
 
 @every_dialect
 def test_calls_of_the_last_step_may_still_be_open(name):
     build = BUILDERS[name]
-    assert rules(name, [HI, *build.calls("a", "b")]) == []
-    assert rules(name, [HI, *build.calls("a", "b"), *build.results(("b", "2"))]) == []
+    assert rules(name, [build.user("hi"), *build.calls("a", "b")]) == []
+    assert rules(name, [build.user("hi"), *build.calls("a", "b"), *build.results(("b", "2"))]) == []
 
 
 @every_dialect
 def test_a_call_that_was_passed_over_is_a_problem(name):
     build = BUILDERS[name]
-    assert rules(name, [HI, *build.calls("a"), HI]) == [(1, "missing-result")]
+    assert rules(name, [build.user("hi"), *build.calls("a"), build.user("hi")]) == [(1, "missing-result")]
 
 
 @every_dialect
 def test_a_result_without_its_call_is_a_problem(name):
     build = BUILDERS[name]
-    assert rules(name, [HI, *build.results(("a", "1")), HI]) == [(1, "orphan-result")]
+    assert rules(name, [build.user("hi"), *build.results(("a", "1")), build.user("hi")]) == [(1, "orphan-result")]
 
 
 @every_dialect
 def test_a_second_result_of_a_call_is_a_problem(name):
     build = BUILDERS[name]
-    items = [HI, *build.calls("a"), *build.results(("a", "1")), *build.results(("a", "2"))]
+    items = [build.user("hi"), *build.calls("a"), *build.results(("a", "1")), *build.results(("a", "2"))]
     assert rules(name, items) == [(3, "repeated-result")]
 
 
@@ -82,7 +87,7 @@ def test_a_conversation_begins_with_a_user_message(name):
 @every_dialect
 def test_one_id_for_two_calls_of_a_step_is_a_problem(name):
     build = BUILDERS[name]
-    found = rules(name, [HI, *build.calls("a", "a"), *build.results(("a", "1"), ("a", "2"))])
+    found = rules(name, [build.user("hi"), *build.calls("a", "a"), *build.results(("a", "1"), ("a", "2"))])
     assert [rule for _, rule in found] == ["repeated-id"]
 
 
@@ -181,7 +186,7 @@ def test_pictures_in_results_count_too():
 @every_dialect
 def test_cuts_are_between_turns_only(name):
     build = BUILDERS[name]
-    items = [HI, *build.calls("a"), *build.results(("a", "1")), build.says("done"), HI]
+    items = [build.user("hi"), *build.calls("a"), *build.results(("a", "1")), build.says("done"), build.user("hi")]
     messages = DIALECTS[name].parse(items)
     assert legal_cuts(messages) == [0, 1, 3, 4, 5]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from context_compactor.dialects.dialect import (
@@ -24,6 +25,7 @@ from context_compactor.dialects.dialect import (
 from context_compactor.dialects.legality import (
     Pairing,
     PartPosition,
+    Rule,
     Violation,
     assistant_first,
     assistants_in_a_row,
@@ -52,6 +54,7 @@ from context_compactor.dialects.repair import (
     MOVED,
     IndexedMessage,
     Repair,
+    RepairRule,
     ResultPlacement,
     drop_blanks,
     join_all,
@@ -131,20 +134,14 @@ def _server_blocks(messages: Sequence[Message]) -> Iterator[tuple[PartPosition, 
                 yield PartPosition(at, number), message.raw["content"][number]
 
 
-def _late_systems(messages: Sequence[Message], _pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
-    """System messages where the provider takes none."""
-    for at in _misplaced_systems(messages):
-        yield Violation(at, "system", "a system message where the provider takes none")
-
-
-def _misplaced_systems(messages: Sequence[Message]) -> Iterator[int]:
-    """One may lead the list (clients move it into the `system` field), or follow a user message and be the last or
-    followed by the assistant."""
+def _misplaced_systems(messages: Sequence[Message], _pairing: object, _dialect: Dialect) -> Iterator[Violation]:
+    """System messages where the provider takes none. One may lead the list (clients move it into the `system` field),
+    or follow a user message and be the last or followed by the assistant."""
     for at in range(first_speaker(messages), len(messages)):
         if messages[at].role == "system":
             next_role = messages[at + 1].role if at + 1 < len(messages) else "assistant"
             if messages[at - 1].role != "user" or next_role != "assistant":
-                yield at
+                yield Violation(at, "system", "a system message where the provider takes none")
 
 
 def _server_blocks_to_text(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
@@ -163,7 +160,7 @@ def _server_blocks_to_text(steps: list[IndexedMessage], dialect: Dialect, log: l
 
 def _place_systems(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
     """Turn system messages where none may be into words of the user, joined to the user's own beside them."""
-    misplaced = set(_misplaced_systems(without_indexes(steps)))
+    misplaced = {problem.index for problem in _misplaced_systems(without_indexes(steps), None, dialect)}
     groups: list[list[IndexedMessage]] = []
     for at, (index, message) in enumerate(steps):
         spoken = dialect.user_text(f"{SYSTEM_MESSAGE}\n{message.text}") if at in misplaced else message
@@ -256,20 +253,20 @@ class Anthropic:
     # fitted to reported usage
     overhead = Overhead(request=8, message=4, name=0, call=40, result=30, tool=12, tools=346, images="anthropic")
     request_bytes = 32 * 1024 * 1024
-    media_blocks = ("image", "document")
-    native_models = ("anthropic/",)
-    rules = (
+    media_blocks: tuple[str, ...] = ("image", "document")
+    native_models: tuple[str, ...] = ("anthropic/",)
+    rules: tuple[Rule, ...] = (
         late_results,
         _results_behind_blocks,
         blank_messages,
         _server_tools,
-        _late_systems,
+        _misplaced_systems,
         assistants_in_a_row,
         assistant_first,
         _bad_images,
     )
     # Moving results may empty a message, and an emptied one may bring two assistants together: so some come twice.
-    repairs = (
+    repairs: tuple[RepairRule, ...] = (
         drop_blanks,
         join_assistants,
         _server_blocks_to_text,
@@ -460,15 +457,7 @@ def _tool_result(index: int, field: str, block: Raw) -> Part:
     return ToolResult(call_id, text, is_error, content, media)
 
 
-def _image(index: int, field: str, block: Raw) -> Part:
-    return _media(index, field, "image", block)
-
-
-def _document(index: int, field: str, block: Raw) -> Part:
-    return _media(index, field, "document", block)
-
-
-def _media(index: int, field: str, kind: MediaKind, block: Raw) -> Part:
+def _media(kind: MediaKind, index: int, field: str, block: Raw) -> Part:
     source = object_at(index, f"{field}.source", block.get("source"))
     media_type = str(source.get("media_type") or "")
     title = str(block.get("title") or "")
@@ -493,7 +482,7 @@ READERS: dict[str, Callable[[int, str, Raw], Part]] = {
     "thinking": _thinking,
     "tool_use": _tool_use,
     "tool_result": _tool_result,
-    "image": _image,
-    "document": _document,
+    "image": partial(_media, "image"),
+    "document": partial(_media, "document"),
     "search_result": _search_result,
 }

@@ -39,7 +39,8 @@ def register_dialect(dialect: Dialect) -> None:
     known = DIALECTS.get(name)
     if known is not None and type(known) is not type(dialect):
         raise BadSetting(f"there is a dialect {name!r} already; use another name")
-    if not isinstance(dialect.rules, tuple) or not isinstance(dialect.repairs, tuple) or not dialect.repairs:
+    lists: tuple[object, ...] = (dialect.rules, dialect.repairs)
+    if not dialect.repairs or not all(isinstance(each, tuple) for each in lists):
         raise BadSetting(
             f"the dialect {name!r} needs a tuple of rules, and one of repairs that is not empty; "
             "begin with repairs = (rename_repeated, results_behind_calls)"

@@ -21,10 +21,11 @@ from context_compactor.dialects.dialect import (
     text_at,
     text_like,
 )
-from context_compactor.dialects.legality import assistant_first, assistants_in_a_row, blank_messages, late_results
+from context_compactor.dialects.legality import Rule, assistant_first, assistants_in_a_row, blank_messages, late_results
 from context_compactor.dialects.media import inline_media, linked_media
 from context_compactor.dialects.messages import Media, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
 from context_compactor.dialects.repair import (
+    RepairRule,
     drop_blanks,
     join_assistants,
     rename_repeated,
@@ -203,11 +204,11 @@ class OpenAIChat:
     # OpenAI's own counting recipe
     overhead = Overhead(request=3, message=3, name=1, call=8, result=4, tool=8, tools=12, images="openai")
     request_bytes = DEFAULT_REQUEST_BYTES
-    media_blocks = ("image_url", "input_audio", "file")
-    native_models = ("openai/", "http://", "https://")
-    rules = (late_results, blank_messages, assistants_in_a_row, assistant_first)
+    media_blocks: tuple[str, ...] = ("image_url", "input_audio", "file")
+    native_models: tuple[str, ...] = ("openai/", "http://", "https://")
+    rules: tuple[Rule, ...] = (late_results, blank_messages, assistants_in_a_row, assistant_first)
     # Moving results may bring two assistants together: so some come twice.
-    repairs = (
+    repairs: tuple[RepairRule, ...] = (
         drop_blanks,
         join_assistants,
         rename_repeated,

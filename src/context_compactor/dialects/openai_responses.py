@@ -21,7 +21,7 @@ from context_compactor.dialects.dialect import (
     text_and_media,
     text_at,
 )
-from context_compactor.dialects.legality import Pairing, PartPosition, Violation
+from context_compactor.dialects.legality import PartPosition, Rule, Violation
 from context_compactor.dialects.media import inline_media, linked_media
 from context_compactor.dialects.messages import (
     LOST_RESULT,
@@ -36,7 +36,14 @@ from context_compactor.dialects.messages import (
     ToolCall,
     ToolResult,
 )
-from context_compactor.dialects.repair import IndexedMessage, Repair, ResultPlacement, rename_repeated, without_indexes
+from context_compactor.dialects.repair import (
+    IndexedMessage,
+    Repair,
+    RepairRule,
+    ResultPlacement,
+    rename_repeated,
+    without_indexes,
+)
 from context_compactor.errors import BadMessage
 from context_compactor.json_values import json_text
 
@@ -197,29 +204,23 @@ def _reasoning(index: int, raw: Raw) -> Thinking:
     return Thinking("", bool(raw.get("encrypted_content")))
 
 
-def _lost_reasoning(messages: Sequence[Message], _pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
-    """Reasoning whose reply is gone."""
-    for at in _dangling_reasoning(messages):
-        yield Violation(at, "reasoning", "reasoning without the item it belongs to")
-
-
-def _dangling_reasoning(messages: Sequence[Message]) -> Iterator[int]:
+def _dangling_reasoning(messages: Sequence[Message], _pairing: object, _dialect: Dialect) -> Iterator[Violation]:
     """Reasoning that no item of the same reply follows. At the very end the reply is under way."""
     follower = "assistant"
     for at in range(len(messages) - 1, -1, -1):
         if not _is_reasoning(messages[at]):
             follower = messages[at].role
         elif follower != "assistant":
-            yield at
+            yield Violation(at, "reasoning", "reasoning without the item it belongs to")
 
 
 def _is_reasoning(message: Message) -> bool:
     return bool(message.parts) and all(isinstance(part, Thinking) for part in message.parts)
 
 
-def _drop_reasoning(steps: list[IndexedMessage], _dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+def _drop_reasoning(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
     """Remove reasoning whose reply is gone."""
-    dangling = set(_dangling_reasoning(without_indexes(steps)))
+    dangling = {problem.index for problem in _dangling_reasoning(without_indexes(steps), None, dialect)}
     log += [Repair(steps[at][0], "removed reasoning without the item it belongs to") for at in sorted(dangling)]
     return [step for at, step in enumerate(steps) if at not in dangling]
 
@@ -268,10 +269,10 @@ class OpenAIResponses:
     can_clear_thinking = False
     overhead = Overhead(request=3, message=3, name=1, call=8, result=4, tool=8, tools=12, images="openai")
     request_bytes = DEFAULT_REQUEST_BYTES
-    media_blocks = ("input_image", "input_file", "input_audio")
-    native_models = ()
-    rules = (_lost_reasoning,)
-    repairs = (rename_repeated, _place_results, _drop_reasoning)
+    media_blocks: tuple[str, ...] = ("input_image", "input_file", "input_audio")
+    native_models: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = (_dangling_reasoning,)
+    repairs: tuple[RepairRule, ...] = (rename_repeated, _place_results, _drop_reasoning)
 
     def recognizes(self, item: Raw) -> bool:
         """By its blocks and by the types of its items; a message with its type and text blocks is Anthropic's."""
@@ -367,7 +368,8 @@ class OpenAIResponses:
 
     def rename(self, message: Message, ids: Mapping[int, str]) -> Message:
         """The call or output with another id."""
-        return read_item(0, {**message.raw, _id_key(message.raw): ids[0]})
+        key = "call_id" if message.raw.get("call_id") else "id"
+        return read_item(0, {**message.raw, key: ids[0]})
 
     def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
         """Take the item ids off replies whose reasoning was in `before` and is no longer in `after`.
@@ -376,11 +378,12 @@ class OpenAIResponses:
         """
         wanted = dict(_reasoned(before))
         lost = {item_id for item_id, thoughts in _reasoned(after) if wanted.get(item_id, thoughts) - thoughts}
-        return [_without_id(message) if str(message.raw.get("id")) in lost else message for message in after]
-
-
-def _without_id(message: Message) -> Message:
-    return read_item(0, {key: value for key, value in message.raw.items() if key != "id"})
+        return [
+            read_item(0, {key: value for key, value in message.raw.items() if key != "id"})
+            if str(message.raw.get("id")) in lost
+            else message
+            for message in after
+        ]
 
 
 def _reasoned(messages: Sequence[Message]) -> Iterator[tuple[str, frozenset[str]]]:
@@ -399,10 +402,6 @@ def _reasoned(messages: Sequence[Message]) -> Iterator[tuple[str, frozenset[str]
 def _screenshot(output: Raw) -> Raw:
     held: Raw = {key: output[key] for key in ("image_url", "file_id") if key in output}
     return {"type": "input_image", "detail": "auto", **held}
-
-
-def _id_key(raw: Raw) -> str:
-    return "call_id" if raw.get("call_id") else "id"
 
 
 def _blocks(raw: Raw) -> list[Raw]:

@@ -67,7 +67,8 @@ def join_assistants(steps: list[IndexedMessage], dialect: Dialect, log: list[Rep
     Two stay apart when the first has calls that nobody answered: their stand-in results will come between.
     """
     messages = without_indexes(steps)
-    unanswered = _unanswered(pair_results(messages), messages)
+    answered = {call.message for call in pair_results(messages).answers}
+    unanswered = {at for at, message in enumerate(messages) if message.calls and at not in answered}
     pending = pending_from(messages, dialect)
     groups: list[list[IndexedMessage]] = []
     for at, (index, message) in enumerate(steps):
@@ -93,21 +94,15 @@ def join_all(messages: Sequence[Message], dialect: Dialect) -> Message:
     return dialect.join(join_all(messages[:middle], dialect), join_all(messages[middle:], dialect))
 
 
-def _unanswered(pairing: Pairing, messages: list[Message]) -> set[int]:
-    """Messages that call, without one result."""
-    answered = {call.message for call in pairing.answers}
-    return {at for at, message in enumerate(messages) if message.calls and at not in answered}
-
-
 def rename_repeated(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
     """Give calls that share an id, and their results, ids of their own."""
     pairing = pair_results(without_indexes(steps))
     taken = {call.id for call in pairing.calls.values()}
-    names: dict[str, Iterator[str]] = {}
+    numbers: dict[str, Iterator[int]] = {}
     renamed: dict[int, dict[int, str]] = {}
     for place in repeated_calls(pairing, dialect):
         old = pairing.calls[place].id
-        new = next(name for name in names.setdefault(old, _suffixed(old)) if name not in taken)
+        new = next(name for number in numbers.setdefault(old, count(2)) if (name := f"{old}_{number}") not in taken)
         both: list[PartPosition] = [place, *([pairing.answers[place]] if place in pairing.answers else [])]
         for message, part in both:
             renamed.setdefault(message, {})[part] = new
@@ -116,10 +111,6 @@ def rename_repeated(steps: list[IndexedMessage], dialect: Dialect, log: list[Rep
         (index, dialect.rename(message, renamed[at]) if at in renamed else message)
         for at, (index, message) in enumerate(steps)
     ]
-
-
-def _suffixed(name: str) -> Iterator[str]:
-    return (f"{name}_{number}" for number in count(2))
 
 
 def start_with_user(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:

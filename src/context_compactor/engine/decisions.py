@@ -20,7 +20,7 @@ from context_compactor.engine.truncation import INSTRUCTIONS
 from context_compactor.engine.view import PlanningView
 from context_compactor.engine.write import lines_kept, shortened
 from context_compactor.facts.kinds import Kind, Voice
-from context_compactor.text import plural
+from context_compactor.text import clip, plural
 
 _STORY_VOICES = {Voice.USER: "user", Voice.AGENT: "agent", Voice.CALL: "step"}
 _LESS = "worth less here than what was kept"
@@ -148,7 +148,7 @@ def turn_label(turn: Turn) -> str:
     words = " ".join(turn.messages[0].text.split())
     calls = ", ".join(exchange.call.name for exchange in turn.exchanges if exchange.call)
     said = f"{turn.role}: {words}" if words else f"{turn.role}: {calls}"
-    return said if len(said) <= 80 else said[:79] + "…"
+    return clip(said, 80, strip=False)
 
 
 def _decide(source: TextSource, options: Sequence[Option], replaced: Option | None, folded: bool, why: str) -> Decision:

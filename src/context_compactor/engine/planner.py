@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+import struct
 from array import array
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from struct import Struct as Struct64
 from typing import Literal
 
 from msgspec import Struct
@@ -28,17 +28,16 @@ _HEADING_SHARE = 0.5
 # the smaller it is; its last bits are the number of the piece.
 _PIECE_BITS = 32
 _HIGHEST = 1 << 63
-_float_bytes, _whole_number, _float = Struct64("d").pack, Struct64("q").unpack, Struct64("d").unpack
-_whole_bytes = Struct64("q").pack
+_FLOAT, _WHOLE = struct.Struct("d"), struct.Struct("q")
 
 
 def _entry(density: float, at: int) -> int:
     """A density is only told from others above nothing: what adds nothing is never taken."""
-    return (_HIGHEST - _whole_number(_float_bytes(max(density, 0.0)))[0] << _PIECE_BITS) | at
+    return (_HIGHEST - int(_WHOLE.unpack(_FLOAT.pack(max(density, 0.0)))[0]) << _PIECE_BITS) | at
 
 
 def _density_of(entry: int) -> float:
-    return float(_float(_whole_bytes(_HIGHEST - (entry >> _PIECE_BITS)))[0])
+    return float(_FLOAT.unpack(_WHOLE.pack(_HIGHEST - (entry >> _PIECE_BITS)))[0])
 
 
 class NumberLists:

@@ -53,21 +53,22 @@ class FittedTurns(Struct, frozen=True):
 
 def fit_instructions(turns: Sequence[Turn], target: int, counter: MessageCounter, dialect: Dialect) -> FittedTurns:
     """The turns with their instructions shortened to fit a target; as they were when they do fit."""
-    told = [turn for turn in turns if turn.is_instruction]
-    cut = {turn.number: sum(map(counter.count, turn.messages)) for turn in told}
+    instructions = [turn for turn in turns if turn.is_instruction]
+    cut = {turn.number: sum(map(counter.count, turn.messages)) for turn in instructions}
     tokens = sum(cut.values())
     if tokens <= max(_SHORT, _MOST * target):
         return FittedTurns(list(turns))
     share = _SHORTENED * target / tokens
-    whole = [copy_containers(message.raw) for turn in told for message in turn.messages]
+    whole = [copy_containers(message.raw) for turn in instructions for message in turn.messages]
     recovery = f'recall("{INSTRUCTIONS}")'
     original = Original(INSTRUCTIONS, "instructions", "the instructions as they were", tokens, whole, recovery)
-    fitted = [_shortened(turn, share, dialect) if turn.is_instruction else turn for turn in turns]
+    fitted = [
+        structs.replace(turn, messages=tuple(_short_message(message, share, dialect) for message in turn.messages))
+        if turn.is_instruction
+        else turn
+        for turn in turns
+    ]
     return FittedTurns(fitted, cut, (original,))
-
-
-def _shortened(turn: Turn, share: float, dialect: Dialect) -> Turn:
-    return structs.replace(turn, messages=tuple(_short_message(message, share, dialect) for message in turn.messages))
 
 
 def _short_message(message: Message, share: float, dialect: Dialect) -> Message:

@@ -26,14 +26,14 @@ from context_compactor.tokens.counting import MessageCounter
 
 
 class Focus:
-    """The words of a wish. `split` takes a text apart into words that can be compared."""
+    """What the user wants to have in view. `split` takes a text apart into words that can be compared."""
 
-    def __init__(self, wish: str, split: Callable[[str], Iterable[str]]) -> None:
-        self._wanted = frozenset(split(wish))
+    def __init__(self, text: str, split: Callable[[str], Iterable[str]]) -> None:
+        self._wanted = frozenset(split(text))
         self._split = split
 
     def shares(self, texts: Sequence[str]) -> list[float]:
-        """For each text how much of the wish it is about, from 0 to 1; less when many others are about it too."""
+        """For each text how much of the focus it is about, from 0 to 1; less when many others are about it too."""
         if not self._wanted:
             return [0.0] * len(texts)
         found = [self._wanted.intersection(self._split(text)) for text in texts]

@@ -22,6 +22,7 @@ from context_compactor.facts.shell import (
     split_command,
 )
 from context_compactor.json_values import json_text
+from context_compactor.text import clip_line
 
 SHELL_TOOLS = frozenset(
     "bash shell exec execcommand shellcommand localshell executecommand runcommand runshellcommand runterminalcmd "
@@ -189,7 +190,7 @@ def target_of(call: ToolCall | None) -> str:
     if call is None:
         return ""
     parsed = parse_call(call)
-    return _one_line(_target(parsed) or call.arguments.strip("{} "), _TARGET_LENGTH)
+    return clip_line(_target(parsed) or call.arguments.strip("{} "), _TARGET_LENGTH)
 
 
 def describe_call(call: ToolCall | None, root: str = "") -> str:
@@ -200,13 +201,13 @@ def describe_call(call: ToolCall | None, root: str = "") -> str:
     room = max(20, _LABEL_LENGTH - len(call.name) - 3)
     if parsed.command is not None and not (parsed.reads and len(parsed.paths) == 1):
         command = parsed.command.replace(root, "") if root else parsed.command
-        return f"{_one_line(call.name, 60)} `{short_command(command, room)}`"
+        return f"{clip_line(call.name, 60)} `{short_command(command, room)}`"
     if parsed.paths:
         lines = _label_of_lines(parsed.lines)
-        target = _tail_of(_one_line(parsed.paths[0].removeprefix(root), _TARGET_LENGTH), room - len(lines)) + lines
+        target = _tail_of(clip_line(parsed.paths[0].removeprefix(root), _TARGET_LENGTH), room - len(lines)) + lines
     else:
-        target = _one_line(target_of(call).replace(root, "") if root else target_of(call), room)
-    return f"{_one_line(call.name, 60)} {target}".rstrip()
+        target = clip_line(target_of(call).replace(root, "") if root else target_of(call), room)
+    return f"{clip_line(call.name, 60)} {target}".rstrip()
 
 
 @lru_cache(maxsize=2048)
@@ -270,12 +271,7 @@ def short_command(command: str, room: int) -> str:
     """The command without a leading `cd`, and without the text of a heredoc."""
     plain = CHANGE_FOLDER.sub("", command[:2000].strip(), count=1)
     first, _, rest = plain.partition("\n")
-    return _one_line(f"{first}…" if rest and "<<" in first else plain, room)
-
-
-def _one_line(text: str, limit: int) -> str:
-    line = " ".join(text[: limit * 4].split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+    return clip_line(f"{first}…" if rest and "<<" in first else plain, room)
 
 
 def _tail_of(path: str, room: int) -> str:

@@ -20,6 +20,7 @@ from context_compactor.facts.failures import call_text
 from context_compactor.facts.kinds import reference_of
 from context_compactor.facts.outcomes import is_refusal
 from context_compactor.facts.utterances import Utterance, sentences, without_code
+from context_compactor.text import clip
 
 _SHORT_MESSAGE_LENGTH = 900
 _LONGEST_RULE = 400
@@ -191,7 +192,7 @@ def choice_facts(user: Sequence[Utterance], agent: Sequence[Utterance]) -> list[
             continue
         asked = agent[at].text[-_LAST_TEXT:]
         said = " ".join(reply.text.split())
-        quote = said if len(said) <= _LONGEST_QUOTE else f"{said[: _LONGEST_QUOTE - 1].rstrip()}\u2026"
+        quote = clip(said, _LONGEST_QUOTE)
         chosen = _chosen(reply.text, asked)
         agreed = _proposal(asked) if not chosen and _agrees(reply.text) else ""
         detail = f'user chose: "{quote}"' if chosen else f'user agreed: "{quote}"'
@@ -289,8 +290,7 @@ def question_with_context(said: Sequence[str], at: int) -> str:
 
 
 def _plain(text: str, most: int) -> str:
-    line = " ".join(text.replace("**", "").split())
-    return line if len(line) <= most else f"{line[: most - 1].rstrip()}\u2026"
+    return clip(" ".join(text.replace("**", "").split()), most)
 
 
 _SHORTEST_DECISION = 25

@@ -40,6 +40,7 @@ from context_compactor.facts.outcomes import (
 )
 from context_compactor.facts.outputs import error_lines
 from context_compactor.facts.shell import ShellStep, split_command
+from context_compactor.text import clip
 
 OPEN, RESOLVED, GIVEN_UP = "open", "resolved", "given up"
 _NEAR = 8
@@ -579,5 +580,4 @@ def call_text(call: ToolCall | None) -> str:
 
 
 def _one_line(text: str, limit: int) -> str:
-    line = _LINE_BREAK.sub(" ", text[: limit * 2])
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return clip(_LINE_BREAK.sub(" ", text[: limit * 2]), limit, strip=False)

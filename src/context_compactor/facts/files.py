@@ -20,6 +20,7 @@ from context_compactor.facts.kinds import Kind, kind_of, reference_of
 from context_compactor.facts.outcomes import check_of
 from context_compactor.facts.shell import ShellStep, heredoc_in
 from context_compactor.facts.side_effects import runs_in_background
+from context_compactor.text import clip
 
 ADDED, CHANGED, REMOVED = "+", "~", "\u2212"
 _MODIFIERS = (
@@ -202,7 +203,7 @@ def _first_line(old: str, new: str) -> dict[str, str]:
     added = next((line for line in after if line not in before and _TELLS.match(line)), "")
     gone = next((line for line in before if line not in after and _TELLS.match(line)), "") if not added else ""
     line, sign = (added, ADDED) if added else (gone, REMOVED)
-    return {_cut(" ".join(line.split()), _LONGEST_LINE): sign} if line else {}
+    return {clip(" ".join(line.split()), _LONGEST_LINE): sign} if line else {}
 
 
 def _merge(found: dict[str, str], later: dict[str, str]) -> None:
@@ -224,7 +225,7 @@ def _rendered(found: dict[str, str]) -> str:
         room -= len(name) + 4
         if room < 0 and kept:
             break
-        kept.append(f"{sign} {_cut(name, _LONGEST_SUMMARY)}")
+        kept.append(f"{sign} {clip(name, _LONGEST_SUMMARY)}")
     more = len(found) - len(kept)
     return ", ".join(reversed(kept)) + (f", \u2026 {more} more" if more else "")
 
@@ -282,10 +283,6 @@ def _patched(patch: str, path: str) -> Iterator[Edit]:
 
 def _text(values: Mapping[str, Any], keys: Sequence[str], most: int = _MOST_EDIT_TEXT) -> str:
     return next((values[key][:most] for key in keys if isinstance(values.get(key), str) and values[key]), "")
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1].rstrip()}\u2026"
 
 
 _INSTALLS = {

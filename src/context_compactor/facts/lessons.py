@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.outputs import ERROR_SEPARATOR
+from context_compactor.text import clip
 from context_compactor.tokens.counting import replace_surrogates
 
 _LONGEST_ERROR = 2_000
@@ -160,8 +161,7 @@ def _name(session_id: str) -> str:
 
 def one_line(text: str) -> str:
     """A text as one line within bounds, which UTF-8 can hold: nothing in it can begin a line of its own."""
-    line = _BREAKS.sub(" ", replace_surrogates(text)).strip()
-    return line if len(line) <= _LONGEST_LESSON else line[: _LONGEST_LESSON - 1].rstrip() + "…"
+    return clip(_BREAKS.sub(" ", replace_surrogates(text)).strip(), _LONGEST_LESSON)
 
 
 def error_text(fact: Fact) -> str:

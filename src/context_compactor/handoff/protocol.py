@@ -14,7 +14,7 @@ from context_compactor.dialects.dialect import kind_of_value
 from context_compactor.errors import BadInput
 from context_compactor.handoff.context_summary import MOST_TOKENS, count_tokens
 from context_compactor.json_values import json_text
-from context_compactor.text import clip, in_room
+from context_compactor.text import clip_line, in_room
 from context_compactor.tokens.counting import replace_surrogates
 
 Phase = Literal["research", "write", "validate", "parallel"]
@@ -224,7 +224,10 @@ class SubAgentRegister(Struct, frozen=True):
         if not agent_id.strip():
             raise BadInput("a sub-agent needs an id; use the task_id of its request")
         agent = SubAgent(
-            agent_id, clip(task, _LONGEST), phase, tuple(clip(each, _LONGEST) for each in outputs[:_MOST_OUTPUTS])
+            agent_id,
+            clip_line(task, _LONGEST),
+            phase,
+            tuple(clip_line(each, _LONGEST) for each in outputs[:_MOST_OUTPUTS]),
         )
         if agent in self.running:
             return self

@@ -54,7 +54,7 @@ from context_compactor.sessions.recall import PAGE_TOKENS, cut_pages, find_origi
 from context_compactor.sessions.state import read_session_state
 from context_compactor.sessions.views import report_of
 from context_compactor.settings import Level, LevelRule
-from context_compactor.text import clip
+from context_compactor.text import clip_line
 from context_compactor.tokens.budget import Usage, level_at
 from context_compactor.tokens.counting import replace_surrogates
 
@@ -124,7 +124,7 @@ def _recalled(core: Core, asked: RecallInput) -> RecallOutput:
         session=core.id,
         id=original.id,
         kind=original.kind,
-        summary=clip(original.summary),
+        summary=clip_line(original.summary),
         page=asked.page,
         pages=pages,
         first_line=before + first,
@@ -155,7 +155,7 @@ def search_archive(place: ToolContext, asked: SearchInput) -> SearchOutput:
         name, note = found.core.id, found.note
     return SearchOutput(
         session=name,
-        query=clip(asked.text, 200),
+        query=clip_line(asked.text, 200),
         archived=archived,
         hits=[_hit(hit) for hit in group_by_exchange(hits)],
         note=" ".join(each for each in (note, _hint(hits, archived)) if each),
@@ -224,7 +224,7 @@ def _last_turn(fact: Fact) -> int:
 
 def _fact(fact: Fact) -> FactOutput:
     ref = fact.ref or f"turn_{_last_turn(fact):03d}"
-    line = clip(fact_line(fact), _LONGEST_FACT)
+    line = clip_line(fact_line(fact), _LONGEST_FACT)
     return FactOutput(fact.kind, line, ref, fact.turn, fact.told_by, fact.first_seen, fact.last_seen)
 
 
@@ -263,7 +263,7 @@ def context_status(place: ToolContext, asked: StatusInput) -> StatusOutput:
             messages=stored.messages,
             compactions=len(made),
             last_compaction=PastOutput(
-                last.created_at, clip(last.reason, _LONGEST_LINE), last.tokens_before, last.tokens_after
+                last.created_at, clip_line(last.reason, _LONGEST_LINE), last.tokens_before, last.tokens_after
             )
             if last
             else None,
@@ -306,7 +306,7 @@ def compact_plan(place: ToolContext, asked: PlanInput) -> PlanOutput:
     return PlanOutput(
         session=name,
         status=report.status,
-        reason=clip(report.reason, _LONGEST_LINE),
+        reason=clip_line(report.reason, _LONGEST_LINE),
         tokens_before=report.tokens_before,
         tokens_after=report.tokens_after,
         tokens_saved=report.tokens_saved,
@@ -321,10 +321,10 @@ def compact_plan(place: ToolContext, asked: PlanInput) -> PlanOutput:
 
 def _decision(each: Decision) -> DecisionOutput:
     return DecisionOutput(
-        clip(each.target),
+        clip_line(each.target),
         each.turn,
         each.tier.value,
-        clip(each.reason),
+        clip_line(each.reason),
         each.tokens_before,
         each.tokens_after,
         each.relevance,
@@ -375,18 +375,18 @@ def handoff(place: ToolContext, asked: HandoffInput) -> HandoffOutput:
             constraints=_fact_texts(facts, "constraint"),
             failed=_failures(fact for fact in facts if not may_repeat(fact)),
             failing=_failures(fact for fact in facts if may_repeat(fact) and fact.status != RESOLVED),
-            files=[clip(path, _LONGEST_LINE) for path in changed_files(facts, state)],
+            files=[clip_line(path, _LONGEST_LINE) for path in changed_files(facts, state)],
             references=list(references(found.core, state)),
             note=found.note,
         )
 
 
 def _failures(facts: Iterable[Fact]) -> list[str]:
-    return [clip(fact_line(fact), _LONGEST_LINE) for fact in facts if fact.kind == "failure"][-_MOST_LISTED:]
+    return [clip_line(fact_line(fact), _LONGEST_LINE) for fact in facts if fact.kind == "failure"][-_MOST_LISTED:]
 
 
 def _fact_texts(facts: Sequence[Fact], kind: str) -> list[str]:
-    return [clip(fact.content, _LONGEST_LINE) for fact in facts if fact.kind == kind][-_MOST_LISTED:]
+    return [clip_line(fact.content, _LONGEST_LINE) for fact in facts if fact.kind == kind][-_MOST_LISTED:]
 
 
 _HANDLERS: Mapping[str, Callable[[ToolContext, Any], ToolOutput]] = {

@@ -68,8 +68,9 @@ def _with_times(fact: Fact, known: Mapping[int, Sequence[str]]) -> Fact:
 def _past(core: Core, context: SessionContext) -> Record | None:
     """The record of a context; None when there is none, or nothing stands behind it that is older."""
     raws = conversation_raws(context)
-    leading = sum(1 for _ in takewhile(lambda raw: raw.get("role") in ("system", "developer"), raws))
     dialect = core.dialect(context.raws)
+    messages = (dialect.parse([raw])[0] for raw in raws)
+    leading = sum(1 for _ in takewhile(lambda message: message.role in ("system", "developer"), messages))
     past = open_record(dialect.parse(raws[: leading + 1]), dialect)[1]
     return past if past and past.behind else None
 

@@ -23,7 +23,7 @@ from context_compactor.sessions.core import Core
 from context_compactor.sessions.log import REDO, UNDO, LoggedCompaction, Raw, SessionContext, UndoNote, logged_bodies
 from context_compactor.sessions.state import measure_messages, read_session_state, replace_context
 from context_compactor.settings import Spending
-from context_compactor.text import one_line
+from context_compactor.text import clip, one_line
 from context_compactor.tokens.budget import Anchor, Usage, measure
 
 # What a provider has written for itself in the place of a conversation.
@@ -242,7 +242,7 @@ class ContextDiff(Struct, frozen=True):
 
 def _line(side: DiffSide | None, width: int) -> str:
     words = side.words if side else ""
-    return words if len(words) <= width else words[: width - 1] + "…"
+    return clip(words, width, strip=False)
 
 
 def diff(core: Core, before: int | None, after: int | None) -> ContextDiff:

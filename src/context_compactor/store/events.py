@@ -11,6 +11,8 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
+from context_compactor.text import clip
+
 LARGEST_PAYLOAD = 16 * 1024
 """Bytes of JSON that a payload may have."""
 
@@ -51,7 +53,7 @@ def _size(value: Any) -> int:
 
 def _cut(value: Any, characters: int, items: int) -> Any:
     if isinstance(value, str):
-        return value if len(value) <= characters else value[: characters - 1] + "…"
+        return clip(value, characters, strip=False)
     if isinstance(value, list):
         return [_cut(item, characters, items) for item in value[:items]]
     if isinstance(value, dict):

@@ -293,7 +293,7 @@ class MessageCounter:
         """The tokens of tool definitions as they stand in front of a request."""
         if not tools:
             return 0
-        counts = self.texts([_compact_json(tool) for tool in tools])
+        counts = self.texts([_json_bytes(tool).decode("utf-8", "replace") for tool in tools])
         return self.overhead.tools + sum(counts) + self.overhead.tool * len(counts)
 
     def _part(self, part: Part, message: Message, details: Iterator[str]) -> int:
@@ -359,11 +359,6 @@ def is_question(message: Message) -> bool:
 def message_bytes(message: Message) -> int:
     """The length of the message in a request body: UTF-8 JSON of its raw form."""
     return len(_json_bytes(message.raw if message.raw is not None else message))
-
-
-def _compact_json(value: Any) -> str:
-    """A value as compact JSON text, whatever strange things are in it."""
-    return _json_bytes(value).decode("utf-8", "replace")
 
 
 def sealed_tokens(message: Message) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from context_compactor.dialects.detection import DIALECTS, detect, dialect_of_request
+from context_compactor.dialects.detection import DIALECTS, detect, dialect_of_request, distinctive_dialect
 from context_compactor.dialects.dialect import kind_of_value
 from context_compactor.dialects.messages import ReportedUsage, read_usage
 from context_compactor.dialects.transcripts.json_lines import FORMATS, JsonFile, NumberedValue
@@ -24,7 +24,9 @@ def is_conversation(value: object) -> bool:
 
 def is_message(value: object) -> bool:
     """Whether a JSON value can be one message or item."""
-    return isinstance(value, dict) and ("role" in value or isinstance(value.get("type"), str))
+    if not isinstance(value, dict):
+        return False
+    return "role" in value or isinstance(value.get("type"), str) or bool(distinctive_dialect([value]))
 
 
 def read_messages(entries: Sequence[NumberedValue], source: JsonFile) -> Transcript:

@@ -14,7 +14,7 @@ from context_compactor.engine.digests.responses import digest_json
 from context_compactor.facts.calls import file_paths_of, line_range_of, parse_call
 from context_compactor.facts.numbered_lines import NumberedLines, read_numbered_lines
 from context_compactor.facts.outputs import ToolOutput
-from context_compactor.text import LINE_LIMIT, clip, in_room, plural, to_lines, wrapped
+from context_compactor.text import LINE_LIMIT, clip_line, in_room, plural, to_lines, wrapped
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -47,7 +47,7 @@ def render_outline(entries: Sequence[OutlineEntry], room: int) -> list[str]:
 
 def _full(entry: OutlineEntry) -> str:
     number = f"{entry.line} " if entry.line else ""
-    text = f"{'  ' * min(entry.depth, 3)}{number}{clip(entry.signature, 150)}"
+    text = f"{'  ' * min(entry.depth, 3)}{number}{clip_line(entry.signature, 150)}"
     fields = ", ".join(entry.fields)
     return f"{text} {{ {fields} }}" if fields and len(text) + len(fields) < LINE_LIMIT - 4 else text
 
@@ -494,7 +494,7 @@ def _purpose(source: NumberedLines) -> str:
     if source.numbers[0] > 1:
         return ""
     text = _docstring(source.lines[:60]) or _opening_comment(source.lines[:60])
-    return clip(text.split(". ")[0].strip(" */\"'"), 120)
+    return clip_line(text.split(". ")[0].strip(" */\"'"), 120)
 
 
 def _docstring(lines: list[str]) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.digests.searches import digest_paths
 from context_compactor.facts.outputs import ToolOutput
-from context_compactor.text import clip, in_room, plural, to_lines, wrapped
+from context_compactor.text import clip_line, in_room, plural, to_lines, wrapped
 
 _GIT = re.compile(r"diff --git \"?a/(.+?)\"? \"?b/(.+?)\"?$")
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")
@@ -54,7 +54,7 @@ def _line(change: _Change) -> str:
     places = f": {in_room(change.places, 110, '; ')}" if change.places else ""
     new = [name for name in change.adds if name not in places]
     adds = f"; adds {in_room(new, 90)}" if new else ""
-    return clip(f"{head}{places}{adds}")
+    return clip_line(f"{head}{places}{adds}")
 
 
 def _changes(lines: list[str]) -> list[_Change]:
@@ -67,7 +67,7 @@ def _changes(lines: list[str]) -> list[_Change]:
                 _count_line(found[-1], line, mark)
         elif mark == "@" and found and (hunk := _HUNK.match(line)):
             found[-1].hunks += 1
-            place = clip(hunk.group(1), 70).rstrip(" {(:")
+            place = clip_line(hunk.group(1), 70).rstrip(" {(:")
             found[-1].places |= {place: None} if place and place != "import" else {}
         elif mark == "d" and (git := _GIT.match(line)):
             found.append(_Change(git.group(2), places={}, adds={}))
@@ -80,7 +80,7 @@ def _changes(lines: list[str]) -> list[_Change]:
         elif line.startswith("+++ "):
             _open_plain(found, before, line[4:].partition("\t")[0])
         elif found and line.startswith(("new file", "deleted file", "rename from ", "Binary files")):
-            note = line.partition(" mode")[0].removeprefix("rename from ") if line[0] in "nd" else clip(line, 80)
+            note = line.partition(" mode")[0].removeprefix("rename from ") if line[0] in "nd" else clip_line(line, 80)
             found[-1].note = note
     return found
 
@@ -107,7 +107,7 @@ def _commits(lines: list[str]) -> list[str]:
     if match is None:
         return []
     words = next((line.strip() for line in lines[1:12] if line.startswith("    ") and line.strip()), "")
-    return [clip(f"commit {match.group(1)[:12]} {words}")]
+    return [clip_line(f"commit {match.group(1)[:12]} {words}")]
 
 
 def _stat(lines: list[str]) -> list[str]:

@@ -12,7 +12,7 @@ from context_compactor.engine.digests.output import informative_lines
 from context_compactor.engine.digests.responses import digest_json
 from context_compactor.facts.calls import parse_call
 from context_compactor.facts.outputs import ToolOutput
-from context_compactor.text import clip, in_room, plural, to_lines, wrapped
+from context_compactor.text import clip_line, in_room, plural, to_lines, wrapped
 
 _LONG = re.compile(r"([-dlcbps])[rwxsStT-]{9}\S?\s+\d+\s+\S+\s+\S+\s+[\d.,KMGT]+\s+\S+\s+\S+\s+\S+\s+(.+)|total \d")
 _TREE = re.compile(r"[│├└─|`+\\\s\xa0-]*(?:── |-- )(.+)")
@@ -34,9 +34,9 @@ def digest_paths(lines: list[str]) -> list[str]:
         return []
     folders = sum(1 for name in names if name.endswith("/"))
     prefix = _common_folder(names)
-    short = [clip(name.removeprefix(prefix), 80) for name in names]
+    short = [clip_line(name.removeprefix(prefix), 80) for name in names]
     sizes = plural(len(names) - folders, "file") + (f", {plural(folders, 'folder')}" if folders else "")
-    under = f" under {clip(prefix, 120)}" if prefix else ""
+    under = f" under {clip_line(prefix, 120)}" if prefix else ""
     counts = Counter(f".{match.group(1)}" for match in map(_ENDING.search, names) if match).most_common(8)
     endings = ": " + in_room((f"{ending} {count:,}" for ending, count in counts), 100) if counts else ""
     return [f"{sizes}{under}{endings}", *_folders_of(short), *wrapped(short, _NAME_LINES)]
@@ -99,7 +99,7 @@ def digest_search(call: ToolCall | None, output: ToolOutput) -> list[str]:
     """How many matches in which files, and the three that tell most: definitions first."""
     web = WEB_HIT.findall(output.body[:200_000])
     if web:
-        return [plural(len(web), "result"), *(clip(f"- {title} {url}") for title, url in web[:_TOP])]
+        return [plural(len(web), "result"), *(clip_line(f"- {title} {url}") for title, url in web[:_TOP])]
     if output.body.lstrip()[:1] in ("{", "["):
         return digest_json(call, output)
     lines = [line for line in to_lines(output.body) if line.strip() and not _FOUND.match(line)]
@@ -116,7 +116,7 @@ def _render(hits: list[SearchMatch]) -> list[str]:
     lines = [f"{plural(len(hits), 'match', 'matches')}{where}"]
     if len(files) > 1:
         lines += wrapped([f"{path} {count:,}" for path, count in files.most_common()], 2)
-    return [*lines, *(clip(":".join(part for part in (hit.path, hit.line, hit.text) if part)) for hit in top)]
+    return [*lines, *(clip_line(":".join(part for part in (hit.path, hit.line, hit.text) if part)) for hit in top)]
 
 
 def top_hits(hits: list[SearchMatch]) -> list[SearchMatch]:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.digests.output import informative_lines
 from context_compactor.facts.outputs import ToolOutput
-from context_compactor.text import clip, merged, plural, to_lines
+from context_compactor.text import clip_line, merged, plural, to_lines
 
 _COUNT = re.compile(
     r"(\d[\d,]*) (?:tests? |examples? )?(pass|fail|error|skip|ignored|pending|todo|total|tests?\b|examples?\b)"
@@ -315,10 +315,10 @@ def digest_test_run(_: ToolCall | None, output: ToolOutput) -> list[str]:
     verdict = read_test_run(output.body)
     if verdict is None:
         return informative_lines(output)
-    shown = [clip(f"FAILED {name}{': ' + why if why else ''}") for name, why in verdict.failures[:_MOST_FAILURES]]
+    shown = [clip_line(f"FAILED {name}{': ' + why if why else ''}") for name, why in verdict.failures[:_MOST_FAILURES]]
     left = len(verdict.failures) - len(shown)
     more = [f"… {plural(left, 'more failing test')}"] if left > 0 else []
-    return [f"{verdict.runner}: {clip(verdict.counts, 160)}", *shown, *more]
+    return [f"{verdict.runner}: {clip_line(verdict.counts, 160)}", *shown, *more]
 
 
 def read_test_run(text: str) -> TestRunResult | None:
