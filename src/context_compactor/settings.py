@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cache, partial
 from itertools import pairwise
@@ -140,7 +140,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Off means that no path changes anything: every compaction answers `unchanged`."""
 
     automatic: bool = True
-    """Compact a session by itself when a level is reached. Off means only when asked; events still tell of levels."""
+    """Compact a session by itself when a level is reached. Off means only when asked; events still report levels."""
 
     window: Tokens | None = None
     """Tokens the agent's model accepts in one request. Without it the model's known window is used."""
@@ -200,7 +200,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     sub-agent is, at 500 tokens."""
 
     brief_subagents: bool = True
-    """Let hooks tell a new sub-agent of a coding agent what its caller knows, in at most 500 tokens."""
+    """Let hooks brief a new sub-agent of a coding agent with what its caller knows, in at most 500 tokens."""
 
     model: str | None = None
     """Model that runs the agent, such as `claude-sonnet-4-5`, where neither the caller nor the log names it: its
@@ -318,7 +318,8 @@ def load_settings(
         origins[name] = origin
     if "summarizer" not in values:
         _refuse_former_summarizer(values.get("model"), origins["model"])
-    return LoadedSettings(Settings(**values), origins, _ignored(env))
+    ignored = sorted(name for name in env.keys() - _variables().keys() if name.startswith(ENV_PREFIX))
+    return LoadedSettings(Settings(**values), origins, tuple(ignored))
 
 
 def read_value(name: str, raw: Any, origin: str) -> Any:
@@ -361,21 +362,24 @@ def _from_file(config_path: str | Path | None) -> list[Given]:
 
 
 def _from_env(env: Mapping[str, str]) -> list[Given]:
-    variables = {f"{ENV_PREFIX}{name.upper()}": name for name in (*RENAMED, *Settings.__struct_fields__)}
-    found = {variable: {name: env[variable]} for variable, name in variables.items() if env.get(variable)}
+    found = {variable: {name: env[variable]} for variable, name in _variables().items() if env.get(variable)}
     return [given for variable, values in found.items() for given in _named(values, variable)]
 
 
-def _ignored(env: Mapping[str, str]) -> tuple[str, ...]:
-    known = {f"{ENV_PREFIX}{name.upper()}" for name in (*RENAMED, *Settings.__struct_fields__)}
-    return tuple(sorted(name for name in env if name.startswith(ENV_PREFIX) and name not in known))
+def _variables() -> dict[str, str]:
+    """The environment variable of each setting, former names first: the current one wins."""
+    return {f"{ENV_PREFIX}{name.upper()}": name for name in (*RENAMED, *Settings.__struct_fields__)}
 
 
 def _named(values: Mapping[str, Any], origin: str) -> list[Given]:
     values = current_names(values, origin)
     for name in values:
         if name not in Settings.__struct_fields__:
-            raise BadSetting(f"{name}: no such setting (from {origin}){_nearest(name, Settings.__struct_fields__)}")
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, Settings.__struct_fields__, n=1)
+            hint = f"did you mean {near[0]}?" if near else "`compactor config` lists all"
+            raise BadSetting(f"{name}: no such setting (from {origin}); {hint}")
     return [(origin, name, value) for name, value in values.items()]
 
 
@@ -402,8 +406,11 @@ def check_agent_model(model: object, summarizer: object) -> None:
             f"model is {model!r:.60}; it must be the name of the model that runs the agent. "
             "Try: summarizer=… for a model that writes summaries."
         )
-    if summarizer is None:
-        _refuse_former_summarizer(model, "argument")
+    if summarizer is None and is_address(model):
+        raise BadSetting(
+            f"model: {model!r:.{_LONGEST_SHOWN}} is the model that runs the agent, and no summarizer is named. "
+            "Try: summarizer=… in its place if it is to write summaries, else the model's bare name."
+        )
 
 
 def _refuse_former_summarizer(model: str | None, origin: str) -> None:
@@ -414,19 +421,13 @@ def _refuse_former_summarizer(model: str | None, origin: str) -> None:
     """
     is_by_provider = model is not None and model.startswith(_PROVIDERS)
     if is_address(model) or (is_by_provider and origin != "argument"):
+        start, end = (f"{ENV_PREFIX}SUMMARIZER=", "") if origin.startswith(ENV_PREFIX) else ('summarizer = "', '"')
         raise BadSetting(
             f"model: {model!r:.{_LONGEST_SHOWN}} is the model that runs the agent, and no summarizer is named (from "
             f"{origin}); earlier versions had `model` write the summaries. "
-            f"Try: summarizer = {model!r:.{_LONGEST_SHOWN}} in its place, or "
-            'summarizer = "none" beside it if no model is to write them.'
+            f"Try: {start}{model:.{_LONGEST_SHOWN}}{end} in its place, or {start}none{end} beside it if no model is to "
+            "write them."
         )
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else "; `compactor config` lists all"
 
 
 def _read_scalar(name: str, raw: Any) -> Any:
@@ -476,8 +477,7 @@ def _level_rules(raw: Any) -> Any:
 
 
 def _read_prices(raw: Any) -> dict[str, Price]:
-    given = msgspec.json.decode(raw) if isinstance(raw, str) else raw
-    return msgspec.convert(given, dict[str, Price])
+    return msgspec.convert(msgspec.json.decode(raw) if isinstance(raw, str) else raw, dict[str, Price])
 
 
 def _read_request(raw: Any) -> dict[str, Any]:

@@ -342,3 +342,9 @@ def test_a_model_that_can_only_write_is_refused_as_the_agents(model):
 def test_an_agent_may_run_on_an_address_when_somebody_else_writes():
     name = "http://127.0.0.1:8080/v1#small"
     assert compact(DAY, target_tokens=TARGET, model=name, summarizer=ScriptedModel([GOOD])).report.model_calls
+
+
+def test_who_says_that_nobody_writes_may_have_an_agent_at_an_address(monkeypatch):
+    monkeypatch.setenv("COMPACTOR_MODEL", "http://127.0.0.1:8080/v1#small")
+    monkeypatch.setenv("COMPACTOR_SUMMARIZER", "none")
+    assert compact(SHORT, target_tokens=2_000).report.model_calls == ()

@@ -67,7 +67,7 @@ def test_a_missing_extra_is_named(monkeypatch, name):
 
 
 def test_importing_the_package_or_the_values_imports_no_client():
-    code = "import sys, context_compactor, context_compactor.summarize.model, context_compactor.testing; print(*sys.modules)"
+    code = "import sys, context_compactor.summarize.model, context_compactor.testing; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert not {"openai", "anthropic", "litellm", "httpx", "httpx2", "asyncio"} & set(loaded)
     bare = subprocess.run(

@@ -1,7 +1,6 @@
 """Archive: the originals of everything that left the context.
 
-Read `gather.py` (what is archived), `archive.py` (how it is found again by its id), `conversation.py`
-(how a turn reads) and `search/` (how it is found by words).
-`shelve.py` puts originals into a store and `spans.py` says which messages a turn was made of; `export.py` writes them
-as plain files, `refetch.py` fetches them again where they came from, `redact.py` keeps secrets out of all of it.
+Read `originals.py` (how one is found again by its id), `display.py` (how a turn reads) and `search/` (how it is found
+by words). `storage.py` puts originals into a store; `export.py` writes them as plain files, `refetch.py` fetches them
+again where they came from, `redaction.py` keeps secrets out of all of it.
 """

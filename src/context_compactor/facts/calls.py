@@ -74,14 +74,10 @@ def paths_in(values: dict[str, Any]) -> tuple[str, ...]:
         if isinstance(value, str) and value:
             return (value,)
     several = values.get("paths") or values.get("files")
-    if isinstance(several, list):
-        return tuple(each for each in map(_path_in, several) if each)
-    return ()
-
-
-def _path_in(value: object) -> str:
-    found = value.get("path") if isinstance(value, dict) else value
-    return found if isinstance(found, str) else ""
+    if not isinstance(several, list):
+        return ()
+    named = (each.get("path") if isinstance(each, dict) else each for each in several)
+    return tuple(each for each in named if isinstance(each, str) and each)
 
 
 def paths_patched(values: dict[str, Any], arguments: str) -> tuple[str, ...]:
@@ -203,7 +199,8 @@ def describe_call(call: ToolCall | None, root: str = "") -> str:
         command = parsed.command.replace(root, "") if root else parsed.command
         return f"{clip_line(call.name, 60)} `{short_command(command, room)}`"
     if parsed.paths:
-        lines = _label_of_lines(parsed.lines)
+        first, last = parsed.lines or (0, None)
+        lines = f" ({first}-{'' if last is None else last})" if first else ""
         target = _tail_of(clip_line(parsed.paths[0].removeprefix(root), _TARGET_LENGTH), room - len(lines)) + lines
     else:
         target = clip_line(target_of(call).replace(root, "") if root else target_of(call), room)
@@ -253,18 +250,11 @@ def _target(parsed: ParsedCall) -> str:
 
 
 def _short_arguments(values: dict[str, Any]) -> list[str]:
-    told = {key: value for key, value in values.items() if value not in ("", None) and key not in _UNINFORMATIVE}
-    simple = [(key, value) for key, value in told.items() if isinstance(value, str | int | float)]
+    given = {key: value for key, value in values.items() if value not in ("", None) and key not in _UNINFORMATIVE}
+    simple = [(key, value) for key, value in given.items() if isinstance(value, str | int | float)]
     if not simple:
-        return list(told)
+        return list(given)
     return [str(value) for _, value in simple] if len(simple) == 1 else [f"{key}={value}" for key, value in simple]
-
-
-def _label_of_lines(lines: LineRange | None) -> str:
-    if lines is None or lines[0] == 0:
-        return ""
-    first, last = lines
-    return f" ({first}-{'' if last is None else last})"
 
 
 def short_command(command: str, room: int) -> str:

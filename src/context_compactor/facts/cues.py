@@ -237,11 +237,8 @@ def revised(later: str, earlier: Iterable[str]) -> list[str]:
     if not has_any(spaced(later), REVISIONS):
         return []
     now = words_of(later)
-    return [each for each in earlier if each != later and _is_same_subject(now, words_of(each))]
-
-
-def _is_same_subject(now: frozenset[str], before: frozenset[str]) -> bool:
-    return bool(now and before) and len(now & before) * 2 > min(len(now), len(before))
+    words = ((each, words_of(each)) for each in earlier if each != later)
+    return [each for each, before in words if len(now & before) * 2 > min(len(now), len(before)) > 0]
 
 
 def has_any(text: str, cues: tuple[str, ...]) -> bool:

@@ -325,9 +325,8 @@ def _keys(call: ToolCall, parsed: ParsedCall, error: str | None = None) -> list[
 
 def _plain(steps: Sequence[ShellStep]) -> tuple[str, ...]:
     """The words of what a command line does, without where it is done and how much of it is shown."""
-    done = [step for step in steps if step.words and not is_read_only((step,))] or [
-        step for step in steps if step.words
-    ]
+    worded = [step for step in steps if step.words]
+    done = [step for step in worded if not is_read_only((step,))] or worded
     words = (word for step in done for word in (step.program, *step.words[1:]) if step.program != "cd")
     return tuple("python" if word == "python3" else word for word in words)
 
@@ -547,19 +546,9 @@ def _family(failure: Failure) -> str:
 def _failure_fact(group: list[Failure]) -> Fact:
     first, last = group[0], group[-1]
     is_denied = last.denied and last.status != RESOLVED
-    status = "denied" if is_denied else last.status
-    return Fact(
-        "failure",
-        first.command,
-        first.turn,
-        "tool",
-        first.error,
-        status,
-        len(group),
-        last.turn,
-        last.ref,
-        outcome="" if is_denied else last.outcome,
-    )
+    status, outcome = ("denied", "") if is_denied else (last.status, last.outcome)
+    seen = (len(group), last.turn, last.ref)
+    return Fact("failure", first.command, first.turn, "tool", first.error, status, *seen, outcome=outcome)
 
 
 def call_text(call: ToolCall | None) -> str:

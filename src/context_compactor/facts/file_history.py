@@ -291,14 +291,14 @@ class FileWrite(Struct, frozen=True):
 class FileRecord(Struct, frozen=True):
     """All that happened to one file, in order.
 
-    `standing` are its changes that were not undone and, where it has uncommitted ones, only these; `diff` is the
+    `kept_writes` are its changes that were not undone and, where it has uncommitted ones, only these; `diff` is the
     exchange in which git showed them, 0 when it did not.
     """
 
     path: str
     reads: tuple[FileRead, ...] = ()
     writes: tuple[FileWrite, ...] = ()
-    standing: tuple[FileWrite, ...] = ()
+    kept_writes: tuple[FileWrite, ...] = ()
     is_uncommitted: bool = False
     is_committed: bool = False
     diff: int = 0
@@ -318,11 +318,11 @@ class FileRecord(Struct, frozen=True):
     @property
     def status(self) -> str:
         """What became of the file in this session: `created`, `edited`, `deleted` or only `read`."""
-        if not self.standing:
+        if not self.kept_writes:
             return "edited" if self.is_uncommitted else "read"
-        if self.standing[-1].action == "deleted":
+        if self.kept_writes[-1].action == "deleted":
             return "deleted"
-        return "created" if self.standing[0].action == "created" else "edited"
+        return "created" if self.kept_writes[0].action == "created" else "edited"
 
     @property
     def is_gone(self) -> bool:

@@ -170,7 +170,7 @@ Edit = tuple[str, str, str]
 def changes_in(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> str:
     """The changes of a file that stand, in at most 120 characters: `+ def rotate(old), ~ verify, − check`."""
     diff = exchanges.get(record.diff)
-    if diff and diff.result and (not record.standing or record.diff > record.standing[-1].exchange):
+    if diff and diff.result and (not record.kept_writes or record.diff > record.kept_writes[-1].exchange):
         shown = _compared(_patched(diff.result.text, record.path), record.path, ())
         if shown:
             return shown
@@ -180,7 +180,7 @@ def changes_in(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> str:
 
 
 def _kept_edits(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> Iterator[Edit]:
-    for write in record.standing[-_MOST_EDITS:]:
+    for write in record.kept_writes[-_MOST_EDITS:]:
         exchange = exchanges.get(write.exchange)
         if exchange and write.action not in ("deleted", "restored"):
             yield from _edits(exchange, record.path)
@@ -316,17 +316,14 @@ def _file_fact(record: FileRecord, exchanges: Mapping[int, ToolUse]) -> Fact:
     is_read = any(read.exchange == latest for read in record.reads)
     ref = reference_id("file" if is_read else "tool", latest)
     if record.status == "read":
-        return Fact(
-            "file_state", record.path, first, "tool", _lines_read(record.reads), "read", len(record.reads), last, ref
-        )
+        lines = _lines_read(record.reads)
+        return Fact("file_state", record.path, first, "tool", lines, "read", len(record.reads), last, ref)
     status = "uncommitted" if record.is_uncommitted else "committed" if record.is_committed else record.status
     changes = "" if record.status == "deleted" else changes_in(record, exchanges)
     # A status of a commit says nothing of what was done; an edit need not be named where it is told.
     done = record.status if record.status != status and (record.status != "edited" or not changes) else ""
-    count = len(record.writes) or 1
-    return Fact(
-        "file_state", record.path, first, "tool", ": ".join(filter(None, (done, changes))), status, count, last, ref
-    )
+    detail = ": ".join(filter(None, (done, changes)))
+    return Fact("file_state", record.path, first, "tool", detail, status, len(record.writes) or 1, last, ref)
 
 
 def _lines_read(reads: Sequence[FileRead]) -> str:
@@ -377,9 +374,8 @@ def command_facts(
             key = " ".join(checked.words[:4])
             found[key] = [*found.pop(key, []), _Run(turn, exchange, errors.get(exchange.number))]
     edits = [(turn, path) for turn, exchange, parsed in calls if parsed.writes for path in parsed.paths]
-    return [
-        _with_edits(_command_fact(runs, describe_outcome), edits) for runs in list(found.values())[-_MOST_COMMANDS:]
-    ]
+    newest = list(found.values())[-_MOST_COMMANDS:]
+    return [_with_edits(_command_fact(runs, describe_outcome), edits) for runs in newest]
 
 
 def _with_edits(fact: Fact, edits: Sequence[tuple[int, str]]) -> Fact:
@@ -419,5 +415,5 @@ def _command_fact(runs: Sequence[_Run], describe_outcome: DescribeOutcome) -> Fa
 def _echoed_commands(text: str) -> str:
     """The commands that a task runner says it runs, as `[test] $ go test ./...` or `> jest`."""
     found = dict.fromkeys(" ".join(line.split()) for line in _ECHO.findall(text[:_ECHO_SIGHT]))
-    told = [f"`{line}`" for line in found if len(line) < _LONGEST_ECHO][:_MOST_ECHOES]
-    return ", ".join(told)
+    shown = [f"`{line}`" for line in found if len(line) < _LONGEST_ECHO][:_MOST_ECHOES]
+    return ", ".join(shown)

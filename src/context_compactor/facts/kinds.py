@@ -206,10 +206,10 @@ def kind_of(call: ToolCall | None, text: str) -> Kind:
     if call is None:
         return _kind_by_shape(head, text) or Kind.COMMAND
     parsed = parse_call(call)
-    told = _kind_of_call(parsed, call.name)
-    if told is Kind.COMMAND or told is Kind.API_RESPONSE:
-        return _kind_by_shape(head, text) or told
-    return _corrected(told, parsed, head, text)
+    expected = _kind_of_call(parsed, call.name)
+    if expected is Kind.COMMAND or expected is Kind.API_RESPONSE:
+        return _kind_by_shape(head, text) or expected
+    return _corrected(expected, parsed, head, text)
 
 
 def _kind_of_call(parsed: ParsedCall, name: str) -> Kind:
@@ -222,20 +222,20 @@ def _kind_of_call(parsed: ParsedCall, name: str) -> Kind:
     return _TOOLS.get(parsed.tool) or (Kind.API_RESPONSE if _API_NAME.match(name) else Kind.COMMAND)
 
 
-def _corrected(told: Kind, parsed: ParsedCall, head: str, text: str) -> Kind:
+def _corrected(expected: Kind, parsed: ParsedCall, head: str, text: str) -> Kind:
     """Trust the call, unless the text plainly says something else."""
-    if told is Kind.CODE:
+    if expected is Kind.CODE:
         if is_diff(head, text):
             return Kind.DIFF
         return Kind.LOG if any(map(_LOG_FILE.search, parsed.paths)) else Kind.CODE
-    if told is Kind.TEST_RUN:
+    if expected is Kind.TEST_RUN:
         tests = is_test_run(head, text) or not is_trace(head, text)
         return Kind.TEST_RUN if tests else Kind.ERROR_TRACE
-    if told is Kind.LOG:
+    if expected is Kind.LOG:
         return Kind.ERROR_TRACE if is_trace(head, head) else Kind.LOG
-    if told in (Kind.SEARCH_RESULT, Kind.DIFF) and is_json(head, text):
+    if expected in (Kind.SEARCH_RESULT, Kind.DIFF) and is_json(head, text):
         return Kind.API_RESPONSE
-    return told
+    return expected
 
 
 def _kind_by_shape(head: str, text: str) -> Kind | None:
@@ -274,13 +274,13 @@ def _kind_of_step(step: ShellStep) -> Kind | None:
 
 
 def _kind_of_subcommand(words: tuple[str, ...]) -> Kind | None:
-    told = words[1:6]
-    if "logs" in told or "--log" in words or "--log-failed" in words:
+    first = words[1:6]
+    if "logs" in first or "--log" in words or "--log-failed" in words:
         return Kind.LOG
     if words[0] == "git":
         return _kind_of_git(words)
     if words[0] == "gh":
-        return Kind.DIFF if "diff" in told else Kind.API_RESPONSE if "api" in told or "--json" in words else None
+        return Kind.DIFF if "diff" in first else Kind.API_RESPONSE if "api" in first or "--json" in words else None
     return None
 
 

@@ -66,7 +66,7 @@ _ACT_LENGTH = 70
 _TEST_PATH = re.compile(r"^FAILED \S*::(?=\S+ - )")
 _FAILURE = re.compile(r"^`(.*)` → (.*) (\([^()]*\))$", re.DOTALL)
 _SEEN = re.compile(r"^(.*) \((?:×(\d+), )?(?:turns (\d+)-(\d+), )?((?:turn|tool|file|agent)_\d+)\)$", re.DOTALL)
-# What came of a failure, at the end of its line, in the words that `classify.resolutions` has for it.
+# What came of a failure, at the end of its line, in the words that `failures.CallTimeline` has for it.
 _RESOLUTION = re.compile(
     r" → ((?:`[^`]+` |\w+ )?(?:passed|applied|worked|read|found at|no longer|in) [^→]*\bturn \d+[^→]*"
     r"|conflicts settled[^→]*|not tried again|aborted in turn \d+|denied by the user|(?:user|agent): \"[^→]*\")$"
@@ -74,17 +74,17 @@ _RESOLUTION = re.compile(
 
 
 def ledger_lines(facts: Iterable[Fact]) -> list[LedgerLine]:
-    """Every fact as the line that will stand for it; what the user denied is told once.
+    """Every fact as the line that will stand for it; what the user denied stands there once.
 
-    How a command failed last is told with the failures, and with what came of it.
+    How a command failed last stands with the failures, with what came of it.
     """
     facts = [fact for fact in facts if (fact.kind, fact.status) != ("command", "failed")]
     denied = {fact.ref for fact in facts if fact.kind == "denial"}
     twice = [fact for fact in facts if fact.kind == "failure" and fact.ref in denied and fact.status in _REFUSED]
-    told = [fact for fact in facts if fact not in twice]
+    kept = [fact for fact in facts if fact not in twice]
     return [
         LedgerLine(section_of(fact.kind), entry.text, fact.last_turn or fact.turn, _is_required(fact), entry.status)
-        for fact, entry in ((fact, fact_entry(fact)) for fact in told)
+        for fact, entry in ((fact, fact_entry(fact)) for fact in kept)
     ]
 
 
@@ -115,8 +115,8 @@ def fact_entry(fact: Fact) -> RecordEntry:
     """A fact as an entry of the record: its words with what came of it, and its status beside them."""
     body = _one_line(fact.content)
     if fact.kind == "failure":
-        told = f'user: "{_one_line(fact.detail)}"' if fact.status == "denied" else _one_line(fact.detail)
-        body = " → ".join(filter(None, (f"`{body}`", told, _one_line(fact.outcome))))
+        error = f'user: "{_one_line(fact.detail)}"' if fact.status == "denied" else _one_line(fact.detail)
+        body = " → ".join(filter(None, (f"`{body}`", error, _one_line(fact.outcome))))
     elif fact.kind in ("constraint", "task", "approval", "denial") and fact.role == "user":
         body = f'"{body}"'
     if fact.kind in ("side_effect", "denial"):
@@ -162,9 +162,9 @@ class _MergedEntry(Struct, frozen=True):
 
     @property
     def entry(self) -> RecordEntry:
-        told = [f"×{self.count}"] if self.count > 1 else []
-        told += [f"turns {self.first}-{self.last}"] if self.count > 1 and self.last > self.first > 0 else []
-        return RecordEntry(f"{self.body} ({', '.join((*told, self.ref))})" if self.ref else self.body, self.status)
+        counts = [f"×{self.count}"] if self.count > 1 else []
+        counts += [f"turns {self.first}-{self.last}"] if self.count > 1 and self.last > self.first > 0 else []
+        return RecordEntry(f"{self.body} ({', '.join((*counts, self.ref))})" if self.ref else self.body, self.status)
 
 
 def merge_entries(entries: Iterable[RecordEntry]) -> list[RecordEntry]:
@@ -203,8 +203,8 @@ def cut_failure(line: str, most: int) -> str:
     if match is None:
         return line
     outcome = _RESOLUTION.search(match[2])
-    told = match[2][: outcome.start()] if outcome else match[2]
-    error = ERROR_SEPARATOR.join(_cut(_without_path(part, most), most) for part in told.split(ERROR_SEPARATOR))
+    rest = match[2][: outcome.start()] if outcome else match[2]
+    error = ERROR_SEPARATOR.join(_cut(_without_path(part, most), most) for part in rest.split(ERROR_SEPARATOR))
     return f"`{_cut(match[1], most)}` → {error}{f' → {_cut(outcome[1], most)}' if outcome else ''} {match[3]}"
 
 

@@ -166,8 +166,8 @@ def read_regular_file(path: Path) -> bytes:
 
 
 def _mark(kind: LessonKind, lesson: Lesson) -> str:
-    told = "\0".join((kind, lesson.by, lesson.session_id, lesson.text))
-    return sha256(told.encode("utf-8", "replace")).hexdigest()[:16]
+    identity = "\0".join((kind, lesson.by, lesson.session_id, lesson.text))
+    return sha256(identity.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _promoted(folder: Path) -> dict[str, None]:
@@ -188,14 +188,14 @@ _MOST_NAMED = 5
 
 
 class OwnedLesson(Struct, frozen=True):
-    """A lesson as it is listed. Without `owner` nobody is told it; without `by` somebody wrote it by hand."""
+    """A lesson as it is listed. Without `owner` no session reads it; without `by` somebody wrote it by hand."""
 
     id: str
     owner: str | None
     kind: LessonKind
     text: str
     is_read: bool
-    """Whether new sessions of its owner are told it: it has an owner, is not struck out, and not among the older."""
+    """Whether new sessions of its owner read it: it has an owner, is not struck out, and not among the older."""
     by: Author | None
     first: str
     last: str
@@ -340,5 +340,5 @@ def _listed(folder: Path, owner: str | None, is_read: bool, kind: LessonKind, en
 
 def _id(folder: Path, kind: LessonKind, entry: LessonEntry) -> str:
     """What a lesson is called: the same as long as it stands in the same file with the same words."""
-    told = "\0".join((folder.name, kind, entry.text))
-    return sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:10]
+    identity = "\0".join((folder.name, kind, entry.text))
+    return sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:10]

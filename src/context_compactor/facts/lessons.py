@@ -38,15 +38,15 @@ def error_pattern(command: str, error: str) -> str:
     """One line of small letters; an error that tells nothing by itself is joined with the command that brought it."""
     whole = _general(error)
     first = _general(error.partition(ERROR_SEPARATOR)[0])
-    told = first if first and not _BARE.fullmatch(first) else whole
-    if not told or _BARE.fullmatch(told):
-        told = f"{_general(command)} → {told}".strip(" →")
-    return told[:_LONGEST_PATTERN].rstrip()
+    pattern = first if first and not _BARE.fullmatch(first) else whole
+    if not pattern or _BARE.fullmatch(pattern):
+        pattern = f"{_general(command)} → {pattern}".strip(" →")
+    return pattern[:_LONGEST_PATTERN].rstrip()
 
 
 def is_bare_error(error: str) -> bool:
     """Whether an error says only that something failed."""
-    return all(not told or _BARE.fullmatch(told) for told in map(_general, error.split(ERROR_SEPARATOR)))
+    return all(not part or _BARE.fullmatch(part) for part in map(_general, error.split(ERROR_SEPARATOR)))
 
 
 def _general(text: str) -> str:
@@ -114,7 +114,7 @@ class Provenance(Struct, frozen=True):
 
     @property
     def worth(self) -> tuple[bool, int, str]:
-        """What sorts the dearest last: the user's word, then how often and how lately it was seen."""
+        """What sorts the most valuable last: the user's word, then how often and how lately it was seen."""
         return self.by in ("user", "both"), self.sessions, self.last
 
 
@@ -169,8 +169,8 @@ def error_text(fact: Fact) -> str:
     if not fact.detail:
         return one_line(fact.content)
     outcome = _TURN.sub("", fact.outcome) if fact.status in ("resolved", "given up") else ""
-    told = f"`{one_line(fact.content)[: _LONGEST_LESSON // 2]}` → {one_line(fact.detail)[: _LONGEST_LESSON // 2]}"
-    return one_line(f"{told} · {fact.status}: {outcome}" if outcome else told)
+    line = f"`{one_line(fact.content)[: _LONGEST_LESSON // 2]}` → {one_line(fact.detail)[: _LONGEST_LESSON // 2]}"
+    return one_line(f"{line} · {fact.status}: {outcome}" if outcome else line)
 
 
 def is_same_lesson(kind: LessonKind, one: str, other: str) -> bool:

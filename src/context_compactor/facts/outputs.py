@@ -88,8 +88,8 @@ def _without_closing(body: str, code: int | None) -> ToolOutput:
         match = _CLOSING.search(body, max(0, len(body) - _ENVELOPE_TAIL))
         if match is None:
             break
-        told = next((group for group in match.groups() if group), None)
-        code = int(told) if told and code is None else code
+        number = next((group for group in match.groups() if group), None)
+        code = int(number) if number and code is None else code
         body = body[: match.start()].rstrip()
     return ToolOutput(body, code)
 
@@ -220,8 +220,8 @@ def _first_and_last(lines: list[str]) -> tuple[str, str]:
     failed = _failed_test(lines)
     if failed:
         return failed
-    for tells in (_is_strong, _PLACE.match, _WEAK.search, _NAIVE.search):
-        found = [line for line in lines if tells(line[:_SEEN]) and not _is_noise(line[:_SEEN])]
+    for matches in (_is_strong, _PLACE.match, _WEAK.search, _NAIVE.search):
+        found = [line for line in lines if matches(line[:_SEEN]) and not _is_noise(line[:_SEEN])]
         if found:
             return found[0], found[-1]
     vague = [line for line in lines if (_WEAK.search(line) or _VAGUE.search(line)) and not _PASSING.match(line)]
@@ -249,14 +249,14 @@ def _failed_test(lines: list[str]) -> tuple[str, str] | None:
 
 def _assertion(lines: list[str], places: range) -> str:
     """The first assertion at some places, with what it compared in the lines around it; else the last place named."""
-    told = [at for at in places if not _is_noise(lines[at][:_SEEN])]
+    clear = [at for at in places if not _is_noise(lines[at][:_SEEN])]
     for pattern in _ASSERTIONS:
-        found = next((at for at in told if pattern.search(lines[at][:_SEEN])), None)
+        found = next((at for at in clear if pattern.search(lines[at][:_SEEN])), None)
         if found is not None:
-            start = found - 1 if found - 1 in told and _COMPARED.match(lines[found]) else found
+            start = found - 1 if found - 1 in clear and _COMPARED.match(lines[found]) else found
             below = takewhile(_COMPARED.match, lines[start + 1 : start + 1 + _MOST_COMPARED])
             return " ".join(" ".join(each[:_SEEN].split()) for each in (lines[start], *below))
-    return next((lines[at] for at in sorted(told, reverse=True) if _PLACE.match(lines[at][:_SEEN])), "")
+    return next((lines[at] for at in sorted(clear, reverse=True) if _PLACE.match(lines[at][:_SEEN])), "")
 
 
 def _is_strong(line: str) -> bool:

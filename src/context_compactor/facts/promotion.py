@@ -226,12 +226,9 @@ def is_architectural(fact: Fact) -> bool:
 
 def _has_reason(fact: Fact) -> bool:
     """Whether a decision says why it was taken, or instead of what."""
-    is_announced = _ANNOUNCED.search(fact.content) is not None
-    return (
-        is_announced
-        or cues.has_any(cues.spaced(fact.content), _INSTEAD_OF)
-        or cues.has_any(fact.content, _UNSPACED_OVER)
-    )
+    if _ANNOUNCED.search(fact.content) or cues.has_any(fact.content, _UNSPACED_OVER):
+        return True
+    return cues.has_any(cues.spaced(fact.content), _INSTEAD_OF)
 
 
 def _subjects(words: str) -> int:
@@ -306,7 +303,10 @@ def promote(
     rules = [_spoken_lesson(fact, session_id, day) for fact in lasting_rules(facts)]
     decisions = [_spoken_lesson(fact, session_id, day) for fact in facts if is_architectural(fact)]
     failures = [fact for fact in facts if is_recurring(fact, seen) or is_given_up(fact)]
-    errors = [_error_lesson(fact, session_id, day, seen) for fact in failures if _teaches(fact)]
+    errors: list[Lesson] = []
+    for fact in filter(_teaches, failures):
+        others = tuple(sorted(set(seen.get(error_key(fact), ())) - {session_id}))
+        errors.append(Lesson(error_text(fact), "tool", day, session_id, fact.ref, others))
     if not rules and not decisions and not errors:
         return []
     folder = make_owner_folder(learned, owner)
@@ -316,8 +316,3 @@ def promote(
 
 def _spoken_lesson(fact: Fact, session_id: str, day: str) -> Lesson:
     return Lesson(one_line(fact.content), "user" if fact.role == "user" else "agent", day, session_id, fact.ref)
-
-
-def _error_lesson(fact: Fact, session_id: str, day: str, seen: Mapping[str, Collection[str]]) -> Lesson:
-    others = tuple(sorted(set(seen.get(error_key(fact), ())) - {session_id}))
-    return Lesson(error_text(fact), "tool", day, session_id, fact.ref, others)

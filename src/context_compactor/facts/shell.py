@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -70,12 +71,8 @@ def heredoc_in(command: str, path: str) -> str:
 
 
 def _script_of(step: ShellStep) -> str | None:
-    words = step.words
-    return next((words[at + 1] for at, word in enumerate(words[:-1]) if _takes_script(word)), None)
-
-
-def _takes_script(word: str) -> bool:
-    return word.startswith("-") and not word.startswith("--") and word.endswith("c")
+    short = ((option, value) for option, value in pairwise(step.words) if option.startswith("-") and option[1:2] != "-")
+    return next((value for option, value in short if option.endswith("c")), None)
 
 
 def _scan(command: str) -> Iterator[ShellStep]:
@@ -158,12 +155,8 @@ def _runs_anything(words: list[str], at: int) -> bool:
 def _after_options(words: list[str], at: int, prefix: str) -> int:
     while at < len(words) and words[at].startswith("-"):
         at += 1
-    takes_value = prefix in ("timeout", "gtimeout") or (prefix == "xargs" and at < len(words) and _is_value(words[at]))
-    return at + 1 if takes_value else at
-
-
-def _is_value(word: str) -> bool:
-    return word == "{}" or word.isdigit()
+    has_value = at < len(words) and (words[at] == "{}" or words[at].isdigit())
+    return at + 1 if prefix in ("timeout", "gtimeout") or (prefix == "xargs" and has_value) else at
 
 
 # First and last line; the last is None up to the end, and (0, None) is a part whose place cannot be told.
@@ -212,12 +205,10 @@ def paths_written(steps: tuple[ShellStep, ...]) -> dict[str, str]:
     found: dict[str, str] = {}
     for step in steps:
         if step.writes or step.program in _WRITERS:
-            found.update((path, action) for path, action in _changed_by(step) if _may_be_file(path))
+            for path, action in _changed_by(step):
+                if path and not path.endswith("/") and not path.startswith("/dev/") and not _NO_PATH.search(path):
+                    found[path] = action
     return found
-
-
-def _may_be_file(path: str) -> bool:
-    return bool(path) and not path.endswith("/") and not path.startswith("/dev/") and not _NO_PATH.search(path)
 
 
 def lines_of_steps(steps: tuple[ShellStep, ...]) -> LineRange | None:
@@ -316,7 +307,9 @@ def _lines_of_end(step: ShellStep, before: LineRange | None) -> LineRange:
     """What `head` or `tail` leaves of a file, or of the lines before it in a pipe."""
     count = _count_in(step.words)
     if step.program == "head":
-        return _first_lines(_number(count or "10"), before)
+        first, last = before or (1, None)
+        end = first + _number(count or "10") - 1
+        return first, end if last is None else min(last, end)
     if count.startswith("+"):
         return (max(_number(count), 1), None)
     if before is not None and before[1] is not None:
@@ -347,24 +340,12 @@ def _number(digits: str) -> int:
     return int(found.group()) if found else 1
 
 
-def _first_lines(count: int, before: LineRange | None) -> LineRange:
-    if before is None:
-        return 1, count
-    first, last = before
-    return first, min(last, first + count - 1) if last is not None else first + count - 1
-
-
 _SCRIPT_ARGUMENT = r"\(\s*(?:'([^'\n]{1,300})'|\"([^\"\n]{1,300})\"|([A-Za-z_]\w*))\s*"
 # Each begins with the letters that it looks for, which makes the search many times faster.
-_SCRIPT_WRITES = tuple(
-    map(
-        re.compile,
-        (
-            rf"open{_SCRIPT_ARGUMENT},\s*(?:mode\s*=\s*)?['\"](?:[wax]|r\+)",
-            rf"writeFile(?:Sync)?{_SCRIPT_ARGUMENT},",
-            rf"Path{_SCRIPT_ARGUMENT}\)\.write_(?:text|bytes)\(",
-        ),
-    )
+_SCRIPT_WRITES = (
+    re.compile(rf"open{_SCRIPT_ARGUMENT},\s*(?:mode\s*=\s*)?['\"](?:[wax]|r\+)"),
+    re.compile(rf"writeFile(?:Sync)?{_SCRIPT_ARGUMENT},"),
+    re.compile(rf"Path{_SCRIPT_ARGUMENT}\)\.write_(?:text|bytes)\("),
 )
 _WRITTEN = re.compile(r"\.write_(?:text|bytes)\(")
 _LAST_NAME = re.compile(r"[A-Za-z_]\w*\Z")

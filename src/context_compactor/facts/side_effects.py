@@ -84,12 +84,12 @@ def _act_of(exchange: ToolUse, parsed: ParsedCall) -> str:
 def _acts(step: ShellStep) -> bool:
     words = _ACT_WORDS.get(step.program)
     if words is not None:
-        told = [word for word in step.words[1:5] if not word.startswith("-") or word in words]
+        actions = [word for word in step.words[1:5] if not word.startswith("-") or word in words]
         if step.program == "git":
-            told = told[:2] if step.words[1:2] == ("-C",) else told[:1]
-            told = [] if step.words[1:] == ("tag",) else told
-        is_told = "*" in words or not words.isdisjoint(told)
-        return (is_told or (step.program == "gh" and _sends(step))) and _QUESTIONS.isdisjoint(step.words)
+            actions = actions[:2] if step.words[1:2] == ("-C",) else actions[:1]
+            actions = [] if step.words[1:] == ("tag",) else actions
+        is_action = "*" in words or not words.isdisjoint(actions)
+        return (is_action or (step.program == "gh" and _sends(step))) and _QUESTIONS.isdisjoint(step.words)
     if step.program.startswith("python") and "manage.py" in step.words[1:3]:
         return "migrate" in step.words[2:4]
     return step.program in ("curl", "http", "https", "wget") and _sends(step)
@@ -194,11 +194,11 @@ def _started_process(exchange: ToolUse, turn: int, parsed: ParsedCall) -> _Runni
     if not runs_in_background(exchange, parsed):
         return None
     command, answer = parsed.command or "", exchange.result.text[:_ANSWER_HEAD] if exchange.result else ""
-    told = _NUMBERED.search(answer)
-    number = background_id(answer) or (next(filter(None, told.groups()), "") if told else "")
+    printed = _NUMBERED.search(answer)
+    number = background_id(answer) or (next(filter(None, printed.groups()), "") if printed else "")
     port = _PORT.search(command) or _PORT.search(answer)
-    place = ", ".join(filter(None, (f"port {port[1]}" if port else "", f"id {number}" if number else "")))
-    fact = Fact("command", call_text(exchange.call), turn, "tool", place, "running", 1, turn, reference_of(exchange))
+    where = ", ".join(filter(None, (f"port {port[1]}" if port else "", f"id {number}" if number else "")))
+    fact = Fact("command", call_text(exchange.call), turn, "tool", where, "running", 1, turn, reference_of(exchange))
     yielded = "running with session ID" in answer and not port and not _LONG_RUNNING.search(command)
     return _Running(fact, number, port[1] if port else "", command, yielded)
 
@@ -310,7 +310,7 @@ def _text(arguments: dict[str, Any], *keys: str) -> str:
 
 def _first_line(text: str) -> str:
     lines = [line.strip() for line in text[:3_000].split("\n")]
-    telling = [line for line in lines if len(line) > 3 and not _PREFACE.match(line) and line.strip("-=#* ")]
+    informative = [line for line in lines if len(line) > 3 and not _PREFACE.match(line) and line.strip("-=#* ")]
     # A line that only leads to the next says less than that.
-    first = next((line for line in telling if not line.endswith(":")), telling[0] if telling else "")
+    first = next((line for line in informative if not line.endswith(":")), informative[0] if informative else "")
     return first.lstrip("# ")[:_LONGEST_REPORT]

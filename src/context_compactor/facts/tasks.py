@@ -53,7 +53,10 @@ def task_facts(utterances: Sequence[Utterance], turns: Sequence[Turn]) -> list[F
         if is_request(utterance.text) and (at == 0 or not _only_answers(utterance, asked))
     ] or list(utterances[:1])
     answered = list(answers)
-    stopped = [turn.number for turn in turns if turn.role == "user" and not turn.exchanges and _is_interruption(turn)]
+    spoken = (
+        (turn.number, turn.messages[0].text[:400]) for turn in turns if turn.role == "user" and not turn.exchanges
+    )
+    stopped = [number for number, text in spoken if any(sign in text for sign in _INTERRUPTED)]
     thanked = [utterance.turn for utterance in utterances if is_closing(utterance.text)]
     found: dict[str, Fact] = {}
     for at, request in enumerate(requests):
@@ -91,8 +94,8 @@ def is_request(text: str) -> bool:
     if cues.has_label(text) and all(cues.has_label(line) for line in text.split("\n") if line.strip()):
         return False  # rules and decisions for whatever is worked on
     words = cues.spaced(text[:400]).split()
-    told = [word for word in words if word not in cues.ACKNOWLEDGEMENTS and not word.isdigit()]
-    return len(told) > 1 or any(len(word) > 6 or not word.isascii() for word in told)
+    others = [word for word in words if word not in cues.ACKNOWLEDGEMENTS and not word.isdigit()]
+    return len(others) > 1 or any(len(word) > 6 or not word.isascii() for word in others)
 
 
 def _only_answers(utterance: Utterance, asked: set[int]) -> bool:
@@ -130,11 +133,6 @@ def _task_fact(request: Utterance, status: str) -> Fact:
     rest = " ".join((*lines[:at], *lines[at + 1 :]))[:_LONGEST_DETAIL]
     ref = reference_id("turn", request.turn)
     return Fact("task", content[:_LONGEST_TASK].rstrip(), request.turn, "user", rest, status, 1, request.turn, ref)
-
-
-def _is_interruption(turn: Turn) -> bool:
-    text = turn.messages[0].text[:400]
-    return any(sign in text for sign in _INTERRUPTED)
 
 
 def _final_answer(turn: Turn) -> str:
@@ -342,21 +340,23 @@ def find_task_boundary(turns: Sequence[Turn]) -> str:
     That is a new request of the user, tests that passed, a commit, or a point of the to-do list that is done. What the
     agent says about it afterwards, without doing anything more, changes nothing.
     """
-    told = [turn for turn in turns if not turn.is_instruction]
-    while told and told[-1].role == "assistant" and not told[-1].exchanges:
-        told.pop()
-    if not told:
+    recent = [turn for turn in turns if not turn.is_instruction]
+    while recent and recent[-1].role == "assistant" and not recent[-1].exchanges:
+        recent.pop()
+    if not recent:
         return ""
-    last = told[-1]
+    last = recent[-1]
     if last.role == "user" and not last.exchanges:
-        return "the user's new request" if any(each.turn == last.number for each in user_utterances(told[-2:])) else ""
+        return (
+            "the user's new request" if any(each.turn == last.number for each in user_utterances(recent[-2:])) else ""
+        )
     calls = [each for each in calls_in_turns([last]) if each[1].result is not None]
     if any(_has_passed_checks(each) for each in calls):
         return "tests passed"
     failed = {each.number for _, each, _ in calls if each.result and has_failed(each.call, each.result)}
     if any("git commit" in fact.content for fact in side_effect_facts(calls, failed)):
         return "a commit was made"
-    return "a point of the to-do list is done" if _has_finished_todo(told, calls) else ""
+    return "a point of the to-do list is done" if _has_finished_todo(recent, calls) else ""
 
 
 def _has_passed_checks(calls: CallInTurn) -> bool:

@@ -105,8 +105,12 @@ def read_git(folder: Path, *, seconds: float = _SECONDS) -> GitState | None:
     if answer.problem:
         return GitState(problem=answer.problem)
     state, oid = _read_status(answer.output)
-    told = _ask(folder, seconds, *_SUBJECT, oid) if oid else None
-    return structs.replace(state, subject=told.output.removesuffix("\n"), problem=told.problem) if told else state
+    subject_of = _ask(folder, seconds, *_SUBJECT, oid) if oid else None
+    return (
+        structs.replace(state, subject=subject_of.output.removesuffix("\n"), problem=subject_of.problem)
+        if subject_of
+        else state
+    )
 
 
 def _ask(folder: Path, seconds: float, *words: str) -> _Answer | None:
@@ -139,18 +143,18 @@ def _read_status(output: str) -> tuple[GitState, str]:
     entries = output.split("\0")
     # A file may be called "# branch.head": only what stands in front tells of the branch.
     headers = takewhile(lambda entry: entry.startswith("# "), entries)
-    told = {key: value for key, _, value in (header[2:].partition(" ") for header in headers)}
+    known = {key: value for key, _, value in (header[2:].partition(" ") for header in headers)}
     dirty = sorted(_dirty(iter(entries)), key=lambda file: not file.is_conflict)
-    head, oid = told.get("branch.head", ""), told.get("branch.oid", "")
+    head, oid = known.get("branch.head", ""), known.get("branch.oid", "")
     oid = "" if oid == "(initial)" else oid
-    ahead, behind = _distances(told.get("branch.ab", ""))
+    ahead, behind = _distances(known.get("branch.ab", ""))
     is_detached = head == "(detached)"
     state = GitState(
         branch="" if is_detached else head,
         commit=oid[:_COMMIT_LENGTH],
         dirty=tuple(dirty[:_MAX_DIRTY_READ]),
         more_dirty=max(0, len(dirty) - _MAX_DIRTY_READ),
-        upstream=told.get("branch.upstream", ""),
+        upstream=known.get("branch.upstream", ""),
         ahead=ahead,
         behind=behind,
         is_detached=is_detached,
@@ -168,9 +172,9 @@ def _dirty(entries: Iterator[str]) -> Iterator[DirtyFile]:
             yield DirtyFile(status, path, next(entries, "") if entry.startswith("2 ") else "")
 
 
-def _distances(told: str) -> tuple[int | None, int | None]:
+def _distances(text: str) -> tuple[int | None, int | None]:
     """How far the branch is ahead of and behind its upstream, from `+1 -2`."""
-    ahead, _, behind = told.partition(" ")
+    ahead, _, behind = text.partition(" ")
     is_known = ahead[1:].isdecimal() and behind[1:].isdecimal()
     return (int(ahead[1:]), int(behind[1:])) if is_known else (None, None)
 

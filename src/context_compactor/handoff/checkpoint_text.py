@@ -153,39 +153,29 @@ class TextSection:
 
 @dataclass(frozen=True)
 class FieldSection:
-    """Fields of the checkpoint, each behind its label."""
+    """Fields of the checkpoint, each behind its label, and with `has_span` how long the history was."""
 
     labels: Mapping[str, str]
+    has_span: bool = False
 
     def write(self, checkpoint: Checkpoint) -> Iterator[str]:
         """All fields."""
         yield from (f"**{label}**: {escape(getattr(checkpoint, name))}" for label, name in self.labels.items())
+        if self.has_span:
+            span = checkpoint.span
+            yield f"**History**: {span.messages} messages, {span.tokens} tokens, {span.turns} turns, {span.calls} calls"
 
     def read(self, lines: Lines) -> dict[str, Any]:
         """All fields; none may be missing."""
-        found = _fields(lines, self.labels)
-        return {name: found[label] for label, name in self.labels.items()}
-
-
-@dataclass(frozen=True)
-class HeaderSection:
-    """Some fields, and how long the history was."""
-
-    labels: Mapping[str, str]
-
-    def write(self, checkpoint: Checkpoint) -> Iterator[str]:
-        """The fields and the history's length."""
-        span = checkpoint.span
-        yield from FieldSection(self.labels).write(checkpoint)
-        yield f"**History**: {span.messages} messages, {span.tokens} tokens, {span.turns} turns, {span.calls} calls"
-
-    def read(self, lines: Lines) -> dict[str, Any]:
-        """The fields and the history's length."""
-        told = _fields(lines, (*self.labels, "History"))["History"]
-        numbers = _SPAN.fullmatch(told)
-        if numbers is None:
-            raise damaged(lines[0][0], f"History says {told!r:.60}, not how many messages, tokens, turns and calls")
-        return FieldSection(self.labels).read(lines) | {"span": CheckpointSpan(*map(int, numbers.groups()))}
+        found = _fields(lines, (*self.labels, *(("History",) if self.has_span else ())))
+        fields: dict[str, Any] = {name: found[label] for label, name in self.labels.items()}
+        if self.has_span:
+            numbers = _SPAN.fullmatch(found["History"])
+            if numbers is None:
+                problem = f"History says {found['History']!r:.60}, not how many messages, tokens, turns and calls"
+                raise damaged(lines[0][0], problem)
+            fields["span"] = CheckpointSpan(*map(int, numbers.groups()))
+        return fields
 
 
 @dataclass(frozen=True)
@@ -266,7 +256,9 @@ def _fields(lines: Lines, needed: Iterable[str]) -> dict[str, str]:
 
 
 _SECTIONS: dict[str, CheckpointSection] = {
-    "# Progress Checkpoint": HeaderSection({"Updated": "updated", "Session": "session_id", "Phase": "phase"}),
+    "# Progress Checkpoint": FieldSection(
+        {"Updated": "updated", "Session": "session_id", "Phase": "phase"}, has_span=True
+    ),
     "## Executive Summary": TextSection("summary"),
     "## Recovery Instructions": TextSection("recovery", numbered=True),
     "## Current Task": FieldSection({"Status": "task_status", "Task": "task", "Note": "note"}),
@@ -327,8 +319,8 @@ def _lines(checkpoint: Checkpoint) -> Iterator[str]:
     for heading, section in _SECTIONS.items():
         yield heading
         yield ""
-        told = list(section.write(checkpoint))
-        yield from (*told, "") if told else ()
+        lines = list(section.write(checkpoint))
+        yield from (*lines, "") if lines else ()
 
 
 def parse_checkpoint(text: str) -> Checkpoint:
@@ -346,8 +338,8 @@ def parse_checkpoint(text: str) -> Checkpoint:
 
 def was_edited(text: str) -> bool:
     """Whether somebody has changed the file since it was written. Read it with `parse_checkpoint` first."""
-    body, told = _open(text)
-    return _sum(body) != told
+    body, checksum = _open(text)
+    return _sum(body) != checksum
 
 
 def _open(text: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from context_compactor.tokens.counting import counter_for
 
 
 class Rank(IntEnum):
-    """How dear a sentence is when there is no room for all; what is `OUT` is not shown at all."""
+    """How important a sentence is when there is no room for all; what is `OUT` is not shown at all."""
 
     MUST = 0
     FOUND = 1
@@ -87,7 +87,9 @@ def rank_of(passage: str, heading: str = "") -> Rank:
     if _is_important(sentence, words):
         return Rank.MUST
     has_result = _RESULT.search(sentence) is not None
-    if not has_result and _is_noise(sentence):
+    # A step that was taken, or a thought that names nothing.
+    is_musing = _MUSES.match(sentence) and not has_name(sentence)
+    if not has_result and (_NARRATES_STEP.match(sentence) or is_musing):
         return Rank.OUT
     if _CONCLUDES.search(heading):
         return Rank.MUST
@@ -102,11 +104,6 @@ def _is_important(sentence: str, words: str) -> bool:
         return True
     is_question = sentence.rstrip(" *_`\"')").endswith(("?", "\uff1f"))
     return is_question or cues.has_any(words, cues.DECISIONS) or is_rule(sentence, is_short=False)
-
-
-def _is_noise(sentence: str) -> bool:
-    """A step that was taken, or a thought that names nothing."""
-    return bool(_NARRATES_STEP.match(sentence)) or (bool(_MUSES.match(sentence)) and not has_name(sentence))
 
 
 def has_name(text: str) -> bool:
@@ -134,14 +131,10 @@ def shown_of_block(block: str) -> list[str]:
 def files_in(text: str) -> list[str]:
     """The files that a text names, each once."""
     chunks = (chunk.rstrip("./-") for chunk in CHUNK.findall(text))
-    return list(dict.fromkeys(chunk for chunk in chunks if _is_file(chunk)))
-
-
-def _is_file(chunk: str) -> bool:
-    name = chunk.rpartition("/")[2]
-    if chunk.startswith("//") or not name.rpartition(".")[0]:
-        return False
-    return name.endswith(_TEXT_FILES) or grammar_for(name) is not None
+    named = ((chunk, chunk.rpartition("/")[2]) for chunk in chunks if not chunk.startswith("//"))
+    with_ending = ((chunk, name) for chunk, name in named if name.rpartition(".")[0])
+    files = (chunk for chunk, name in with_ending if name.endswith(_TEXT_FILES) or grammar_for(name) is not None)
+    return list(dict.fromkeys(files))
 
 
 # What ends a text of which not everything could be shown.
@@ -179,7 +172,8 @@ def passages_of(text: str) -> list[SummaryPassage]:
     found: list[SummaryPassage] = []
     heading, is_bare = "", False
     for number, line in enumerate((*_lines(text), None)):
-        if line is not None and not _is_heading(line):
+        is_heading = line and not line.is_block and _HEADING.match(line.text) and not _ITEM.match(line.text)
+        if line is not None and not is_heading:
             parts = _parts(line, heading)
             for sentence, rank in parts:
                 found.append(SummaryPassage(len(found), number, sentence, rank, heading, line.is_block))
@@ -215,10 +209,6 @@ def _goes_on(before: str, line: str) -> bool:
     if last.lstrip().startswith('File "'):
         return line.startswith("    ")
     return len(last) >= _WRAPPED and line[:1].islower() and last.rstrip()[-1:] not in ".!?:;|"
-
-
-def _is_heading(line: _SummaryLine) -> bool:
-    return not line.is_block and bool(_HEADING.match(line.text)) and not _ITEM.match(line.text)
 
 
 def _parts(line: _SummaryLine, heading: str) -> list[tuple[str, Rank]]:
@@ -287,8 +277,8 @@ def join_summaries(parts: Sequence[str], tokens: int = MOST_TOKENS) -> str:
 def _files_line(passages: Sequence[SummaryPassage], let_in: Sequence[SummaryPassage]) -> list[SummaryPassage]:
     """Files that only a passage names which is not shown: the step is noise, where it led is not."""
     shown = _written(let_in)
-    told = "\n".join(passage.text for passage in passages if passage.rank is Rank.OUT and not passage.is_block)
-    files = [name for name in files_in(told) if name not in shown][:_MOST_FILES]
+    hidden = "\n".join(passage.text for passage in passages if passage.rank is Rank.OUT and not passage.is_block)
+    files = [name for name in files_in(hidden) if name not in shown][:_MOST_FILES]
     end = len(passages)
     return [SummaryPassage(end, end, f"Files: {', '.join(files)}", Rank.FOUND)] if files else []
 
@@ -296,7 +286,7 @@ def _files_line(passages: Sequence[SummaryPassage], let_in: Sequence[SummaryPass
 def _fitted(
     let_in: list[SummaryPassage], passages: Sequence[SummaryPassage], beyond: tuple[str, ...], tokens: int
 ) -> ContextSummary:
-    """The dearest passages in the order of the text, and the mark below them."""
+    """The most important passages in the order of the text, and the mark below them."""
     kept = _choose(let_in, tokens - count_tokens(f"\n{MARK}"))
     while True:
         left = (*_left_out(passages, kept), *beyond)
@@ -307,7 +297,7 @@ def _fitted(
 
 
 def _choose(passages: Sequence[SummaryPassage], room: int) -> list[SummaryPassage]:
-    """The dearest passages that fit, each with its heading."""
+    """The most important passages that fit, each with its heading."""
     costs = counter_for(None).count_many([f"\n{passage.text}" for passage in passages])
     unpaid = {passage.heading: count_tokens(passage.heading) + 1 for passage in passages} | {"": 0}
     chosen: list[SummaryPassage] = []
@@ -346,10 +336,10 @@ def _left_out(passages: Sequence[SummaryPassage], kept: Sequence[SummaryPassage]
 
 
 def _cut(passages: Sequence[SummaryPassage], tokens: int) -> str:
-    """The beginning of the dearest passage, cut between words: what there is room for when not one fits whole."""
-    dearest = min(passages, key=lambda passage: passage.rank).text if passages else ""
+    """The beginning of the most important passage, cut between words, for when not one fits whole."""
+    best = min(passages, key=lambda passage: passage.rank).text if passages else ""
     end = f"…\n{MARK}"
-    text = dearest[: max(tokens, 1) * 8]
+    text = best[: max(tokens, 1) * 8]
     while text and count_tokens(text + end) > tokens:
         text = beginning(text, len(text) * 3 // 4)
     return text + end if text else ""

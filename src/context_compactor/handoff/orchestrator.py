@@ -150,7 +150,7 @@ def extract(received: Parsed[HandoffResponse], ref: str) -> Extracted:
     raw = received.raw if isinstance(received.raw, str) else json_text(received.raw)
     tokens = count_tokens(raw)
     value = copy_containers(received.raw)
-    told = f"{response.phase} {response.task_id}: {response.status}, {response.decision}"
+    summary = f"{response.phase} {response.task_id}: {response.status}, {response.decision}"
     return Extracted(
         decision=response.decision,
         context_summary=response.context_summary,
@@ -158,7 +158,7 @@ def extract(received: Parsed[HandoffResponse], ref: str) -> Extracted:
         files_changed=tuple(_changed(response.findings)),
         errors=tuple(_errors(response.findings)),
         asked="" if response.decision == "PROCEED" else _question(response),
-        original=Original(ref, Kind.SUBAGENT.value, clip_line(told), tokens, value, f'recall("{ref}")'),
+        original=Original(ref, Kind.SUBAGENT.value, clip_line(summary), tokens, value, f'recall("{ref}")'),
         tokens_raw=tokens,
     )
 

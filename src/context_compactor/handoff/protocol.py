@@ -52,7 +52,9 @@ class HandoffRequest(Struct, frozen=True):
         _check_text("request", "task", self.task)
         _check_summary("request", self.context_summary)
         for name in ("constraints", "files", "references"):
-            _check_texts("request", name, getattr(self, name))
+            texts = getattr(self, name)
+            if not isinstance(texts, tuple) or not all(isinstance(each, str) for each in texts):
+                raise bad_field("request", name, "must be a list of texts")
         for name, most in (("feature", LONGEST_FEATURE), ("spec_path", LONGEST_SPEC_PATH)):
             _check_line("request", name, getattr(self, name), most)
 
@@ -128,11 +130,6 @@ def _check_line(message: str, field: str, value: object, most: int) -> None:
         raise bad_field(message, field, f"{value[:_SHOWN]!r} must be one line without control characters")
 
 
-def _check_texts(message: str, field: str, value: object) -> None:
-    if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
-        raise bad_field(message, field, "must be a list of texts")
-
-
 def _check_choice(message: str, field: str, value: object, known: tuple[str, ...]) -> None:
     if not isinstance(value, str):
         raise bad_field(message, field, f"must be one of {', '.join(known)}, not {kind_of_value(value)}")
@@ -153,8 +150,8 @@ def _check_used(value: object) -> None:
     if value is None:
         return
     if type(value) is not int or not 0 <= value < _MOST_USED:
-        told = str(value) if type(value) is int and abs(value) < _MOST_USED else kind_of_value(value)
-        raise bad_field("response", "tokens_used", f"must be a whole number of tokens, 0 or more, not {told}")
+        shown = str(value) if type(value) is int and abs(value) < _MOST_USED else kind_of_value(value)
+        raise bad_field("response", "tokens_used", f"must be a whole number of tokens, 0 or more, not {shown}")
 
 
 _Stored = TypeVar("_Stored", bound=Struct)
@@ -213,9 +210,8 @@ class SubAgentRegister(Struct, frozen=True):
 
     def find(self, agent_id: str) -> SubAgent:
         """The sub-agent with this id; `BadInput` names those that run when there is none."""
-        for agent in self.agents:
-            if agent.id == agent_id:
-                return agent
+        if found := next((agent for agent in self.agents if agent.id == agent_id), None):
+            return found
         running = in_room((agent.id for agent in self.running), 300) or "none"
         raise BadInput(f"no sub-agent was started with the task_id {agent_id[:60]!r}; running: {running}")
 
@@ -223,12 +219,8 @@ class SubAgentRegister(Struct, frozen=True):
         """The register with one more that runs. Starting a finished one again makes it run again."""
         if not agent_id.strip():
             raise BadInput("a sub-agent needs an id; use the task_id of its request")
-        agent = SubAgent(
-            agent_id,
-            clip_line(task, _LONGEST),
-            phase,
-            tuple(clip_line(each, _LONGEST) for each in outputs[:_MOST_OUTPUTS]),
-        )
+        expected = tuple(clip_line(each, _LONGEST) for each in outputs[:_MOST_OUTPUTS])
+        agent = SubAgent(agent_id, clip_line(task, _LONGEST), phase, expected)
         if agent in self.running:
             return self
         if any(other.id == agent_id for other in self.running):

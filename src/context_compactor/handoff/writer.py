@@ -1,4 +1,4 @@
-"""One writer for all that tells how a piece of work stands: handoff, brief, checkpoint, resume.
+"""One writer for all texts that say how a piece of work stands: handoff, brief, checkpoint, resume.
 
 `Material` is what is known: the lines of the ledgers, and what happened turn by turn (`engine/story.py`).
 `handover_text` writes it in plain sentences for somebody who takes over; `handover_record` writes it as a record, which
@@ -126,10 +126,10 @@ _ENDS = (".", "!", "?", "…", "\u3002", "\uff01", "\uff1f", '."', '!"', '?"')
 
 
 class HandoffMaterial(Struct, frozen=True):
-    """What is known of some work: lines of the ledgers, and what can be told of what happened."""
+    """What is known of some work: lines of the ledgers, and units of its story."""
 
     lines: tuple[LedgerLine, ...] = ()
-    told: tuple[StoryUnit, ...] = ()
+    story: tuple[StoryUnit, ...] = ()
     after: dict[int, int] = {}
     """About how many tokens there are behind each turn."""
     root: str = ""
@@ -137,22 +137,22 @@ class HandoffMaterial(Struct, frozen=True):
 
     @property
     def units(self) -> list[StoryUnit]:
-        """What can be told, as units of one's own: whoever chooses from them weighs them anew."""
-        return [copy(unit) for unit in self.told]
+        """The units as copies: whoever chooses from them weighs them anew."""
+        return [copy(unit) for unit in self.story]
 
 
 def material_of(scene: ParsedContext, facts: Sequence[Fact] | None = None) -> HandoffMaterial:
-    """What is known of a conversation. `facts` are all that are known of it, when these are more than it tells now."""
+    """What is known of a conversation. `facts` are all that are known of it, when these are more than it shows now."""
     fresh = ledger_lines(scene.facts if facts is None else facts)
     lines = (*_past_lines(scene.past, fresh, all_known=facts is not None), *fresh)
     live = {turn.number for turn in scene.turns}
     earlier = [*(_past_units(scene.past) if scene.past else ()), *_found_before(lines, live)]
     quoted = {unit.turn for unit in earlier if unit.voice == "user"}
-    told = story_units(scene.turns, scene.verdicts, scene.past, [turn.number for turn in scene.turns])
-    units = [*earlier, *(unit for unit in told if unit.voice != "user" or unit.turn not in quoted)]
+    story = story_units(scene.turns, scene.verdicts, scene.past, [turn.number for turn in scene.turns])
+    units = [*earlier, *(unit for unit in story if unit.voice != "user" or unit.turn not in quoted)]
     units.sort(key=lambda unit: unit.turn)
-    for place, unit in enumerate(units):
-        unit.place = place
+    for at, unit in enumerate(units):
+        unit.place = at
     after: dict[int, int] = {}
     behind = 0
     for turn in reversed(scene.turns):
@@ -181,7 +181,7 @@ def _past_units(past: Record) -> Iterator[StoryUnit]:
 
 
 def _found_before(lines: Iterable[LedgerLine], live: Container[int]) -> Iterator[StoryUnit]:
-    """What was found and decided in turns that are no longer in the context, as something to tell."""
+    """What was found and decided in turns that are no longer in the context, as units of the story."""
     for line in lines:
         source = _TURN.search(line.text)
         turn = line.turn or (int(source[1]) if source else 0)
@@ -226,8 +226,8 @@ def handover_text(material: HandoffMaterial, tokens: int, counter: MessageCounte
 
 def happened_lines(material: HandoffMaterial, tokens: int, counter: MessageCounter) -> list[str]:
     """What the user asked for, and what came of it, in at most so many tokens; one line for each exchange."""
-    told = handover_text(structs.replace(material, lines=()), tokens, counter)
-    return [line.removeprefix("- ") for line in told.split("\n") if line and line != _SO_FAR]
+    text = handover_text(structs.replace(material, lines=()), tokens, counter)
+    return [line.removeprefix("- ") for line in text.split("\n") if line and line != _SO_FAR]
 
 
 class _HandoffText:
@@ -268,9 +268,9 @@ class _HandoffText:
             done.drop_last(1)
 
     def parts(self) -> list[str]:
-        """The lines of the text, the dearest first where they can be chosen."""
+        """The lines of the text, the most important first where they can be chosen."""
         first, now = (self._quote(turn) for turn in (self._first, self._now))
-        told = (
+        sections = (
             ("Task", first),
             ("Now", now if self._now != self._first else ""),
             ("Rules", " ".join(self._rules)),
@@ -280,7 +280,7 @@ class _HandoffText:
             ("Failed and given up", "; ".join(self._left)),
             ("Next", " ".join(self._next)),
         )
-        lines = (f"{name}:{text}" if text.startswith("\n") else f"{name}: {text}" for name, text in told if text)
+        lines = (f"{name}:{text}" if text.startswith("\n") else f"{name}: {text}" for name, text in sections if text)
         return [*filter(None, (self._head,)), *lines]
 
     def _size(self) -> int:
@@ -323,8 +323,8 @@ class _HandoffText:
 
     # What happened
 
-    def _story(self, told: Sequence[StoryUnit], material: HandoffMaterial) -> Story:
-        units = [unit for unit in told if _tells(unit)]
+    def _story(self, candidates: Sequence[StoryUnit], material: HandoffMaterial) -> Story:
+        units = [unit for unit in candidates if _tells(unit)]
         decided = {_bare(line.text) for line in self._of(FINDINGS)}
         last = {self._exchange(unit.turn): unit.turn for unit in units if unit.voice == "agent"}
         for unit in units:
@@ -344,12 +344,12 @@ class _HandoffText:
 
     def _so_far(self) -> Iterator[str]:
         """One line for each exchange: what the user said, and what was done and found then."""
-        told: dict[int, list[StoryUnit]] = {}
+        by_exchange: dict[int, list[StoryUnit]] = {}
         for unit in self._done.taken():
-            told.setdefault(self._exchange(unit.turn), []).append(unit)
+            by_exchange.setdefault(self._exchange(unit.turn), []).append(unit)
         for turn in sorted({-1, *self._starts}):
             words = "" if turn in (self._first, self._now) else self._quote(turn)
-            texts = ((" ".join(unit.text.split()), unit.voice) for unit in told.get(turn, ()))
+            texts = ((" ".join(unit.text.split()), unit.voice) for unit in by_exchange.get(turn, ()))
             done = " ".join(_ended(_STATISTICS.sub("", text) if voice == "commit" else text) for text, voice in texts)
             if words or done:
                 yield " → ".join(filter(None, (words, done)))
@@ -366,14 +366,14 @@ class _HandoffText:
         lines = sorted((line for line in changed if " · deleted" not in line.text), key=_is_new)
         files = {line.text.partition(" · ")[0].partition(" (×")[0].removeprefix(self._root): line for line in lines}
         files = {path: files[path] for path in self._fitting(files, _FILES_SHARE)}
-        told_of = self._fitting(filter(None, map(_changes, files.values())), _CHANGES_SHARE)
+        described = self._fitting(filter(None, map(_changes, files.values())), _CHANGES_SHARE)
         groups: dict[str, list[str]] = {}
         for path, line in files.items():
             what = _changes(line)
-            groups.setdefault(line.status, []).append(f"{path} ({what})" if what in told_of else path)
+            groups.setdefault(line.status, []).append(f"{path} ({what})" if what in described else path)
         outside = (line.text for line in current if line.status == "outside" and "git commit" not in line.text)
-        told = [(status.capitalize(), _by_folder(paths)) for status, paths in groups.items()]
-        return [*told, ("Done outside", "; ".join(self._fitting(outside, _OUTSIDE_SHARE)))]
+        by_status = [(status.capitalize(), _by_folder(paths)) for status, paths in groups.items()]
+        return [*by_status, ("Done outside", "; ".join(self._fitting(outside, _OUTSIDE_SHARE)))]
 
     def _failures(self, is_meant: Callable[[str], bool]) -> Iterator[str]:
         lines = [line for line in self._of(FAILED) if is_meant(line.status)]
@@ -381,8 +381,8 @@ class _HandoffText:
         for line in lines[:_MOST_FAILURES]:
             found = _FAILURE.match(line.text)
             command, error, times = found.groups(default="") if found else (line.text, "", "")
-            told = cut_words(command.replace(self._root or "\0", ""), most // 2)
-            yield f"`{told}` → {cut_words(error, most - len(told))}{times}" if error else told
+            tried = cut_words(command.replace(self._root or "\0", ""), most // 2)
+            yield f"`{tried}` → {cut_words(error, most - len(tried))}{times}" if error else tried
 
     def _coming(self) -> Iterator[str]:
         """What is under way, asked or planned."""
@@ -421,7 +421,7 @@ def _bare(text: str) -> str:
 
 
 def _tells(unit: StoryUnit) -> bool:
-    """Whether somebody who takes over is told this: conclusions, outcomes and commits, not the steps to them."""
+    """Whether somebody who takes over needs this: conclusions, outcomes and commits, not the steps to them."""
     if unit.voice == "run":
         return unit.weight >= CHECK
     if unit.voice not in _VOICES or unit.text.endswith(":") or " | " in unit.text or _UNDER_WAY.match(unit.text):
@@ -448,19 +448,17 @@ def _by_folder(paths: Iterable[str]) -> str:
     """Files, those of one folder behind its name."""
     folders: dict[str, list[str]] = {}
     for path in dict.fromkeys(paths):
-        place, bracket, what = path.partition(" (")
-        folder, _, name = place.rpartition("/")
+        bare, bracket, what = path.partition(" (")
+        folder, _, name = bare.rpartition("/")
         name += bracket + what
         folders.setdefault(folder, []).append(name)
-    told = (
-        f"in {folder}: {', '.join(names)}" if folder and len(names) > 1 else ", ".join(_joined(folder, names))
+    groups = (
+        f"in {folder}: {', '.join(names)}"
+        if folder and len(names) > 1
+        else ", ".join(f"{folder}/{name}" if folder else name for name in names)
         for folder, names in folders.items()
     )
-    return "; ".join(told)
-
-
-def _joined(folder: str, names: Sequence[str]) -> Iterator[str]:
-    return (f"{folder}/{name}" if folder else name for name in names)
+    return "; ".join(groups)
 
 
 def _is_heading(text: str, words: Sequence[str]) -> bool:
@@ -481,7 +479,7 @@ def resume_brief(
     """What a fresh window is given to start with, in at most so many tokens, the most important first.
 
     The task and every failure that is not resolved are always there: failures are cut short before they take too much,
-    and only they may lift the brief above `tokens`. `material` is what can be told of the conversation; of the rest,
+    and only they may lift the brief above `tokens`. `material` is what is known of the conversation; of the rest,
     what does not fit is counted and can be looked up.
     """
     if not is_enough(tokens, _FEWEST_BRIEF):
@@ -522,7 +520,7 @@ def resume_brief(
 
 
 def _without_repeats(lines: Sequence[LedgerLine], tokens: int) -> Iterator[LedgerLine]:
-    """The lines, with long requests cut; a command that failed is told by its failure."""
+    """The lines, with long requests cut; a command that failed is left to its failure."""
     most = int(tokens * _TASK_SHARE)
     for line in lines:
         if line.section == TASK and len(line.text) > most:
@@ -534,8 +532,8 @@ def _without_repeats(lines: Sequence[LedgerLine], tokens: int) -> Iterator[Ledge
 
 def _own_lines(checkpoint: Checkpoint) -> Iterator[LedgerLine]:
     """What only the checkpoint knows."""
-    told = {"phase": checkpoint.phase, "note": checkpoint.note, "git": checkpoint.git.line() if checkpoint.git else ""}
-    yield from (LedgerLine(STANDING, clip_line(text, 400), 0, True, name) for name, text in told.items() if text)
+    own = {"phase": checkpoint.phase, "note": checkpoint.note, "git": checkpoint.git.line() if checkpoint.git else ""}
+    yield from (LedgerLine(STANDING, clip_line(text, 400), 0, True, name) for name, text in own.items() if text)
     for at, line in enumerate(checkpoint.archive):
         yield LedgerLine(STANDING, f"archived: {clip_line(line.summary)}, {line.tokens:,} tokens ({line.id})", at)
 

@@ -181,7 +181,7 @@ _QUOTING = ("tool_syntax", "role_mark", "frame", "continued", "refusal", "instru
 
 
 class Evidence:
-    """What an answer is held against. `shown` is all that the model saw of the conversation and of what came before.
+    """What an answer is compared with. `shown` is all that the model saw of the conversation and of what came before.
 
     `earlier` is the record before it, and `last` the highest turn that a line may name. With `own_headings` the answer
     may have any headings. `asked` is the question, whose lines are no answer to it, `system` the agent's instructions.
@@ -227,8 +227,8 @@ class Evidence:
         """All that stands in the user's name, with what an earlier record quotes of the user, and the system text."""
         texts = [message.text for turn in self.turns for message in turn.messages if message.role == "user"]
         quoted = [entry.text for title in (TASK, RULES) for entry in self.earlier.sections.get(title, ())]
-        told = [line.text for line in self.earlier.happened if line.voice == "user"]
-        return QuotableText("\n".join((*texts, *self.users.values(), *quoted, *told, self.system)))
+        story = [line.text for line in self.earlier.happened if line.voice == "user"]
+        return QuotableText("\n".join((*texts, *self.users.values(), *quoted, *story, self.system)))
 
     @cached_property
     def passage(self) -> QuotableText:
@@ -417,7 +417,7 @@ _FAILURE_TOLD = 0.5
 
 
 class LostFact(Struct, frozen=True):
-    """A fact that nobody tells any more, and what is lost with it."""
+    """A fact that a text leaves out, and what is lost with it."""
 
     code: str
     fact: Fact
@@ -429,21 +429,21 @@ def is_open_item(fact: Fact) -> bool:
 
 
 def find_losses(facts: Iterable[Fact], text: str) -> list[LostFact]:
-    """The failures, decisions, unfinished points and paths that a text does not tell."""
-    told = LineIndex(text.split("\n"))
-    return [lost for fact in facts if (lost := _find_loss(fact, told))]
+    """The failures, decisions, unfinished points and paths that a text leaves out."""
+    lines = LineIndex(text.split("\n"))
+    return [lost for fact in facts if (lost := _find_loss(fact, lines))]
 
 
-def _find_loss(fact: Fact, told: LineIndex) -> LostFact | None:
+def _find_loss(fact: Fact, lines: LineIndex) -> LostFact | None:
     if fact.kind == "failure":
-        return None if told.failure(fact) else LostFact("lost_failure", fact)
+        return None if lines.failure(fact) else LostFact("lost_failure", fact)
     if fact.kind == "decision" and not fact.status:
-        return None if told.says(fact.content) else LostFact("lost_decision", fact)
+        return None if lines.says(fact.content) else LostFact("lost_decision", fact)
     if is_open_item(fact):
-        return None if told.says(fact.content) else LostFact("lost_open_item", fact)
+        return None if lines.says(fact.content) else LostFact("lost_open_item", fact)
     exact = [*paths_in(fact.content), *urls_in(fact.content)]
     if fact.kind in ("file_state", "side_effect") and exact:
-        return None if all(each in told.text for each in exact) else LostFact("lost_path", fact)
+        return None if all(each in lines.text for each in exact) else LostFact("lost_path", fact)
     return None
 
 
@@ -481,11 +481,11 @@ class LineIndex:
 
 def find_unfinished(claim: str, facts: Sequence[Fact]) -> Fact | None:
     """The unfinished point of the to-do list that a line calls done."""
-    said = words_of(claim)
+    words_of_claim = words_of(claim)
     items = [(fact, words_of(fact.content)) for fact in facts if fact.kind == "todo"]
     done = [words for fact, words in items if fact.status == "done"]
     for fact, words in items:
         is_open = fact.status in _OPEN and len(words) > 1
-        if is_open and words <= said and not any(words <= other <= said for other in done):
+        if is_open and words <= words_of_claim and not any(words <= other <= words_of_claim for other in done):
             return fact
     return None

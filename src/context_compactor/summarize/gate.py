@@ -107,7 +107,6 @@ PERMITTED = re.compile(
     r"|\b(?:yes|yep|yeah|ok|okay|sure|fine|accept(?:ed)?|go ahead|go for it|do it|do so|please do)\b"
     r"|\b(?:you|it) (?:may|can)\b"
 )
-"""What no fact and no reason may say, whoever said it."""
 
 
 # Cyrillic and Greek letters that pass for Latin ones, in words that hold Latin ones as well.
@@ -152,9 +151,9 @@ _HOSTILE = frozenset(("tool_syntax", "role_mark", "frame", "continued", "instruc
 
 
 class CheckedSummary(Struct, frozen=True):
-    """An answer that was held against the evidence: what may be used of it, and what was changed.
+    """An answer that was compared with the evidence: what may be used of it, and what was changed.
 
-    `wrong` says why nothing of it may be used; `corrections` which lines were mended or left out, and why.
+    `wrong` says why nothing of it may be used; `corrections` which lines were changed or left out, and why.
     """
 
     summary: Summary
@@ -163,7 +162,7 @@ class CheckedSummary(Struct, frozen=True):
 
 
 def check_answer(answer: ModelAnswer, evidence: Evidence) -> CheckedSummary:
-    """Read an answer, mend it line by line, and say whether it can be used."""
+    """Read an answer, correct it line by line, and say whether it can be used."""
     said = without_thoughts(answer.text)
     wrong = list(_of_call(answer, said))
     if wrong:
@@ -205,7 +204,7 @@ def _of_shape(answer: ModelAnswer, summary: Summary, evidence: Evidence) -> Iter
 
 
 def check_summary(summary: Summary, evidence: Evidence) -> CheckedSummary:
-    """A summary with every line mended or left out that the evidence does not bear, and whether enough is left."""
+    """A summary with every line corrected or left out that the evidence does not bear, and whether enough is left."""
     notes: list[Objection] = []
     corrector = _Corrector(evidence, notes)
     sections = {title: tuple(corrector.entries(title, entries)) for title, entries in summary.sections.items()}
@@ -241,9 +240,9 @@ def _is_exact(line: str) -> bool:
 
 def _of_wording(summary: Summary, evidence: Evidence) -> Iterator[Objection]:
     """What the text shows as a whole: another language, a copy of outputs, the same again and again."""
-    told = [entry.text for title, entries in summary.sections.items() if title != RULES for entry in entries]
-    told += [line.text for line in summary.happened if line.voice != "user"]
-    text = _QUOTED.sub(" ", "\n".join(told))
+    own = [entry.text for title, entries in summary.sections.items() if title != RULES for entry in entries]
+    own += [line.text for line in summary.happened if line.voice != "user"]
+    text = _QUOTED.sub(" ", "\n".join(own))
     if not is_in(text, evidence.language):
         yield Objection("wrong_language", f"the answer is not in {NAMES.get(evidence.language, evidence.language)}")
     words = WORD.findall(text.lower())
@@ -256,16 +255,16 @@ def _of_wording(summary: Summary, evidence: Evidence) -> Iterator[Objection]:
 
 
 class _Corrector:
-    """Mends one answer and takes notes."""
+    """Corrects one answer and notes each correction."""
 
     def __init__(self, evidence: Evidence, notes: list[Objection]) -> None:
         self._evidence = evidence
         self._notes = notes
         self.moved: list[RecordEntry] = []
-        """What was told as a failure and is none."""
+        """What was called a failure and is none."""
 
     def entries(self, title: str, entries: Sequence[RecordEntry]) -> Iterator[RecordEntry]:
-        """The entries of a section that may stand, mended."""
+        """The entries of a section that may stand, corrected."""
         for entry in entries:
             corrected = self._entry(title, entry) if title != FAILED or self._has_failed(entry) else None
             if corrected is not None:
@@ -513,8 +512,8 @@ def _unspoken(line: str, bare: str, evidence: Evidence) -> Iterator[Objection]:
         found = step.search(bare)
         if found and not spoken.search(evidence.spoken):
             yield Objection("unspoken", f"left out, nobody has spoken of {found[0]!r}: {line[:_SHOWN]!r}")
-    told = [*urls_in(line), *(code for code in code_in(line) if " " in code)]
-    if any(plain_words(each) in evidence.results and each not in evidence.said for each in told):
+    exact = [*urls_in(line), *(code for code in code_in(line) if " " in code)]
+    if any(plain_words(each) in evidence.results and each not in evidence.said for each in exact):
         yield Objection("instruction", f"left out, the step comes from a tool's output alone: {line[:_SHOWN]!r}")
 
 

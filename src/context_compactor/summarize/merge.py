@@ -37,7 +37,7 @@ from context_compactor.facts.ledgers import FILE_STATUSES
 from context_compactor.summarize.evidence import LineIndex, names_in, paths_in, plain_words
 from context_compactor.summarize.summary import Summary, fit_summary
 
-# How much of the record's room a model is asked to fill; the rest is for what the ledgers know and it does not tell.
+# How much of the record's room a model is asked to fill; the rest is for what the ledgers know and it leaves out.
 _ASKED = 0.95
 _MOST_TOKENS = 6_000
 _LEAST_TOKENS = 300
@@ -46,7 +46,7 @@ _LEAST_SHARE = 0.08
 _SHORT_RECORD = 500
 _LEAST_TARGET = 1_500
 _ROUNDS = 6
-# So long a name in an error is told with nothing else, unless it is a file's.
+# So long a name in an error identifies it, unless it is a file's.
 _LONG = 15
 _SOURCE = re.compile(r" \((?:×\d+, )?(?:turns \d+-\d+, )?(?:turn|tool|file|agent)_\d+\)$")
 # In which order lines of the ledgers are added: by their section, and by the statuses that matter most in it.
@@ -135,7 +135,7 @@ def place_summary(result: CompactionResult, summary: Summary, model: str) -> tup
 
 
 def merge_record(summary: Summary, own: Record, room: int, count: Callable[[str], int]) -> Record | None:
-    """A summary as a record of so many tokens, with what the engine's own tells beyond it; None if nothing fits."""
+    """A summary as a record of so many tokens, with what only the engine's own has; None if nothing fits."""
     root = root_line(own)
     left = room - count(render_record(_bare(own))) - (count(root) + 4 if root else 0)
     words = structs.replace(summary, sections=_without_quoted(summary.sections, own.quotes))
@@ -169,7 +169,7 @@ def merge_record(summary: Summary, own: Record, room: int, count: Callable[[str]
 
 
 def _needed(summary: Summary, own: Record, left: int, count: Callable[[str], int]) -> int:
-    """The room that is kept free for rules, open failures and changed files that a summary does not tell."""
+    """The room that is kept free for rules, open failures and changed files that a summary leaves out."""
     covered = LineIndex(summary.lines())
     untold = [entry_line(title, entry) for title, entry in _known(own, _ADDED[:3]) if not _is_covered(entry, covered)]
     return min(sum(count(f"- {line}") + 1 for line in untold), int((1 - _ASKED) * left))
@@ -206,7 +206,7 @@ def _known(own: Record, places: Sequence[tuple[str, tuple[str, ...]]] = _ADDED) 
 
 
 def _is_covered(entry: RecordEntry, covered: LineIndex) -> bool:
-    """Whether the summary tells what a line of the ledgers says; of a file its name is enough."""
+    """Whether the summary has what a line of the ledgers says; of a file its name is enough."""
     body = _SOURCE.sub("", entry.text)
     tried, is_failure, rest = body.partition(" → ")
     if is_failure and entry.status not in FILE_STATUSES:
@@ -221,7 +221,7 @@ def _is_covered(entry: RecordEntry, covered: LineIndex) -> bool:
 def _add_lines(
     happened: list[StoryLine], lines: Sequence[StoryLine], covered: LineIndex, room: int, count: Callable[[str], int]
 ) -> int:
-    """Add lines of the engine's own story that are not told yet, the newest first; the room that is left."""
+    """Add lines of the engine's own story that are not there yet, the newest first; the room that is left."""
     for line in reversed(lines):
         cost = count(story_text(line)) + 1
         if cost <= room and not covered.says(line.text):
@@ -253,7 +253,7 @@ def _with_record(result: CompactionResult, written: WrittenContext, model: str) 
 
 
 def _decisions_after(result: CompactionResult, written: WrittenContext) -> Iterator[Decision]:
-    """What was decided; a text of which no line stands in the record any more is told by the model."""
+    """What was decided; a text of which no line stands in the record any more is in the model's summary."""
     shown = {excerpt.ref for excerpt in written.record.excerpts} if written.record else set()
     folded = {turn.number for turn in result.folded}
     for decision in explain_decisions(result.context.composer, result.context.cut):

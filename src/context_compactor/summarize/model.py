@@ -66,7 +66,7 @@ class ModelStep(Struct, frozen=True):
 class Control:
     """How long a call may take, how to end it, and who sees its text, its steps and its reasoning while it is written.
 
-    Who sees them cannot stop the work: one that raises is told nothing more, and a warning is logged.
+    Who sees them cannot stop the work: one that raises is not called again, and a warning is logged.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ _SPEAKERS = {"assistant": "agent", "tool": "agent"}
 
 
 class QuotedTurn(Struct, frozen=True):
-    """One turn as it is shown: a heading of ours and a body. Reasoning is not told; `reasoning` is its length."""
+    """One turn as it is shown: a heading of ours and a body. Reasoning is left out; `reasoning` is its length."""
 
     turn: int
     heading: str
@@ -149,7 +149,7 @@ class Coverage(Struct, frozen=True):
 
 
 def cut_chunks(quotes: Sequence[QuotedTurn], most: int, count: Count) -> list[Chunk]:
-    """All tellings in order, in chunks of at most so many tokens."""
+    """All quoted turns in order, in chunks of at most so many tokens."""
     chunks: list[Chunk] = []
     lines: list[str] = []
     pieces: list[TurnPart] = []
@@ -215,7 +215,7 @@ def _longest(line: str, most: int, count: Count) -> int:
 
 
 def measure_coverage(quotes: Sequence[QuotedTurn], shown: Sequence[Chunk], count: Count) -> Coverage:
-    """What these chunks show of the tellings, by the places in their texts."""
+    """How much of the quoted turns these chunks show, by the places in their texts."""
     places: dict[int, list[tuple[int, int]]] = {}
     for piece in (piece for chunk in shown for piece in chunk.pieces):
         places.setdefault(piece.turn, []).append((piece.start, piece.end))
@@ -328,7 +328,7 @@ def headings() -> str:
 
 
 def focus_line(focus: str) -> str:
-    """The line that tells a model what the user wants most attention for; nothing when there is no wish."""
+    """The line that says what the user wants most attention for; nothing without a focus."""
     words = escape(" ".join(focus.split()))
     return f"Pay most attention to what concerns: {words}\n" if words else ""
 

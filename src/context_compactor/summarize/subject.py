@@ -185,7 +185,7 @@ def estimate_prefix(
 
 
 def expected_calls(chunks: int, limits: SummaryLimits, room: int) -> int:
-    """How many calls it takes to tell so many chunks and to merge what came of them."""
+    """How many calls it takes to summarize so many chunks and to merge the summaries."""
     return chunks + _merges(chunks, 0, limits, room).calls
 
 
@@ -239,7 +239,7 @@ def subject_of(
 ) -> SummarySubject:
     """The turns that leave the context, what is known of them, and what stands before them.
 
-    Only some of the `turns` can be told, behind what is told of those before.
+    With `turns` only these are summarized, behind the `previous` summary of those before.
     """
     parsed, focus = result.run.parsed, result.run.config.focus
     if result.run.request.settings.redact_secrets:  # taken out first: half of one would not be recognized any more

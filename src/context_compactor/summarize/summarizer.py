@@ -9,7 +9,7 @@ from copy import copy
 from threading import Event, Lock
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from context_compactor.dialects.turns import Turn
 from context_compactor.engine.result import CompactionResult
@@ -23,8 +23,8 @@ from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest
 from context_compactor.summarize.prompt import load_prompt
 from context_compactor.summarize.subject import (
     RequestPlan,
-    SummaryLimits,
     SummaryOutcome,
+    SummarySubject,
     is_model_asked,
     limits_for,
     plan_request,
@@ -82,15 +82,15 @@ class LimitedModel:
             words = f"{error}; again in {pause:g} s"
             control.report(ModelStep("retried", self.name, tried + 1, self._settings.retry_attempts, words))
 
-        return with_retries(
-            attempt, self._settings.retry_attempts, self._settings.retry_delay_seconds, control, report_retry
-        )
+        attempts, delay = self._settings.retry_attempts, self._settings.retry_delay_seconds
+        return with_retries(attempt, attempts, delay, control, report_retry)
 
     def _attempt(self, request: ModelRequest, control: Control) -> ModelAnswer:
         most = paid = self._reserve(request)
         try:
             answer = self._validated(self._model.write(request, control))
-            paid = self._paid(answer.usage, most)
+            known = None if answer.usage == ModelUsage() else call_cost(answer.usage, self.name, self._settings.prices)
+            paid = most if known is None else known
             return answer
         except ModelError as error:
             paid = most if error.billed else 0.0
@@ -112,10 +112,6 @@ class LimitedModel:
         most = _BELIEVED_WINDOWS * self.window
         counts = {name: min(max(count, 0), most) for name, count in structs.asdict(sound.usage).items()}
         return structs.replace(answer, usage=ModelUsage(**counts))
-
-    def _paid(self, usage: ModelUsage, most: float) -> float:
-        paid = None if usage == ModelUsage() else call_cost(usage, self.name, self._settings.prices)
-        return most if paid is None else paid
 
     def _reserve(self, request: ModelRequest) -> float:
         """What an attempt can cost at most, which is counted with it; 0 when that is not known and no limit asks."""
@@ -161,19 +157,11 @@ def check_model(model: Model) -> None:
         value = getattr(model, field, None)
         if not isinstance(value, kind) or not value or (isinstance(value, int) and value < 0):
             must = "a text" if kind is str else "a number of tokens above 0"
-            raise BadSetting(f"model: {field} of the {type(model).__name__} is {value!r:.60}; it must be {must}")
+            raise BadSetting(f"summarizer: {field} of the {type(model).__name__} is {value!r:.60}; it must be {must}")
 
 
 _MAX_REASONS = 2
 _MAX_REASON_CHARS = 200
-
-
-class CallContext(Struct, frozen=True):
-    """What all calls of one compaction share: the money, the deadline and who may end them, and how many they are."""
-
-    model: LimitedModel
-    control: Control
-    limits: SummaryLimits
 
 
 class ModelSummarizer:
@@ -199,7 +187,7 @@ class ModelSummarizer:
         """What was spent since; also on calls that came to nothing."""
         self.failed: frozenset[str] = frozenset()
         self.watchers = [on_step] if on_step else []
-        """Who is told of each call and each retry."""
+        """Callbacks for each call and each retry."""
         self._on_text = on_text
         self._is_cold = False
         self._running: LimitedModel | None = None
@@ -213,15 +201,15 @@ class ModelSummarizer:
         why = reason_to_skip(roomy)
         if why:
             return with_model_calls(result, (), f"no model was asked: {why}")
-        calls = self._call_context(roomy)
         try:
-            outcome = self._write(roomy, calls)
+            subject = self._plan(roomy).subject
+            outcome = self._write(roomy, subject)
+            # A cache that was not read is not there, or the agent begins its requests in another way.
+            self._is_cold |= bool(subject.prefix) and not any(call.cache_read for call in outcome.calls)
             made, why = self._merged(roomy, outcome)
         except (KeyboardInterrupt, ModelStopped):
             self.cancel = Event()  # the next compaction was not cancelled
             raise
-        finally:
-            self._settle()
         return with_model_calls(made or result, outcome.calls, why)
 
     def fork(self, cancel: Event, *, silent: bool = False) -> ModelSummarizer:
@@ -237,48 +225,33 @@ class ModelSummarizer:
         self._is_cold |= fork._is_cold
 
     def presummarize(self, result: CompactionResult, turns: Sequence[Turn], previous: Summary) -> SummaryOutcome:
-        """A summary of these turns of a compaction that is not made yet; `previous` tells those before them."""
+        """A summary of these turns of a compaction that is not made yet; `previous` summarizes those before them."""
         result = with_room(result)
-        calls = self._call_context(result)
-        subject = subject_of(result, turns, previous)
-        try:
-            outcome = write_summary(
-                calls.model,
-                subject,
-                calls.control,
-                result.run.config.counter.text,
-                calls.limits,
-                self._prompt,
-                self.failed,
-            )
-        finally:
-            self._settle()
-        self.failed |= outcome.failed
-        return outcome
+        return self._write(result, subject_of(result, turns, previous))
 
     @property
     def taken(self) -> Spending:
         """What was spent since, what is under way with it."""
         return self.spent.plus(self._running.spent) if self._running else self.spent
 
-    def _settle(self) -> None:
-        self.spent, self._running = self.taken, None
-
     @property
     def configuration(self) -> str:
         """In which way a record is asked for: the same for the same model and prompt."""
         return f"{self.model.name}\n{self._prompt.text}"
 
-    def _call_context(self, result: CompactionResult) -> CallContext:
-        settings = self._settings
+    def _write(self, result: CompactionResult, subject: SummarySubject) -> SummaryOutcome:
+        settings, count = self._settings, result.run.config.counter.text
         deadline = time.monotonic() + max(settings.deadline_seconds - (time.perf_counter() - result.run.began), 0.0)
-        before = self.before.plus(self.spent)
-        self._running = LimitedModel(self.model, settings, result.run.config.counter.text, before, self.ahead)
-        return CallContext(
-            self._running,
-            Control(deadline, self.cancel, self._on_text, self._step),
-            limits_for(settings, summary_tokens(result)),
-        )
+        model = LimitedModel(self.model, settings, count, self.before.plus(self.spent), self.ahead)
+        control = Control(deadline, self.cancel, self._on_text, self._step)
+        limits = limits_for(settings, summary_tokens(result))
+        self._running = model
+        try:
+            outcome = write_summary(model, subject, control, count, limits, self._prompt, self.failed)
+        finally:
+            self.spent, self._running = self.taken, None
+        self.failed |= outcome.failed
+        return outcome
 
     def _merged(self, result: CompactionResult, outcome: SummaryOutcome) -> tuple[CompactionResult | None, str]:
         """The compaction with the model's record, or why there is none."""
@@ -291,16 +264,8 @@ class ModelSummarizer:
         unmerged = next((objection.words for objection in outcome.objections if objection.code == UNMERGED), "")
         return structs.replace(made, report=report), unmerged
 
-    def _write(self, result: CompactionResult, calls: CallContext) -> SummaryOutcome:
-        count = result.run.config.counter.text
-        subject = self._plan(result).subject
-        outcome = write_summary(calls.model, subject, calls.control, count, calls.limits, self._prompt, self.failed)
-        self.failed |= outcome.failed
-        # A cache that was not read is not there, or the agent begins its requests in another way.
-        self._is_cold |= bool(subject.prefix) and not any(call.cache_read for call in outcome.calls)
-        return outcome
-
     def _plan(self, result: CompactionResult) -> RequestPlan:
+        check_model(self.model)
         return plan_request(result, self.model, self._settings, self._prompt, may_send_own=not self._is_cold)
 
     def estimate(self, result: CompactionResult) -> CompactionResult:
@@ -325,10 +290,10 @@ def open_summarizer(
     on_text: Callable[[str], None] | None = None,
     on_step: Callable[[ModelStep], None] | None = None,
 ) -> ModelSummarizer:
-    """A teller with a model, which may be named. A wrong name, a missing key or a bad prompt is an error at once."""
+    """A summarizer with a model or a model's name. A wrong name, a missing key or a bad prompt is an error at once."""
     if not isinstance(model, str) and not callable(getattr(model, "write", None)):
         raise BadSetting(
-            f"model is {model!r:.60}; it must be a name ({FORMS}) or an object that writes, as `Model` says"
+            f"summarizer is {model!r:.60}; it must be a name ({FORMS}) or an object that writes, as `Model` says"
         )
     return ModelSummarizer(open_model(model, settings) if isinstance(model, str) else model, settings, on_text, on_step)
 

@@ -78,9 +78,9 @@ class Summary(Struct, frozen=True):
 
     def lines(self) -> list[str]:
         """All of it line by line, as it stands in the record, without the headings."""
-        told = [entry_line(title, entry) for title, entries in self.sections.items() for entry in entries]
+        listed = [entry_line(title, entry) for title, entries in self.sections.items() for entry in entries]
         shown = [line for excerpt in self.excerpts for line in excerpt.lines]
-        return [*told, *map(story_text, self.happened), *shown]
+        return [*listed, *map(story_text, self.happened), *shown]
 
     @property
     def text(self) -> str:
@@ -352,12 +352,12 @@ class PreparedSummary(Struct, frozen=True, kw_only=True):
 
 def source_fingerprint(turns: Sequence[Turn], numbers: Collection[int], past: Record | None, configuration: str) -> str:
     """The same for the same turns behind the same record, asked for in the same way; "" when one of them is gone."""
-    told = [turn for turn in turns if turn.number in numbers]
-    if len(told) != len(numbers):
+    chosen = [turn for turn in turns if turn.number in numbers]
+    if len(chosen) != len(numbers):
         return ""
     digest = sha256(configuration.encode("utf-8", "replace"))
     digest.update(render_record(past).encode("utf-8", "replace") if past else b"")
-    for turn in told:
+    for turn in chosen:
         digest.update(f"\n{turn.number}\n".encode())
         digest.update(b"\n".join(json_bytes(message.raw) for message in turn.messages))
     return digest.hexdigest()[:32]
@@ -374,8 +374,8 @@ def reason_not_to_use(prepared: PreparedSummary, folded: dict[int, int], focus: 
 
 
 def without_current_state(summary: Summary) -> Summary:
-    """A summary with turns behind it that it does not tell: how things stood then is left out, what was done stays."""
-    standing = tuple(entry for entry in summary.sections.get(STANDING, ()) if entry.status not in _OVERTAKEN)
+    """A summary with later turns that it does not cover: how things stood then is left out, what was done stays."""
+    lasting = tuple(entry for entry in summary.sections.get(STANDING, ()) if entry.status not in _OVERTAKEN)
     task = tuple(entry for entry in summary.sections.get(TASK, ()) if entry.text.startswith('"'))
-    sections = summary.sections | {STANDING: standing, TASK: task}
+    sections = summary.sections | {STANDING: lasting, TASK: task}
     return structs.replace(summary, sections={title: entries for title, entries in sections.items() if entries})

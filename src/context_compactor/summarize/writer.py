@@ -243,7 +243,7 @@ def write_summary(
 
 
 class SummaryQuestion(Struct, frozen=True):
-    """Some material, and what the answer is held against.
+    """Some material, and what the answer is compared with.
 
     A question that is `alone` is not asked at the same time as others, so its answer may be shown as it is written.
     """
@@ -357,27 +357,27 @@ class SummaryWriter:
         return self._from_parts(chunks, room)
 
     def _from_parts(self, chunks: list[Chunk], room: int) -> Summary | None:
-        """Each part told by itself, the first with the earlier record, and then one made of all."""
+        """Each part summarized by itself, the first with the earlier record, and then one made of all."""
         questions = [
             structs.replace(
                 self._question(self._assignment, chunk, Summary() if at else self._before.previous), alone=False
             )
             for at, chunk in enumerate(chunks)
         ]
-        told = map_parallel(
+        summaries = map_parallel(
             lambda question: ask_model(self._caller, question),
             questions,
             self._limits.parallel,
             self._caller.control.cancel.set,
         )
-        self._refused = told.count(None)
+        self._refused = summaries.count(None)
         if 2 * self._refused > len(chunks):  # a model that fails so often is not believed in the rest
             return None
-        parts = [part or ledger_summary(self._facts_of(chunk)) for part, chunk in zip(told, chunks, strict=True)]
+        parts = [part or ledger_summary(self._facts_of(chunk)) for part, chunk in zip(summaries, chunks, strict=True)]
         return self._merged([part for part in parts if part], room)
 
     def _merged(self, parts: Sequence[Summary], room: int) -> Summary | None:
-        """One summary of all parts, a few at a time; line by line where the model fails: nothing told is given up."""
+        """One summary of all parts, a few at a time; line by line where the model fails: no summary is given up."""
         while len(parts) > 1:
             parts = [self._joined(group, room) for group in grouped(parts, room, self._caller.count)]
         return fit_summary(parts[0], self._limits.tokens, self._caller.count)[0] if parts else None
@@ -417,7 +417,7 @@ class SummaryWriter:
         return [fact for fact in self._subject.facts if fact.turn in chunk.turns]
 
     def _evidence(self, text: str, chunk: Chunk | None = None) -> Evidence:
-        """What an answer on a part of the span is held against, or on all of it."""
+        """What an answer on a part of the span, or on all of it, is compared with."""
         subject = self._subject
         return Evidence(
             "\n".join((subject.system, render_summary(subject.previous), text)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 
@@ -31,53 +32,37 @@ class KnownPrice(Struct, frozen=True):
     seen: str
 
 
-def _claude(pattern: str, input_rate: float, read: float, write: float, output: float) -> KnownPrice:
-    return KnownPrice(pattern, Price(input=input_rate, cache_read=read, cache_write=write, output=output), "2026-11-15")
+_LONG: dict[str, Any] = {"long_above": 272_000, "long_input": 2.0, "long_output": 1.5}
 
 
-def _gpt(pattern: str, input_rate: float, read: float, output: float, write: float | None = None) -> KnownPrice:
-    price = Price(input=input_rate, cache_read=read, cache_write=write, output=output)
+def _known(pattern: str, input_rate: float, read: float, write: float | None, output: float, **long: Any) -> KnownPrice:
+    price = Price(input=input_rate, cache_read=read, cache_write=write, output=output, **long)
     return KnownPrice(pattern, price, "2026-11-15")
 
 
-def _long_gpt(pattern: str, input_rate: float, read: float, output: float, write: float | None = None) -> KnownPrice:
-    price = Price(
-        input=input_rate, cache_read=read, cache_write=write, output=output,
-        long_above=272_000, long_input=2.0, long_output=1.5,
-    )  # fmt: skip
-    return KnownPrice(pattern, price, "2026-11-15")
-
-
-# Input, cached input, then for Claude the five-minute cache write and the output, for GPT the output and the write.
+# Input, cached input, cache write (of Claude for five minutes) and output.
 KNOWN_PRICES = (
-    _claude(r"claude-fable-5[-.]1", 10.0, 0.25, 12.5, 50.0),
-    _claude(r"claude-opus-5[-.]5", 4.0, 0.20, 5.0, 20.0),
-    _claude(r"claude-opus-(?:5|4[-.][5-8])", 5.0, 0.50, 6.25, 25.0),
-    _claude(r"claude-sonnet-5(?:[-.]5)?", 2.0, 0.20, 2.5, 10.0),
-    _claude(r"claude-sonnet-4(?:[-.][56])?", 3.0, 0.30, 3.75, 15.0),
-    _claude(r"claude-haiku-4[-.]5", 1.0, 0.10, 1.25, 5.0),
-    KnownPrice(
-        r"claude-haiku-5[-.]5",
-        Price(
-            input=0.10, cache_read=0.01, cache_write=0.125, output=0.50,
-            long_above=100_000, long_input=5.0, long_output=5.0,
-        ),
-        "2026-11-15",
-    ),
-    _long_gpt(r"gpt-5\.6-terra", 2.0, 0.20, 12.0, 2.5),
-    _long_gpt(r"gpt-5\.6-luna", 0.20, 0.02, 1.20, 0.25),
-    _long_gpt(r"gpt-5\.5", 5.0, 0.50, 30.0),
-    _long_gpt(r"gpt-5\.4", 2.5, 0.25, 15.0),
-    _gpt(r"gpt-5\.4-mini", 0.75, 0.075, 4.5),
-    _gpt(r"gpt-5\.4-nano", 0.20, 0.02, 1.25),
-    _gpt(r"gpt-5\.2", 1.75, 0.175, 14.0),
-    _gpt(r"gpt-5", 1.25, 0.125, 10.0),
-    _gpt(r"gpt-5-mini", 0.25, 0.025, 2.0),
-    _gpt(r"gpt-4\.1", 2.0, 0.50, 8.0),
-    _gpt(r"gpt-4\.1-mini", 0.40, 0.10, 1.60),
-    _gpt(r"gpt-4\.1-nano", 0.10, 0.025, 0.40),
-    _gpt(r"gpt-4o-mini", 0.15, 0.075, 0.60),
-)  # fmt: skip
+    _known(r"claude-fable-5[-.]1", 10.0, 0.25, 12.5, 50.0),
+    _known(r"claude-opus-5[-.]5", 4.0, 0.20, 5.0, 20.0),
+    _known(r"claude-opus-(?:5|4[-.][5-8])", 5.0, 0.50, 6.25, 25.0),
+    _known(r"claude-sonnet-5(?:[-.]5)?", 2.0, 0.20, 2.5, 10.0),
+    _known(r"claude-sonnet-4(?:[-.][56])?", 3.0, 0.30, 3.75, 15.0),
+    _known(r"claude-haiku-4[-.]5", 1.0, 0.10, 1.25, 5.0),
+    _known(r"claude-haiku-5[-.]5", 0.10, 0.01, 0.125, 0.50, long_above=100_000, long_input=5.0, long_output=5.0),
+    _known(r"gpt-5\.6-terra", 2.0, 0.20, 2.5, 12.0, **_LONG),
+    _known(r"gpt-5\.6-luna", 0.20, 0.02, 0.25, 1.20, **_LONG),
+    _known(r"gpt-5\.5", 5.0, 0.50, None, 30.0, **_LONG),
+    _known(r"gpt-5\.4", 2.5, 0.25, None, 15.0, **_LONG),
+    _known(r"gpt-5\.4-mini", 0.75, 0.075, None, 4.5),
+    _known(r"gpt-5\.4-nano", 0.20, 0.02, None, 1.25),
+    _known(r"gpt-5\.2", 1.75, 0.175, None, 14.0),
+    _known(r"gpt-5", 1.25, 0.125, None, 10.0),
+    _known(r"gpt-5-mini", 0.25, 0.025, None, 2.0),
+    _known(r"gpt-4\.1", 2.0, 0.50, None, 8.0),
+    _known(r"gpt-4\.1-mini", 0.40, 0.10, None, 1.60),
+    _known(r"gpt-4\.1-nano", 0.10, 0.025, None, 0.40),
+    _known(r"gpt-4o-mini", 0.15, 0.075, None, 0.60),
+)
 
 
 def price_of(model: str, prices: Mapping[str, Price] | None = None) -> Price | None:

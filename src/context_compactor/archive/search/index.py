@@ -25,8 +25,8 @@ _OWN_WORDS = 1.5
 _SPEAKER = re.compile(r"([^\W\d_][\w.'-]{0,20}(?: [\w.'-]{1,20}){0,2}): ")
 _FEWEST_TURNS, _SMALLEST_SHARE = 3, 0.02
 
-# How gladly a kind is taken: the worth of its text to the agent, flattened, since the query has the first word.
-_GLADLY = {
+# How much a kind is preferred: the worth of its text to the agent, flattened, since the query counts for more.
+_PREFERENCE = {
     **{kind.value: (weight / KIND_WEIGHT[Kind.TALK]) ** 0.25 for kind, weight in KIND_WEIGHT.items()},
     Voice.CALL.value: 1.3,
     Voice.THINKING.value: 0.8,
@@ -106,9 +106,9 @@ class PassageIndex:
         for at, score in spoken.items():
             scores[at] = score
         best = max(scores, default=0.0) or 1.0
-        gladly = _ANSWERING if query.is_question else _GLADLY
+        preference = _ANSWERING if query.is_question else _PREFERENCE
         for at, passage in enumerate(self.passages):
-            scores[at] *= gladly.get(passage.kind, 1.0) / best
+            scores[at] *= preference.get(passage.kind, 1.0) / best
             if query.is_question and is_intention(passage):
                 scores[at] *= _INTENDED
         if query.is_question:

@@ -138,7 +138,8 @@ def cut_text(text: str, ref: str, kind: str, position: int = 0, line: int = 1) -
     run: list[str] = []
     start = size = 0
     for at, content in enumerate(_lines(text), line):
-        offset = _number_width(content) if kind == Kind.CODE else 0
+        numbered = _NUMBERED.match(content) if kind == Kind.CODE else None
+        offset = numbered.end() if numbered else 0
         if run and (not content.strip() or size + len(content) > most_size or len(run) == most_lines):
             yield Passage(ref, position, "\n".join(run), kind, start)
             position += 1
@@ -165,11 +166,6 @@ def _lines(text: str) -> Iterator[str]:
         start = end + 1
 
 
-def _number_width(line: str) -> int:
-    numbered = _NUMBERED.match(line)
-    return numbered.end() if numbered else 0
-
-
 def _pieces(line: str, begin: int, size: int, *, is_talk: bool) -> Iterator[tuple[int, int]]:
     """Where to cut a long line: talk behind a sentence, anything else behind a space or bracket of its second half."""
     while begin < len(line):
@@ -190,18 +186,18 @@ class Exchanges:
     def __init__(self, refs: Iterable[tuple[str, str]]) -> None:
         """Each original comes with who speaks in it: the user, the agent, or nobody."""
         self._number: dict[str, int] = {}
-        self._asked: list[str] = [""]
+        self._user_turns: list[str] = [""]
         self._concluded: list[str] = [""]
-        self._told: list[list[str]] = [[]]
+        self._agent_turns: list[list[str]] = [[]]
         for ref, voice in refs:
             if voice == Voice.USER:
-                self._asked.append(ref)
+                self._user_turns.append(ref)
                 self._concluded.append("")
-                self._told.append([])
+                self._agent_turns.append([])
             elif voice == Voice.AGENT:
                 self._concluded[-1] = ref
-                self._told[-1].append(ref)
-            self._number.setdefault(ref, len(self._asked) - 1)
+                self._agent_turns[-1].append(ref)
+            self._number.setdefault(ref, len(self._user_turns) - 1)
 
     def of(self, ref: str) -> int:
         """The number of the exchange in which an original stands."""
@@ -209,7 +205,7 @@ class Exchanges:
 
     def asked(self, number: int) -> str:
         """The id of the turn in which the user opened it; empty before the first."""
-        return self._asked[number]
+        return self._user_turns[number]
 
     def concluded(self, number: int) -> str:
         """The id of the turn with the agent's last words in it."""
@@ -217,16 +213,16 @@ class Exchanges:
 
     def replied(self, number: int) -> str:
         """The id of the turn in which the user replied to that; empty when it is the last."""
-        return self._asked[number + 1] if number + 1 < len(self._asked) else ""
+        return self._user_turns[number + 1] if number + 1 < len(self._user_turns) else ""
 
     def agent_turns_around(self, refs: Iterable[str], most: int) -> list[str]:
         """Turns in which the agent said something, in the exchanges that hold most of some originals."""
         often = Counter(map(self.of, refs))
-        return [ref for number, _ in often.most_common() for ref in self._told[number]][:most]
+        return [ref for number, _ in often.most_common() for ref in self._agent_turns[number]][:most]
 
     def newest(self, count: int) -> list[str]:
         """The turns that opened the newest exchanges."""
-        return [ref for ref in self._asked[-count:] if ref]
+        return [ref for ref in self._user_turns[-count:] if ref]
 
     def frame_of(self, refs: Iterable[str]) -> list[str]:
         """The turns that open and close the exchanges of some originals, and what the user replied."""

@@ -94,7 +94,7 @@ class LineSelector:
             filling.take(self._around(next(iter([*exact, *answers]), None)), _AROUND_ROOM)
         else:
             filling.take(exact, _EXACT_ROOM_OF_MESSAGES)
-        places = self._telling(relevance) if query.is_question else relevant_places(relevance)
+        places = self._informative(relevance) if query.is_question else relevant_places(relevance)
         self._count(places)
         filling.take(rank_by_gain(index, query, places, relevance, self._counted, self._shown, filling.names))
         chosen = list(filling.chosen)
@@ -128,7 +128,7 @@ class LineSelector:
         said = (at for at in firsts if not is_intention(passages[at]))
         return sorted(said, key=lambda at: abs(passages[at].position - passages[best].position))
 
-    def _telling(self, relevance: Sequence[float]) -> list[int]:
+    def _informative(self, relevance: Sequence[float]) -> list[int]:
         """The places of what may answer a question: all that was said about it, and of other lines the best."""
         faint = _FAINT * max(relevance, default=0.0)
         passages = self._index.passages
@@ -151,13 +151,10 @@ class LineSelector:
         number = self._numbers[at]
         concluded = self._exchanges.concluded(number)
         yield from self._said_in.get(self._exchanges.asked(number), ())[:_ASK]
-        yield from self._best(self._said_in.get(concluded, ()), scores)
+        # Of the conclusion the passages that say most, in their order.
+        yield from sorted(sorted(self._said_in.get(concluded, ()), key=lambda at: -scores[at])[:_CONCLUSION])
         if self._index.passages[at].id == concluded:
             yield from self._said_in.get(self._exchanges.replied(number), ())[:1]
-
-    def _best(self, places: Sequence[int], scores: Sequence[float]) -> list[int]:
-        """Of what was said in a turn the passages that tell most, in their order."""
-        return sorted(sorted(places, key=lambda at: -scores[at])[:_CONCLUSION])
 
     def _count(self, places: Iterable[int]) -> None:
         new = [at for at in places if at not in self._counted]

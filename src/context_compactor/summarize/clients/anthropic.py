@@ -19,7 +19,7 @@ _STOPS: dict[str, StopReason] = {
 }
 _MARK = {"type": "ephemeral"}
 _MOST_MARKS = 4
-# What the SDK is told by name; the rest, which may be newer than the SDK, is sent as it is.
+# What the SDK takes by name; the rest, which may be newer than the SDK, is sent as it is.
 _OURS = ("model", "max_tokens", "messages", "system")
 
 
@@ -101,7 +101,7 @@ def _marks(blocks: list[dict[str, Any]]) -> int:
 
 
 def _usage(usage: Any, before: ModelUsage) -> ModelUsage:
-    """The counts of an event; what it does not tell stays as the event before it told."""
+    """The counts of an event; what it does not have stays as in the event before."""
     return ModelUsage(
         input=_count_or(usage, "input_tokens", before.input),
         cache_read=_count_or(usage, "cache_read_input_tokens", before.cache_read),

@@ -42,7 +42,7 @@ _POLL_SECONDS = 0.05
 
 
 def run_cancellable(start: Callable[[OnStreamedText], Coroutine[Any, Any, _Result]], control: Control) -> _Result:
-    """Run a coroutine that tells each piece of what is said; its result, or `ModelStopped` as soon as it has to end.
+    """Run a coroutine that passes on each piece of the answer; its result, or `ModelStopped` as soon as it has to end.
 
     Whatever ends the wait, an interrupt by the user included, also cancels the coroutine, which closes its stream.
     """
@@ -83,7 +83,7 @@ _MOST_CHARS_PER_TOKEN, _SLACK_CHARS = 32, 65_536
 
 
 class StreamedAnswer:
-    """What has been heard of an answer of the model `name` so far; `hear` is told each piece of it."""
+    """What has come of an answer of the model `name` so far; `on_piece` gets each piece of it."""
 
     def __init__(self, request: ModelRequest, name: str, most_output: int, on_piece: OnStreamedText) -> None:
         self._name = name
@@ -316,7 +316,7 @@ class ProviderAdapter(Protocol):
         ...
 
     def take(self, event: Any, collected: StreamedAnswer) -> None:
-        """Add one event to what was heard."""
+        """Add one event to what has come."""
         ...
 
 

@@ -20,7 +20,7 @@ STOPS: dict[str, StopReason] = {
     "function_call": "tool_call",
     "content_filter": "refusal",
 }
-# What the SDK is told by name; the rest, which is the agent's, is sent as it is.
+# What the SDK takes by name; the rest, which is the agent's, is sent as it is.
 _OURS = ("model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens")
 
 
@@ -77,7 +77,7 @@ def chat_body(request: ModelRequest, named: ModelSpec, refused: frozenset[str], 
 
 
 def take_chunk(chunk: Any, collected: StreamedAnswer) -> None:
-    """Add a chunk of a chat completion to what was heard."""
+    """Add a chunk of a chat completion to what has come."""
     collected.model = chunk.model or collected.model
     if usage := getattr(chunk, "usage", None):
         collected.usage = _usage(usage)
