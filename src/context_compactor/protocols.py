@@ -94,7 +94,7 @@ class Model(Protocol):
 
 
 class Store(Protocol):
-    """Where sessions rest. It keeps bytes and knows nothing of messages; `tests/store` says when one is done.
+    """Where sessions are stored. It keeps bytes and knows nothing of messages; `tests/store` says what it must do.
 
     Entries are only ever added. Whatever returns has been written to the disk; whatever raises has written nothing.
     Every verb may be called from any thread, and other processes may use the same store at the same time.
@@ -162,10 +162,6 @@ class Store(Protocol):
 
     def put(self, contents: Iterable[bytes | PackedContent]) -> list[str]:
         """Keep contents under their hashes, each once."""
-        ...
-
-    def put_list(self, parts: Sequence[bytes]) -> str:
-        """Keep a JSON list whose values are contents of their own; the hash of the whole list."""
         ...
 
     def get(self, hashes: Iterable[str]) -> dict[str, bytes]:
@@ -288,7 +284,7 @@ class ServiceStore(Protocol):
     """What a service needs and a library does not: jobs, events to replay, answers to repeat, and webhooks.
 
     It is in the same database as the sessions: what is written here within `writing` of a store belongs to that
-    transaction. `tests/store/test_desk.py` says when one is done.
+    transaction. `tests/store/test_desk.py` says what each must do.
     """
 
     jobs: JobTable
@@ -306,7 +302,7 @@ class ServiceStore(Protocol):
         ...
 
     def record_event(self, event: Event) -> int:
-        """Keep an event and note which webhooks are to be told; its number."""
+        """Store an event and queue its deliveries to webhooks; its number."""
         ...
 
     def delete_expired(self, now: datetime) -> None:

@@ -23,7 +23,7 @@ from context_compactor.store.rows import FactRow, Webhook, hash_of
 from context_compactor.store.service_store import service_store_of
 from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.sqlite import SqliteStore
-from tests.store.rows import AT, LATER, LATEST, bodies, item, texts_of
+from tests.store.rows import AT, LATER, LATEST, bodies, item, put_list, texts_of
 from tests.store.test_expire import fill
 
 NOW = datetime(2026, 3, 1, 10, tzinfo=UTC)
@@ -72,7 +72,7 @@ def test_no_row_of_a_deleted_session_is_left_in_any_table(two: SqlStore):
     remove(two, "old")
     for table in SESSION_TABLES:
         assert {number for (number,) in two._database.rows(f"SELECT session FROM {table}")} == {number_of(two, "new")}
-    first, last = two._shelf.runs.span(number_of(two, "new"))
+    first, last = two._originals.runs.span(number_of(two, "new"))
     assert count(two, "passages") == count(two, "words") == 1
     assert two._database.row("SELECT number FROM passages")[0] in range(first, last)
     assert count(two, "deleted_sessions") == count(two, "unneeded_contents") == 0
@@ -177,7 +177,7 @@ def test_a_content_that_is_used_again_while_it_is_about_to_be_removed_stays(two:
         marks = needed(*given)
         if looks == 2:
             two.append("new", "message", bodies("only old"), LATEST)
-            two.put_list([b'"value old"', b"items of old"])
+            put_list(two, [b'"value old"', b"items of old"])
             two.append("new", "revision", [json.dumps({"hash": hash_of(b"[items of old]")}).encode()], LATEST)
             two.archive("new", [item(two, "tool_002", '"value old"')], LATEST)
         return marks
@@ -378,7 +378,7 @@ def make(store: SqlStore, session_id: str, given: tuple[list[str], list[str], li
     with store.writing(session_id):
         for n, text in enumerate(originals):
             found = item(store, f"tool_{n}", json.dumps(text), terms=text)
-            listed = store.put_list([json.dumps(each).encode() for each in (text, *messages)])
+            listed = put_list(store, [json.dumps(each).encode() for each in (text, *messages)])
             store.archive(session_id, [found], AT)
             store.append(session_id, "revision", [json.dumps({"hash": listed}).encode()], AT)
         (state,) = store.put(bodies(*(revisions or ["nothing"]))[:1])

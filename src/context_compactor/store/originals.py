@@ -313,6 +313,10 @@ _COLUMNS = (
     "o.number, o.ref, o.kind, o.summary, o.tokens, o.recovery, o.hint, o.target, o.same_as, o.created_at, "
     "(SELECT hash FROM contents WHERE number = o.content)"
 )
+_INSERT = (
+    "INSERT INTO originals (session, ref, kind, summary, tokens, recovery, hint, target, same_as, created_at, content, "
+    "first, last) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number"
+)
 
 _ALL = SearchFilter()
 
@@ -326,21 +330,22 @@ class OriginalTable:
         self.runs = PassageRuns(database)
 
     def add(self, session: int, items: Sequence[NewOriginal], now: str) -> list[str]:
-        """Put originals on the shelf; the ids of those that were not there. The first under an id stays for ever.
+        """Put originals into the archive; the ids of those that were not there. The first under an id stays for ever.
 
         An original whose value is archived under another id already refers to that one and is not found twice. The
         session's row must be locked.
         """
         new = self._new(session, items)
         numbers = self._contents.numbers([item.content for item in new])
-        twins = self._twins(session, list(numbers))
+        known = self._first_refs(session, list(numbers))
         added, missing, first = [], [], self.runs.end(session)
         for item in new:
-            twin = twins.setdefault(item.content, item.ref)
-            same_as, runs = (twin, ()) if twin != item.ref else ("", item.runs)
+            ref = known.setdefault(item.content, item.ref)
+            same_as, runs = (ref, ()) if ref != item.ref else ("", item.runs)
             last = first + sum(run.count for run in runs)
-            values = [session, *_fields(item), same_as, now, numbers[item.content], first, last]
-            original = self._insert(values)
+            fields = [item.ref, item.kind, item.summary, item.tokens, item.recovery, item.hint, item.target]
+            values = [session, *fields, same_as, now, numbers[item.content], first, last]
+            original = int(self._database.row(_INSERT, values)[0])
             added.append(AddedRuns(original, item.kind, first, self.runs.packed(runs) if runs else ()))
             if not item.is_indexed and not same_as:
                 missing.append((session, original, last - first))
@@ -401,7 +406,7 @@ class OriginalTable:
                 first.setdefault(item.ref, item)
         return list(first.values())
 
-    def _twins(self, session: int, contents: Sequence[str]) -> dict[str, str]:
+    def _first_refs(self, session: int, contents: Sequence[str]) -> dict[str, str]:
         """The ids under which contents were archived first."""
         statement = (
             "SELECT c.hash, o.ref FROM contents c JOIN originals o ON o.content = c.number "
@@ -409,14 +414,6 @@ class OriginalTable:
         )
         rows = rows_in(self._database, statement, [bytes.fromhex(name) for name in contents], [session])
         return {name.hex(): ref for name, ref in rows}
-
-    def _insert(self, values: Sequence[object]) -> int:
-        row = self._database.row(
-            "INSERT INTO originals (session, ref, kind, summary, tokens, recovery, hint, target, same_as, created_at, "
-            "content, first, last) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number",
-            values,
-        )
-        return int(row[0])
 
     def find(self, session: int, ref: str) -> OriginalRow | None:
         """The original under an id."""
@@ -438,14 +435,6 @@ class OriginalTable:
         )
         return [_original_row(row) for row in (reversed(rows) if newest else rows)]
 
-    def search(self, session: int, terms: Mapping[str, float], most: int, wanted: SearchFilter) -> list[FoundRun]:
-        """The runs of passages that hold the terms which tell most, in their order."""
-        return self.runs.search(session, terms, most, wanted)
-
-    def beginnings(self, session: int, refs: Sequence[str], most: int) -> list[FoundRun]:
-        """The first runs of originals."""
-        return self.runs.beginnings(session, refs, most)
-
     def verify(self, session_id: str, session: int) -> Iterator[str]:
         """One line for each original whose value is gone."""
         lost = self._database.rows(
@@ -456,10 +445,6 @@ class OriginalTable:
         yield from (f"session {session_id}: the original of {ref} is missing" for (ref,) in lost)
 
 
-def _fields(item: NewOriginal) -> list[object]:
-    return [item.ref, item.kind, item.summary, item.tokens, item.recovery, item.hint, item.target]
-
-
 def _original_row(row: Sequence[Any]) -> OriginalRow:
-    name = row[-1].hex() if row[-1] else ""  # gone from the store
-    return OriginalRow(*[*row[:-1], name])
+    *fields, content = row
+    return OriginalRow(*[*fields, content.hex() if content else ""])  # it may be gone from the store
