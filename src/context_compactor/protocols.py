@@ -220,7 +220,7 @@ class Store(Protocol):
     ) -> list[FoundRun]:
         """Runs of passages of this session, in their order, of about `most` characters; all while there are few.
 
-        Of many, those that hold the terms which tell most, with what stands beside them; without a term the newest.
+        Of many, those that hold the rarest terms, with their neighbours; without a term the newest.
         """
         ...
 

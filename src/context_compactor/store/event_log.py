@@ -19,7 +19,7 @@ _TRIM_EVERY = 250
 # Deliveries to a webhook that is disabled are not waited for.
 _OLDEST_UNDELIVERED = """
 SELECT min(oldest) FROM (SELECT (SELECT min(d.event) FROM deliveries d WHERE d.webhook = w.id) AS oldest
-FROM webhooks w WHERE w.namespace = ? AND w.disabled_at = '') AS owed"""
+FROM webhooks w WHERE w.namespace = ? AND w.disabled_at = '') AS undelivered"""
 _OLDEST_OF_NEWEST = "SELECT number FROM events WHERE namespace = ? ORDER BY number DESC LIMIT 1 OFFSET ?"
 
 

@@ -118,7 +118,7 @@ class JobTable:
         )
 
     def lapsed(self, now: str) -> list[Job]:
-        """Jobs whose worker has not been heard of for too long."""
+        """Jobs whose lease has lapsed."""
         return self._all("state = 'running' AND lease_until < ? ORDER BY lease_until", [now])
 
     # Reading

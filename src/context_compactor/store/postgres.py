@@ -315,7 +315,7 @@ class PostgresDatabase(Database, Forkable):
                 except psycopg.OperationalError:
                     if not self._probing.broken:
                         raise
-                    self._probing = None  # it was lost: a new one tells how things stand now
+                    self._probing = None  # it was lost: a new one says how things are now
                 else:
                     return
             self._probing = probing(self._address, seconds)

@@ -127,11 +127,11 @@ class LogTable:
         self._database.write_many(
             "INSERT INTO entries (session, position, kind, created_at, content, chain) VALUES (?, ?, ?, ?, ?, ?)", rows
         )
-        counted, seen = (len(rows), 0) if kind == MESSAGE else (0, head if rows else 0)
+        counted, view = (len(rows), 0) if kind == MESSAGE else (0, head if rows else 0)
         self._database.write(
             "UPDATE sessions SET head = ?, chain = ?, updated_at = ?, messages = messages + ?, "
             "view = CASE WHEN ? > 0 THEN ? ELSE view END WHERE number = ?",
-            [head, chain, now, counted, seen, seen, session],
+            [head, chain, now, counted, view, view, session],
         )
         if current is not None:
             current.ends[session] = head, chain

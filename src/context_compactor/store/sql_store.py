@@ -162,7 +162,7 @@ class SqlStore:
         since: str = "",
         until: str = "",
     ) -> list[FoundRun]:
-        """Runs of passages, in their order, of about `most` characters: those whose terms tell most, or all."""
+        """Runs of passages, in their order, of about `most` characters: those with the rarest terms, or all."""
         return self._originals.runs.search(
             self._sessions.number(session_id), terms, most, SearchFilter(kind, since, until)
         )

@@ -98,7 +98,7 @@ class SqliteWordIndex(WordIndex):
             self._database.write("INSERT INTO words (words, rank) VALUES ('merge', ?)", [_PAGES_WITH_NEW])
 
     def remove(self, runs: Iterable[tuple[int, str]]) -> None:
-        """Forget runs. A table without texts must be told which terms a run had."""
+        """Forget runs. A table without texts needs the terms that a run had."""
         self._database.write_many("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", runs)
 
     def purge(self) -> None:

@@ -139,7 +139,7 @@ def _execute_patiently(connection: sqlite3.Connection, statement: str, busy_seco
 
 
 def file_id(file: str) -> tuple[int, int]:
-    """What tells a file from another one of the same name; of one that is not there, nothing."""
+    """What distinguishes a file from another one of the same name; (0, 0) when there is none."""
     try:
         found = os.stat(file)  # noqa: PTH116  a path object for each transaction is not worth it
     except OSError:

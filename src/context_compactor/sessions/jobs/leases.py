@@ -117,7 +117,7 @@ class Retries:
         self._again(job, settings.retry_attempts, settings.retry_delay_seconds * 2 ** (job.attempts - 1), reason)
 
     def lapsed(self, job: Job) -> None:
-        """After an attempt whose worker was not heard of any more."""
+        """After an attempt whose worker sent no heartbeat any more."""
         self._again(job, self._settings(job).retry_attempts, 0.0, f"the worker {job.worker} stopped answering")
 
     def returned(self, job: Job) -> None:

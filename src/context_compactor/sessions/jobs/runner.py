@@ -141,7 +141,7 @@ class JobRunner:
 
 
 def attempt_of(job: Job) -> tuple[int, int]:
-    """What tells one attempt at a job from the next, which may begin before the first has noticed that it lost it."""
+    """The key of one attempt at a job; the next may begin before the first has noticed that it lost the job."""
     return job.id, job.attempts
 
 
