@@ -34,7 +34,6 @@ class Sink(Protocol):
 
     def write(self, event: Event) -> None:
         """Take one event; do not change it."""
-        ...
 
 
 @runtime_checkable
@@ -43,7 +42,6 @@ class TransactionalSink(Sink, Protocol):
 
     def write_within(self, event: Event) -> None:
         """Take one event as a part of the transaction that is under way, or raise."""
-        ...
 
 
 class SinkFailure(Struct, frozen=True):

@@ -101,11 +101,9 @@ class EventListener(Protocol):
 
     def start(self) -> None:
         """Begin to listen."""
-        ...
 
     def stop(self) -> None:
         """Listen no more."""
-        ...
 
 
 def event_listener_of(store: Store, on_event: Callable[[str], None]) -> EventListener | None:
