@@ -248,7 +248,7 @@ def killed_in(folder: Path, step: str) -> SqliteStore:
         fill(store, "old", AT)
         fill(store, "new", LATEST)
         setattr(deletion, step, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-        if step == "Answers":  # within the transaction
+        if step == "IdempotencyTable":  # within the transaction
             store.delete("old")
         store.delete("old")
         store.clear_deleted(bytes.decode)
@@ -258,7 +258,7 @@ def killed_in(folder: Path, step: str) -> SqliteStore:
 
 
 def test_who_is_killed_before_the_session_is_gone_has_done_nothing(tmp_path: Path):
-    with closing(killed_in(tmp_path, "Answers")) as store:
+    with closing(killed_in(tmp_path, "IdempotencyTable")) as store:
         assert texts_of(store, "old", kinds=("message",)) == ["shared", "only old"]
         store.clear_deleted(bytes.decode)
         assert texts_of(store, "old", kinds=("message",)) == ["shared", "only old"]
@@ -297,7 +297,9 @@ def leak(store: Store) -> None:
         store.put_facts("leak", [FactRow("error", n, f'"{SECRET}"'.encode(), SECRET)], AT)
     store.save_state("leak", f'{{"notes":"{SECRET}"}}'.encode())
     for name in ("stays", "leak", "stays"):  # so that there is more on the same page of the file
-        service_store_of(store).tell(make_event("fact.promoted", name, {"fact": SECRET if name == "leak" else ""}, NOW))
+        service_store_of(store).record_event(
+            make_event("fact.promoted", name, {"fact": SECRET if name == "leak" else ""}, NOW)
+        )
 
 
 def test_no_byte_of_a_deleted_session_is_left_in_the_files(tmp_path: Path):
