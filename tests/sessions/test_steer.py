@@ -317,7 +317,7 @@ def test_a_plan_where_nothing_has_to_go_keeps_every_turn_and_says_why(tmp_path: 
     with opened(tmp_path, window=WINDOW, automatic=False) as session:
         assert session.plan().decisions == ()
         talked(session)
-        plan = session.plan(target_tokens=1_000_000, steers={2: "keep", 5: "drop"})
+        plan = session.plan(target_tokens=1_000_000, tiers={2: "keep", 5: "drop"})
         assert (plan.report.status, "within the target" in plan.report.reason) == ("unchanged", True)
         turns = plan.turns()
         assert [each.turn for each in turns] == [each.turn for each in session.plan(level="emergency").turns()]
