@@ -81,7 +81,7 @@ def test_stopping_without_finishing_returns_the_job_as_if_it_had_never_been_begu
         wait_for(held.begun)
         engine.stop(finish=False)
         (job,) = place.jobs()
-        assert (job.state, job.attempts, job.reason) == ("waiting", 0, "its engine was stopped")
+        assert (job.state, job.attempts, job.reason) == ("waiting", 0, "its worker was stopped")
         held.go_on.set()
     with place.engine() as other:
         assert other.wait_idle(PATIENCE)

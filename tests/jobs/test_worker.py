@@ -69,7 +69,7 @@ def test_sigterm_returns_a_job_that_takes_too_long(waiting: Place, url: str):
         run.send_signal(signal.SIGTERM)
         assert run.wait(PATIENCE) == 0
     (job,) = waiting.jobs()
-    assert (job.state, job.attempts, job.reason) == ("waiting", 0, "its engine was stopped")
+    assert (job.state, job.attempts, job.reason) == ("waiting", 0, "its worker was stopped")
 
 
 def test_a_second_signal_does_not_wait(waiting: Place, url: str):

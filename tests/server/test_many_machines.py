@@ -66,7 +66,7 @@ class Load:
 
     def check_begun_again(self, killed: Job) -> None:
         """Somebody else has done the job of one that was killed."""
-        again = self.service_store.jobs.find(killed.id)
+        again = next((job for job in self.service_store.jobs.newest() if job.id == killed.id), None)
         assert again is not None
         assert (again.state, again.attempts > killed.attempts) == ("done", True)
 

@@ -36,7 +36,7 @@ class Deaf(ScriptedModel):
 
 
 def test_a_deaf_model_is_left_behind_with_its_attempt_counted_and_its_claim_released(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(core, "_MOST_SECONDS", 0.2)
+    monkeypatch.setattr(core, "_MAX_CLOSE_SECONDS", 0.2)
     model = Deaf()
     session = begun(model, tmp_path, idle_seconds=0.01)
     assert model.begun.wait(PATIENCE)

@@ -205,7 +205,7 @@ def _passages(store: Any, session_id: str) -> list[Any]:
     """All passages of the first original in the index."""
     assert isinstance(store, SqlStore)
     (first, *_) = store.originals(session_id)
-    return [passage for _, _, body in store._shelf.runs.of(first.number) for passage in storage.read_json(body)]
+    return [passage for _, _, body in store._originals.runs.of(first.number) for passage in storage.read_json(body)]
 
 
 def test_what_cannot_be_indexed_since_nothing_can_be_written_is_found_all_the_same(

@@ -317,7 +317,7 @@ def test_a_plan_where_nothing_has_to_go_keeps_every_turn_and_says_why(tmp_path: 
     with opened(tmp_path, window=WINDOW, automatic=False) as session:
         assert session.plan().decisions == ()
         talked(session)
-        plan = session.plan(target_tokens=1_000_000, steers={2: "keep", 5: "drop"})
+        plan = session.plan(target_tokens=1_000_000, tiers={2: "keep", 5: "drop"})
         assert (plan.report.status, "within the target" in plan.report.reason) == ("unchanged", True)
         turns = plan.turns()
         assert [each.turn for each in turns] == [each.turn for each in session.plan(level="emergency").turns()]
@@ -325,3 +325,19 @@ def test_a_plan_where_nothing_has_to_go_keeps_every_turn_and_says_why(tmp_path: 
         assert all(each.tokens_before == each.tokens_after > 0 for each in turns)
         assert {each.turn: each.reason for each in turns}[2] == "kept by you"
         assert {each.turn: each.steer for each in turns if each.steer} == {2: Tier.KEEP, 5: Tier.DROP}
+
+
+def test_the_names_of_earlier_versions_still_work_and_say_which_to_use(tmp_path: Path):
+    with opened(tmp_path) as session:
+        session.append(messages(0, 24))
+        with pytest.warns(DeprecationWarning, match=r"steer\(\) is deprecated; use set_tier\(\)"):
+            session.steer(3, "keep")
+        with pytest.warns(DeprecationWarning, match=r"use tiers\(\)"):
+            assert session.steering() == {3: Tier.KEEP}
+        with pytest.warns(DeprecationWarning, match=r"use clear_tier\(\)"):
+            session.unsteer()
+        with pytest.warns(DeprecationWarning, match=r"use prepare\(\)"):
+            assert session.work_ahead().told == 0
+        with pytest.warns(DeprecationWarning, match=r"use clone\(\)"):
+            session.twin().close()
+        assert session.tiers() == {}

@@ -110,7 +110,7 @@ def test_every_change_shows_what_a_compaction_with_it_would_come_to_and_changes_
                 await to_turn(pilot, 5)
                 await press(pilot, *keys)
                 steers = changes
-                expected = session.plan(level=level, steers=steers)
+                expected = session.plan(level=level, tiers=steers)
                 plan = planned(pilot).planner.plan
                 assert plan.decisions == expected.decisions
                 assert f"→ {expected.report.tokens_after:,} tokens" in screen_text(pilot)

@@ -65,7 +65,7 @@ def steer(
     )
     with open_session(session, store) as opened:
         if wanted:
-            opened.plan(steers=wanted)  # when one is refused, none is done
+            opened.plan(tiers=wanted)  # when one is refused, none is done
         _free(opened, free)
         for turn, tier in wanted.items():
             opened.set_tier(turn, tier)
@@ -160,7 +160,7 @@ def _of_session(
     goal = parse_target(target)
     with progress_line("Planning", name), open_session(name, store) as session:
         tokens = goal.of(session.usage().tokens) if goal.percent else goal.tokens
-        return session.plan(focus, level, tokens, steers=session.tiers() | dict(steers))
+        return session.plan(focus, level, tokens, tiers=session.tiers() | dict(steers))
 
 
 def _print(made: Plan, most: int | None, as_json: bool) -> None:

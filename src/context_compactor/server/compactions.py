@@ -168,7 +168,7 @@ async def plan(asked: RequestContext[None, PlanQuery]) -> JsonResponse[PlanAnswe
     query = asked.query
 
     def work(session: Session) -> JsonResponse[PlanAnswer]:
-        made = session.plan(query.focus, query.level, query.target_tokens, steers=query.steers())
+        made = session.plan(query.focus, query.level, query.target_tokens, tiers=query.steers())
         report = public_report(made.report, asked.id)
         return json_response(
             PlanAnswer(decisions=list(made.decisions), report=report, steers=_turn_steers(made.steers))

@@ -199,7 +199,7 @@ def make_collector(
     """A function that looks at all of them. It blocks."""
 
     def look() -> Iterator[Metric]:
-        census = survey.look()
+        census = survey.read()
         levels = {(level or "none",): float(census.levels.get(level, 0)) for level in ("", *Level)}
         yield version_metric()
         yield gauge_metric(

@@ -237,14 +237,6 @@ def after_context_change(core: Core, state: SessionState, counter: MessageCounte
     )
 
 
-class ShortenedMessage(Struct, frozen=True):
-    """A message with a shorter output in it. `at` is its index among the messages of the context."""
-
-    at: int
-    raw: dict[str, Any]
-    originals: tuple[Original, ...]
-
-
 def is_too_long(message: Message, counter: MessageCounter, most: int) -> bool:
     """Whether a message holds an output of more tokens than `most`, judged without counting where that is clear."""
     results = (part for part in message.parts if isinstance(part, ToolResult) and not part.media)
@@ -253,12 +245,15 @@ def is_too_long(message: Message, counter: MessageCounter, most: int) -> bool:
 
 def shorten_outputs(
     messages: Sequence[Message], indexes: Sequence[int], dialect: Dialect, counter: MessageCounter, most: int
-) -> list[ShortenedMessage]:
-    """The messages at these indexes with their long outputs cut; the ids are those of the whole conversation."""
+) -> list[tuple[int, Raw, list[Original]]]:
+    """The messages at these indexes with their long outputs cut: each with its index and the originals of the outputs.
+
+    Their ids are those of the whole conversation.
+    """
     scene = parse_context(repair(messages, dialect)[0], dialect)  # ids are those of the history a compaction sees
     # The last one under a call's id is the one that has just come.
     exchanges = {each.result.call_id: each for turn in scene.turns for each in turn.exchanges if each.result}
-    found: list[ShortenedMessage] = []
+    found = []
     for at in indexes:
         message = messages[at]
         edits: dict[int, str | None] = {}
@@ -274,7 +269,7 @@ def shorten_outputs(
             originals.append(result_original(ToolUse(exchange.number, exchange.call, part), verdict))
         edited = dialect.edit(message, edits) if edits else None
         if edited is not None:
-            found.append(ShortenedMessage(at, edited.raw, tuple(originals)))
+            found.append((at, edited.raw, originals))
     return found
 
 
@@ -495,12 +490,13 @@ def _with_cuts(core: Core, ready: ReadyMessages, row: SessionRow | None = None) 
     before = conversation_raws(core.current_context(row))
     messages = ready.dialect.parse([*before, *ready.raws])
     cuts = []
-    for cut in shorten_outputs(messages, [len(before) + at for at in long], ready.dialect, counter, most):
-        at, shorter = cut.at - len(before), ready.dialect.parse([cut.raw])[0]
-        (body,) = core.store.ready([json_bytes(cut.raw)])
+    indexes = [len(before) + at for at in long]
+    for index, raw, originals in shorten_outputs(messages, indexes, ready.dialect, counter, most):
+        at, shorter = index - len(before), ready.dialect.parse([raw])[0]
+        (body,) = core.store.ready([json_bytes(raw)])
         tokens, size = ready.tokens[at] - counter.count(shorter), ready.sizes[at] - message_bytes(shorter)
-        items = prepare_items(cut.originals, core.store)
-        cuts.append(ReadyShortening(at, body, cut.originals[0].id, items, tokens, size))
+        items = prepare_items(originals, core.store)
+        cuts.append(ReadyShortening(at, body, originals[0].id, items, tokens, size))
     return structs.replace(ready, cuts=cuts, base=(row.head, row.view))
 
 

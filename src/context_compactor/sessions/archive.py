@@ -128,16 +128,16 @@ def export_all(core: Core, folder: Path | None) -> Exported:
             "export: there is no folder for it, since the store is in memory or the setting `archive_dir` is none. "
             "Try: name a folder (`--dir` on the command line)."
         )
-    shelved = core.store.originals(core.id)
-    originals = load_originals(shelved, core.store) if shelved else []
+    rows = core.store.originals(core.id)
+    originals = load_originals(rows, core.store) if rows else []
     exported = export_folder(folder or place or Path(), core.id, originals, core.now(), summarize=describe_original)
-    if folder is None and shelved:
-        core.note(EXPORTED, (shelved[-1].ref, len(shelved)))
+    if folder is None and rows:
+        core.note(EXPORTED, (rows[-1].ref, len(rows)))
     return exported
 
 
 def describe_original(original: Original) -> str:
-    """What a reader of the readable archive is told of a file."""
+    """What a reader of the readable archive gets to know of a file."""
     known = {kind.value: kind for kind in Kind}
     short = digest(known[original.kind], None, original.text) if original.kind in known else ""
     return f"{original.summary}\n{short}" if short else original.summary

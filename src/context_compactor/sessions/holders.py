@@ -33,7 +33,7 @@ def hold(core: Core) -> str:
 
 
 def process_name() -> str:
-    """A name of its own that tells which process bears it."""
+    """A unique name that shows which process has it."""
     return f"{socket.gethostname()}:{os.getpid()}:{_process_started(os.getpid())}:{secrets.token_hex(4)}"
 
 
@@ -45,7 +45,7 @@ def release(core: Core, holder: str) -> None:
 
 
 def other_holders(store: Store, now: datetime, own: str = "") -> list[tuple[str, str, str]]:
-    """Other holders in this store that are alive as far as can be told from here: session, holder, since when."""
+    """Other holders in this store that are alive as far as is known here: session, holder, since when."""
     known = store.open_sessions()
     ages = {since: (now - datetime.fromisoformat(since)).total_seconds() for _, _, since in known}
     return [each for each in known if each[1] != own and is_alive(each[1], ages[each[2]])]

@@ -339,16 +339,20 @@ class Session:
         level: str | None = None,
         target_tokens: int | None = None,
         *,
+        tiers: Mapping[int, str] | None = None,
         steers: Mapping[int, str] | None = None,
     ) -> Plan:
         """What `compact` would do now, turn by turn, with the tiers that `set_tier` has set; nothing is changed.
 
-        Where there is nothing to do every turn is kept, and the report says why. With `steers`, tiers by turn, it is
-        as if these had been set instead. No model is asked, so the compaction itself may differ where there is one.
+        Where there is nothing to do every turn is kept, and the report says why. With `tiers`, by turn, it is as if
+        these had been set instead (`steers` is their earlier name). No model is asked, so the compaction itself may
+        differ where there is one.
         """
+        if steers is not None:
+            warnings.warn("plan(steers=…) is deprecated; use plan(tiers=…)", DeprecationWarning, stacklevel=2)
         focus = self._core.without_secrets(focus or "")
         ask = self._core.ask(level=parse_level(level), focus=focus, target_tokens=target_tokens, kind="manual")
-        return plan_compaction(self._core, ask, steers)
+        return plan_compaction(self._core, ask, steers if tiers is None else tiers)
 
     def set_tier(self, turn: int, tier: str) -> None:
         """Decide about a turn yourself: every compaction gives it this tier, until `clear_tier` or until it is folded.

@@ -52,7 +52,7 @@ class SqlServiceStore:
     def delete_expired(self, now: datetime) -> None:
         """Delete what is too old to be asked for: answers of a day, the rest of a week.
 
-        When a webhook has not been told of something by then, it never will be, and that is an event.
+        What a webhook has not got by then, it never will, and that is an event.
         """
         before = timestamp(now, -_KEPT_SECONDS)
         with self.writing():
@@ -65,7 +65,7 @@ class SqlServiceStore:
 
 
 def _given_up(forgotten: ForgottenDeliveries, now: datetime) -> Event:
-    reason = f"events that it was not told of in time, which are too old and no longer kept: {forgotten.events:,}"
+    reason = f"events that could not be delivered in time and are no longer stored: {forgotten.events:,}"
     payload = {"what": "webhook", "webhook": forgotten.webhook, "events": forgotten.events, "reason": reason}
     return make_event("job.dropped", prefix_of(forgotten.namespace), payload, now)
 
@@ -78,7 +78,7 @@ def service_store_of(store: Store) -> ServiceStore:
 
 
 def clock_of(store: Store) -> Callable[[], datetime] | None:
-    """What tells the time of a store's database server; None where there is none but that of this machine."""
+    """The clock of a store's database server; None where there is none but that of this machine."""
     try:
         from context_compactor.store.postgres import PostgresStore
     except ImportError:
@@ -95,29 +95,27 @@ def clock_of(store: Store) -> Callable[[], datetime] | None:
 
 
 class EventListener(Protocol):
-    """Tells of events that anybody has committed, from `start` to `stop`."""
+    """Reports events that anybody has committed, from `start` to `stop`."""
 
     is_listening: bool
 
     def start(self) -> None:
         """Begin to listen."""
-        ...
 
     def stop(self) -> None:
         """Listen no more."""
-        ...
 
 
-def event_listener_of(store: Store, told: Callable[[str], None]) -> EventListener | None:
-    """What calls `told`, in a thread, with the type of every event that is committed to a store.
+def event_listener_of(store: Store, on_event: Callable[[str], None]) -> EventListener | None:
+    """What calls `on_event`, in a thread, with the type of every event that is committed to a store.
 
-    None where the database cannot tell, and somebody has to look. "" means that something may have been missed.
+    None where the database cannot notify, and events must be polled. "" means that something may have been missed.
     """
     try:
         from context_compactor.store.postgres import PostgresDatabase, PostgresStore
-        from context_compactor.store.postgres_notifications import PostgresEventListener as PostgresNotices
+        from context_compactor.store.postgres_notifications import PostgresEventListener
     except ImportError:
         return None
     if not isinstance(store, PostgresStore) or not isinstance(store._database, PostgresDatabase):
         return None
-    return PostgresNotices(store._database._address, told)
+    return PostgresEventListener(store._database._address, on_event)

@@ -85,7 +85,7 @@ class JobRunner:
         if core is not None:
             core.cancel()
 
-    def is_in_the_way(self, job: Job) -> bool:
+    def delays_compaction(self, job: Job) -> bool:
         """Whether a job waits for a model whose summary comes too late: a compaction of its session waits for it."""
         return job.kind == "idle" and any(
             each.kind == "compact" for each in self._service_store.jobs.open(job.session_id)
@@ -132,7 +132,7 @@ class JobRunner:
         with core.running.begin("preparation") as control:
             core.index(control)
             presummarize(core, control)
-            if not self.is_in_the_way(job):
+            if not self.delays_compaction(job):
                 raise_if_stopped(control)
 
     def _finish(self, core: Core, job: Job) -> None:
@@ -141,7 +141,7 @@ class JobRunner:
 
 
 def attempt_of(job: Job) -> tuple[int, int]:
-    """What tells one attempt at a job from the next, which may begin before the first has noticed that it lost it."""
+    """The key of one attempt at a job; the next may begin before the first has noticed that it lost the job."""
     return job.id, job.attempts
 
 

@@ -237,7 +237,7 @@ class LocalSource(ThreadedStore):
         steers: Mapping[int, str] | None = None,
     ) -> Plan:
         """What a compaction would do now, turn by turn. One that nobody waits for any more comes to its own end."""
-        return await self._beside(session_id, lambda twin, _: twin.plan(focus, level, target_tokens, steers=steers))
+        return await self._beside(session_id, lambda twin, _: twin.plan(focus, level, target_tokens, tiers=steers))
 
     async def steer(self, session_id: str, turn: int, tier: str) -> None:
         """Decide about a turn."""
