@@ -131,7 +131,7 @@ def assign_zones(room: Room) -> dict[int, Zone]:
     """
     shares = room.shares
     zones = {turn.number: Zone.FIXED if turn.is_instruction else Zone.FOLDED for turn in room.turns}
-    pinned, spoken = unanswered_turns(room.turns), interjected_turn(room.turns)
+    pinned, interjected = unanswered_turns(room.turns), interjected_turn(room.turns)
     recent_room, tail_room, placed_room = (
         room.tokens * share for share in (shares.recent_tail, shares.tail, shares.placed)
     )
@@ -139,7 +139,7 @@ def assign_zones(room: Room) -> dict[int, Zone]:
     for turn, size in reversed(room.sized()):
         recent += turn.number not in pinned
         is_recent = recent <= shares.recent
-        least_room = room.tokens / 2 if turn.number in spoken else 0.0
+        least_room = room.tokens / 2 if turn.number in interjected else 0.0
         if turn.number in pinned or size.whole <= (recent_room if is_recent else tail_room):
             zone, taken = Zone.VERBATIM, size.whole
         elif size.least < size.whole and size.least <= max(recent_room if is_recent else placed_room, least_room):
@@ -193,15 +193,15 @@ class StartFresh:
     def zones(self, room: Room) -> dict[int, Zone] | None:
         """Only the unanswered words stay."""
         pinned = unanswered_turns(room.turns)
-        spoken = {turn.number for turn, size in room.sized() if size.least <= room.tokens / 2} & interjected_turn(
+        interjected = {turn.number for turn, size in room.sized() if size.least <= room.tokens / 2} & interjected_turn(
             room.turns
         )
-        return {turn.number: self._zone(turn, pinned, spoken) for turn in room.turns}
+        return {turn.number: self._zone(turn, pinned, interjected) for turn in room.turns}
 
-    def _zone(self, turn: Turn, pinned: set[int], spoken: set[int]) -> Zone:
+    def _zone(self, turn: Turn, pinned: set[int], interjected: set[int]) -> Zone:
         if turn.is_instruction:
             return Zone.FIXED
-        if turn.number in spoken:
+        if turn.number in interjected:
             return Zone.PLACED
         return Zone.VERBATIM if turn.number in pinned else Zone.FOLDED
 

@@ -156,26 +156,26 @@ def _steps(use: ToolUse, reading: ParsedCall, verdict: Verdict, root: str) -> It
     elif reading.writes:
         yield from _edit(reading, failure, root)
     else:
-        told = outcome_of(use, verdict.kind, failure)
+        outcome = outcome_of(use, verdict.kind, failure)
         weight = FAILED_RUN if failure else LOOK if verdict.is_look or reading.reads else RUN
-        yield StoryStep("look" if weight == LOOK else "run", "", _with_outcome(verdict.label, told), weight)
+        yield StoryStep("look" if weight == LOOK else "run", "", _with_outcome(verdict.label, outcome), weight)
 
 
-def _with_outcome(what: str, told: str) -> str:
-    return f"{what} → {told}" if told else what
+def _with_outcome(what: str, outcome: str) -> str:
+    return f"{what} → {outcome}" if outcome else what
 
 
 def _report(use: ToolUse, verdict: Verdict) -> Iterator[StoryStep]:
     """What a sub-agent was asked, and what it reported: in short where it filled in a form, and in its sentences."""
     answer = use.result.text if use.result else ""
-    told = _said("report", f"{verdict.label}: ", answer[:_LONGEST_SIDE], REPORT)
+    steps = _said("report", f"{verdict.label}: ", answer[:_LONGEST_SIDE], REPORT)
     if _STATUS_FIELD.search(answer, 0, _LONGEST_SIDE):
         short = outcome_of(use, verdict.kind, verdict.failure, _LONGEST_REPORT)
         yield StoryStep("report", f"{verdict.label}: ", f"{short}.", FORM)
         # Without the labels of the form, and the fields whose words are said in short already.
-        labelled = ((step, step.text.rpartition(": ")) for step in told if not step.text.endswith(":"))
-        told = (step for step, (label, _, value) in labelled if _NOTE.sub("", value or label) not in short)
-    yield from told
+        labelled = ((step, step.text.rpartition(": ")) for step in steps if not step.text.endswith(":"))
+        steps = (step for step, (label, _, value) in labelled if _NOTE.sub("", value or label) not in short)
+    yield from steps
 
 
 def _said(voice: str, head: str, text: str, weight: float) -> Iterator[StoryStep]:
@@ -195,9 +195,12 @@ def _command(use: ToolUse, reading: ParsedCall, verdict: Verdict, root: str) -> 
         is_look = verdict.is_look or reading.reads or is_read_only(reading.steps)
         is_check = verdict.kind is Kind.TEST_RUN
         weight = FAILED_RUN if verdict.failure else CHECK if is_check else LOOK if is_look else RUN
-        told = outcome_of(use, verdict.kind, verdict.failure)
+        outcome = outcome_of(use, verdict.kind, verdict.failure)
         yield StoryStep(
-            "look" if weight == LOOK else "run", "", _with_outcome(f"`{_shown_command(command, root)}`", told), weight
+            "look" if weight == LOOK else "run",
+            "",
+            _with_outcome(f"`{_shown_command(command, root)}`", outcome),
+            weight,
         )
 
 
@@ -210,8 +213,8 @@ def _commit(use: ToolUse, command: str) -> Iterator[StoryStep]:
     found = _MESSAGE.search(command)
     message = _SIGNED.sub("", (found[2] or found[3] or found[4] or "") if found else "").strip()
     title, _, body = message.partition("\n")
-    told = outcome_of(use, Kind.COMMAND, None)
-    yield StoryStep("commit", "", cut_words(told or title or "git commit", 160), COMMIT)
+    outcome = outcome_of(use, Kind.COMMAND, None)
+    yield StoryStep("commit", "", cut_words(outcome or title or "git commit", 160), COMMIT)
     # Lines that were broken at a width become one for each paragraph or list item.
     yield from _said("commit", "", _BROKEN.sub(" ", body), COMMIT / 3)
 
@@ -219,9 +222,9 @@ def _commit(use: ToolUse, command: str) -> Iterator[StoryStep]:
 def _pull_request(use: ToolUse, command: str, verdict: Verdict) -> Iterator[StoryStep]:
     title, body = _TITLE.search(command), _BODY.search(command)
     named = next(filter(None, title.groups()), "") if title else ""
-    told = outcome_of(use, verdict.kind, None)
+    outcome = outcome_of(use, verdict.kind, None)
     yield StoryStep(
-        "commit", "", _with_outcome(f'opened "{named}"' if named else _shown_command(command, ""), told), COMMIT
+        "commit", "", _with_outcome(f'opened "{named}"' if named else _shown_command(command, ""), outcome), COMMIT
     )
     if body:
         yield from _said("commit", "", body[2] or body[3] or body[4] or "", COMMIT / 3)

@@ -120,7 +120,7 @@ class StoryShare(Struct, frozen=True):
     """
 
     units: int = 0
-    told: int = 0
+    chosen: int = 0
     tokens: float = 0.0
     gain: float = 0.0
 
@@ -213,9 +213,9 @@ def _merged_attempts(steps: Sequence[tuple[int, StoryStep]]) -> Iterator[tuple[i
         runs = list(group)
         ends = [step.text.removeprefix(f"{command} → ") for _, step in runs]
         counted = ((end, len(list(same))) for end, same in groupby(ends))
-        told = [f"{end} ×{times}" if times > 1 else end for end, times in counted]
+        outcomes = [f"{end} ×{times}" if times > 1 else end for end, times in counted]
         turn, last = runs[-1]
-        text = f"{command} (×{len(runs)}) → {'; then '.join(told[-4:])}"
+        text = f"{command} (×{len(runs)}) → {'; then '.join(outcomes[-4:])}"
         yield id(last), StoryUnit(turn, "run", text, max(step.weight for _, step in runs))
 
 
@@ -387,12 +387,12 @@ class Story:
         for at, unit in enumerate(self.units):
             key = unit.turn, unit.voice if unit.voice in ("user", "agent") else "step"
             before = found.get(key, StoryShare())
-            is_told = bool(self._taken[at])
-            gain = inf if at in self._repeated else self._gains[at] if is_told else self._density(at)
+            is_chosen = bool(self._taken[at])
+            gain = inf if at in self._repeated else self._gains[at] if is_chosen else self._density(at)
             found[key] = StoryShare(
                 before.units + 1,
-                before.told + is_told,
-                before.tokens + is_told * unit.tokens,
+                before.chosen + is_chosen,
+                before.tokens + is_chosen * unit.tokens,
                 max(before.gain, gain),
             )
         return found
@@ -405,10 +405,10 @@ class Story:
         """The units that are told; before what an exchange led to, at least how the user's words begin."""
         asked: StoryUnit | None = None
         for at, unit in enumerate(self.units):
-            is_told = self._taken[at] and at not in self._repeated
-            if unit.voice == "user" and not is_told:
+            is_chosen = self._taken[at] and at not in self._repeated
+            if unit.voice == "user" and not is_chosen:
                 asked = unit if asked is None or asked.turn != unit.turn else asked
-            elif is_told:
+            elif is_chosen:
                 if asked is not None and asked.turn != unit.turn:
                     is_above = asked.place in self._repeated
                     stub = StoryUnit(asked.turn, "user", _ABOVE if is_above else cut_words(asked.text, _STUB), 0.0)
@@ -424,15 +424,15 @@ class Story:
     def _density(self, at: int) -> float:
         seen, worth = self._seen, self._worth
         unit = self.units[at]
-        told = self._open.get(unit.line, 0.0)
-        value = 0.0 if told else _EVENT.get(unit.voice, 0.0)
+        used = self._open.get(unit.line, 0.0)
+        value = 0.0 if used else _EVENT.get(unit.voice, 0.0)
         for word in unit.words:
             times = seen[word]
             if times == 0:
                 value += worth[word]
             elif times == 1:
                 value += worth[word] * _AGAIN
-        return unit.weight * value / (self._cost(at) * (1.0 + (told / self._long_line) ** 2))
+        return unit.weight * value / (self._cost(at) * (1.0 + (used / self._long_line) ** 2))
 
     def _take(self, at: int) -> None:
         unit = self.units[at]

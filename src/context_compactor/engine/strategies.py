@@ -133,9 +133,9 @@ class KeepLines:
             if source.voice is Voice.THINKING or source.duplicate_of:
                 continue
             reason = _REASONS[source.voice]
-            told, idle = self._story_lines(view, source), uninformative_blocks(source)
+            in_story, idle = self._story_lines(view, source), uninformative_blocks(source)
             for at, block in enumerate(source.blocks):
-                if at in idle or block.first in told:
+                if at in idle or block.first in in_story:
                     continue
                 if source.voice is Voice.USER and block.text.strip() in view.quoted:
                     continue
@@ -227,14 +227,14 @@ class DigestByKind:
     def _outcome(self, view: PlanningView, source: TextSource, use: ToolUse) -> Iterator[Option]:
         failure = view.verdicts.exchanges[source.exchange].failure
         length = self.outcome_length // (2 if source.kind is Kind.API_RESPONSE else 1)
-        told = outcome_of(use, source.kind, failure, length)
+        outcome = outcome_of(use, source.kind, failure, length)
         # The error of a failed call stands in front of its result anyway.
-        if told and not _SAID_BY_LINES.match(told) and not (failure and told.startswith(failure.error[:40])):
+        if outcome and not _SAID_BY_LINES.match(outcome) and not (failure and outcome.startswith(failure.error[:40])):
             reason = f"how the {source.kind} ended"
             # The age of a result counts as it does for its lines, but not how many lines were shown.
             age = source.weight / KIND_WEIGHT[source.kind] * max(source.lines / NARROW, 1.0) ** view.weights.narrow
             weight = self.outcome_weight * _ENDS[source.kind] * age
-            yield Option(self.name, source.number, Tier.SUMMARIZE, outcome_mark(told), reason, weight, OUTCOME)
+            yield Option(self.name, source.number, Tier.SUMMARIZE, outcome_mark(outcome), reason, weight, OUTCOME)
 
 
 # More than any line is worth by itself: the first line of what is to be told in a few lines comes before all others.

@@ -277,14 +277,14 @@ def outcome_of(use: ToolUse, kind: Kind, failure: Failure | None, most: int = 16
     reading = parse_call(use.call) if use.call else None
     ended = _EndedCall(use.call, reading, output.body, failure, most)
     if failure and failure.denied:  # its error is what the user said, where there is anything
-        told = "refused by the user" + ("" if is_refusal(failure.error) else f": {failure.error}")
+        outcome = "refused by the user" + ("" if is_refusal(failure.error) else f": {failure.error}")
     else:
-        told = _outcome_text(ended, kind, output)
+        outcome = _outcome_text(ended, kind, output)
     running = _RUNNING.search(text, 0, 200) if text.startswith("Chunk ID") else None
     if running:
-        said = f": {told}" if told and told != _NOTHING else ""
-        told = f"still running (session {running.group(1)}){said}"
-    return clip_outcome(told, most)
+        said = f": {outcome}" if outcome and outcome != _NOTHING else ""
+        outcome = f"still running (session {running.group(1)}){said}"
+    return clip_outcome(outcome, most)
 
 
 def clip_outcome(text: str, most: int) -> str:
