@@ -51,8 +51,8 @@ def compact(
     or names of strategies that an installed package adds.
     """
     settings = with_layout(settings or load_settings().settings, layout)
-    model = settings.model if model is None else model
     check_agent_model(model, settings.summarizer if summarizer is None else summarizer)
+    model = settings.model if model is None else model
     request = CompactionRequest(window, target_tokens, parse_level(level), focus or "", settings, model)
     options: dict[str, Any] = {
         "dialect": dialect,
