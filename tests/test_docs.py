@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from context_compactor import compact
-from context_compactor.engine.strategies import DEFAULT_STRATEGIES
 from context_compactor.errors import PACKAGE, MissingExtra
-from context_compactor.protocols import Strategy
 from context_compactor.settings import Settings
 from tests.cli.conftest import conversation
 from tools import check_docs, check_exports, check_imports, check_names, check_tracked
@@ -131,23 +125,6 @@ def _code_of(page: str) -> str:
     found = re.search(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert found is not None
     return found[1]
-
-
-def test_the_strategy_in_the_how_to_works_and_takes_about_fifteen_lines(monkeypatch):
-    code = _code_of("docs/how-to/add-a-strategy.md")
-    module: Any = ModuleType("keep_todos")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(code, vars(module))
-    strategy = module.KeepTodos(boost=50)
-    assert isinstance(strategy, Strategy)
-    monkeypatch.setattr("context_compactor.engine.api.DEFAULT_STRATEGIES", (*DEFAULT_STRATEGIES, strategy))
-    messages = conversation()
-    messages[5]["content"] += "\n# TODO: tell the parser about tabs\n"
-    result = compact(messages, target_tokens=8_000)
-    assert "tell the parser about tabs" in json.dumps(result.messages)
-    assert "keep to-dos" in {decision.strategy for decision in result.decisions}
-    class_lines = code[code.index("@dataclass") :].splitlines()
-    assert len([line for line in class_lines if line.strip()]) <= 17
 
 
 def test_the_python_of_the_readme_and_the_quickstart_runs():

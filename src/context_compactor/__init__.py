@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from context_compactor.archive.search.passages import Hit, render_hits
-    from context_compactor.engine.api import Compaction, acompact, compact
     from context_compactor.engine.report import Report
+    from context_compactor.engine.result import Compaction
     from context_compactor.errors import (
         BadInput,
         BadMessage,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         UnknownSession,
     )
     from context_compactor.handoff import handoff_text
+    from context_compactor.library import acompact, compact
     from context_compactor.sessions.async_session import AsyncSession
     from context_compactor.sessions.lifecycle import delete_session
     from context_compactor.sessions.session import Session
@@ -46,9 +47,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "Hit": "archive.search.passages",
     "render_hits": "archive.search.passages",
-    "Compaction": "engine.api",
-    "acompact": "engine.api",
-    "compact": "engine.api",
+    "Compaction": "engine.result",
+    "acompact": "library",
+    "compact": "library",
     "Report": "engine.report",
     "BadInput": "errors",
     "BadMessage": "errors",

@@ -3,6 +3,8 @@ them."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from unicodedata import category
 
@@ -99,7 +101,10 @@ def clip(text: str, most: int, *, strip: bool = True) -> str:
     return f"{cut.rstrip() if strip else cut}…"
 
 
-def clip_line(text: str, most: int) -> str:
+LINE_LIMIT = 190
+
+
+def clip_line(text: str, most: int = LINE_LIMIT) -> str:
     """A text as one line of at most so many characters."""
     return clip(" ".join(text[: most * 4].split()), most)
 
@@ -199,3 +204,64 @@ def _parse_tokens(number: str) -> int:
 
 def _bad_target(text: str) -> BadSetting:
     return BadSetting(f"--target: {text!r} is neither a number of tokens of at least 1 nor a percentage up to 100%")
+
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+# No digest looks further into one line; a minified file or a base64 blob is one line.
+_LINE_READ = 1000
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+def to_lines(text: str) -> list[str]:
+    """The lines of a text as a terminal would leave them: no colours, no overwritten progress."""
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    lines = text.replace("\r\n", "\n").split("\n") if "\r" in text else text.split("\n")
+    if "\r" in text:
+        lines = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+    if len(text) > _LINE_READ and max(map(len, lines)) > _LINE_READ:
+        return [line[:_LINE_READ] for line in lines]
+    return lines
+
+
+def in_room(names: Iterable[str], room: int = LINE_LIMIT, separator: str = ", ") -> str:
+    """As many names as one line has room for, and how many are left out."""
+    every = list(names)
+    kept: list[str] = []
+    used = 0
+    for name in every:
+        used += len(name) + len(separator)
+        if used > room - 10:
+            break
+        kept.append(name)
+    left = len(every) - len(kept)
+    return separator.join(kept) + (f" … {left:,} more" if left else "")
+
+
+def wrapped(names: Sequence[str], lines: int, indent: str = "", separator: str = ", ") -> list[str]:
+    """Names in at most `lines` lines; the last one says how many are left out."""
+    out: list[str] = []
+    line: list[str] = []
+    used, shown = 0, 0
+    for name in names:
+        if line and used + len(name) > LINE_LIMIT - 30 - len(indent):
+            out.append(indent + separator.join(line))
+            line, used = [], 0
+            if len(out) == lines:
+                break
+        line.append(name)
+        shown += 1
+        used += len(name) + len(separator)
+    else:
+        out += [indent + separator.join(line)] if line else []
+    if shown < len(names) and out:
+        out[-1] += f" … {len(names) - shown:,} more"
+    return out
+
+
+def merged(lines: Iterable[str]) -> list[str]:
+    """Equal lines once, with how often they came."""
+    counts: dict[str, int] = {}
+    for line in lines:
+        counts[line] = counts.get(line, 0) + 1
+    return [f"{line}  {TIMES}{count}" if count > 1 else line for line, count in counts.items()]

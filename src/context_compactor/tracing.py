@@ -3,7 +3,7 @@
 A job is a span too, within the trace of the message that queued it.
 
 Nothing is loaded for it. A program that wants spans has set OpenTelemetry up, and so has loaded it; where nobody has, a
-stage costs a look into a dictionary. Spans say how much and how long, never what was said.
+stage costs a lookup in a dictionary. Spans say how much and how long, never what was said.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 
 def traced(
-    stage: str, told: Callable[[Any], Mapping[str, Any]] | None = None
+    stage: str, attributes: Callable[[Any], Mapping[str, Any]] | None = None
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Make a function a stage. `told` gives the attributes of its span from what the function returns.
+    """Make a function a stage. `attributes` gives the attributes of its span from what the function returns.
 
     Of two whole compactions within each other, one span is made.
     """
@@ -38,7 +38,7 @@ def traced(
             api = sys.modules.get("opentelemetry.trace")
             if api is None or (stage == COMPACTION_SPAN and _within.get()):
                 return function(*args, **kwargs)
-            return _in_span(api, stage, told, lambda: function(*args, **kwargs))
+            return _in_span(api, stage, attributes, lambda: function(*args, **kwargs))
 
         return call
 
@@ -54,12 +54,12 @@ def current_traceparent() -> str:
     return f"00-{here.trace_id:032x}-{here.span_id:016x}-{int(here.trace_flags):02x}"
 
 
-def run_in_span(name: str, written: str, told: Mapping[str, Any], work: Callable[[], T]) -> T:
+def run_in_span(name: str, written: str, attributes: Mapping[str, Any], work: Callable[[], T]) -> T:
     """Do some work as a span of the trace that was carried here, or of a new one when that is none."""
     api = sys.modules.get("opentelemetry.trace")
     if api is None:
         return work()
-    return _in_span(api, name, lambda _: told, work, _context_of(api, written))
+    return _in_span(api, name, lambda _: attributes, work, _context_of(api, written))
 
 
 def _context_of(api: Any, written: str) -> Any:
@@ -71,9 +71,13 @@ def _context_of(api: Any, written: str) -> Any:
 
 
 def _in_span(
-    api: Any, stage: str, told: Callable[[Any], Mapping[str, Any]] | None, work: Callable[[], T], context: Any = None
+    api: Any,
+    stage: str,
+    attributes: Callable[[Any], Mapping[str, Any]] | None,
+    work: Callable[[], T],
+    context: Any = None,
 ) -> T:
-    # What an error says may quote a message, so only its kind is told.
+    # What an error says may quote a message, so only its kind is recorded.
     tracer = api.get_tracer(_TRACER_NAME)
     outer = _within.set(_within.get() or stage == COMPACTION_SPAN)
     try:
@@ -85,8 +89,8 @@ def _in_span(
             except BaseException as error:
                 span.set_status(api.StatusCode.ERROR, type(error).__name__)
                 raise
-            if told is not None and span.is_recording():
-                span.set_attributes({f"compactor.{name}": value for name, value in told(result).items()})
+            if attributes is not None and span.is_recording():
+                span.set_attributes({f"compactor.{name}": value for name, value in attributes(result).items()})
             return result
     finally:
         _within.reset(outer)

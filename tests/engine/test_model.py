@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 
 from context_compactor import Settings, compact
 from context_compactor.dialects.record import FAILED, RULES, STANDING, RecordEntry, parse_record
-from context_compactor.engine.api import Compaction, run_request, summarizer_for
+from context_compactor.engine.compact import run_request
 from context_compactor.engine.request import CompactionRequest
+from context_compactor.engine.result import Compaction
 from context_compactor.errors import BadSetting, ModelDenied, ModelOverflow, ModelStopped, ModelUnavailable
+from context_compactor.library import summarizer_for
 from context_compactor.settings import Price
-from context_compactor.summarize.model import ModelAnswer, ModelUsage
+from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
+from context_compactor.tokens.prices import ModelUsage
 from tests.engine.talks import Call, bash, edit, read, talk_in
 from tests.summarize.scenes import GOOD, answer
 
@@ -284,16 +287,16 @@ def test_a_cancelled_call_raises_and_changes_nothing():
     teller = summarizer_for(QUICK, ScriptedModel([GOOD]))
     teller.cancel.set()
     with pytest.raises(ModelStopped):
-        run_request(DAY, CompactionRequest(target_tokens=TARGET), teller=teller)
+        run_request(DAY, CompactionRequest(target_tokens=TARGET), summarizer=teller)
     assert before == DAY
-    assert run_request(DAY, CompactionRequest(target_tokens=TARGET), teller=teller).report.told_by
+    assert run_request(DAY, CompactionRequest(target_tokens=TARGET), summarizer=teller).report.told_by
 
 
 def test_the_same_request_is_not_sent_again_after_it_failed():
     model = ScriptedModel([""])
     teller = summarizer_for(QUICK, model)
     for _ in range(2):
-        run_request(DAY, CompactionRequest(target_tokens=TARGET), teller=teller)
+        run_request(DAY, CompactionRequest(target_tokens=TARGET), summarizer=teller)
     sent = [request.messages for request in model.requests]
     assert len(sent) == len(set(sent))
 

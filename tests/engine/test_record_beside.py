@@ -21,7 +21,7 @@ from context_compactor.dialects.record import (
     open_turns,
     render_record,
 )
-from context_compactor.engine import api
+from context_compactor.engine.compact import run_request
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.engine.tiers import Tier
 from tests.engine import promises
@@ -177,7 +177,7 @@ def test_turns_behind_the_record_keep_their_numbers_when_a_client_puts_a_message
         lines = "\n".join(f"note {line} of {step}" for line in range(60))
         talk.step(bash(f"cat notes_{step}", lines), text=f"Reading {step}.")
     talk.answer("Done.").user("Go on.")
-    first = api.run_request(
+    first = run_request(
         talk.messages, CompactionRequest(target_tokens=1_500, steers={3: Tier.KEEP}), dialect="anthropic"
     ).messages
     spoken = DIALECTS["anthropic"]

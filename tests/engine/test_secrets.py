@@ -84,7 +84,7 @@ def test_what_was_appended_before_the_setting_was_on_is_not_sent_either(tmp_path
         session.append([*FIRST, {"role": "user", "content": SAID}, *steps(0, 34)])
     model = ScriptedModel([GOOD])
     with opened(model, tmp_path, redact_secrets=True) as session:
-        session.work_ahead()
+        session.prepare()
         session.compact(level="soft")
     assert model.requests
     assert not is_leaking(sent(model))

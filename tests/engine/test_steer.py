@@ -12,8 +12,8 @@ from context_compactor import Compaction
 from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.turns import Turn
-from context_compactor.engine import api
-from context_compactor.engine.compact import ParsedContext, parse_context
+from context_compactor.engine.compact import run_request
+from context_compactor.engine.parse import ParsedContext, parse_context
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.engine.tiers import Tier, override_refusal
 from tests.engine import promises
@@ -30,7 +30,7 @@ def scene_of(messages: list[dict], dialect: str) -> ParsedContext:
 
 
 def steered(messages: list[dict], target: int, dialect: str, steers: dict[int, Tier]) -> Compaction:
-    return api.run_request(messages, CompactionRequest(target_tokens=target, steers=steers), dialect=dialect)
+    return run_request(messages, CompactionRequest(target_tokens=target, steers=steers), dialect=dialect)
 
 
 def some_steers(data: st.DataObject, scene: ParsedContext) -> dict[int, Tier]:
@@ -230,5 +230,5 @@ def test_pictures_of_a_turn_that_is_kept_stay_though_the_request_is_too_large():
     scene = scene_of(session.messages, "anthropic")
     shown = next(turn for turn in scene.turns if '"image"' in json.dumps([message.raw for message in turn.messages]))
     ask = CompactionRequest(target_tokens=4_000, steers={shown.number: Tier.KEEP})
-    result = api.run_request(session.messages, ask, dialect="anthropic")
+    result = run_request(session.messages, ask, dialect="anthropic")
     assert stands(shown, promises.parsed(result.messages, "anthropic"))

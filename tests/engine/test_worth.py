@@ -7,7 +7,8 @@ import pytest
 from context_compactor import compact
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.relevance import NameUse, Weights, name_worth
-from context_compactor.engine.view import call_body, cut_blocks
+from context_compactor.engine.view import cut_blocks
+from context_compactor.facts.calls import call_body
 from context_compactor.facts.file_history import label_root
 from context_compactor.facts.ledgers import cut_failure
 from context_compactor.facts.names import NameTable, names_in, shape_worth

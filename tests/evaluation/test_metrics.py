@@ -16,7 +16,7 @@ from context_compactor.dialects.messages import ToolResult
 from context_compactor.dialects.transcripts.reader import read_transcript
 from context_compactor.dialects.turns import split_turns
 from context_compactor.engine.report import Metrics
-from context_compactor.engine.report_parts import failures_share
+from context_compactor.engine.result import failures_share
 from context_compactor.facts.failures import find_failures
 from tests.evaluation.talks import openai_talk
 from tests.sessions.talk import messages as talk

@@ -22,8 +22,9 @@ from context_compactor.evaluation.methods import (
 from context_compactor.evaluation.output import SilentProgress
 from context_compactor.evaluation.page import page
 from context_compactor.evaluation.runner import EvaluationRequest, evaluate_paths
-from context_compactor.summarize.model import ModelAnswer, ModelUsage
+from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
+from context_compactor.tokens.prices import ModelUsage
 from tests.evaluation.models import NAME, good, scripted
 from tests.evaluation.talks import record
 from tests.failures.served import says, serving

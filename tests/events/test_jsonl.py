@@ -168,9 +168,8 @@ SCRIPT = """
 import os, resource, signal, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from context_compactor.events.bus import Bus
-from context_compactor.events.event import make_event
-from context_compactor.events.jsonl import JsonlSink
+from context_compactor.sessions.events import Bus, JsonlSink
+from context_compactor.store.events import make_event
 
 path, keep = Path(sys.argv[1]), int(sys.argv[2])
 

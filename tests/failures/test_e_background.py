@@ -108,7 +108,7 @@ def test_what_failed_is_never_shown_as_the_summary_so_far(fault):
     model = ScriptedModel([fault])
     with opened(model) as session:
         session.append(TALK)
-        session.work_ahead()
+        session.prepare()
         session.compact()
         first = len(model.requests)
         session.append(steps(34, 60))
@@ -193,12 +193,12 @@ def test_a_summary_told_ahead_of_a_context_that_was_changed_is_never_swapped_in(
         session.append(TALK)
         session.compact(level="emergency")
         session.append(steps(34, 62))
-        assert session.work_ahead().told
+        assert session.prepare().summarized
         other.undo()
         report = session.compact()
         assert "told" not in report.reason.partition("could not be used")[0]
         assert session.history() == [*TALK, *steps(34, 62)]
-    assert ears.reasons(PRESUMMARY) == ["what it was told from has changed"]
+    assert ears.reasons(PRESUMMARY) == ["what it was made from has changed"]
 
 
 # Row 82
@@ -213,7 +213,7 @@ def test_a_model_that_never_ends_is_ended_by_the_deadline_and_the_digest_serves(
         assert report.changed
         assert report.told_by == ""
         assert "deadline" in report.reason
-        assert session.work_ahead().told == 0
+        assert session.prepare().summarized == 0
 
 
 def test_what_hangs_can_be_cancelled_and_everything_is_as_it_was():

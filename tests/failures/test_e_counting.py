@@ -7,7 +7,7 @@ from math import nan
 import pytest
 
 from context_compactor import Settings, compact
-from context_compactor.engine.api import run_request
+from context_compactor.engine.compact import run_request
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.settings import Level, LevelRule
 from context_compactor.tokens.budget import budget_for

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from context_compactor import Session, Settings, compact
 from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.legality import find_violations
-from context_compactor.engine.api import estimating_summarizer, run_request, summarizer_for
+from context_compactor.engine.compact import run_request
 from context_compactor.engine.request import CompactionRequest
+from context_compactor.library import estimating_summarizer, summarizer_for
 from context_compactor.settings import Price
-from context_compactor.summarize.model import ModelAnswer, ModelUsage
-from context_compactor.summarize.prices import price_of
+from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
+from context_compactor.tokens.prices import ModelUsage, price_of
 from tests.dialects.strategies import picture
 from tests.engine import promises
 from tests.engine.sessions import sessions, shares
@@ -48,10 +49,10 @@ def test_what_a_summary_costs_is_said_before_and_after_and_by_which_model():
     name = "openai/gpt-4.1-mini"
     settings = Settings(summarizer=name)
     asked = CompactionRequest(target_tokens=2_000, settings=settings, model="claude-opus-5")
-    before = run_request(SHORT, asked, teller=estimating_summarizer(settings), dry_run=True).report
+    before = run_request(SHORT, asked, summarizer=estimating_summarizer(settings), dry_run=True).report
     usage = ModelUsage(input=before.expected.tokens_shown, output=before.expected.tokens_written // 2)
     model = ScriptedModel([ModelAnswer(text=GOOD, stop="complete", usage=usage, model="gpt-4.1-mini")], name=name)
-    after = run_request(SHORT, asked, teller=summarizer_for(settings, model)).report
+    after = run_request(SHORT, asked, summarizer=summarizer_for(settings, model)).report
     assert before.expected.model == after.told_by == name
     assert 0 < after.spent_on_models <= before.expected.cost
     assert after.cost.spent == after.spent_on_models

@@ -50,7 +50,7 @@ def quiet(place: Place, idle_seconds: float = 5.0, **settings: object) -> Sessio
 
 def held(place: Place) -> str:
     """The hash of what was told ahead."""
-    return read_session_state(place.store.session("a").state).ahead
+    return read_session_state(place.store.session("a").state).presummary
 
 
 def test_a_quiet_session_has_its_older_turns_told_by_a_job_and_the_next_compaction_waits_for_nobody(
@@ -59,7 +59,7 @@ def test_a_quiet_session_has_its_older_turns_told_by_a_job_and_the_next_compacti
     model = ScriptedModel([GOOD])
     with quiet(still) as session:
         before = session.context()
-        with still.engine(teller=ModelSummarizer(model, session.settings)) as engine:
+        with still.engine(summarizer=ModelSummarizer(model, session.settings)) as engine:
             assert engine.wait_idle(PATIENCE)
             assert model.requests == []
             clock.go_on(5.1)
@@ -75,13 +75,16 @@ def test_a_quiet_session_has_its_older_turns_told_by_a_job_and_the_next_compacti
         assert len(model.requests) == asked
         (report,) = session.compactions()
         assert report.told_by == "scripted"
-        assert "told 34 of the" in report.reason
+        assert "summarized 34 of the" in report.reason
 
 
 @pytest.mark.parametrize("settings", [{"summarize_ahead": False}, {"automatic": False}, {"enabled": False}])
 def test_a_session_that_does_not_want_it_has_nothing_told(still: Place, clock: Ticking, settings: dict[str, bool]):
     model = ScriptedModel([GOOD])
-    with quiet(still, **settings) as session, still.engine(teller=ModelSummarizer(model, session.settings)) as engine:
+    with (
+        quiet(still, **settings) as session,
+        still.engine(summarizer=ModelSummarizer(model, session.settings)) as engine,
+    ):
         clock.go_on(5.1)
         assert engine.wait_idle(PATIENCE)
     assert model.requests == []
@@ -91,7 +94,7 @@ def test_a_session_that_does_not_want_it_has_nothing_told(still: Place, clock: T
 def test_a_session_that_keeps_no_facts_has_its_turns_told_all_the_same(still: Place, clock: Ticking):
     with quiet(still, extract_facts=False, summarizer="openai/gpt-4.1-mini") as session:
         assert [(job.kind, job.state) for job in still.jobs()] == [("idle", "waiting")]
-        with still.engine(teller=ModelSummarizer(ScriptedModel([GOOD]), session.settings)) as engine:
+        with still.engine(summarizer=ModelSummarizer(ScriptedModel([GOOD]), session.settings)) as engine:
             clock.go_on(5.1)
             assert engine.wait_idle(PATIENCE)
         assert held(still)
@@ -114,7 +117,7 @@ def test_a_compaction_does_not_wait_for_what_is_told_ahead(place: Place):
     hurried = WorkerTiming(lease=60.0, beat=0.05, poll=0.01, watch=0.02)
     with (
         quiet(place, 0.05) as session,
-        place.engine(teller=ModelSummarizer(model, session.settings), pace=hurried) as engine,
+        place.engine(summarizer=ModelSummarizer(model, session.settings), pace=hurried) as engine,
     ):
         wait_for(begun.is_set)
         is_ahead.clear()
@@ -139,11 +142,11 @@ def test_an_engine_that_stops_returns_what_is_told_ahead_to_another(still: Place
     begun = Event()
     with quiet(still) as session:
         clock.go_on(5.1)
-        with still.engine(teller=ModelSummarizer(Thinking([GOOD]), session.settings)) as engine:
+        with still.engine(summarizer=ModelSummarizer(Thinking([GOOD]), session.settings)) as engine:
             wait_for(begun.is_set)
             engine.stop(finish=False)
         assert [(job.state, job.attempts) for job in still.jobs()] == [("waiting", 0)]
-        with still.engine(teller=ModelSummarizer(ScriptedModel([GOOD]), session.settings)) as engine:
+        with still.engine(summarizer=ModelSummarizer(ScriptedModel([GOOD]), session.settings)) as engine:
             assert engine.wait_idle(PATIENCE)
         assert held(still)
 
@@ -157,7 +160,7 @@ def test_a_server_has_the_turns_of_a_quiet_session_told_by_its_own_model(
         monkeypatch.setenv("COMPACTOR_SUMMARIZER_WINDOW", "100000")
         talk = Talk(server, window=WINDOW, idle_seconds=0.05)
         talk.say(*FIRST, *steps(0, 34))
-        wait_for(lambda: read_session_state(server.service.store.session(talk.name).state).ahead)
+        wait_for(lambda: read_session_state(server.service.store.session(talk.name).state).presummary)
         assert provider.bodies
         assert talk.compactions == []
 

@@ -38,7 +38,7 @@ def dropped(place: Place) -> list[int]:
 
 def test_a_compaction_that_is_dropped_is_ended_by_its_own_engine_and_nothing_is_changed(place: Place):
     model = Slow()
-    with full(place) as session, place.engine(teller=ModelSummarizer(model, session.settings)) as engine:
+    with full(place) as session, place.engine(summarizer=ModelSummarizer(model, session.settings)) as engine:
         before = session.context()
         wait_for(model.begun)
         (job,) = place.jobs()
@@ -55,7 +55,7 @@ def test_a_compaction_that_is_dropped_is_ended_by_its_own_engine_and_nothing_is_
 
 def test_one_that_is_dropped_by_another_process_is_ended_at_the_next_sign_of_life(place: Place, url: str):
     model = Slow()
-    with full(place) as session, place.engine(teller=ModelSummarizer(model, session.settings)) as engine:
+    with full(place) as session, place.engine(summarizer=ModelSummarizer(model, session.settings)) as engine:
         wait_for(model.begun)
         other = Place(url)
         assert len(dropped(other)) == 1
@@ -69,7 +69,7 @@ def test_what_only_waits_is_not_dropped_and_an_engine_ends_no_job_that_it_does_n
     with full(place) as session:
         assert dropped(place) == []
         waiting = place.jobs()
-        with place.engine(teller=ModelSummarizer(Slow(), session.settings), workers=1) as engine:
+        with place.engine(summarizer=ModelSummarizer(Slow(), session.settings), workers=1) as engine:
             assert engine.cancel(waiting) == []
             wait_for(lambda: place.jobs()[0].state == "running")
             assert engine.cancel(waiting) == []  # that was an attempt before this one

@@ -81,7 +81,7 @@ def test_stopping_without_finishing_returns_the_job_as_if_it_had_never_been_begu
         wait_for(held.begun)
         engine.stop(finish=False)
         (job,) = place.jobs()
-        assert (job.state, job.attempts, job.reason) == ("waiting", 0, "its engine was stopped")
+        assert (job.state, job.attempts, job.reason) == ("waiting", 0, "its worker was stopped")
         held.go_on.set()
     with place.engine() as other:
         assert other.wait_idle(PATIENCE)
@@ -102,7 +102,7 @@ def test_stopping_ends_the_call_of_a_model(place: Place):
     with place.session() as session:
         teller = ModelSummarizer(ScriptedModel([never]), session.settings)
         fill(session, 0.82)
-        with place.engine(teller=teller, workers=1) as engine:
+        with place.engine(summarizer=teller, workers=1) as engine:
             wait_for(begun)
             engine.stop(finish=False)
         assert [(job.state, job.attempts) for job in place.jobs()] == [("waiting", 0)]
@@ -113,7 +113,7 @@ def test_a_job_is_told_by_the_model_of_its_session(place: Place):
     model = ScriptedModel(["That is no summary."])
     with place.session() as session:
         fill(session, 0.82)
-        with place.engine(teller=ModelSummarizer(model, session.settings)) as engine:
+        with place.engine(summarizer=ModelSummarizer(model, session.settings)) as engine:
             assert engine.wait_idle(PATIENCE)
         assert model.requests
         assert len(session.compactions()) == 1  # the digest stands where the model is of no use
@@ -147,7 +147,7 @@ def test_a_store_of_somebody_elses_has_no_desk():
     class Other:
         path = "elsewhere"
 
-    with pytest.raises(BadSetting, match="Other has no desk"):
+    with pytest.raises(BadSetting, match="Other has no jobs"):
         service_store_of(Other())  # type: ignore[arg-type]
 
 
@@ -235,7 +235,7 @@ def test_two_who_do_the_same_job_commit_one_compaction(still: Place, clock: Tick
     second = still.service_store.jobs.claim("other", now, now)
     assert second is not None
     with work._opened(first) as slow:
-        seen = slow.seen()  # what the first one works on
+        seen = slow.current_context()  # what the first one works on
         work.do(second)
         assert slow.store.session("a").view != seen.view
     with pytest.raises(Exception, match="somebody else has it by now"):

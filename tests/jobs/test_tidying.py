@@ -23,10 +23,10 @@ def test_sessions_that_nobody_has_used_for_long_are_deleted_and_open_ones_are_no
         session.append(turn(0, 30))
         clock.go_on(2 * DAY)
         tidier = Cleanup(still.store, still.service_store, clock)
-        tidier.look()
+        tidier.run()
         assert known(still) == ["old", "open"]  # nothing expires unless somebody says so
         monkeypatch.setenv("COMPACTOR_RETENTION_DAYS", "1")
-        tidier.look()
+        tidier.run()
         assert known(still) == ["open"]
 
 

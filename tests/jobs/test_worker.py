@@ -19,8 +19,8 @@ COMMAND = [sys.executable, "-c", "from context_compactor.cli.main import main; m
 # The same, but its jobs take longer than anybody waits.
 SLOW = """
 import time
-from context_compactor.jobs.work import SessionWork
-SessionWork.do = lambda self, job: time.sleep(60)
+from context_compactor.sessions.jobs.runner import JobRunner
+JobRunner.do = lambda self, job: time.sleep(60)
 from context_compactor.cli.main import main
 main()
 """
@@ -69,7 +69,7 @@ def test_sigterm_returns_a_job_that_takes_too_long(waiting: Place, url: str):
         run.send_signal(signal.SIGTERM)
         assert run.wait(PATIENCE) == 0
     (job,) = waiting.jobs()
-    assert (job.state, job.attempts, job.reason) == ("waiting", 0, "its engine was stopped")
+    assert (job.state, job.attempts, job.reason) == ("waiting", 0, "its worker was stopped")
 
 
 def test_a_second_signal_does_not_wait(waiting: Place, url: str):

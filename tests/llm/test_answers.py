@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from context_compactor.summarize.clients.client import split_reasoning
-from context_compactor.summarize.model import ModelUsage
+from context_compactor.tokens.prices import ModelUsage
 from tests.llm.asking import ask, control
 from tests.llm.provider import Reply
 from tests.waiting import PATIENCE

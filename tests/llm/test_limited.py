@@ -10,9 +10,10 @@ import pytest
 from context_compactor import compact
 from context_compactor.errors import BadSetting, LimitReached, ModelDenied, ModelError, ModelStopped, ModelUnavailable
 from context_compactor.settings import Price, Settings, SharedBudget, Spending
-from context_compactor.summarize.model import Control, ModelAnswer, ModelStep, ModelUsage
+from context_compactor.summarize.model import Control, ModelAnswer, ModelStep
 from context_compactor.summarize.summarizer import LimitedModel
 from context_compactor.testing import ScriptedModel
+from context_compactor.tokens.prices import ModelUsage
 from tests.engine.test_model import SHORT
 from tests.llm.asking import ask, control
 

@@ -7,7 +7,7 @@ import pytest
 from context_compactor.errors import ModelDenied, ModelOverflow, ModelStopped, ModelUnavailable
 from context_compactor.settings import Settings
 from context_compactor.summarize.clients.names import open_model
-from context_compactor.summarize.model import ModelUsage
+from context_compactor.tokens.prices import ModelUsage
 from tests.llm.asking import ask, control
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Reply, failure

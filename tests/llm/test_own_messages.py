@@ -7,14 +7,17 @@ import json
 import pytest
 
 from context_compactor import Session
-from context_compactor.engine.api import Compaction, estimating_summarizer, run_request, summarizer_for
+from context_compactor.engine.compact import run_request
 from context_compactor.engine.request import CompactionRequest
+from context_compactor.engine.result import Compaction
 from context_compactor.errors import BadSetting, ModelDenied, ModelError, ModelStopped
+from context_compactor.library import estimating_summarizer, summarizer_for
 from context_compactor.settings import Price, Settings
 from context_compactor.summarize.clients.names import describe_model
-from context_compactor.summarize.model import ModelAnswer, ModelUsage
+from context_compactor.summarize.model import ModelAnswer
 from context_compactor.summarize.subject import is_agent_model
 from context_compactor.testing import ScriptedModel
+from context_compactor.tokens.prices import ModelUsage
 from tests.engine.test_model import DAY, SHORT, TARGET
 from tests.failures.scenes import working
 from tests.llm.asking import ask, control
@@ -32,10 +35,10 @@ def scripted(*answers, name: str = NAME, window: int = 128_000) -> ScriptedModel
     return ScriptedModel(answers or [WARM], name=name, window=window)
 
 
-def compacted(model: ScriptedModel, agents: str | None = "gpt-4.1-mini", teller=None, **settings) -> Compaction:
+def compacted(model: ScriptedModel, agents: str | None = "gpt-4.1-mini", summarizer=None, **settings) -> Compaction:
     all_settings = Settings(**{"agent_request": AGENT, "retry_delay_seconds": 0.0, **settings})
     asked = CompactionRequest(target_tokens=TARGET, settings=all_settings, model=agents)
-    return run_request(DAY, asked, teller=teller or summarizer_for(all_settings, model))
+    return run_request(DAY, asked, summarizer=summarizer or summarizer_for(all_settings, model))
 
 
 def test_the_agents_own_model_is_sent_the_agents_own_messages_and_tools():
@@ -94,7 +97,7 @@ def test_a_cache_that_was_not_read_is_not_counted_on_again():
     settings = Settings(agent_request=AGENT)
     teller = summarizer_for(settings, model)
     for _ in range(2):
-        compacted(model, teller=teller)
+        compacted(model, summarizer=teller)
     assert model.requests[0].prefix
     assert all(request.prefix == () for request in model.requests[1:])
 
@@ -119,7 +122,7 @@ def test_over_the_wire_the_request_begins_as_the_agents_does(provider):
     run_request(
         DAY,
         CompactionRequest(target_tokens=TARGET, settings=settings, model="local"),
-        teller=summarizer_for(settings, name),
+        summarizer=summarizer_for(settings, name),
     )
     body = provider.bodies[0]
     assert body["tools"] == AGENT["tools"]
@@ -172,15 +175,15 @@ def test_a_model_is_the_agents_when_name_provider_and_dialect_are_the_same(name,
 def expected(model: str, agents: str | None = None, **settings):
     all_settings = Settings(summarizer=model, **settings)
     asked = CompactionRequest(target_tokens=TARGET, settings=all_settings, model=agents)
-    return run_request(DAY, asked, teller=estimating_summarizer(all_settings), dry_run=True).report
+    return run_request(DAY, asked, summarizer=estimating_summarizer(all_settings), dry_run=True).report
 
 
 def test_what_a_dry_run_expects_is_about_what_is_then_asked():
     settings = Settings(summarizer=NAME)
     asked = CompactionRequest(target_tokens=2_000, settings=settings)
-    report = run_request(SHORT, asked, teller=estimating_summarizer(settings), dry_run=True).report
+    report = run_request(SHORT, asked, summarizer=estimating_summarizer(settings), dry_run=True).report
     model = ScriptedModel([GOOD], name=NAME, window=1_047_576, most_output=32_768)
-    real = run_request(SHORT, asked, teller=summarizer_for(settings, model)).report
+    real = run_request(SHORT, asked, summarizer=summarizer_for(settings, model)).report
     assert report.model_calls == ()
     assert report.expected.calls == len(real.model_calls)
     shown = sum(call.tokens_shown for call in real.model_calls)
@@ -213,7 +216,7 @@ def test_with_the_agents_own_messages_less_is_expected_to_be_paid():
 def test_where_no_model_would_be_asked_nothing_is_expected():
     settings = Settings(summarizer=NAME)
     asked = CompactionRequest(window=2_000_000, settings=settings)
-    assert run_request(DAY, asked, teller=estimating_summarizer(settings), dry_run=True).report.expected is None
+    assert run_request(DAY, asked, summarizer=estimating_summarizer(settings), dry_run=True).report.expected is None
 
 
 def test_smaller_parts_mean_more_calls():

@@ -6,8 +6,7 @@ import pytest
 
 from context_compactor.errors import BadSetting
 from context_compactor.settings import Price, Settings, load_settings
-from context_compactor.summarize.model import ModelUsage
-from context_compactor.summarize.prices import KNOWN_PRICES, call_cost, price_of
+from context_compactor.tokens.prices import KNOWN_PRICES, ModelUsage, call_cost, price_of
 
 USAGE = ModelUsage(input=1_000, cache_read=10_000, cache_write=2_000, output=500)
 

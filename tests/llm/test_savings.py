@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor.engine.report import Cache, ModelCall, Report
+from context_compactor.engine.result import agent_cost, break_even
 from context_compactor.settings import Price
-from context_compactor.summarize.prices import agent_cost, break_even
 
 MODEL = "openai/agent"
 MILLION = 1_000_000

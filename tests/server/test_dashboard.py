@@ -209,7 +209,7 @@ def test_every_compaction_is_a_tooth_and_one_that_was_undone_is_marked(session):
     session.append(conversation(10)[2:])
     second = session.compact(target_tokens=9_000)
     session.undo()
-    teeth = seen(session).teeth
+    teeth = seen(session).compactions
     assert [tooth.id for tooth in teeth] == [first.compaction_id, second.compaction_id]
     assert [tooth.is_active for tooth in teeth] == [True, False]
     assert (teeth[0].before, teeth[0].after) == (first.tokens_before, first.tokens_after)

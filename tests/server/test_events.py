@@ -325,7 +325,7 @@ def test_notices_are_heard_again_after_postgresql_was_restarted(tmp_path, own_po
         own_postgres.restart()
         wait_for(lambda: server.service.notices.is_listening)
         service_store = service_store_of(store := connect(url))
-        service_store.tell(event(number=1))
+        service_store.record_event(event(number=1))
         store.close()
         assert stream.numbers(1) == [1]
 
@@ -406,14 +406,14 @@ def test_a_server_that_is_killed_and_comes_back_has_lost_and_doubled_nothing(tmp
     first = _serve(tmp_path, port)
     reader.start()
     for number in range(150):
-        service_store.tell(event(number=number))
+        service_store.record_event(event(number=number))
     first.send_signal(signal.SIGKILL)
     first.communicate()
     for number in range(150, 225):
-        service_store.tell(event(number=number))
+        service_store.record_event(event(number=number))
     second = _serve(tmp_path, port)
     for number in range(225, 300):
-        service_store.tell(event(number=number))
+        service_store.record_event(event(number=number))
     reader.join(PATIENCE)
     second.terminate()
     second.communicate()

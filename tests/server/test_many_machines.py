@@ -55,7 +55,7 @@ class Load:
         """Until all is said, all jobs are done, and every reader has read all."""
         self.wait_for(1.0)
         wait_for(lambda: not self._open_jobs(), self._open_jobs)
-        self.service_store.tell(event(session_id=THE_END))
+        self.service_store.record_event(event(session_id=THE_END))
         for follower in self.followers:
             wait_for(lambda: not follower.is_alive(), lambda: len(follower.seen))  # noqa: B023
             if follower.failure is not None:
@@ -66,7 +66,7 @@ class Load:
 
     def check_begun_again(self, killed: Job) -> None:
         """Somebody else has done the job of one that was killed."""
-        again = self.service_store.jobs.find(killed.id)
+        again = next((job for job in self.service_store.jobs.newest() if job.id == killed.id), None)
         assert again is not None
         assert (again.state, again.attempts > killed.attempts) == ("done", True)
 

@@ -166,15 +166,15 @@ def test_with_tokens_a_token_that_may_read_is_needed_unless_metrics_are_public(t
 def test_a_look_reads_only_the_sessions_that_have_changed(server):
     paths = [server.made(f"run-{at}") for at in range(30)]
     survey = SessionStatistics(server.service.store)
-    assert sum(survey.look().levels.values()) == 30
+    assert sum(survey.read().levels.values()) == 30
     read: list[int] = []
     count = survey._count
     survey._count = lambda number, state: (read.append(number), count(number, state))[1]
     survey._look_back = lambda: survey._seen  # as if all had been quiet for a while
-    before = survey.look().tokens
+    before = survey.read().tokens
     read.clear()
     server.post(f"{paths[3]}/messages", {"messages": [{"role": "user", "content": "Hello there"}]})
-    after = survey.look()
+    after = survey.read()
     assert 4 in read
     assert len(read) <= 2  # the last one of the look before is looked at again
     assert after.tokens > before
@@ -187,8 +187,8 @@ def test_a_look_finds_everything_however_many_changed_in_the_same_moment(server,
     for at in range(40):
         store.open_session(f"same-{at}", b"{}", "2026-01-01T00:00:00.000+00:00")
     survey = SessionStatistics(store)
-    assert sum(survey.look().levels.values()) == 40
-    assert sum(survey.look().levels.values()) == 40
+    assert sum(survey.read().levels.values()) == 40
+    assert sum(survey.read().levels.values()) == 40
 
 
 def test_every_metric_of_the_shipped_dashboard_is_exported(server):

@@ -21,8 +21,9 @@ from context_compactor.sessions.state import CircuitBreaker, WorkClaim, read_ses
 from context_compactor.sessions.summaries import PRESUMMARY
 from context_compactor.settings import Price, Settings
 from context_compactor.store.sqlite import SqliteStore
-from context_compactor.summarize.model import ModelAnswer, ModelUsage
+from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
+from context_compactor.tokens.prices import ModelUsage
 from tests.sessions.talk import illegal
 from tests.sessions.telling import FIRST, PLAIN, QUICK, Ears, Slow, opened, step, steps, stories
 from tests.store.children import Child
@@ -61,23 +62,23 @@ def fill(session: Session, first: int = 34):
 
 def test_a_twin_that_is_closed_ends_nothing_of_the_others():
     with begun(ScriptedModel([GOOD])) as session:
-        session.twin().close()
-        assert session.work_ahead().told > 20
-        assert "told 34 of the" in fill(session).reason
+        session.clone().close()
+        assert session.prepare().summarized > 20
+        assert "summarized 34 of the" in fill(session).reason
 
 
 def test_what_was_told_ahead_is_swapped_in_at_the_threshold_without_asking_anybody():
     model, ears = ScriptedModel([GOOD]), Ears()
     with begun(model, ears=ears) as session:
         before = session.context()
-        assert session.work_ahead().told > 20
+        assert session.prepare().summarized > 20
         assert session.context() == before
         asked = len(model.requests)
         report = fill(session)
         assert len(model.requests) == asked
         assert report.level == "soft"
         assert report.told_by == "scripted"
-        assert "told 34 of the" in report.reason
+        assert "summarized 34 of the" in report.reason
         assert len(report.model_calls) == asked
         assert any("httpOnly cookie" in line for line in stories(session))
         assert illegal(session.context()) == []
@@ -88,7 +89,7 @@ def test_what_was_told_ahead_is_swapped_in_at_the_threshold_without_asking_anybo
 def test_how_things_stood_is_left_out_when_the_work_went_on_since_and_told_when_it_did_not():
     model = ScriptedModel([GOOD])
     with begun(model) as session:
-        session.work_ahead()
+        session.prepare()
         fill(session)
         assert not any("staging secret is missing (turn_005)" in line for line in stories(session))
         assert "done: token rotation in src/auth/jwt.ts (turn_005)" in stories(session)
@@ -97,32 +98,32 @@ def test_how_things_stood_is_left_out_when_the_work_went_on_since_and_told_when_
 def test_what_comes_next_is_told_alone_with_the_story_so_far_before_it():
     model = ScriptedModel([GOOD])
     with begun(model) as session:
-        session.work_ahead()
+        session.prepare()
         first = len(model.requests)
         session.append(steps(34, 40))
-        assert session.work_ahead().told == 6
+        assert session.prepare().summarized == 6
         later = shown(model, first)
         assert "Looking around, part 33." in later
         assert "Looking around, part 20." not in later
         assert "- blocked: the staging secret is missing" in later
         report = fill(session, 40)
-        assert "told 40 of the" in report.reason
+        assert "summarized 40 of the" in report.reason
         assert len(report.model_calls) == len(model.requests)
 
 
 def test_it_is_not_told_again_while_little_is_new():
     model = ScriptedModel([GOOD])
     with begun(model) as session:
-        session.work_ahead()
+        session.prepare()
         asked = len(model.requests)
         session.append(step(34))
-        assert session.work_ahead().told == 0
+        assert session.prepare().summarized == 0
         assert len(model.requests) == asked
 
 
 def test_it_outlives_the_process(tmp_path: Path):
     with begun(ScriptedModel([GOOD]), tmp_path) as session:
-        session.work_ahead()
+        session.prepare()
     model = ScriptedModel([GOOD])
     with opened(model, tmp_path) as session:
         report = fill(session)
@@ -135,28 +136,28 @@ def test_a_compaction_that_somebody_asks_for_uses_it_and_one_with_a_focus_does_n
     for focus, asked in ((None, False), ("the cookie", True)):
         model, ears = ScriptedModel([GOOD]), Ears()
         with begun(model, ears=ears) as session:
-            session.work_ahead()
+            session.prepare()
             before = len(model.requests)
             report = session.compact(focus=focus)
             assert report.told_by == "scripted"
             assert (len(model.requests) > before) is asked
             assert bool(ears.reasons(PRESUMMARY)) is asked
-            assert state_of(session).ahead == ""
+            assert state_of(session).presummary == ""
 
 
 def test_a_dry_run_says_that_nobody_would_be_asked_and_changes_nothing():
     with begun(ScriptedModel([GOOD])) as session:
         assert session.compact(dry_run=True).expected is not None
-        session.work_ahead()
-        held = state_of(session).ahead
+        session.prepare()
+        held = state_of(session).presummary
         assert session.compact(dry_run=True).expected is None
-        assert state_of(session).ahead == held
+        assert state_of(session).presummary == held
 
 
 def test_an_emergency_has_the_time_for_it():
     model = ScriptedModel([GOOD])
     with begun(model) as session:
-        session.work_ahead()
+        session.prepare()
         asked = len(model.requests)
         report = session.append(steps(34, 62))
         assert report.level == "emergency"
@@ -172,12 +173,12 @@ def test_after_an_undo_it_is_dropped_and_said():
     with begun(model, ears=ears) as session:
         session.compact()
         session.append(steps(34, 64))
-        assert session.work_ahead().told
+        assert session.prepare().summarized
         session.undo()
         asked = len(model.requests)
         session.compact()
         assert len(model.requests) > asked
-    assert ears.reasons(PRESUMMARY) == ["what it was told from has changed"]
+    assert ears.reasons(PRESUMMARY) == ["what it was made from has changed"]
 
 
 def test_an_original_that_was_put_back_among_the_turns_it_tells_makes_it_untrue():
@@ -187,23 +188,23 @@ def test_an_original_that_was_put_back_among_the_turns_it_tells_makes_it_untrue(
     with opened(model, ears=ears, max_output_tokens=800) as session:
         session.append([*FIRST, {"role": "assistant", "content": "The log.", "tool_calls": [call]}])
         session.append([{"role": "tool", "tool_call_id": "log", "content": long}, *steps(0, 32)])
-        assert session.work_ahead().told
+        assert session.prepare().summarized
         ref = next(original.ref for original in session._core.store.originals("run"))
         session.restore(ref)
         session.compact(level="aggressive")
-    assert ears.reasons(PRESUMMARY) == ["what it was told from has changed"]
+    assert ears.reasons(PRESUMMARY) == ["what it was made from has changed"]
 
 
 @pytest.mark.parametrize("change", ["model", "prompt"])
 def test_another_model_or_prompt_does_not_use_it(tmp_path: Path, change: str):
     with begun(ScriptedModel([GOOD]), tmp_path) as session:
-        session.work_ahead()
+        session.prepare()
     model, ears = ScriptedModel([GOOD], name="another" if change == "model" else "scripted"), Ears()
     own = {"compact_prompt": "Sum up:\n{messages}"} if change == "prompt" else {}
     with opened(model, tmp_path, ears=ears, **own) as session:
         session.compact()
     assert model.requests
-    assert ears.reasons(PRESUMMARY) == ["what it was told from has changed"]
+    assert ears.reasons(PRESUMMARY) == ["what it was made from has changed"]
 
 
 # While the model thinks
@@ -216,14 +217,14 @@ def test_no_snapshot_is_needed_for_a_summary_of_a_log_that_goes_on(tmp_path: Pat
         head = session._core.store.session("run").head
         entries = session._core.store.entries("run")
         with ThreadPoolExecutor(1) as pool:
-            ahead = pool.submit(session.work_ahead)
+            ahead = pool.submit(session.prepare)
             assert model.begun.wait(PATIENCE)
             for number in range(34, 38):
                 session.append(step(number))
             with closing(SqliteStore(str(tmp_path / "sessions.db"))) as other, other.writing("run") as row:
                 assert row.head == head + 8  # nobody holds a lock, in this process or in another
             model.go.set()
-            assert ahead.result(PATIENCE).told == 34
+            assert ahead.result(PATIENCE).summarized == 34
         assert session._core.store.entries("run", until=head) == entries
         report = fill(session, 38)
         assert report.told_by == "scripted"
@@ -241,36 +242,36 @@ def test_what_was_told_of_a_context_that_is_gone_is_dropped():
         session.fresh()
         session.append(steps(34, 66))
         with ThreadPoolExecutor(1) as pool:
-            ahead = pool.submit(session.work_ahead)
+            ahead = pool.submit(session.prepare)
             assert model.begun.wait(PATIENCE)
             session.undo()
             model.go.set()
-            assert ahead.result(PATIENCE).told == 0
-        assert state_of(session).ahead == ""
-    assert ears.reasons(PRESUMMARY) == ["what it was told from has changed meanwhile"]
+            assert ahead.result(PATIENCE).summarized == 0
+        assert state_of(session).presummary == ""
+    assert ears.reasons(PRESUMMARY) == ["what it was made from has changed meanwhile"]
 
 
 def test_a_compaction_does_not_wait_for_it_and_ends_it():
     model = Slow()
     with begun(model) as session, ThreadPoolExecutor(1) as pool:
-        ahead = pool.submit(session.work_ahead)
+        ahead = pool.submit(session.prepare)
         assert model.begun.wait(PATIENCE)
         assert session.fresh().changed
-        assert ahead.result(PATIENCE).told == 0
-        assert state_of(session).ahead == ""
+        assert ahead.result(PATIENCE).summarized == 0
+        assert state_of(session).presummary == ""
 
 
 def test_there_is_never_a_second_one_for_a_session(tmp_path: Path):
     model, second = Slow(), ScriptedModel([GOOD])
     with begun(model, tmp_path) as session, opened(second, tmp_path) as other, ThreadPoolExecutor(1) as pool:
-        ahead = pool.submit(session.work_ahead)
+        ahead = pool.submit(session.prepare)
         assert model.begun.wait(PATIENCE)
-        assert other.work_ahead().told == 0
-        assert session.work_ahead().told == 0
+        assert other.prepare().summarized == 0
+        assert session.prepare().summarized == 0
         model.go.set()
-        assert ahead.result(PATIENCE).told == 34
+        assert ahead.result(PATIENCE).summarized == 34
         assert second.requests == []
-        assert state_of(session).ahead_by == WorkClaim()
+        assert state_of(session).presummary_claim == WorkClaim()
 
 
 def test_one_of_another_process_keeps_us_from_it_until_that_process_is_dead(tmp_path: Path):
@@ -280,7 +281,7 @@ def test_one_of_another_process_keeps_us_from_it_until_that_process_is_dead(tmp_
     def work(child: Child) -> None:
         model = Slow()
         with opened(model, tmp_path) as session:
-            Thread(target=session.work_ahead, daemon=True).start()
+            Thread(target=session.prepare, daemon=True).start()
             assert model.begun.wait(PATIENCE)
             child.say()
             model.go.wait(PATIENCE)
@@ -288,11 +289,11 @@ def test_one_of_another_process_keeps_us_from_it_until_that_process_is_dead(tmp_
     model = ScriptedModel([GOOD])
     with Child(work) as child, opened(model, tmp_path) as session:
         child.hear()
-        assert session.work_ahead().told == 0
+        assert session.prepare().summarized == 0
         assert model.requests == []
         child.kill()
         child.wait()
-        assert session.work_ahead().told == 34
+        assert session.prepare().summarized == 34
 
 
 def test_closing_ends_it_at_once_and_leaves_nothing_behind(tmp_path: Path):
@@ -303,15 +304,15 @@ def test_closing_ends_it_at_once_and_leaves_nothing_behind(tmp_path: Path):
     assert not model.go.is_set()
     assert model.requests == []
     with opened(None, tmp_path) as again:
-        assert state_of(again).ahead_by == WorkClaim()
-        assert state_of(again).ahead == ""
-        assert state_of(again).teller.failures == 0
+        assert state_of(again).presummary_claim == WorkClaim()
+        assert state_of(again).presummary == ""
+        assert state_of(again).summarizer_failures.failures == 0
 
 
 def test_a_session_does_it_by_itself_when_nothing_comes():
     model = ScriptedModel([GOOD])
     with begun(model, idle_seconds=0.01) as session:
-        wait_for(lambda: state_of(session).ahead)
+        wait_for(lambda: state_of(session).presummary)
         asked = len(model.requests)
         assert fill(session).told_by == "scripted"
         assert len(model.requests) >= asked
@@ -322,11 +323,11 @@ def test_an_async_session_does_it_too():
         model = Slow()
         session = await AsyncSession.open("run", window=32_000, store="memory:", settings=QUICK, summarizer=model)
         await session.append([*FIRST, *steps(0, 34)])
-        ahead = asyncio.create_task(session.work_ahead())
+        ahead = asyncio.create_task(session.prepare())
         assert await asyncio.to_thread(model.begun.wait, PATIENCE)
         await session.append(step(34))  # nobody waits for the model
         model.go.set()
-        assert (await ahead).told
+        assert (await ahead).summarized
         await session.close()
 
     asyncio.run(live())
@@ -339,13 +340,13 @@ def test_an_async_session_does_it_too():
 def test_nobody_is_asked_where_nothing_happens_by_itself(off: str):
     model = ScriptedModel([GOOD])
     with begun(model, **{off: False}) as session:
-        assert session.work_ahead().told == 0
+        assert session.prepare().summarized == 0
     assert model.requests == []
 
 
 def test_without_a_model_there_is_nothing_to_tell_ahead():
     with begun(None) as session:
-        assert session.work_ahead().told == 0
+        assert session.prepare().summarized == 0
         assert session.compact().told_by == ""
 
 
@@ -353,7 +354,7 @@ def test_a_half_empty_context_is_left_alone():
     model = ScriptedModel([GOOD])
     with begun(model, turns=20) as session:
         assert session.usage().share < 0.4
-        assert session.work_ahead().told == 0
+        assert session.prepare().summarized == 0
     assert model.requests == []
 
 
@@ -364,22 +365,22 @@ def test_a_failure_is_told_and_the_same_is_not_asked_again_not_even_after_a_rest
     model, ears = ScriptedModel(["I cannot do that."]), Ears()
     with begun(model, tmp_path, ears=ears) as session:
         before = session.context()
-        assert session.work_ahead().told == 0
+        assert session.prepare().summarized == 0
         asked = len(model.requests)
-        assert session.work_ahead().told == 0
+        assert session.prepare().summarized == 0
         assert session.context() == before
     assert "was refused" in ears.reasons(PRESUMMARY)[0]
     with opened(model, tmp_path) as session:
-        session.work_ahead()
+        session.prepare()
         assert len(model.requests) == asked
         assert session.compact().changed
 
 
 def test_a_server_that_was_away_is_asked_about_the_same_turns_when_it_is_back(tmp_path: Path):
     with begun(ScriptedModel([ModelUnavailable("503")]), tmp_path) as session:
-        assert session.work_ahead().told == 0
+        assert session.prepare().summarized == 0
     with opened(ScriptedModel([GOOD]), tmp_path) as session:
-        assert session.work_ahead().told > 0
+        assert session.prepare().summarized > 0
 
 
 class Clock:
@@ -406,9 +407,9 @@ def test_after_three_failures_in_a_row_the_model_rests_and_the_digest_serves(tmp
     with opened(model, tmp_path, ears=ears, clock=clock) as session:
         report = fill(session, 400)
         assert report.changed
-        assert "it rests for 300 s" in report.reason
+        assert "asked again in 300 s" in report.reason
         session.append(steps(500, 525))
-        assert session.work_ahead().told == 0
+        assert session.prepare().summarized == 0
         assert len(model.requests) == asked
         session.compact(target_tokens=3_000)  # what somebody asks for is tried
         assert len(model.requests) > asked
@@ -420,9 +421,9 @@ def test_after_three_failures_in_a_row_the_model_rests_and_the_digest_serves(tmp
 
 def test_a_story_that_is_used_ends_the_row_of_failures():
     with begun(ScriptedModel([GOOD])) as session:
-        session._core.change(lambda state: structs.replace(state, teller=CircuitBreaker(2, "", 0.0)))
+        session._core.change(lambda state: structs.replace(state, summarizer_failures=CircuitBreaker(2, "", 0.0)))
         session.compact()
-        assert state_of(session).teller == CircuitBreaker()
+        assert state_of(session).summarizer_failures == CircuitBreaker()
 
 
 def test_what_it_costs_counts_for_the_limits_of_the_session():
@@ -437,7 +438,7 @@ def test_what_it_costs_counts_for_the_limits_of_the_session():
     )
     model = ScriptedModel([told])
     with begun(model, settings=limits) as session:
-        session.work_ahead()
+        session.prepare()
         spent = state_of(session).spent
         assert spent.attempts == len(model.requests)
         assert spent.dollars == pytest.approx(0.02 * spent.attempts)
@@ -445,20 +446,20 @@ def test_what_it_costs_counts_for_the_limits_of_the_session():
         session._core.change(lambda state: structs.replace(state, spent=used))
         session.append(steps(34, 40))
         asked = len(model.requests)
-        session.work_ahead()
+        session.prepare()
         assert len(model.requests) == asked
 
 
 def test_the_limits_of_a_compaction_hold_for_what_was_told_ahead_of_it_and_for_itself_together():
     model = ScriptedModel([GOOD])
     with begun(model, attempt_limit=12) as session:
-        session.work_ahead()
-        told = state_of(session).ahead_spent.attempts
+        session.prepare()
+        told = state_of(session).presummary_spent.attempts
         assert told == len(model.requests) > 0
         session.compact(focus="the cookie")
         assert len(model.requests) <= 12
         assert state_of(session).spent.attempts == len(model.requests)
-        assert state_of(session).ahead_spent.attempts == 0
+        assert state_of(session).presummary_spent.attempts == 0
 
 
 # Whatever happens
@@ -474,7 +475,7 @@ def test_whatever_happens_in_between_nothing_is_lost_and_the_context_is_legal(ve
                 number += 8
             else:
                 {
-                    "ahead": session.work_ahead,
+                    "ahead": session.prepare,
                     "compact": session.compact,
                     "undo": session.undo,
                     "redo": session.redo,

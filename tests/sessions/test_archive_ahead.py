@@ -26,7 +26,7 @@ def test_a_compaction_that_is_near_finds_everything_archived(dialect, tmp_path):
         session.append(half_full(dialect))
         assert not session.totals().compactions
         before = session.context()
-        session.work_ahead()
+        session.prepare()
         known = refs(session)
         assert known
         assert session.context() == before
@@ -42,7 +42,7 @@ def test_what_is_archived_ahead_is_what_a_compaction_archives(tmp_path):
         with opened(tmp_path, f"run {ahead}", window=24_000) as session:
             session.append(half_full("openai-chat"))
             if ahead:
-                session.work_ahead()
+                session.prepare()
             report = session.compact(target_tokens=3_000)
             texts.append({each.id: session.recall(each.id) for each in report.archived})
     assert texts[0] == texts[1]

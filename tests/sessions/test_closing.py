@@ -8,8 +8,8 @@ from threading import Event
 
 import pytest
 
-from context_compactor.engine.api import summarizer_for
 from context_compactor.errors import BadSetting
+from context_compactor.library import summarizer_for
 from context_compactor.sessions import core
 from context_compactor.sessions.async_session import AsyncSession
 from context_compactor.sessions.session import Session
@@ -36,15 +36,15 @@ class Deaf(ScriptedModel):
 
 
 def test_a_deaf_model_is_left_behind_with_its_attempt_counted_and_its_claim_released(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(core, "_MOST_SECONDS", 0.2)
+    monkeypatch.setattr(core, "_MAX_CLOSE_SECONDS", 0.2)
     model = Deaf()
     session = begun(model, tmp_path, idle_seconds=0.01)
     assert model.begun.wait(PATIENCE)
     session.close()
     with opened(None, tmp_path) as again:
         state = state_of(again)
-        assert state.ahead_by == WorkClaim()
-        assert state.spent.attempts == state.ahead_spent.attempts > 0
+        assert state.presummary_claim == WorkClaim()
+        assert state.spent.attempts == state.presummary_spent.attempts > 0
         model.go.set()
         wait_for(lambda: not session._idle._thread.is_alive())
         assert state_of(again) == state
@@ -55,7 +55,7 @@ def test_closing_an_async_session_ends_what_is_told_ahead():
         model = Slow()
         session = await AsyncSession.open("run", window=32_000, store="memory:", settings=QUICK, summarizer=model)
         await session.append([*FIRST, *steps(0, 34)])
-        ahead = asyncio.create_task(session.work_ahead())
+        ahead = asyncio.create_task(session.prepare())
         assert await asyncio.to_thread(model.begun.wait, PATIENCE)
         await session.close()
         return (await ahead).told

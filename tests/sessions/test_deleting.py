@@ -89,8 +89,8 @@ CHANGES: dict[str, Callable[[Session], Any]] = {
     "append": lambda session: session.append(messages(60, 62)),
     "compact": lambda session: session.compact(),
     "undo": lambda session: session.undo(),
-    "steer": lambda session: session.steer(1, "keep"),
-    "unsteer": lambda session: session.unsteer(),
+    "steer": lambda session: session.set_tier(1, "keep"),
+    "unsteer": lambda session: session.clear_tier(),
     "restore": lambda session: session.restore("turn_001"),
     "checkpoint": lambda session: session.checkpoint(),
     "handoff": lambda session: session.handoff(),
@@ -127,7 +127,7 @@ def test_whoever_has_a_deleted_session_open_is_told_so_and_changes_nothing(
 def test_a_twin_of_a_deleted_session_is_told_too(tmp_path: Path):
     with opened(tmp_path) as session:
         session.append(messages(0, 8))
-        twin = session.twin()
+        twin = session.clone()
         session.delete()
     with closing(SqliteStore(str(tmp_path / "sessions.db"))) as store:
         twin._core.store = store
@@ -170,7 +170,7 @@ def test_a_compaction_of_a_session_that_is_deleted_meanwhile_writes_nothing_and_
 
 def test_a_compaction_under_way_here_is_ended_by_deleting_the_session(tmp_path: Path):
     held: list[Session] = []
-    model = Deleting(lambda: held[0].twin().delete())
+    model = Deleting(lambda: held[0].clone().delete())
     with closing(SqliteStore(str(tmp_path / "sessions.db"))) as store:
         with telling.opened(model, store) as session:
             held.append(session)

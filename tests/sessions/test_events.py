@@ -306,7 +306,7 @@ def test_off_changes_nothing_anywhere_and_tells_nothing(tmp_path: Path, kept: Ke
         assert session.compact().status == "unchanged"
         assert session.compact(level="emergency").status == "unchanged"
         assert session.compact(target_tokens=10).status == "unchanged"
-        session.work_ahead()
+        session.prepare()
         assert session.context() == session.history() == said
         assert session.compactions() == []
         session.handoff(task="go on")

@@ -87,7 +87,7 @@ def test_preserve_is_for_one_compaction(session):
 
 def test_a_twin_compacts_while_the_other_goes_on(session):
     session.append(conversation())
-    with session.twin() as twin:
+    with session.clone() as twin:
         assert twin.compact(target_tokens=9_000).changed
         session.append(_said(1))
     assert session.context()[-1] == _said(1)[0]

@@ -191,11 +191,11 @@ def test_work_ahead_changes_nothing_that_the_model_sees_and_leaves_the_last_two_
         talk = work(CHOICE)
         session.append(talk.messages)
         before = session.context()
-        ahead = session.work_ahead()
+        ahead = session.prepare()
         assert ahead.turns == 30
         assert ahead.facts > 0
         assert session.context() == before
-        assert session.work_ahead().turns == 0
+        assert session.prepare().turns == 0
         stored = {row.kind for row in session._core.store.facts("run")}
         assert {"decision", "failure", "task"} <= stored
 

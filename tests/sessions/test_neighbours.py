@@ -174,7 +174,7 @@ def test_another_process_that_searches_indexes_what_is_missing(session: Session,
 def test_quiet_time_indexes_what_was_archived(session: Session, monkeypatch: pytest.MonkeyPatch):
     session.append(result())
     assert [each.original.ref for each in session._core.store.unindexed("large")] == ["tool_001"]
-    session.work_ahead()
+    session.prepare()
     assert session._core.store.unindexed("large") == []
     monkeypatch.setattr(storage, "_terms", _must_not_be_called)
     assert found(session, f"{LAST}_1") == ["tool_001"]
@@ -205,7 +205,7 @@ def _passages(store: Any, session_id: str) -> list[Any]:
     """All passages of the first original in the index."""
     assert isinstance(store, SqlStore)
     (first, *_) = store.originals(session_id)
-    return [passage for _, _, body in store._shelf.runs.of(first.number) for passage in storage.read_json(body)]
+    return [passage for _, _, body in store._originals.runs.of(first.number) for passage in storage.read_json(body)]
 
 
 def test_what_cannot_be_indexed_since_nothing_can_be_written_is_found_all_the_same(
@@ -270,7 +270,7 @@ def test_an_index_that_cannot_be_written_now_is_no_failure_of_the_append_or_of_q
         session.bus.subscribe(told.append)
         store.is_full = True
         session.append(result())
-        session.work_ahead()
+        session.prepare()
         assert [event.payload["what"] for event in told if event.type == "job.dropped"] == ["index of the archive"]
         store.is_full = False
         assert found(session, f"{LAST}_1") == ["tool_001"]

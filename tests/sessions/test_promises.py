@@ -36,7 +36,7 @@ def recounted(session):
     dialect = core.dialect()
     counter = core.counter(dialect)
     believed = read_session_state(core.store.session(core.id).state).gauge.tokens
-    return gauging.measure_messages(dialect.parse(core.seen().raws), counter).tokens, believed
+    return gauging.measure_messages(dialect.parse(core.current_context().raws), counter).tokens, believed
 
 
 def test_a_restored_original_leaves_with_the_next_compaction_and_the_gauge_is_right(store):

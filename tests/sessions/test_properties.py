@@ -63,7 +63,7 @@ def check(session: Session, store: SqliteStore, appended: list[Raw], dialect: st
 
 def wrongly_cut(core: Core) -> list[str]:
     """Outputs that were cut when they came, and whose reference leads to something else."""
-    seen = core.seen()
+    seen = core.current_context()
     spoken = core.dialect(seen.raws)
     found = []
     for shown in seen.shown:
@@ -79,7 +79,7 @@ def wrongly_cut(core: Core) -> list[str]:
 def gauge_error(core: Core) -> dict[str, tuple[object, object]]:
     """Where the gauge that is kept up to date message by message differs from one that is made anew."""
     row = core.store.session(core.id)
-    kept, seen = read_session_state(row.state).gauge, core.seen(row)
+    kept, seen = read_session_state(row.state).gauge, core.current_context(row)
     if not row.messages:
         return {}
     dialect = core.dialect(seen.raws)

@@ -8,8 +8,9 @@ from context_compactor import Session, Settings
 from context_compactor.errors import ModelStopped, ModelUnavailable
 from context_compactor.sessions.state import read_session_state
 from context_compactor.settings import Price, Spending
-from context_compactor.summarize.model import ModelAnswer, ModelUsage
+from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
+from context_compactor.tokens.prices import ModelUsage
 from tests.engine.test_model import SHORT
 from tests.summarize.scenes import GOOD
 
@@ -86,7 +87,7 @@ def test_a_cancelled_call_is_paid_for_and_the_context_is_as_it_was(tmp_path):
             session.cancel()
             return ModelStopped("cancelled")
 
-        session._core.teller().model = ScriptedModel([cancel])
+        session._core.summarizer().model = ScriptedModel([cancel])
         with pytest.raises(ModelStopped):
             session.compact(level="aggressive")
         assert session.context() == before
@@ -109,7 +110,7 @@ def test_each_retry_is_an_event_and_an_attempt(tmp_path):
 def test_a_dry_run_says_what_would_be_asked_and_asks_nobody(tmp_path):
     with opened(tmp_path) as session:
         session.append(SHORT)
-        model = session._core.teller().model
+        model = session._core.summarizer().model
         report = session.compact(level="aggressive", dry_run=True)
         assert report.expected.calls == 1
         assert report.expected.cost > 0

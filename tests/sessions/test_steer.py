@@ -76,7 +76,7 @@ def shown(raw: Raw, context: list[Raw]) -> bool:
 
 def kept_messages(session: Session) -> list[Raw]:
     """The messages of the turns that the user keeps, as they stand in the context."""
-    kept = [number for number, tier in session.steering().items() if tier is Tier.KEEP]
+    kept = [number for number, tier in session.tiers().items() if tier is Tier.KEEP]
     turns = [turn for turn in session._core.parse_context().scene.turns if turn.number in kept]
     return [message.raw for turn in turns for message in turn.messages]
 
@@ -92,7 +92,7 @@ def test_a_turn_that_is_kept_stays_byte_for_byte_through_compaction_after_compac
     with opened(tmp_path, window=WINDOW, automatic=False) as session:
         talked(session)
         turn = wanted_turns(session)[5]
-        session.steer(5, "keep")
+        session.set_tier(5, "keep")
         for more in range(3):
             report = session.compact(level="emergency")
             assert report.changed
@@ -101,7 +101,7 @@ def test_a_turn_that_is_kept_stays_byte_for_byte_through_compaction_after_compac
             assert context[at : at + len(turn)] == turn
             assert "kept by you" in {item.reason for item in report.preserved}
             session.append(messages(41 + more * 40, 41 + (more + 1) * 40))
-        assert session.steering() == {5: Tier.KEEP}
+        assert session.tiers() == {5: Tier.KEEP}
         assert lost(session) == []
 
 
@@ -111,15 +111,15 @@ def test_what_is_steered_in_one_process_is_followed_in_another(tmp_path: Path):
         opened(tmp_path, window=WINDOW, automatic=False) as other,
     ):
         talked(one)
-        one.steer(5, "keep")
-        assert other.steering() == {5: Tier.KEEP}
+        one.set_tier(5, "keep")
+        assert other.tiers() == {5: Tier.KEEP}
         assert wanted_turns(one)[5][0] in (other.compact(level="emergency") and other.context())
 
 
 def test_a_compaction_that_nobody_asked_for_follows_as_well(tmp_path: Path):
     with opened(tmp_path, automatic=False) as session:
         session.append(messages(0, 12))
-        session.steer(2, "keep")
+        session.set_tier(2, "keep")
         turn = wanted_turns(session)[2]
     with opened(tmp_path) as session:
         reports = [session.append(messages(first, first + 4)) for first in range(12, 120, 4)]
@@ -131,10 +131,10 @@ def test_the_plan_says_what_the_compaction_does_then(tmp_path: Path):
     with opened(tmp_path, window=WINDOW, automatic=False) as session:
         talked(session)
         for turn, tier in ((2, "keep"), (5, "drop"), (8, "reference"), (11, "summarize")):
-            session.steer(turn, tier)
+            session.set_tier(turn, tier)
         plan = session.plan(target_tokens=1_500)
         before = session.context()
-        assert {each.turn: each.steer for each in plan.turns() if each.steer} == session.steering()
+        assert {each.turn: each.steer for each in plan.turns() if each.steer} == session.tiers()
         report = session.compact(target_tokens=1_500)
         assert before != session.context()
         named = ("tokens_before", "tokens_after", "messages_after", "preserved", "summarized", "discarded", "status")
@@ -159,27 +159,27 @@ def test_a_steer_is_taken_back_alone_or_with_all_others(tmp_path: Path):
         talked(session)
         plain = session.plan(level="emergency")
         for turn in (2, 5, 8):
-            session.steer(turn, "keep")
-        session.steer(8, Tier.DROP)
-        assert session.steering() == {2: Tier.KEEP, 5: Tier.KEEP, 8: Tier.DROP}
-        session.unsteer(5)
-        assert session.steering() == {2: Tier.KEEP, 8: Tier.DROP}
-        session.unsteer()
-        assert session.steering() == {}
+            session.set_tier(turn, "keep")
+        session.set_tier(8, Tier.DROP)
+        assert session.tiers() == {2: Tier.KEEP, 5: Tier.KEEP, 8: Tier.DROP}
+        session.clear_tier(5)
+        assert session.tiers() == {2: Tier.KEEP, 8: Tier.DROP}
+        session.clear_tier()
+        assert session.tiers() == {}
         assert session.plan(level="emergency").decisions == plain.decisions
 
 
 def test_a_steer_ends_when_its_turn_is_folded_and_counts_again_after_an_undo(tmp_path: Path):
     with opened(tmp_path, window=WINDOW, automatic=False) as session:
         talked(session)
-        session.steer(5, "drop")
-        session.steer(8, "keep")
+        session.set_tier(5, "drop")
+        session.set_tier(8, "keep")
         session.compact(level="emergency")
-        assert session.steering() == {8: Tier.KEEP}
+        assert session.tiers() == {8: Tier.KEEP}
         with pytest.raises(BadSetting, match="folded already"):
-            session.steer(5, "keep")
+            session.set_tier(5, "keep")
         session.undo()
-        assert session.steering() == {5: Tier.DROP, 8: Tier.KEEP}
+        assert session.tiers() == {5: Tier.DROP, 8: Tier.KEEP}
 
 
 def test_what_must_not_be_touched_is_refused_with_the_reason(tmp_path: Path):
@@ -196,17 +196,17 @@ def test_what_must_not_be_touched_is_refused_with_the_reason(tmp_path: Path):
             (5, "gone", "known tiers: keep, summarize, reference, drop"),
         ):
             with pytest.raises(BadSetting, match=why):
-                session.steer(turn, tier)  # type: ignore[arg-type]
-        assert session.steering() == {}
-        session.steer(10, "keep")
-        assert session.steering() == {10: Tier.KEEP}
+                session.set_tier(turn, tier)  # type: ignore[arg-type]
+        assert session.tiers() == {}
+        session.set_tier(10, "keep")
+        assert session.tiers() == {10: Tier.KEEP}
 
 
 def test_facts_of_turns_that_were_folded_around_one_that_stays_are_not_forgotten(tmp_path: Path):
     with opened(tmp_path, window=WINDOW, automatic=False) as session:
         session.append([*messages(0, 24), messages(24, 25)[0], *failing(1), messages(27, 28)[0]])
         talked_on(session, 28)
-        session.steer(2, "keep")
+        session.set_tier(2, "keep")
         before = {(fact.kind, fact.content) for fact in session.facts("failure")}
         assert before
         session.compact(level="emergency")
@@ -214,7 +214,7 @@ def test_facts_of_turns_that_were_folded_around_one_that_stays_are_not_forgotten
         session.compact(level="emergency")
         after = {(fact.kind, fact.content) for fact in session.facts("failure")}
         assert before <= after
-        session.work_ahead()
+        session.prepare()
         assert before <= {(fact.kind, fact.content) for fact in session.facts("failure")}
 
 
@@ -222,7 +222,7 @@ def test_a_failure_in_a_turn_that_is_dropped_stands_in_the_context(tmp_path: Pat
     with opened(tmp_path, window=WINDOW, automatic=False) as session:
         session.append([messages(0, 1)[0], *failing(1), messages(3, 4)[0]])
         talked_on(session, 4)
-        session.steer(2, "drop")
+        session.set_tier(2, "drop")
         report = session.compact(level="emergency")
         assert "lowered by you" in {item.reason for item in report.discarded}
         assert "make part_1" in text_of(session.context())
@@ -232,7 +232,7 @@ def test_a_failure_in_a_turn_that_is_dropped_stands_in_the_context(tmp_path: Pat
 def test_a_handoff_a_fresh_window_and_a_checkpoint_go_on_behind_a_turn_that_was_kept(tmp_path: Path):
     with opened(tmp_path, window=WINDOW, automatic=False) as session:
         talked(session)
-        session.steer(5, "keep")
+        session.set_tier(5, "keep")
         session.compact(level="emergency")
         session.checkpoint()
         session.handoff("write")
@@ -248,12 +248,12 @@ async def _awaited(folder: Path) -> dict[int, Tier]:
         "run", store=address, window=WINDOW, settings=CALM, count_tokens=count
     ) as session:
         await session.append(messages(0, 41))
-        await session.steer(5, "keep")
-        await session.steer(8, "drop")
-        await session.unsteer(8)
+        await session.set_tier(5, "keep")
+        await session.set_tier(8, "drop")
+        await session.clear_tier(8)
         plan = await session.plan(level="emergency")
         assert plan.report.changed
-        return await session.steering()
+        return await session.tiers()
 
 
 def test_an_async_session_is_steered_alike(tmp_path: Path):
@@ -280,11 +280,11 @@ def do(session: Session, dialect: str, step: str, number: int, tier: Tier) -> No
         return
     elif step == "steer":
         try:
-            session.steer(live[number % len(live)], tier)
+            session.set_tier(live[number % len(live)], tier)
         except BadSetting as error:
             assert "not answered yet" in str(error)
     elif step == "unsteer":
-        session.unsteer(live[number % len(live)])
+        session.clear_tier(live[number % len(live)])
     elif step == "compact":
         target = 300 * number
         plan = session.plan(target_tokens=target)
@@ -317,7 +317,7 @@ def test_a_plan_where_nothing_has_to_go_keeps_every_turn_and_says_why(tmp_path: 
     with opened(tmp_path, window=WINDOW, automatic=False) as session:
         assert session.plan().decisions == ()
         talked(session)
-        plan = session.plan(target_tokens=1_000_000, steers={2: "keep", 5: "drop"})
+        plan = session.plan(target_tokens=1_000_000, tiers={2: "keep", 5: "drop"})
         assert (plan.report.status, "within the target" in plan.report.reason) == ("unchanged", True)
         turns = plan.turns()
         assert [each.turn for each in turns] == [each.turn for each in session.plan(level="emergency").turns()]
@@ -325,3 +325,19 @@ def test_a_plan_where_nothing_has_to_go_keeps_every_turn_and_says_why(tmp_path: 
         assert all(each.tokens_before == each.tokens_after > 0 for each in turns)
         assert {each.turn: each.reason for each in turns}[2] == "kept by you"
         assert {each.turn: each.steer for each in turns if each.steer} == {2: Tier.KEEP, 5: Tier.DROP}
+
+
+def test_the_names_of_earlier_versions_still_work_and_say_which_to_use(tmp_path: Path):
+    with opened(tmp_path) as session:
+        session.append(messages(0, 24))
+        with pytest.warns(DeprecationWarning, match=r"steer\(\) is deprecated; use set_tier\(\)"):
+            session.steer(3, "keep")
+        with pytest.warns(DeprecationWarning, match=r"use tiers\(\)"):
+            assert session.steering() == {3: Tier.KEEP}
+        with pytest.warns(DeprecationWarning, match=r"use clear_tier\(\)"):
+            session.unsteer()
+        with pytest.warns(DeprecationWarning, match=r"use prepare\(\)"):
+            assert session.work_ahead().told == 0
+        with pytest.warns(DeprecationWarning, match=r"use clone\(\)"):
+            session.twin().close()
+        assert session.tiers() == {}

@@ -9,8 +9,9 @@ import pytest
 
 from context_compactor.cli.show import show_session
 from context_compactor.settings import Price
-from context_compactor.summarize.model import ModelAnswer, ModelUsage
+from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
+from context_compactor.tokens.prices import ModelUsage
 from tests.sessions.telling import PLAIN, Slow, opened
 from tests.sessions.test_ahead import begun, state_of
 from tests.waiting import PATIENCE
@@ -23,7 +24,7 @@ REFUSED = ModelAnswer(text="No.", stop="complete", usage=PAID.usage)
 @pytest.mark.parametrize("answer", [PAID, REFUSED], ids=["not used", "refused"])
 def test_what_was_told_ahead_and_not_used_is_in_the_report_all_the_same(answer):
     with begun(ScriptedModel([answer]), prices=PRICES) as session:
-        session.work_ahead()
+        session.prepare()
         report = session.compact(focus="cookies")
         assert report.spent_on_models == pytest.approx(state_of(session).spent.dollars) != 0
         assert sum(call.attempts for call in report.model_calls) == session.totals().spent.attempts
@@ -34,10 +35,10 @@ def test_what_was_told_ahead_and_not_used_is_in_the_report_all_the_same(answer):
 def test_what_was_ended_ahead_is_in_the_report_as_a_sum():
     model = Slow(PAID)
     with begun(model, prices=PRICES) as session, ThreadPoolExecutor(1) as pool:
-        ahead = pool.submit(session.work_ahead)
+        ahead = pool.submit(session.prepare)
         assert model.begun.wait(PATIENCE)
         session.cancel()
-        assert ahead.result(PATIENCE).told == 0
+        assert ahead.result(PATIENCE).summarized == 0
         model.go.set()
         report = session.compact(level="soft")
         assert report.model_calls[0].outcome == "stopped"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from context_compactor.protocols import Store
 from context_compactor.store.rows import NewOriginal, PassageRun
 
@@ -25,3 +27,8 @@ def item(store: Store, ref: str, value: str, *, kind: str = "test run", terms: s
     (name,) = store.put([value.encode()])
     runs = (PassageRun(1, 10, terms, terms.encode()),) if terms else ()
     return NewOriginal(ref, kind, f"summary of {ref}", 10, f'recall("{ref}")', "re-run", "pytest -q", name, runs)
+
+
+def put_list(store: Store, parts: Sequence[bytes]) -> str:
+    """Store a JSON list whose values are contents of their own; the hash of the whole list."""
+    return store.put(store.ready_list(parts))[-1]

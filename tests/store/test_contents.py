@@ -11,7 +11,7 @@ from context_compactor.protocols import Store
 from context_compactor.store.rows import hash_of
 from context_compactor.store.sqlite import SqliteStore
 from tests.store.conftest import Hand
-from tests.store.rows import AT
+from tests.store.rows import AT, put_list
 
 LONG = b"a line that is long enough to be packed, and packs well\n" * 200
 
@@ -33,24 +33,24 @@ def test_the_same_bytes_are_kept_once_whoever_puts_them(store: SqliteStore):
     store.put([LONG])
     store.append("a", "message", [LONG], AT)
     store.append("b", "message", [LONG, LONG], AT)
-    store.put_list([LONG, b"1"])
+    put_list(store, [LONG, b"1"])
     assert count(store) == 3
 
 
 def test_a_list_is_kept_as_its_parts_and_comes_back_whole(store: SqliteStore):
     parts = [b'{"role":"user"}', LONG, b'{"role":"user"}']
-    name = store.put_list(parts)
+    name = put_list(store, parts)
     whole = b"[" + b",".join(parts) + b"]"
     assert name == hash_of(whole)
     assert store.get([name]) == {name: whole}
     assert count(store) == 3
-    assert store.put_list(parts) == name
+    assert put_list(store, parts) == name
     assert store.put([whole]) == [name]
     assert count(store) == 3
 
 
 def test_an_empty_list_is_a_list(store: Store):
-    name = store.put_list([])
+    name = put_list(store, [])
     assert store.get([name]) == {name: b"[]"}
 
 
@@ -59,14 +59,14 @@ def test_a_list_may_stand_in_a_list_and_both_are_read_at_once(store: Store):
     for number in range(12):
         inner = b"[%d,2]" % number
         outer = b"[[%d,2],3]" % number
-        names += [store.put_list([b"%d" % number, b"2"]), store.put_list([inner, b"3"])]
+        names += [put_list(store, [b"%d" % number, b"2"]), put_list(store, [inner, b"3"])]
         wanted |= {hash_of(inner): inner, hash_of(outer): outer}
     assert store.get(names) == wanted
     assert store.get(reversed(names)) == wanted
 
 
 def test_a_list_with_an_empty_part_is_read_beside_it(store: Store):
-    (empty,), name = store.put([b""]), store.put_list([b"", b"1"])
+    (empty,), name = store.put([b""]), put_list(store, [b"", b"1"])
     assert store.get([name, empty]) == {name: b"[,1]", empty: b""}
 
 
@@ -95,7 +95,7 @@ def test_a_content_that_has_changed_is_never_handed_out(store: Store, hand: Hand
 
 
 def test_a_list_whose_part_has_changed_or_gone_is_never_handed_out(store: Store, hand: Hand):
-    first, second = store.put_list([b"1", LONG]), store.put_list([b"2", b"3"])
+    first, second = put_list(store, [b"1", LONG]), put_list(store, [b"2", b"3"])
     hand.change_content(hash_of(LONG))
     hand.remove_content(hash_of(b"3"))
     for name in (first, second):
@@ -127,7 +127,7 @@ def test_a_damaged_content_does_not_stand_in_the_way_of_others(store: Store, han
 def test_any_contents_come_back_as_they_were(contents: list[bytes]):
     store = SqliteStore()
     names = store.put(contents)
-    name = store.put_list(contents)
+    name = put_list(store, contents)
     assert [store.get(names)[each] for each in names] == contents
     assert store.get([name])[name] == b"[" + b",".join(contents) + b"]"
     assert list(store.verify()) == []

@@ -22,7 +22,7 @@ from context_compactor.store.sqlite import SqliteStore
 from tests.postgres import Given, Server, new_schema
 from tests.store.children import Child
 from tests.store.conftest import SqlHand
-from tests.store.rows import AT, LATER, LATEST, bodies
+from tests.store.rows import AT, LATER, LATEST, bodies, put_list
 
 DIRECTIONS = list(itertools.product(("sqlite", "postgres"), repeat=2))
 
@@ -46,7 +46,7 @@ def fill(store: SqlStore, session_id: str) -> None:
     store.open_session(session_id, b'{"window":1000}', AT)
     store.append(session_id, "message", bodies("shared", f"one of {session_id}", "\0 strange \x01"), AT)
     store.append(session_id, "message", [b"x" * 5_000], LATER)
-    hidden = store.put_list([b'"only spoken of"', f'"in {session_id}"'.encode()])
+    hidden = put_list(store, [b'"only spoken of"', f'"in {session_id}"'.encode()])
     store.append(session_id, "compaction", [json.dumps({"items": hidden}).encode()], LATER)
     store.append(session_id, "message", bodies("last"), LATEST)
     for at, now in enumerate((AT, LATER, LATER)):
@@ -87,7 +87,7 @@ def test_everything_arrives_as_it_was(make: Callable[[str], SqlStore], kind: str
     for row in source.sessions():
         assert seen(target, row.id) == seen(source, row.id)
     assert list(target.verify()) == []
-    spoken_of = source.put_list([b'"only spoken of"', b'"in a"'])
+    spoken_of = put_list(source, [b'"only spoken of"', b'"in a"'])
     assert target.get([spoken_of]) == source.get([spoken_of])
     assert (target.holders("a"), source.holders("a")) == ({}, {"somebody": AT})
     assert target.append("a", "message", bodies("goes on"), LATEST) == 7
@@ -209,7 +209,7 @@ def test_what_stays_behind_is_counted(make: Callable[[str], SqlStore]):
         assert left_behind(source) == NotCopied(0, 0, 0)
         service_store = SqlServiceStore(source._database)
         service_store.webhooks.add(Webhook("h1", "", "https://example.com/hook", "secret", (), AT))
-        service_store.tell(make_event("job.queued", "a", {}, datetime(2026, 3, 1, tzinfo=UTC)))
+        service_store.record_event(make_event("job.queued", "a", {}, datetime(2026, 3, 1, tzinfo=UTC)))
         for level in ("soft", "aggressive"):
             service_store.jobs.queue_level("a", level, AT)
         assert left_behind(source) == NotCopied(events=1, deliveries=1, jobs=1)  # what waits is copied

@@ -23,7 +23,7 @@ from context_compactor.store.rows import FactRow, Webhook, hash_of
 from context_compactor.store.service_store import service_store_of
 from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.sqlite import SqliteStore
-from tests.store.rows import AT, LATER, LATEST, bodies, item, texts_of
+from tests.store.rows import AT, LATER, LATEST, bodies, item, put_list, texts_of
 from tests.store.test_expire import fill
 
 NOW = datetime(2026, 3, 1, 10, tzinfo=UTC)
@@ -72,7 +72,7 @@ def test_no_row_of_a_deleted_session_is_left_in_any_table(two: SqlStore):
     remove(two, "old")
     for table in SESSION_TABLES:
         assert {number for (number,) in two._database.rows(f"SELECT session FROM {table}")} == {number_of(two, "new")}
-    first, last = two._shelf.runs.span(number_of(two, "new"))
+    first, last = two._originals.runs.span(number_of(two, "new"))
     assert count(two, "passages") == count(two, "words") == 1
     assert two._database.row("SELECT number FROM passages")[0] in range(first, last)
     assert count(two, "deleted_sessions") == count(two, "unneeded_contents") == 0
@@ -102,7 +102,7 @@ def test_events_jobs_and_kept_answers_go_with_their_session_and_webhooks_are_tol
     service_store = service_store_of(two)
     service_store.webhooks.add(Webhook("wh_1", "", "https://example.com", "s", (), AT))
     for session_id in ("old", "new"):
-        service_store.tell(make_event("fact.promoted", session_id, {"fact": f"of {session_id}"}, NOW))
+        service_store.record_event(make_event("fact.promoted", session_id, {"fact": f"of {session_id}"}, NOW))
         service_store.jobs.queue(session_id, "extract", now=AT)
         service_store.answers.take(session_id, "key", "hash", AT)
     two.delete("old")
@@ -177,7 +177,7 @@ def test_a_content_that_is_used_again_while_it_is_about_to_be_removed_stays(two:
         marks = needed(*given)
         if looks == 2:
             two.append("new", "message", bodies("only old"), LATEST)
-            two.put_list([b'"value old"', b"items of old"])
+            put_list(two, [b'"value old"', b"items of old"])
             two.append("new", "revision", [json.dumps({"hash": hash_of(b"[items of old]")}).encode()], LATEST)
             two.archive("new", [item(two, "tool_002", '"value old"')], LATEST)
         return marks
@@ -248,7 +248,7 @@ def killed_in(folder: Path, step: str) -> SqliteStore:
         fill(store, "old", AT)
         fill(store, "new", LATEST)
         setattr(deletion, step, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-        if step == "Answers":  # within the transaction
+        if step == "IdempotencyTable":  # within the transaction
             store.delete("old")
         store.delete("old")
         store.clear_deleted(bytes.decode)
@@ -258,7 +258,7 @@ def killed_in(folder: Path, step: str) -> SqliteStore:
 
 
 def test_who_is_killed_before_the_session_is_gone_has_done_nothing(tmp_path: Path):
-    with closing(killed_in(tmp_path, "Answers")) as store:
+    with closing(killed_in(tmp_path, "IdempotencyTable")) as store:
         assert texts_of(store, "old", kinds=("message",)) == ["shared", "only old"]
         store.clear_deleted(bytes.decode)
         assert texts_of(store, "old", kinds=("message",)) == ["shared", "only old"]
@@ -297,7 +297,9 @@ def leak(store: Store) -> None:
         store.put_facts("leak", [FactRow("error", n, f'"{SECRET}"'.encode(), SECRET)], AT)
     store.save_state("leak", f'{{"notes":"{SECRET}"}}'.encode())
     for name in ("stays", "leak", "stays"):  # so that there is more on the same page of the file
-        service_store_of(store).tell(make_event("fact.promoted", name, {"fact": SECRET if name == "leak" else ""}, NOW))
+        service_store_of(store).record_event(
+            make_event("fact.promoted", name, {"fact": SECRET if name == "leak" else ""}, NOW)
+        )
 
 
 def test_no_byte_of_a_deleted_session_is_left_in_the_files(tmp_path: Path):
@@ -378,7 +380,7 @@ def make(store: SqlStore, session_id: str, given: tuple[list[str], list[str], li
     with store.writing(session_id):
         for n, text in enumerate(originals):
             found = item(store, f"tool_{n}", json.dumps(text), terms=text)
-            listed = store.put_list([json.dumps(each).encode() for each in (text, *messages)])
+            listed = put_list(store, [json.dumps(each).encode() for each in (text, *messages)])
             store.archive(session_id, [found], AT)
             store.append(session_id, "revision", [json.dumps({"hash": listed}).encode()], AT)
         (state,) = store.put(bodies(*(revisions or ["nothing"]))[:1])

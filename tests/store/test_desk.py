@@ -36,7 +36,7 @@ def told(service_store: ServiceStore, after: int = 0, **wanted: object) -> list[
 
 def test_events_come_back_as_they_were_in_order_behind_the_last_one_seen(service_store: ServiceStore):
     events = [event(text=f"Grüße {at} \x00", more=[at]) for at in range(5)]
-    numbers = [service_store.tell(each) for each in events]
+    numbers = [service_store.record_event(each) for each in events]
     assert told(service_store) == events
     assert told(service_store, numbers[2]) == events[3:]
     assert told(service_store, service_store.events.number(events[2].id)) == events[3:]
@@ -45,14 +45,14 @@ def test_events_come_back_as_they_were_in_order_behind_the_last_one_seen(service
 
 def test_an_event_that_is_told_twice_is_kept_once(service_store: ServiceStore):
     once = event()
-    assert service_store.tell(once) == service_store.tell(once)
+    assert service_store.record_event(once) == service_store.record_event(once)
     assert told(service_store) == [once]
 
 
 def test_events_are_found_by_session_namespace_and_type(service_store: ServiceStore):
     one, other, third = event(), event(session_id="team/a"), event("job.dropped", "team/b")
     for each in (one, other, third):
-        service_store.tell(each)
+        service_store.record_event(each)
     assert told(service_store, session_id="team/a") == [other]
     assert told(service_store, namespace="team") == [other, third]
     assert told(service_store, namespace="") == [one]
@@ -63,7 +63,7 @@ def test_events_are_found_by_session_namespace_and_type(service_store: ServiceSt
 def test_the_newest_events_come_first_page_by_page(service_store: ServiceStore):
     events = [event(session_id="team/a"), event("job.dropped", "team/b"), event(), event(session_id="team/a")]
     for each in events:
-        service_store.tell(each)
+        service_store.record_event(each)
     newest = service_store.events.newest(namespace="team", limit=2)
     assert [kept.event for kept in newest] == [events[3], events[1]]
     assert [kept.event for kept in service_store.events.newest(namespace="team", before=newest[-1].number)] == [
@@ -75,7 +75,7 @@ def test_the_newest_events_come_first_page_by_page(service_store: ServiceStore):
 
 def test_behind_an_event_that_is_no_longer_kept_come_the_ones_after_it(service_store: ServiceStore):
     gone, first = event(), event()
-    service_store.tell(first)
+    service_store.record_event(first)
     assert told(service_store, service_store.events.number(gone.id)) == [first]
     assert told(service_store, service_store.events.number(event().id)) == []
 
@@ -185,8 +185,8 @@ def test_a_webhook_is_owed_the_events_it_wants_in_order(service_store: ServiceSt
     service_store.webhooks.add(hook("some", "", "job.dropped"))
     service_store.webhooks.add(hook("team", "team"))
     first, second = event(), event("job.dropped")
-    service_store.tell(first)
-    service_store.tell(second)
+    service_store.record_event(first)
+    service_store.record_event(second)
     assert [each.kept.event for each in service_store.webhooks.waiting("all")] == [first, second]
     assert [each.kept.event for each in service_store.webhooks.waiting("some")] == [second]
     assert service_store.webhooks.waiting("team") == []
@@ -194,8 +194,8 @@ def test_a_webhook_is_owed_the_events_it_wants_in_order(service_store: ServiceSt
 
 def test_a_delivery_is_given_out_once_and_is_gone_when_it_arrived(service_store: ServiceStore):
     service_store.webhooks.add(hook())
-    service_store.tell(event())
-    service_store.tell(event())
+    service_store.record_event(event())
+    service_store.record_event(event())
     first = service_store.webhooks.claim("w1", AT, LATER)
     assert first is not None
     assert first.attempts == 1
@@ -208,7 +208,7 @@ def test_a_delivery_is_given_out_once_and_is_gone_when_it_arrived(service_store:
 
 def test_a_delivery_that_failed_is_due_later_and_its_webhook_counts_failures_in_a_row(service_store: ServiceStore):
     service_store.webhooks.add(hook())
-    service_store.tell(event())
+    service_store.record_event(event())
     failed = service_store.webhooks.claim("w1", AT, LATER)
     assert failed is not None
     assert service_store.webhooks.failed(failed, LATER, "500") == 1
@@ -225,7 +225,7 @@ def test_a_delivery_that_failed_is_due_later_and_its_webhook_counts_failures_in_
 
 def test_the_delivery_of_a_worker_that_died_goes_to_another_one(service_store: ServiceStore):
     service_store.webhooks.add(hook())
-    service_store.tell(event())
+    service_store.record_event(event())
     lost = service_store.webhooks.claim("w1", AT, AT)
     found = service_store.webhooks.claim("w2", LATER, LATEST)
     assert lost is not None
@@ -237,21 +237,21 @@ def test_the_delivery_of_a_worker_that_died_goes_to_another_one(service_store: S
 
 def test_a_disabled_webhook_is_told_nothing_until_it_is_enabled(service_store: ServiceStore):
     service_store.webhooks.add(hook())
-    service_store.tell(event())
+    service_store.record_event(event())
     service_store.webhooks.disable("h1", LATER, "it failed too often")
     assert service_store.webhooks.claim("w1", AT, LATER) is None
     assert [(each.disabled_at, each.reason) for each in service_store.webhooks.all()] == [
         (LATER, "it failed too often")
     ]
-    service_store.tell(event())
+    service_store.record_event(event())
     service_store.webhooks.enable("h1")
     assert len(service_store.webhooks.waiting("h1")) == 1
 
 
 def test_what_was_told_can_be_told_again(service_store: ServiceStore):
     service_store.webhooks.add(hook("h1", "", "job.queued"))
-    service_store.tell(event())
-    service_store.tell(event("job.dropped"))
+    service_store.record_event(event())
+    service_store.record_event(event("job.dropped"))
     told_once = service_store.webhooks.claim("w1", AT, LATER)
     assert told_once is not None
     service_store.webhooks.delivered(told_once)
@@ -261,7 +261,7 @@ def test_what_was_told_can_be_told_again(service_store: ServiceStore):
 
 def test_tidying_deletes_what_is_too_old_to_be_asked_for(service_store: ServiceStore):
     service_store.webhooks.add(hook())
-    service_store.tell(event())
+    service_store.record_event(event())
     service_store.answers.take("a", "k", "hash", AT)
     service_store.jobs.queue_level("a", "soft", AT)
     job = service_store.jobs.claim("w1", AT, LATER)

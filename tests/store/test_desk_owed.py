@@ -41,7 +41,7 @@ def tell(service_store: ServiceStore, count: int, session_id: str = "a") -> list
     events = [event(session_id, at=at) for at in range(count)]
     with service_store.writing():
         for each in events:
-            service_store.tell(each)
+            service_store.record_event(each)
     return events
 
 

@@ -12,7 +12,7 @@ from context_compactor.errors import DamagedContent, UnknownSession
 from context_compactor.protocols import Store
 from context_compactor.store.rows import FactRow, hash_of
 from context_compactor.store.sqlite import SqliteStore
-from tests.store.rows import AT, LATER, LATEST, bodies, item, texts_of
+from tests.store.rows import AT, LATER, LATEST, bodies, item, put_list, texts_of
 
 
 def fill(store: Store, session_id: str, now: str) -> None:
@@ -59,8 +59,8 @@ def test_what_another_session_needs_stays_and_what_nobody_needs_goes(two: Store)
 
 
 def test_a_list_within_a_list_stays_whole(two: Store):
-    two.put_list([b'"a"', b'"b"'])
-    outer = two.put_list([b'["a","b"]', b'"c"'])
+    put_list(two, [b'"a"', b'"b"'])
+    outer = put_list(two, [b'["a","b"]', b'"c"'])
     two.append("new", "revision", [json.dumps({"hash": outer}).encode()], LATEST)
     two.expire(LATER)
     two.clear_deleted(bytes.decode)

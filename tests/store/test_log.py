@@ -232,9 +232,9 @@ def test_a_part_that_raises_leaves_nothing_and_the_rest_is_kept(store: Store):
     service_store = service_store_of(store)
     with store.writing("a"):
         store.append("a", "message", bodies("outer"), AT)
-        with pytest.raises(Interrupted), service_store.part():
+        with pytest.raises(Interrupted), service_store.savepoint():
             broken_off(store, "b", write_all_over)
-        with service_store.part():
+        with service_store.savepoint():
             store.append("b", "message", bodies("part"), AT)
         store.append("a", "message", bodies("outer again"), AT)
     assert texts_of(store) == ["outer", "outer again"]

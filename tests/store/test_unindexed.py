@@ -17,7 +17,7 @@ from context_compactor.store.postgres import PostgresStore
 from context_compactor.store.rows import IndexPart, NewOriginal, PassageRun
 from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.sqlite import SqliteStore
-from tests.store.rows import AT, LATER, LATEST, item
+from tests.store.rows import AT, LATER, LATEST, item, put_list
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_contents_that_were_made_ready_are_kept_and_appended_as_they_are(store: 
     assert store.put(ready) == [each.hash for each in ready] == store.put([long, b"short", long])
     *_, whole = store.put(store.ready_list([b"1", long]))
     assert store.get([whole])[whole] == b"[1," + long + b"]"
-    assert whole == store.put_list([b"1", long])
+    assert whole == put_list(store, [b"1", long])
     store.append("a", "message", [*ready, b"plain"], AT)
     assert [entry.body for entry in store.entries("a")] == [long, b"short", long, b"plain"]
     assert list(store.verify()) == []

@@ -7,7 +7,7 @@ import pytest
 from context_compactor.protocols import Store
 from context_compactor.store.rows import hash_of
 from tests.store.conftest import Hand
-from tests.store.rows import AT, bodies, item
+from tests.store.rows import AT, bodies, item, put_list
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def filled(store: Store) -> Store:
     store.append("a", "message", bodies(*(f"message {number}" for number in range(6))), AT)
     store.append("a", "compaction", bodies("a compaction"), AT)
     store.append("b", "message", bodies("message 0", "of b"), AT)
-    store.put_list([b"1", b"2"])
+    put_list(store, [b"1", b"2"])
     store.archive("a", [item(store, "tool_001", '"archived"')], AT)
     return store
 

@@ -10,7 +10,7 @@ from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.legality import find_violations
 from context_compactor.dialects.repair import repair
 from context_compactor.dialects.turns import split_turns
-from context_compactor.engine.report_parts import failures_share
+from context_compactor.engine.result import failures_share
 from context_compactor.facts.failures import find_failures
 from tools.day import live, open_day, stream
 

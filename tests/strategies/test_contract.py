@@ -12,10 +12,12 @@ from hypothesis.strategies import SearchStrategy
 from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.repair import repair
-from context_compactor.engine.compact import CompactedContext, EngineConfig, compact_context, parse_context
+from context_compactor.engine.compact import write_context
 from context_compactor.engine.layouts import Room, Shares, Zone, room_for_turns, turn_sizes
 from context_compactor.engine.options import OUTCOME, Option
-from context_compactor.engine.request import Goal, shares_for
+from context_compactor.engine.parse import parse_context
+from context_compactor.engine.request import EngineConfig, Goal, shares_for
+from context_compactor.engine.result import CompactedContext
 from context_compactor.engine.strategies import DEFAULT_LAYOUTS, DEFAULT_STRATEGIES
 from context_compactor.engine.tiers import Tier
 from context_compactor.engine.view import PlanningView
@@ -53,7 +55,7 @@ def outcomes(draw: st.DrawFn) -> CompactedContext:
     for _ in range(draw(st.integers(1, 2))):
         target = max(1, int(counter.request_tokens(messages) * draw(shares)))
         goal = Goal(target, 10**9, level, shares_for(level, 5, 0.25))
-        outcome = compact_context(parse_context(messages, config.dialect), goal, config)
+        outcome = write_context(parse_context(messages, config.dialect), goal, config)
         messages = outcome.written.messages
     return outcome
 

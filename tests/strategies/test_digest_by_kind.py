@@ -9,9 +9,10 @@ import pytest
 from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.repair import repair
-from context_compactor.engine.compact import CompactedContext, EngineConfig, compact_context, parse_context
-from context_compactor.engine.report_parts import context_text
-from context_compactor.engine.request import Goal, shares_for
+from context_compactor.engine.compact import write_context
+from context_compactor.engine.parse import parse_context
+from context_compactor.engine.request import EngineConfig, Goal, shares_for
+from context_compactor.engine.result import CompactedContext, context_text
 from context_compactor.engine.strategies import DEFAULT_LAYOUTS, DEFAULT_STRATEGIES, KeepLines
 from context_compactor.settings import Level
 from context_compactor.tokens.counting import MessageCounter, counter_for
@@ -112,7 +113,7 @@ def outcome(messages: list[Message], dialect: str, share: float, level: Level) -
     counter = MessageCounter(counter_for(None), dialect)
     goal = Goal(int(counter.request_tokens(messages) * share), 10**9, level, shares_for(level, 5, 0.25))
     config = EngineConfig(DIALECTS[dialect], counter, DEFAULT_STRATEGIES, DEFAULT_LAYOUTS)
-    return compact_context(parse_context(messages, config.dialect), goal, config)
+    return write_context(parse_context(messages, config.dialect), goal, config)
 
 
 def compacted(messages: list[Message], dialect: str, share: float, level: Level) -> list[Message]:

@@ -110,11 +110,11 @@ def test_every_change_shows_what_a_compaction_with_it_would_come_to_and_changes_
                 await to_turn(pilot, 5)
                 await press(pilot, *keys)
                 steers = changes
-                expected = session.plan(level=level, steers=steers)
+                expected = session.plan(level=level, tiers=steers)
                 plan = planned(pilot).planner.plan
                 assert plan.decisions == expected.decisions
                 assert f"→ {expected.report.tokens_after:,} tokens" in screen_text(pilot)
-            assert session.steering() == {}
+            assert session.tiers() == {}
             assert session._core.store.session("run") == row
 
     play(story, session_id="run")
@@ -205,14 +205,14 @@ def test_accepting_compacts_as_the_same_steers_and_level_do_in_the_library(folde
     play(story, session_id="run")
     with Session.open("run", store=f"sqlite:///{folder}/other/sessions.db") as session:
         for turn, tier in ((5, "keep"), (8, "keep"), (2, "drop")):
-            session.steer(turn, tier)
+            session.set_tier(turn, tier)
         expected = session.compact(level="emergency")
-        context, steers = session.context(), session.steering()
+        context, steers = session.context(), session.tiers()
     with kept() as session:
         (report,) = session.compactions()
         assert [getattr(report, name) for name in NAMED] == [getattr(expected, name) for name in NAMED]
         assert session.context() == context
-        assert session.steering() == steers
+        assert session.tiers() == steers
 
 
 def test_keeping_the_steers_compacts_nothing():
@@ -229,12 +229,12 @@ def test_keeping_the_steers_compacts_nothing():
         assert "not yet kept" not in screen_text(pilot)
         assert " pin " in screen_text(pilot)
         with kept() as session:
-            assert session.steering() == {5: Tier.KEEP, 8: Tier.KEEP}
+            assert session.tiers() == {5: Tier.KEEP, 8: Tier.KEEP}
         await press(pilot, "X")
         assert "free*" in screen_text(pilot)
         await press(pilot, "s")
         with kept() as session:
-            assert session.steering() == {}
+            assert session.tiers() == {}
             assert session.compactions() == []
 
     play(story, session_id="run")
@@ -254,7 +254,7 @@ def test_what_is_not_kept_waits_while_one_is_elsewhere_and_one_is_told_so():
         pane = planned(pilot)
         assert (pane.planner.wish.level, pane.planner.wish.changes) == ("soft", {5: Tier.KEEP})
         with kept() as session:
-            assert session.steering() == {}
+            assert session.tiers() == {}
 
     play(story, session_id="run")
 
@@ -274,7 +274,7 @@ def test_where_nothing_has_to_be_done_it_says_why_and_turns_can_be_pinned():
         await press(pilot, "p", "a")
         assert "No compaction needed" in told(pilot)
         with kept() as session:
-            assert session.steering() == {5: Tier.KEEP}
+            assert session.tiers() == {5: Tier.KEEP}
             assert session.compactions() == []
 
     play(story, session_id="run")
@@ -335,7 +335,7 @@ def test_an_accepted_plan_that_is_cancelled_leaves_the_context_and_the_steers_as
 
     async def story(pilot):
         with kept() as session:
-            session.steer(3, "keep")
+            session.set_tier(3, "keep")
             before = session.context()
         await press(pilot, KEY)
         pane_of(pilot).preview(target=4_000)
@@ -354,7 +354,7 @@ def test_an_accepted_plan_that_is_cancelled_leaves_the_context_and_the_steers_as
         assert "Cancelled: nothing was changed" in told(pilot)
         assert planned(pilot).planner.wish.changes == {5: Tier.KEEP, 3: None}
         with kept() as session:
-            assert session.steering() == {3: Tier.KEEP}
+            assert session.tiers() == {3: Tier.KEEP}
             assert session.context() == before
             assert session.compactions() == []
         model.go.set()
@@ -387,7 +387,7 @@ def test_a_plan_that_is_accepted_is_done_though_one_leaves_and_comes_back():
         assert "✓ Compacted" in told(pilot)
         assert planned(pilot).planner.wish.changes == {}
         with kept() as session:
-            assert session.steering() == {5: Tier.KEEP}
+            assert session.tiers() == {5: Tier.KEEP}
             assert len(session.compactions()) == 1
 
     play(story, session_id="run")
@@ -571,7 +571,7 @@ def test_steers_are_kept_all_or_none(key):
         await press(pilot, key)
         assert "the disk is full" in told(pilot)
         with kept() as session:
-            assert session.steering() == {}
+            assert session.tiers() == {}
             assert session.compactions() == []
         assert "2 steers changed, not yet kept" in screen_text(pilot)
 

@@ -50,7 +50,7 @@ def store_with(said, dialect: str):
 def state_of(url: str):
     with Session.open("run", store=url) as session:
         core, store = session._core, session._core.store
-        return store.session("run"), store.entries("run"), views.context(core, core.seen()), session.steering()
+        return store.session("run"), store.entries("run"), views.context(core, core.current_context()), session.tiers()
 
 
 async def planned(url: str, wish: PlanDraft) -> tuple[Planner, list[str]]:
@@ -92,7 +92,7 @@ def test_a_plan_of_any_conversation_changes_nothing_and_is_what_accepting_it_doe
         copytree(folder, folder.parent / "other")
         with Session.open("run", store=f"sqlite:///{folder.parent}/other/sessions.db") as session:
             for turn, tier in planner.wish.changes.items():
-                session.unsteer(turn) if tier is None else session.steer(turn, tier)
+                session.clear_tier(turn) if tier is None else session.set_tier(turn, tier)
             expected = session.compact(wish.focus, wish.level, target_tokens=wish.target_tokens)
             context = session.context()
         report = asyncio.run(accepted(url, planner))
@@ -107,8 +107,8 @@ def test_what_is_put_back_is_as_it_was(wish, kept):
     with store_with(messages(0, 17), "openai-chat") as url:
         with Session.open("run", store=url) as session:
             for turn, tier in kept.items():
-                session.steer(turn, tier)
-            before = session.steering()
+                session.set_tier(turn, tier)
+            before = session.tiers()
         sound = PlanDraft(changes={turn: tier for turn, tier in wish.changes.items() if 0 < turn < 13})
 
         async def there_and_back():

@@ -13,8 +13,8 @@ from msgspec import Struct, structs
 from context_compactor.archive.originals import Archive
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.transcripts.transcript import PastCompaction
-from context_compactor.engine.api import Compaction
 from context_compactor.engine.report import Archived, Fidelity, Missing, Report
+from context_compactor.engine.result import Compaction
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.failures import RESOLVED
 from context_compactor.facts.ledgers import fact_line
@@ -94,13 +94,13 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
     """
     began = time.perf_counter()
     shelf = archive_history(core, is_closed=True, is_gone=True)
-    facts = all_facts(core, live=shelf.taken.scene.facts)
+    facts = all_facts(core, live=shelf.parsed.scene.facts)
     losses = find_summary_losses(past.summary, facts)
-    checkpoint = checkpoints.current_checkpoint(core, live=shelf.taken.scene.facts)
+    checkpoint = checkpoints.current_checkpoint(core, live=shelf.parsed.scene.facts)
     file = checkpoints.write_if_possible(core, checkpoint)
-    dialect = shelf.taken.dialect
+    dialect = shelf.parsed.dialect
     counter = core.counter(dialect)
-    material = material_of(shelf.taken.scene, facts)
+    material = material_of(shelf.parsed.scene, facts)
     bare = structs.replace(checkpoint, archive=())
     record = dialect.user_text(resume_brief(bare, facts, _BRIEF_TOKENS, material))
     summary = dialect.user_text(_SUMMARY.format(agent=agent, text=past.summary)) if past.summary.strip() else None
@@ -117,15 +117,15 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
         duration_ms=round((time.perf_counter() - began) * 1000, 1),
         tokens_before=past.pre_tokens or usage.tokens,
         tokens_after=sum(counter.count_many(messages)),
-        messages_before=len(shelf.taken.seen.raws),
+        messages_before=len(shelf.parsed.context.raws),
         messages_after=len(messages),
-        messages_removed=max(len(shelf.taken.seen.raws) - len(messages), 0),
+        messages_removed=max(len(shelf.parsed.context.raws) - len(messages), 0),
         archived=tuple(
             Archived(each.id, each.kind, each.summary, each.tokens, f"archive of {core.store.path}", each.recovery)
             for each in shelf.new
         ),
         recovery_instructions=('Any original: recall("ID"). By what was said: search_archive("words").',),
-        facts_added=len(shelf.taken.scene.facts),
+        facts_added=len(shelf.parsed.scene.facts),
         fidelity=losses.fidelity(reachable),
         checkpoint=file,
     )
@@ -136,8 +136,8 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
         usage=usage,
         archive=Archive(),
         counter=counter.counter,
-        facts=tuple(shelf.taken.scene.facts),
-        spans=shelf.taken.spans(),
+        facts=tuple(shelf.parsed.scene.facts),
+        spans=shelf.parsed.spans(),
     )
 
     def within(state: SessionState) -> SessionState:
@@ -146,7 +146,9 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
         return structs.replace(state, notes={**state.notes, ADOPTED: number})
 
     with core.running.begin("compaction") as control:
-        made = PendingCompaction(result, shelf.taken.seen, dialect, counter, control, is_ahead=False, within=within)
+        made = PendingCompaction(
+            result, shelf.parsed.context, dialect, counter, control, uses_presummary=False, within=within
+        )
         return commit_compaction(core, core.ask(kind=report.trigger), made), losses
 
 

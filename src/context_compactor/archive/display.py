@@ -12,9 +12,8 @@ from context_compactor.archive.originals import Original, voice_in_summary
 from context_compactor.archive.search.passages import INSTRUCTIONS, parts_with_voice
 from context_compactor.dialects.detection import detect
 from context_compactor.dialects.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from context_compactor.engine.view import call_body
 from context_compactor.errors import BadInput
-from context_compactor.facts.calls import describe_call
+from context_compactor.facts.calls import call_body, describe_call
 from context_compactor.facts.kinds import Voice
 
 TURN = "turn"

@@ -1,24 +1,21 @@
-"""Originals under the ids that stand for them, and which originals a plan takes out of the context."""
+"""Originals under the ids that stand for them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from context_compactor.dialects.client_text import is_client_text, without_client_blocks
-from context_compactor.dialects.messages import Message, ToolCall, ToolResult
-from context_compactor.dialects.turns import ToolUse, Turn, reference_id
-from context_compactor.engine.classify import Verdict, Verdicts
-from context_compactor.engine.layouts import Zone
+from context_compactor.dialects.messages import Message, ToolCall
+from context_compactor.dialects.turns import Turn, reference_id
 from context_compactor.errors import UnknownReference
 from context_compactor.facts.calls import target_of
-from context_compactor.facts.kinds import Voice, reference_of, restore_hint
+from context_compactor.facts.kinds import Voice, reference_of
 from context_compactor.json_values import copy_containers
-from context_compactor.tracing import traced
 
 _TEXT_BLOCKS = ("text", "input_text", "output_text")
 _FILE_BLOCKS = ("image", "input_image", "image_url", "document", "file", "input_file", "audio", "input_audio")
@@ -120,38 +117,6 @@ class Archive:
 _SUMMARY_LENGTH = 80
 
 
-@traced("archive")
-def gather_originals(
-    turns: Sequence[Turn],
-    zones: dict[int, Zone],
-    edits: dict[tuple[int, int], dict[int, str | None]],
-    verdicts: Verdicts,
-    tokens: dict[int, int],
-    cited: set[str],
-) -> Iterator[Original]:
-    """Every turn that is folded, edited or cited by the record, whole, and every result in it by itself."""
-    edited = {number for (number, _), changes in edits.items() if changes}
-    for turn in turns:
-        leaves = zones[turn.number] is Zone.FOLDED or turn.number in edited or not cited.isdisjoint(ids_of(turn))
-        if leaves:
-            yield turn_original(turn, tokens[turn.number])
-            changed = None if zones[turn.number] is Zone.FOLDED else _changed_results(turn, edits)
-            for exchange in turn.exchanges:
-                result = exchange.result
-                is_gone = result is not None and (changed is None or result.call_id in changed)
-                if is_gone or (result is not None and reference_of(exchange) in cited):
-                    yield result_original(exchange, verdicts.exchanges[exchange.number])
-
-
-def _changed_results(turn: Turn, edits: dict[tuple[int, int], dict[int, str | None]]) -> set[str]:
-    """The calls whose results are shortened where they stand."""
-    return {
-        part.call_id
-        for at, index, _, part in turn.parts()
-        if isinstance(part, ToolResult) and index in edits.get((turn.number, at), {})
-    }
-
-
 def ids_of(turn: Turn) -> list[str]:
     """Every id under which a turn or one of its results is archived."""
     return [reference_id("turn", turn.number), *(reference_of(exchange) for exchange in turn.exchanges)]
@@ -183,17 +148,3 @@ def voice_in_summary(summary: str) -> str:
     if role == "user":
         return "" if is_client_text(words) or words.startswith("<") else Voice.USER.value
     return Voice.AGENT.value if role == "assistant" and words and not words.startswith("[") else ""
-
-
-def result_original(exchange: ToolUse, verdict: Verdict) -> Original:
-    """The original of one result."""
-    result = exchange.result
-    content = result.content if result is not None and result.content is not None else result.text if result else ""
-    tokens = len(result.text) // 4 if result else 0
-    hint = restore_hint(verdict.kind)
-    target = verdict.path or (target_of(exchange.call) if exchange.call else "") or verdict.label
-    recovery = f'recall("{verdict.ref}")' + (f", or {hint}: {verdict.path or verdict.label}" if hint else "")
-    value = copy_containers(content)
-    return Original(
-        verdict.ref, verdict.kind.value, verdict.label, tokens, value, recovery, hint, target if hint else ""
-    )

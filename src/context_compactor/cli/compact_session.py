@@ -17,9 +17,9 @@ from context_compactor.cli.conversation import TranscriptInput, budget_of
 from context_compactor.cli.options import store_url
 from context_compactor.cli.output import StyledStream, printable, progress_line
 from context_compactor.cli.show import find_named
-from context_compactor.engine.api import summarizer_for
 from context_compactor.engine.report import Report
 from context_compactor.engine.request import CompactionRequest
+from context_compactor.library import summarizer_for
 from context_compactor.sessions.compaction import compact
 from context_compactor.sessions.core import Core, wall_clock
 from context_compactor.sessions.lifecycle import open_core

@@ -11,8 +11,9 @@ from context_compactor.dialects.messages import Message
 from context_compactor.dialects.transcripts.reader import read_transcript
 from context_compactor.dialects.transcripts.transcript import Transcript
 from context_compactor.dialects.turns import Turn
-from context_compactor.engine.api import Compaction, run_request
+from context_compactor.engine.compact import run_request
 from context_compactor.engine.request import CompactionRequest
+from context_compactor.engine.result import Compaction
 from context_compactor.settings import Level, Settings, load_settings
 from context_compactor.text import parse_target
 from context_compactor.tokens.budget import Anchor, Budget, Usage, budget_for, measure
@@ -71,7 +72,7 @@ class TranscriptInput(Struct, frozen=True):
             ask,
             dialect=transcript.dialect,
             session_id=transcript.session_id,
-            teller=teller,
+            summarizer=teller,
             dry_run=dry_run,
         )
 

@@ -65,11 +65,11 @@ def steer(
     )
     with open_session(session, store) as opened:
         if wanted:
-            opened.plan(steers=wanted)  # when one is refused, none is done
+            opened.plan(tiers=wanted)  # when one is refused, none is done
         _free(opened, free)
         for turn, tier in wanted.items():
-            opened.steer(turn, tier)
-        name, found = opened.id, opened.steering()
+            opened.set_tier(turn, tier)
+        name, found = opened.id, opened.tiers()
     if as_json:
         print_json({"session_id": name, "steering": {str(turn): tier.value for turn, tier in found.items()}})
         return
@@ -82,9 +82,9 @@ def steer(
 
 def _free(session: Session, turns: str | None) -> None:
     if turns == "all":
-        session.unsteer()
+        session.clear_tier()
     for turn in read_turns("--free", turns) if turns != "all" else ():
-        session.unsteer(turn)
+        session.clear_tier(turn)
 
 
 Most = Annotated[int | None, typer.Option("--most", min=1, metavar="N", help="Show only the N that save most.")]
@@ -139,8 +139,8 @@ def _of_file(
 ) -> Plan:
     with progress_line("Planning", file):
         from context_compactor.cli.conversation import open_conversation
-        from context_compactor.engine.api import estimating_summarizer
         from context_compactor.engine.plan import Plan
+        from context_compactor.library import estimating_summarizer
 
         conversation = open_conversation(file, window, model, summarizer)
         preview = conversation.compacted(
@@ -160,7 +160,7 @@ def _of_session(
     goal = parse_target(target)
     with progress_line("Planning", name), open_session(name, store) as session:
         tokens = goal.of(session.usage().tokens) if goal.percent else goal.tokens
-        return session.plan(focus, level, tokens, steers=session.steering() | dict(steers))
+        return session.plan(focus, level, tokens, tiers=session.tiers() | dict(steers))
 
 
 def _print(made: Plan, most: int | None, as_json: bool) -> None:

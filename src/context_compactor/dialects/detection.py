@@ -10,6 +10,7 @@ from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.openai_chat import OpenAIChat
 from context_compactor.dialects.openai_responses import OpenAIResponses
 from context_compactor.errors import BadSetting
+from context_compactor.extensions import DIALECT_GROUP, extension_names, load_extension
 
 # Messages that none of the others recognizes are taken for chat.
 _PLAIN: Dialect = OpenAIChat()
@@ -55,9 +56,13 @@ def find_dialect(name: str, items: object) -> Dialect:
 
 
 def dialect_named(name: str) -> Dialect:
-    """The dialect of this name, or an error that lists those there are."""
+    """The dialect of this name, of ours or of an installed package; else an error that lists those there are."""
     if name not in DIALECTS:
-        raise BadSetting(f"unknown dialect {name!r}; known dialects: auto, {', '.join(DIALECTS)}")
+        installed = extension_names(DIALECT_GROUP)
+        if name not in installed:
+            known = ", ".join(("auto", *DIALECTS, *installed))
+            raise BadSetting(f"unknown dialect {name!r}; known dialects: {known}")
+        register_dialect(load_extension(DIALECT_GROUP, name))
     return DIALECTS[name]
 
 

@@ -1,23 +1,161 @@
-"""Applies a plan: writes the record and the new context, counts it, and corrects until it fits the target."""
+"""Composes a new context: plans it, writes the record and the messages, counts them, and corrects until they fit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from context_compactor.archive.originals import Original, ids_of, turn_original
+from context_compactor.archive.search.terms import terms
 from context_compactor.dialects.dialect import Dialect
-from context_compactor.dialects.messages import Message
+from context_compactor.dialects.messages import Message, ToolResult
 from context_compactor.dialects.record import Excerpt, Quote, Record, RecordEntry, render_record
 from context_compactor.dialects.turns import REFERENCE_PATTERN, Turn, reference_id
-from context_compactor.engine.layouts import Zone
-from context_compactor.engine.planner import PlanSelection
-from context_compactor.engine.story import Story
-from context_compactor.engine.view import PlanningView
-from context_compactor.engine.write import Edits, WrittenTexts, write_texts
+from context_compactor.engine.classify import result_original
+from context_compactor.engine.layouts import Room, Zone, ZonedTurns
+from context_compactor.engine.open_question import fit_open_question
+from context_compactor.engine.parse import ParsedContext
+from context_compactor.engine.planner import PlanSelection, draft_plan
+from context_compactor.engine.relevance import weights_for_share
+from context_compactor.engine.request import EngineConfig, Goal
+from context_compactor.engine.required import required_content
+from context_compactor.engine.story import Story, story_units
+from context_compactor.engine.strategies import FollowTierOverrides
+from context_compactor.engine.tiers import Tier, valid_overrides
+from context_compactor.engine.truncation import FittedTurns, fit_instructions
+from context_compactor.engine.verify import custom_options, valid_options
+from context_compactor.engine.view import Focus, PlanningView, TurnText, build_sources
+from context_compactor.engine.write import Edits, WrittenTexts, newest_excerpts, turns_without_media, write_texts
+from context_compactor.facts.kinds import reference_of
 from context_compactor.facts.ledgers import LedgerLine, merge_entries
+from context_compactor.facts.names import NameTable
 from context_compactor.tokens.counting import MessageCounter
 from context_compactor.tracing import traced
+
+# How much more the lines of a turn count that the user wants to have in a few lines.
+_SUMMARIZED_TURN_FACTOR = 4.0
+# Where the context is one message, the share of the target that the newest turns may take in it.
+_NEWEST_SHARE = 0.2
+# How much more a sentence counts that is about all of what the user wants to have in view.
+_FOCUS_FACTOR = 8.0
+
+
+def fit_turns(parsed: ParsedContext, goal: Goal, config: EngineConfig) -> tuple[FittedTurns, FittedTurns]:
+    """The turns with their instructions cut where they would leave no room, then with the open question cut as well."""
+    cut = FittedTurns(parsed.turns)
+    if goal.may_cut_instructions:
+        cut = fit_instructions(parsed.turns, goal.target, config.counter, config.dialect)
+    kept = [number for number, tier in config.tier_overrides.items() if tier is Tier.KEEP]
+    return cut, fit_open_question(
+        cut.turns, goal.target, config.counter, config.dialect, parsed.verdicts, past=parsed.past, kept=kept
+    )
+
+
+def follow_overrides(config: EngineConfig, turns: Sequence[Turn]) -> EngineConfig:
+    """The configuration with the tiers of the user that can be followed, and what follows them."""
+    if not config.tier_overrides:
+        return config
+    tiers = valid_overrides(turns, config.tier_overrides)
+    factors = {
+        number: _SUMMARIZED_TURN_FACTOR * config.factors.get(number, 1.0)
+        for number, tier in tiers.items()
+        if tier is Tier.SUMMARIZE
+    }
+    return structs.replace(
+        config,
+        tier_overrides=tiers,
+        factors=config.factors | factors,
+        strategies=(*config.strategies, FollowTierOverrides(tiers)),
+    )
+
+
+@traced("plan")
+def plan_context(
+    parsed: ParsedContext,
+    zoned: ZonedTurns,
+    texts: tuple[TurnText, ...],
+    room: Room,
+    most_bytes: int,
+    config: EngineConfig,
+) -> Composer:
+    """Gather what must stay and what may, and weigh the options of all strategies.
+
+    Where nothing else has fitted, of the ledgers only the failures must stay, and the task in a few words.
+    """
+    zones, share = zoned.zones, room.share
+    folded = [turn for turn in parsed.readable_turns if zones[turn.number] is Zone.FOLDED]
+    known = required_content(
+        parsed.facts,
+        folded,
+        parsed.past,
+        0 if zoned.is_last else room.tokens,
+        config.counter.text,
+        parsed.verdicts.root,
+    )
+    quotes_newest = config.is_one_message and not zoned.is_last
+    excerpts = parsed.past.excerpts if parsed.past else ()
+    weights = weights_for_share(config.weights, share)
+    sources = build_sources(texts, excerpts, known.optional, parsed.verdicts, weights)
+    bare = turns_without_media(parsed.turns, zones, most_bytes, config.tier_overrides)
+    quoted = "\n".join(quote.text for quote in known.quotes)
+    table = NameTable()
+    view = PlanningView(
+        tuple(parsed.turns),
+        zones,
+        sources,
+        parsed.verdicts,
+        table,
+        weights,
+        Focus(config.focus, terms) if config.focus else None,
+        bare,
+        quoted,
+        config.factors,
+        config.tier_overrides,
+        zoned.why,
+    )
+    proposed = (option for strategy in config.strategies for option in strategy.propose(view))
+    options = valid_options(proposed, sources, parsed.verdicts)
+    custom, refused = custom_options(config.custom_strategies, view)
+    draft = draft_plan(view, chain(options, custom), known.texts())
+    tokens = {turn.number: size.whole for turn, size in zip(room.turns, room.sizes, strict=True)}
+    newest = newest_excerpts(folded, parsed.verdicts, int(room.tokens * _NEWEST_SHARE)) if quotes_newest else ()
+    content = RecordContent(known.quotes, known.must, parsed.past, newest)
+    standing = [*known.texts(), *("\n".join(excerpt.lines) for excerpt in newest)]
+    story = _build_story(parsed, view, standing, tokens, config)
+    return Composer(
+        view,
+        draft,
+        content,
+        config.counter,
+        config.dialect,
+        tokens,
+        story,
+        config.is_one_message,
+        (*zoned.refused, *refused),
+    )
+
+
+def _build_story(
+    parsed: ParsedContext, view: PlanningView, standing: Sequence[str], tokens: dict[int, int], config: EngineConfig
+) -> Story:
+    """What the record can say of the folded turns, weighed against what stands in the context anyway."""
+    lowered = {number for number, tier in view.steers.items() if tier in (Tier.REFERENCE, Tier.DROP)}
+    folded = [number for number, zone in view.zones.items() if zone is Zone.FOLDED and number not in lowered]
+    units = story_units(parsed.readable_turns, parsed.verdicts, parsed.past, folded)
+    after: dict[int, int] = {}
+    rest = sum(tokens.values())
+    for number, size in tokens.items():
+        rest -= size
+        after[number] = rest
+    if view.focus:
+        for unit, share in zip(units, view.focus.shares([unit.text for unit in units]), strict=True):
+            unit.weight *= 1.0 + _FOCUS_FACTOR * share + (share > 0)
+    story = Story(units, config.counter.texts, after)
+    story.cover(standing)
+    story.start()
+    return story
 
 
 @traced("apply")
@@ -91,13 +229,15 @@ class Composer(Struct, frozen=True):
 
     view: PlanningView
     draft: PlanSelection
-    ledger: RecordContent
+    record_content: RecordContent
     counter: MessageCounter
     dialect: Dialect
     turn_tokens: dict[int, int]
     story: Story
     is_one_message: bool = False
     """Whether the record and the words that wait for an answer are to be one message."""
+    refused: tuple[str, ...] = ()
+    """What was wrong with the options of the caller's own strategies."""
 
     def write(self) -> WrittenContext:
         """The context as it is chosen now."""
@@ -115,7 +255,7 @@ class Composer(Struct, frozen=True):
 
     def _record(self, texts: WrittenTexts) -> Record | None:
         folded = [turn for turn in self.view.turns if self.view.zones[turn.number] is Zone.FOLDED]
-        past = self.ledger.past
+        past = self.record_content.past
         if not folded and past is None:
             return None
         before = past or Record(0, 0, 0, 0)
@@ -127,17 +267,17 @@ class Composer(Struct, frozen=True):
             tokens=before.tokens + sum(self.turn_tokens[turn.number] for turn in folded),
             turns=turns,
             calls=max([before.calls, *_call_numbers(passed)]),
-            quotes=self.ledger.quotes,
+            quotes=self.record_content.quotes,
             sections=self._sections(texts),
             happened=self.story.lines(),
             excerpts=texts.excerpts,
-            newest=self.ledger.newest,
+            newest=self.record_content.newest,
             behind=tuple((turn.number, min(_call_numbers([turn]), default=0)) for turn in behind),
         )
 
     def _sections(self, texts: WrittenTexts) -> dict[str, tuple[RecordEntry, ...]]:
         must: dict[str, list[RecordEntry]] = {}
-        for line in self.ledger.must:
+        for line in self.record_content.must:
             must.setdefault(line.section, []).append(line.entry)
         titles = dict.fromkeys((*must, *texts.facts))
         return {title: tuple(merge_entries((*must.get(title, ()), *texts.facts.get(title, ())))) for title in titles}
@@ -167,13 +307,12 @@ def story_share(kept: float) -> float:
 
 
 @traced("write")
-def fill_target(
-    draft: PlanSelection, story: Story, target: int, kept: float, write: Callable[[], WrittenContext]
-) -> WrittenContext:
-    """Tell and keep as much as fits just under the target; when nothing does, the smallest context there is.
+def fill_target(composer: Composer, target: int, kept: float) -> WrittenContext:
+    """Say and keep as much as fits just under the target; when nothing does, the smallest context there is.
 
     `kept` is the share of the history that may stay.
     """
+    draft, story, write = composer.draft, composer.story, composer.write
     base = write()
     room = target - base.tokens
     if room <= 0:
@@ -237,3 +376,25 @@ def _fill_lines(
         del written
         written = write()
     return written
+
+
+@traced("archive")
+def gather_originals(
+    parsed: ParsedContext, zones: dict[int, Zone], tokens: dict[int, int], written: WrittenContext
+) -> Iterator[Original]:
+    """Every turn that is folded, edited or cited by the record, whole, and every result in it by itself."""
+    edits, cited = written.texts.edits, written.cited()
+    edited = {number for (number, _), changes in edits.items() if changes}
+    for turn in parsed.turns:
+        is_folded = zones[turn.number] is Zone.FOLDED
+        if is_folded or turn.number in edited or not cited.isdisjoint(ids_of(turn)):
+            yield turn_original(turn, tokens[turn.number])
+            changed = {
+                part.call_id
+                for at, index, _, part in turn.parts()
+                if isinstance(part, ToolResult) and index in edits.get((turn.number, at), {})
+            }
+            for exchange in turn.exchanges:
+                result = exchange.result
+                if result and (is_folded or result.call_id in changed or reference_of(exchange) in cited):
+                    yield result_original(exchange, parsed.verdicts.exchanges[exchange.number])

@@ -7,12 +7,14 @@ from zlib import crc32
 
 from msgspec import Struct
 
+from context_compactor.archive.originals import Original
 from context_compactor.dialects.turns import ToolUse, Turn
 from context_compactor.engine.tiers import finished_turns
-from context_compactor.facts.calls import describe_call, parse_call
+from context_compactor.facts.calls import describe_call, parse_call, target_of
 from context_compactor.facts.failures import Failure, find_failures
 from context_compactor.facts.file_history import FileHistory, file_history, label_root
-from context_compactor.facts.kinds import Kind, kind_of, reference_of
+from context_compactor.facts.kinds import Kind, kind_of, reference_of, restore_hint
+from context_compactor.json_values import copy_containers
 
 _SHORT = 200
 _LIKENESS = 0.9
@@ -39,19 +41,14 @@ def find_repeats(exchanges: Iterable[ToolUse]) -> Repeats:
         if text in newest:
             repeats.equal[newest[text]] = exchange.number
         newest[text] = exchange.number
-        lines = _sketch(text)
+        # As numbers, but not by `hash`: that differs from run to run, and so would the plan.
+        lines = frozenset(map(crc32, filter(None, text.encode("utf-8", "replace").split(b"\n", _MOST_LINES))))
         bucket = sketches.setdefault(min(lines), [])
         for known, earlier in bucket[-_MOST_CANDIDATES:]:
             if known not in repeats.equal and _likeness(lines, earlier) >= _LIKENESS:
                 repeats.alike[known] = exchange.number
         bucket.append((exchange.number, lines))
     return repeats
-
-
-def _sketch(text: str) -> frozenset[int]:
-    """The lines of a text as numbers. Not `hash`: that differs from run to run, and so would the plan."""
-    lines = text.encode("utf-8", "replace").split(b"\n", _MOST_LINES)
-    return frozenset(map(crc32, filter(None, lines)))
 
 
 def _likeness(one: frozenset[int], other: frozenset[int]) -> float:
@@ -103,12 +100,13 @@ def classify(turns: Sequence[Turn], root: str | None = None) -> Verdicts:
     for exchange in exchanges:
         number = exchange.number
         path = paths.get(number, "")
+        kind = kind_of(exchange.call, exchange.result.text if exchange.result else "")
         verdicts[number] = Verdict(
-            kind=_kind(exchange),
+            kind=kind,
             label=describe_call(exchange.call, root),
             ref=reference_of(exchange),
             path=path,
-            is_look=_is_look(exchange),
+            is_look=_is_look(exchange, kind),
             is_under_edit=path in edited,
             superseded_by=files.superseded.get(number, 0),
             duplicate_of=repeats.equal.get(number, 0),
@@ -118,19 +116,15 @@ def classify(turns: Sequence[Turn], root: str | None = None) -> Verdicts:
     return Verdicts(verdicts, tuple(failures), files, root)
 
 
-def _kind(exchange: ToolUse) -> Kind:
-    return kind_of(exchange.call, exchange.result.text if exchange.result else "")
-
-
 _LOOKS = (Kind.SEARCH_RESULT, Kind.LISTING, Kind.WEB_PAGE, Kind.SUBAGENT)
 
 
-def _is_look(exchange: ToolUse) -> bool:
+def _is_look(exchange: ToolUse, kind: Kind) -> bool:
     """Whether a call only asks for something: its arguments say no more than its label."""
     if exchange.call is None:
         return True
     reading = parse_call(exchange.call)
-    return reading.command is None and not reading.writes and (reading.reads or _kind(exchange) in _LOOKS)
+    return reading.command is None and not reading.writes and (reading.reads or kind in _LOOKS)
 
 
 def _shown_paths(files: FileHistory) -> dict[int, str]:
@@ -139,3 +133,17 @@ def _shown_paths(files: FileHistory) -> dict[int, str]:
         found.update((read.exchange, path) for read in record.reads)
         found.update((write.exchange, path) for write in record.writes)
     return found
+
+
+def result_original(exchange: ToolUse, verdict: Verdict) -> Original:
+    """The original of one result."""
+    result = exchange.result
+    content = result.content if result is not None and result.content is not None else result.text if result else ""
+    tokens = len(result.text) // 4 if result else 0
+    hint = restore_hint(verdict.kind)
+    target = verdict.path or (target_of(exchange.call) if exchange.call else "") or verdict.label
+    recovery = f'recall("{verdict.ref}")' + (f", or {hint}: {verdict.path or verdict.label}" if hint else "")
+    value = copy_containers(content)
+    return Original(
+        verdict.ref, verdict.kind.value, verdict.label, tokens, value, recovery, hint, target if hint else ""
+    )

@@ -38,7 +38,7 @@ def explain_decisions(composer: Composer, cut: Mapping[int, int]) -> tuple[Decis
     view, draft, turn_tokens = composer.view, composer.draft, composer.turn_tokens
     taken = {number: list(options) for number, options in groupby(draft.chosen(), key=lambda option: option.source)}
     decisions = [*_kept_turns(view, turn_tokens, cut)]
-    told, told_border = composer.story.shares(), _border(composer.story.gains())
+    shares, story_border = composer.story.shares(), _border(composer.story.gains())
     worth = relevances(draft)
     for source in view.open_sources():
         if not source.is_loose:
@@ -47,9 +47,9 @@ def explain_decisions(composer: Composer, cut: Mapping[int, int]) -> tuple[Decis
             decision = _decide(source, options, replaced, folded, view.why.get(source.turn, ""))
             relevance = worth.get(source.number, 0.0)
             if folded and not view.why.get(source.turn):
-                of_it = told.get((source.turn, _STORY_VOICES.get(source.voice, "")), StoryShare())
-                decision = _with_story(decision, source, of_it)
-                relevance = max(relevance, _relevance(of_it.gain, told_border))
+                share = shares.get((source.turn, _STORY_VOICES.get(source.voice, "")), StoryShare())
+                decision = _with_story(decision, source, share)
+                relevance = max(relevance, _relevance(share.gain, story_border))
             decisions.append(structs.replace(decision, relevance=relevance))
     return tuple(sorted(decisions, key=lambda decision: decision.turn))
 
@@ -78,11 +78,11 @@ def _relevance(gain: float, border: float) -> float:
     return round(gain / (gain + border), 2) if gain > 0 and border > 0 else 0.0
 
 
-def _with_story(decision: Decision, source: TextSource, told: StoryShare) -> Decision:
+def _with_story(decision: Decision, source: TextSource, share: StoryShare) -> Decision:
     """A decision on a text of which the record tells something, in sentences or as a step with its outcome."""
-    if not told.told:
+    if not share.chosen:
         return decision
-    if told.told == told.units and source.voice is not Voice.CALL and told.tokens >= _NEARLY_ALL * source.tokens:
+    if share.chosen == share.units and source.voice is not Voice.CALL and share.tokens >= _NEARLY_ALL * source.tokens:
         return structs.replace(
             decision,
             tier=Tier.KEEP,
@@ -91,13 +91,13 @@ def _with_story(decision: Decision, source: TextSource, told: StoryShare) -> Dec
             strategy="tell what happened",
         )
     how = (
-        f"told in the record ({told.told:,} of {plural(told.units, 'sentence')})"
+        f"told in the record ({share.chosen:,} of {plural(share.units, 'sentence')})"
         if source.voice is not Voice.CALL
         else "told as a step"
     )
     kept = decision.tokens_after if decision.tier is Tier.SUMMARIZE else 0
     reason = f"{how}; {decision.reason}" if kept else how
-    after = min(source.tokens, kept + round(told.tokens))
+    after = min(source.tokens, kept + round(share.tokens))
     strategy = decision.strategy if kept else "tell what happened"
     return structs.replace(decision, tier=Tier.SUMMARIZE, reason=reason, tokens_after=after, strategy=strategy)
 
@@ -153,7 +153,9 @@ def turn_label(turn: Turn) -> str:
 
 def _decide(source: TextSource, options: Sequence[Option], replaced: Option | None, folded: bool, why: str) -> Decision:
     tier, option = _tier_and_option(source, options, replaced, folded)
-    after = source.tokens if tier is Tier.KEEP else _tokens_of(source, options)
+    after = source.tokens
+    if tier is not Tier.KEEP:
+        after = min(after, round(sum(len(option.text) for option in options) * token_rate(source)))
     return Decision(
         target=_target(source),
         turn=source.turn,
@@ -178,10 +180,6 @@ def _tier_and_option(
     if replaced is not None:
         return replaced.tier, replaced
     return Tier.REFERENCE, None
-
-
-def _tokens_of(source: TextSource, options: Sequence[Option]) -> int:
-    return min(source.tokens, round(sum(len(option.text) for option in options) * token_rate(source)))
 
 
 def _reason(source: TextSource, options: Sequence[Option], option: Option | None, folded: bool, why: str) -> str:

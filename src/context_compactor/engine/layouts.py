@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct, structs
 
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Media, Thinking, ToolResult
 from context_compactor.dialects.turns import Turn
-from context_compactor.engine.tiers import interjected_turn, unanswered_turns
+from context_compactor.engine.relevance import share_factor
+from context_compactor.engine.tiers import OVERRIDE_REASONS, Tier, TierOverrides, interjected_turn, unanswered_turns
+from context_compactor.protocols import Layout
 from context_compactor.tokens.counting import MessageCounter
 
 
@@ -108,6 +111,10 @@ class Room(Struct, frozen=True):
         """How much of what there is may stay."""
         return self.tokens / max(sum(size.whole for turn, size in self._open()), 1)
 
+    def share_of_history(self, past: int) -> float:
+        """How much may stay of everything there was, with the `past` tokens that an earlier record stands for."""
+        return self.tokens / max(past + self.tokens / max(self.share, 1e-6), 1.0)
+
     def _open(self) -> list[tuple[Turn, TurnSize]]:
         pairs = zip(self.turns, self.sizes, strict=True)
         return [(turn, size) for turn, size in pairs if turn.number not in self.decided]
@@ -124,7 +131,7 @@ def assign_zones(room: Room) -> dict[int, Zone]:
     """
     shares = room.shares
     zones = {turn.number: Zone.FIXED if turn.is_instruction else Zone.FOLDED for turn in room.turns}
-    pinned, spoken = unanswered_turns(room.turns), interjected_turn(room.turns)
+    pinned, interjected = unanswered_turns(room.turns), interjected_turn(room.turns)
     recent_room, tail_room, placed_room = (
         room.tokens * share for share in (shares.recent_tail, shares.tail, shares.placed)
     )
@@ -132,7 +139,7 @@ def assign_zones(room: Room) -> dict[int, Zone]:
     for turn, size in reversed(room.sized()):
         recent += turn.number not in pinned
         is_recent = recent <= shares.recent
-        least_room = room.tokens / 2 if turn.number in spoken else 0.0
+        least_room = room.tokens / 2 if turn.number in interjected else 0.0
         if turn.number in pinned or size.whole <= (recent_room if is_recent else tail_room):
             zone, taken = Zone.VERBATIM, size.whole
         elif size.least < size.whole and size.least <= max(recent_room if is_recent else placed_room, least_room):
@@ -186,14 +193,147 @@ class StartFresh:
     def zones(self, room: Room) -> dict[int, Zone] | None:
         """Only the unanswered words stay."""
         pinned = unanswered_turns(room.turns)
-        spoken = {turn.number for turn, size in room.sized() if size.least <= room.tokens / 2} & interjected_turn(
+        interjected = {turn.number for turn, size in room.sized() if size.least <= room.tokens / 2} & interjected_turn(
             room.turns
         )
-        return {turn.number: self._zone(turn, pinned, spoken) for turn in room.turns}
+        return {turn.number: self._zone(turn, pinned, interjected) for turn in room.turns}
 
-    def _zone(self, turn: Turn, pinned: set[int], spoken: set[int]) -> Zone:
+    def _zone(self, turn: Turn, pinned: set[int], interjected: set[int]) -> Zone:
         if turn.is_instruction:
             return Zone.FIXED
-        if turn.number in spoken:
+        if turn.number in interjected:
             return Zone.PLACED
         return Zone.VERBATIM if turn.number in pinned else Zone.FOLDED
+
+
+_LIVE = (Zone.PLACED, Zone.VERBATIM)
+_BETWEEN = "stands between two steps of the agent that cannot follow each other"
+
+
+class ZonedTurns(Struct, frozen=True):
+    """The zones, and for each turn that the user decided about, or that had to follow one, the reason."""
+
+    zones: dict[int, Zone]
+    why: dict[int, str] = {}
+    refused: tuple[str, ...] = ()
+    """What was wrong with the caller's own layouts."""
+    is_last: bool = False
+    """Whether nothing has fitted, so that no more than what must stay is to stay."""
+
+
+def measure_room(
+    turns: Sequence[Turn], counter: MessageCounter, target: int, shares: Shares, overrides: TierOverrides
+) -> Room:
+    """What the layouts may share out of a target."""
+    sizes = turn_sizes(turns, counter)
+    decided = override_zones(turns, overrides)
+    kept = [number for number, zone in decided.items() if zone is Zone.VERBATIM]
+    room = Room(turns, sizes, room_for_turns(turns, sizes, target, kept), shares, decided)
+    return structs.replace(room, shares=shares.scaled(share_factor(room.share)))
+
+
+def zones_to_try(
+    room: Room, layouts: Sequence[Layout], custom: Sequence[Layout], overrides: TierOverrides
+) -> Iterator[ZonedTurns]:
+    """What to try until a context fits: the caller's own layouts, ours, and then the last one with the least in it."""
+    refused: list[str] = []
+    zoned = ZonedTurns({})
+    for layout in (*custom, *layouts):
+        zones = _custom_zones(layout, room, refused) if layout in custom else layout.zones(room)
+        if zones is not None:
+            zoned = apply_overrides(zones, room.turns, room.sizes, overrides)
+            yield structs.replace(zoned, refused=tuple(refused))
+    yield structs.replace(zoned, refused=tuple(refused), is_last=True)
+
+
+def _custom_zones(layout: Layout, room: Room, refused: list[str]) -> dict[int, Zone] | None:
+    """The zones of a layout that is not ours; None, with the reason among the refused, when they may not be used."""
+    name = getattr(layout, "name", type(layout).__name__)
+    try:
+        zones = layout.zones(room)
+        wrong = "" if zones is None else zones_objection(zones, room)
+    except Exception as error:  # noqa: BLE001 - somebody else's code; our layouts do without it
+        zones, wrong = None, f"{type(error).__name__}: {error}"
+    if wrong:
+        refused.append(f"layout {name!r} was left out: {wrong}")
+    return None if wrong else zones
+
+
+def zones_objection(zones: Any, room: Room) -> str:
+    """Why turns may not be placed so; empty when they may."""
+    if not isinstance(zones, dict):
+        return f"zones() returned a {type(zones).__name__}; it must be a dictionary from turn numbers to zones"
+    unanswered = unanswered_turns(room.turns)
+    for turn in room.turns:
+        zone = zones.get(turn.number)
+        if not isinstance(zone, Zone):
+            return f"turn {turn.number} has no zone, but {zone!r}; use one of {', '.join(map(str, Zone))}"
+        if (zone is Zone.FIXED) != turn.is_instruction:
+            return f"turn {turn.number} ({turn.role}) is {zone}; instructions are fixed, and nothing else is"
+        if zone is Zone.FOLDED and turn.number in unanswered:
+            return f"turn {turn.number} is folded, but waits for an answer"
+    if (meeting := next(_adjacent_steps(room.turns, zones), None)) is not None:
+        return f"turn {meeting[1][0].number} is folded, but {_BETWEEN}"
+    return ""
+
+
+def override_zones(turns: Sequence[Turn], overrides: TierOverrides) -> dict[int, Zone]:
+    """The turns about which a layout has nothing to say: those that are kept, and those of which no text stays."""
+    unanswered = unanswered_turns(turns)
+    zones = {Tier.KEEP: Zone.VERBATIM, Tier.REFERENCE: Zone.FOLDED, Tier.DROP: Zone.FOLDED}
+    return {
+        turn.number: zones[overrides[turn.number]]
+        for turn in turns
+        if turn.number in overrides
+        and overrides[turn.number] in zones
+        and not turn.is_instruction
+        and turn.number not in unanswered
+    }
+
+
+def apply_overrides(
+    zones: dict[int, Zone], turns: Sequence[Turn], sizes: Sequence[TurnSize], overrides: TierOverrides
+) -> ZonedTurns:
+    """The zones of a layout with the overrides in them."""
+    if not overrides:
+        return ZonedTurns(zones)
+    size_of = {turn.number: size for turn, size in zip(turns, sizes, strict=True)}
+    why = {number: OVERRIDE_REASONS[tier] for number, tier in overrides.items()}
+    found = ZonedTurns({**zones, **override_zones(turns, overrides)}, why)
+    for number, tier in overrides.items():
+        if tier is Tier.SUMMARIZE and found.zones[number] is Zone.VERBATIM:
+            is_shorter_in_place = size_of[number].least < size_of[number].whole
+            found.zones[number] = Zone.PLACED if is_shorter_in_place else Zone.FOLDED
+    while (meeting := next(_adjacent_steps(turns, found.zones), None)) is not None:
+        _keep_apart(*meeting, found, size_of, overrides)
+    return found
+
+
+def _adjacent_steps(turns: Sequence[Turn], zones: dict[int, Zone]) -> Iterator[tuple[Turn, list[Turn]]]:
+    """Each turn that would be followed by another step of the agent, with what the user said between the two."""
+    before: Turn | None = None
+    between: list[Turn] = []
+    for turn in turns:
+        if zones[turn.number] in _LIVE:
+            if before is not None and between and turn.role == "assistant":
+                last = before.messages[-1]
+                if last.role == "assistant" and not last.results:
+                    yield before, between
+            before, between = turn, []
+        elif turn.role == "user":
+            between.append(turn)
+
+
+def _keep_apart(
+    first: Turn, between: list[Turn], found: ZonedTurns, size_of: dict[int, TurnSize], overrides: TierOverrides
+) -> None:
+    """Keep two steps of the agent apart."""
+    free = [turn for turn in between if turn.number not in overrides]
+    if free or overrides.get(first.number) is Tier.KEEP:
+        stays = min(free or between, key=lambda turn: size_of[turn.number].whole).number
+        found.zones[stays] = Zone.VERBATIM
+        found.why[stays] = f"{found.why[stays]}, but {_BETWEEN}" if stays in found.why else _BETWEEN
+    else:
+        found.zones[first.number] = Zone.FOLDED
+        number = between[0].number
+        found.why[first.number] = f"goes with turn {number}, {OVERRIDE_REASONS[overrides[number]]}"

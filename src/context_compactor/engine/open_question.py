@@ -8,13 +8,13 @@ from itertools import groupby
 
 from msgspec import Struct, structs
 
-from context_compactor.archive.originals import Original, result_original, turn_original
+from context_compactor.archive.originals import Original, turn_original
 from context_compactor.archive.search.terms import STOP_WORDS
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Text, ToolResult
 from context_compactor.dialects.record import Record, render_record
 from context_compactor.dialects.turns import Turn, reference_id
-from context_compactor.engine.classify import Verdicts
+from context_compactor.engine.classify import Verdicts, result_original
 from context_compactor.engine.digests import digest
 from context_compactor.engine.layouts import turn_sizes
 from context_compactor.engine.tiers import interjected_turn, unanswered_turns

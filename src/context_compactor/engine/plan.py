@@ -11,8 +11,6 @@ from context_compactor.engine.report import Report
 from context_compactor.engine.tiers import Tier
 from context_compactor.facts.kinds import Kind
 
-_SCALE = tuple(Tier)
-
 
 class Decision(Struct, frozen=True):
     """What becomes of one target, in words a user understands."""
@@ -84,7 +82,11 @@ class Plan(Struct, frozen=True):
 
     def totals(self) -> tuple[TierTotal, ...]:
         """How many targets fall into each tier, from dear to cheap, and what that saves."""
-        return tuple(_total(tier, [one for one in self.decisions if one.tier is tier]) for tier in _SCALE)
+        found = {tier: [decision for decision in self.decisions if decision.tier is tier] for tier in Tier}
+        return tuple(
+            TierTotal(tier, len(each), sum(one.tokens_before for one in each), sum(one.tokens_after for one in each))
+            for tier, each in found.items()
+        )
 
 
 def tier_of(decisions: Sequence[Decision]) -> Tier:
@@ -92,9 +94,4 @@ def tier_of(decisions: Sequence[Decision]) -> Tier:
     found = {decision.tier for decision in decisions}
     if len(found) == 1:
         return found.pop()
-    return Tier.SUMMARIZE if Tier.KEEP in found else min(found, key=_SCALE.index)
-
-
-def _total(tier: Tier, decisions: Sequence[Decision]) -> TierTotal:
-    before = sum(decision.tokens_before for decision in decisions)
-    return TierTotal(tier, len(decisions), before, sum(decision.tokens_after for decision in decisions))
+    return Tier.SUMMARIZE if Tier.KEEP in found else min(found, key=tuple(Tier).index)

@@ -15,7 +15,8 @@ from context_compactor.engine.layouts import Zone
 from context_compactor.engine.options import Offers, Option, TextSource, token_rate
 from context_compactor.engine.relevance import NameUse, Weights, name_worth
 from context_compactor.engine.tiers import Tier
-from context_compactor.engine.view import REMOVED, PlanningView
+from context_compactor.engine.view import PlanningView
+from context_compactor.facts.calls import REMOVED
 from context_compactor.facts.kinds import Kind, Voice
 from context_compactor.facts.names import NameTable, shape_worth
 

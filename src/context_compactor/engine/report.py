@@ -91,7 +91,7 @@ class Cache(Struct, frozen=True):
 
 
 class Cost(Struct, frozen=True):
-    """What a compaction means for the agent's own bill, in US dollars; `llm/savings.py` says how it is worked out.
+    """What a compaction means for the agent's own bill, in US dollars; `engine/result.py` says how it is worked out.
 
     `before` and `after` are the context in one request, read from the provider's cache where it has one.
     """
@@ -257,37 +257,31 @@ class Report(Struct, frozen=True, kw_only=True):
 
     def short(self) -> str:
         """The one or two lines that every surface prints."""
+        shortened = sum(not one.id.startswith("turn_") for one in self.archived)
         if self.messages_removed:
             done = f"{self.messages_removed:,} messages → summary"
-        elif self._shortened:
-            done = f"{self._shortened:,} results shortened in place"
+        elif shortened:
+            done = f"{shortened:,} results shortened in place"
         else:
             done = "the summary of earlier turns shortened"
-        return self._undone() or f"Conversation compacted: {done}\n{self._tokens()}"
+        return self._outcome(f"Conversation compacted: {done}")
 
     def answer(self) -> str:
         """The same for who has typed `/compact`."""
+        shortened = sum(not one.id.startswith("turn_") for one in self.archived)
         if self.messages_removed:
             done = f"Compacted {plural(self.messages_removed, 'message')}"
-        elif self._shortened:
-            done = f"Shortened {plural(self._shortened, 'result')} in place"
+        elif shortened:
+            done = f"Shortened {plural(shortened, 'result')} in place"
         else:
             done = "Shortened the summary of earlier turns"
-        return self._undone() or f"✓ {done}\n{self._tokens()}"
+        return self._outcome(f"✓ {done}")
 
-    def _undone(self) -> str:
-        if self.status == "failed":
-            return f"Compaction failed: {self.reason}"
-        if self.status == "unchanged":
-            return f"No compaction needed: {self.reason}"
-        return "" if self.changed else f"Not compacted: {self.reason}"
-
-    def _tokens(self) -> str:
-        return f"Tokens: {self.tokens_before:,} → {self.tokens_after:,} (saved {self.tokens_saved:,})"
-
-    @property
-    def _shortened(self) -> int:
-        return sum(not one.id.startswith("turn_") for one in self.archived)
+    def _outcome(self, done: str) -> str:
+        if self.changed:
+            return f"{done}\nTokens: {self.tokens_before:,} → {self.tokens_after:,} (saved {self.tokens_saved:,})"
+        begins = {"failed": "Compaction failed", "unchanged": "No compaction needed"}
+        return f"{begins.get(self.status, 'Not compacted')}: {self.reason}"
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values, each field under its own name."""
@@ -306,9 +300,11 @@ class Report(Struct, frozen=True, kw_only=True):
             return json.dumps(self.to_dict(), indent=2)
 
     def to_markdown(self) -> str:
-        """The report under the fixed headings of the output contract."""
-
-        return render_markdown(self)
+        """The report under the fixed headings of the output contract. A heading with nothing under it says so."""
+        blocks = ["## Compaction Result", "\n".join(_summary_lines(self))]
+        for heading, lines in _sections(self):
+            blocks += [f"### {heading}", "\n".join(lines) or "None."]
+        return "\n\n".join(blocks) + "\n"
 
 
 def dollars(amount: float | None) -> str:
@@ -320,14 +316,6 @@ def _with_lists(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _with_lists(item) for name, item in value.items()}
     return [_with_lists(item) for item in value] if isinstance(value, tuple) else value
-
-
-def render_markdown(report: Report) -> str:
-    """The whole document. A heading with nothing under it says so."""
-    blocks = ["## Compaction Result", "\n".join(_summary_lines(report))]
-    for heading, lines in _sections(report):
-        blocks += [f"### {heading}", "\n".join(lines) or "None."]
-    return "\n\n".join(blocks) + "\n"
 
 
 def _summary_lines(report: Report) -> Iterator[str]:
@@ -354,7 +342,10 @@ def _sections(report: Report) -> Iterator[tuple[str, Iterable[str]]]:
     yield "Preserved (Tier 1)", (_item(item.summary, item.tokens, item.reason) for item in report.preserved)
     yield (
         "Summarized (Tier 2)",
-        (_change(item.id, item.summary, item.tokens, item.tokens_after) for item in report.summarized),
+        (
+            f"- {one.id}: {_line(one.summary)} ({one.tokens:,} → {one.tokens_after:,} tokens)"
+            for one in report.summarized
+        ),
     )
     yield "Archived (Tier 3)", _archive_table(report)
     yield (
@@ -382,10 +373,6 @@ def _recovery(report: Report) -> Iterator[str]:
 
 def _item(summary: str, tokens: int, reason: str) -> str:
     return f"- {_line(summary)} ({tokens:,} tokens)" + (f": {_line(reason)}" if reason else "")
-
-
-def _change(ref: str, summary: str, before: int, after: int) -> str:
-    return f"- {ref}: {_line(summary)} ({before:,} → {after:,} tokens)"
 
 
 def _line(text: str) -> str:

@@ -1,18 +1,33 @@
-"""What a caller asks for, and what that means for the context at hand: a goal, or a reason to leave it alone."""
+"""What a caller asks for, what that means for the context at hand, and all that a compaction works with."""
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field, structs
 
+from context_compactor.dialects.dialect import Dialect
+from context_compactor.dialects.messages import Message
+from context_compactor.dialects.turns import split_turns
 from context_compactor.engine.layouts import Shares
-from context_compactor.engine.tiers import Tier
+from context_compactor.engine.relevance import Weights
+from context_compactor.engine.tiers import Tier, TierOverrides
 from context_compactor.errors import BadSetting
+from context_compactor.protocols import Layout, Strategy
 from context_compactor.settings import Level, LevelRule, Settings
-from context_compactor.tokens.budget import Budget, Usage, budget_for, level_at
+from context_compactor.tokens.budget import Budget, Usage, budget_for, level_at, measure
+from context_compactor.tokens.counting import MessageCounter, message_counter_for
 from context_compactor.tokens.models import request_bytes_for, window_for
 from context_compactor.tokens.triggers import Trigger, TriggerKind, with_token_limit
+from context_compactor.tracing import traced
+
+if TYPE_CHECKING:
+    from context_compactor.engine.parse import ParsedContext
 
 # The newest turns are pinned at soft and aggressive, as far as they leave room for anything else: they may take more
 # than `tail_share` there. Turns before the last N get less of it.
@@ -29,8 +44,10 @@ class Goal(Struct, frozen=True):
     target: int
     bytes: int
     level: Level | None
-    shares: Shares
+    shares: Shares = Shares()
     may_cut_instructions: bool = False
+    reason: str = ""
+    """Why there is nothing to do; empty when there is."""
 
 
 def level_target(level: Level, levels: tuple[LevelRule, ...], budget_tokens: int) -> int:
@@ -84,58 +101,146 @@ def _check_tokens(name: str, value: object, example: int) -> None:
         raise BadSetting(f"{name} is {value!r:.60}; it must be a whole number of tokens above 0, such as {example:,}")
 
 
-def request_budget(ask: CompactionRequest, dialect_name: str, margin: float, reported: int | None = None) -> Budget:
+def request_budget(request: CompactionRequest, dialect_name: str, margin: float, reported: int | None = None) -> Budget:
     """The budget of the agent's model."""
-    settings = ask.settings
-    override = ask.window if ask.window is not None else settings.window
-    window = window_for(ask.model, override, reported)
-    size = request_bytes_for(ask.model, dialect_name, settings.max_request_bytes)
+    settings = request.settings
+    override = request.window if request.window is not None else settings.window
+    window = window_for(request.model, override, reported)
+    size = request_bytes_for(request.model, dialect_name, settings.max_request_bytes)
     return budget_for(window, settings.output_reserve(window.tokens), margin, size)
 
 
-def request_trigger(ask: CompactionRequest, usage: Usage) -> Trigger:
+@traced("measure")
+def measure_context(parsed: ParsedContext, request: CompactionRequest, counter: MessageCounter) -> Usage:
+    """Weigh a context against the budget of its model."""
+    return measure(
+        parsed.turns if parsed.past is None else split_turns(parsed.messages),
+        request_budget(request, counter.dialect_name, counter.margin),
+        counter,
+        fixed_tokens=request.settings.overhead_tokens,
+        files_loaded=parsed.verdicts.files.loaded,
+        levels=request.settings.levels,
+    )
+
+
+def request_trigger(request: CompactionRequest, usage: Usage) -> Trigger:
     """The request as a trigger: manual when a target or level was named, else what the fill says."""
-    is_manual = ask.kind in _AT_ANY_FILL or ask.target_tokens is not None or ask.level is not None
-    level = ask.level if ask.level is not None or is_manual else _level_now(ask, usage)
+    is_manual = request.kind in _AT_ANY_FILL or request.target_tokens is not None or request.level is not None
     size_share = usage.bytes / usage.budget_bytes if usage.budget_bytes else 0.0
-    kind = ask.kind or ("manual" if is_manual else "threshold")
-    return Trigger(kind, usage.tokens, usage.budget_tokens, level, ask.focus or None, size_share)
+    level = request.level
+    if level is None and not is_manual:
+        level = level_at(max(usage.share, size_share), _levels(request, usage))
+    kind = request.kind or ("manual" if is_manual else "threshold")
+    return Trigger(kind, usage.tokens, usage.budget_tokens, level, request.focus or None, size_share)
 
 
-def _level_now(ask: CompactionRequest, usage: Usage) -> Level | None:
-    share = max(usage.share, usage.bytes / usage.budget_bytes if usage.budget_bytes else 0.0)
-    return level_at(share, _levels(ask, usage))
+def _levels(request: CompactionRequest, usage: Usage) -> tuple[LevelRule, ...]:
+    limit = request.settings.model_auto_compact_token_limit
+    return with_token_limit(request.settings.levels, limit, usage.budget_tokens)
 
 
-def _levels(ask: CompactionRequest, usage: Usage) -> tuple[LevelRule, ...]:
-    limit = ask.settings.model_auto_compact_token_limit
-    return with_token_limit(ask.settings.levels, limit, usage.budget_tokens)
-
-
-def _default_target(ask: CompactionRequest, usage: Usage) -> int:
-    """The target of who asks without a level: that of the soft level; for a user who wants it smaller, half at most."""
-    soft = level_target(Level.SOFT, _levels(ask, usage), usage.budget_tokens)
-    return min(soft, usage.tokens // 2) if ask.kind == "manual" else soft
-
-
-def request_goal(ask: CompactionRequest, usage: Usage, trigger: Trigger) -> Goal | str:
-    """The goal, or the reason why there is nothing to do."""
-    settings = ask.settings
+def request_goal(request: CompactionRequest, usage: Usage, trigger: Trigger) -> Goal:
+    """What is to be reached, or why there is nothing to do."""
+    settings = request.settings
     if not settings.enabled:
-        return "compaction is turned off by the setting `enabled`"
-    target = ask.target_tokens
-    if ask.is_free:
-        target = _default_target(ask, usage)
+        return _no_goal(usage, "compaction is turned off by the setting `enabled`")
+    target = request.target_tokens
+    if request.is_free:
+        target = level_target(Level.SOFT, _levels(request, usage), usage.budget_tokens)
+        if request.kind == "manual":
+            target = min(target, usage.tokens // 2)
     elif target is None:
         if trigger.level is None:
-            soft = min(rule.threshold for rule in _levels(ask, usage))
-            return f"{usage.share:.0%} of the budget is used; compaction begins at {soft:.0%}"
-        target = level_target(trigger.level, _levels(ask, usage), usage.budget_tokens)
+            soft = min(rule.threshold for rule in _levels(request, usage))
+            return _no_goal(usage, f"{usage.share:.0%} of the budget is used; compaction begins at {soft:.0%}")
+        target = level_target(trigger.level, _levels(request, usage), usage.budget_tokens)
         # Instructions are not touched at a level, so what is left of the target must be worth having.
-        most = level_target(Level.SOFT, _levels(ask, usage), usage.budget_tokens)
+        most = level_target(Level.SOFT, _levels(request, usage), usage.budget_tokens)
         target = max(target, min(usage.sections.system + target // 2, most))
     if usage.tokens <= target and usage.bytes <= usage.budget_bytes:
-        return f"{usage.tokens:,} tokens are within the target of {target:,} already"
-    level = Level.SOFT if ask.is_free else trigger.level
+        return _no_goal(usage, f"{usage.tokens:,} tokens are within the target of {target:,} already")
+    level = Level.SOFT if request.is_free else trigger.level
     shares = shares_for(level, settings.preserve_recent_turns, settings.tail_share)
-    return Goal(target, usage.budget_bytes, trigger.level, shares, may_cut_instructions=ask.target_tokens is not None)
+    return Goal(
+        target, usage.budget_bytes, trigger.level, shares, may_cut_instructions=request.target_tokens is not None
+    )
+
+
+def _no_goal(usage: Usage, reason: str) -> Goal:
+    return Goal(usage.tokens, usage.budget_bytes, None, reason=reason)
+
+
+def request_counter(
+    request: CompactionRequest, dialect_name: str, count_tokens: Callable[[str], int] | None
+) -> MessageCounter:
+    """The counter for what was asked; a caller's own function is not remembered."""
+    if count_tokens is not None:
+        return message_counter_for(request.model, dialect_name, count_tokens)
+    return _cached_counter(request.model, dialect_name)
+
+
+@lru_cache(maxsize=16)
+def _cached_counter(model: str | None, dialect_name: str) -> MessageCounter:
+    """One counter for each model and dialect: a text that was counted once is never counted again."""
+    return message_counter_for(model, dialect_name)
+
+
+class EngineConfig(Struct, frozen=True):
+    """What a compaction works with."""
+
+    dialect: Dialect
+    counter: MessageCounter
+    strategies: tuple[Strategy, ...]
+    layouts: tuple[Layout, ...]
+    weights: Weights = Weights()
+    focus: str = ""
+    factors: dict[int, float] = {}
+    """How much more or less the lines of turns count, by their number."""
+    tier_overrides: TierOverrides = {}
+    """What the user has decided about turns."""
+    is_one_message: bool = False
+    """Whether the context is to be a record alone, with the newest turns in it and the open question behind."""
+    custom_strategies: tuple[Strategy, ...] = ()
+    """Strategies of the caller: what they propose is checked, and what is wrong with it is reported."""
+    custom_layouts: tuple[Layout, ...] = ()
+    """Layouts of the caller, which are tried before the others."""
+
+
+class CompactionRun(Struct, frozen=True):
+    """One compaction before it has written anything: the request, the context as it was read, and the goal."""
+
+    request: CompactionRequest
+    config: EngineConfig
+    parsed: ParsedContext
+    usage: Usage
+    trigger: Trigger
+    goal: Goal
+    steps: list[tuple[int, Message]]
+    """The messages after repairs, each with the index of the given message that it comes from."""
+    given: int
+    """How many messages were given."""
+    repairs: tuple[str, ...]
+    session_id: str
+    location: str
+    began: float
+    created_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    archived: Callable[[], AbstractSet[str]] | None = None
+    """The ids under which earlier compactions have archived originals; None where that is not known."""
+
+    @property
+    def effective_goal(self) -> Goal:
+        """A little lower than asked where that is needed to be worth the change at all."""
+        settings = self.request.settings
+        target = min(self.goal.target, int(self.usage.tokens * (1 - settings.min_gain_percent / 100)))
+        return structs.replace(self.goal, target=max(target - settings.overhead_tokens, 1))
+
+    def report_head(self) -> dict[str, Any]:
+        """The fields every report begins with."""
+        return {
+            "trigger": self.trigger.kind,
+            "level": self.trigger.level.value if self.trigger.level else None,
+            "session_id": self.session_id,
+            "created_at": self.created_at,
+            "duration_ms": round((time.perf_counter() - self.began) * 1000, 1),
+            "repairs": self.repairs,
+        }

@@ -41,7 +41,10 @@ def find_quotes(
     by_number = {turn.number: turn for turn in turns}
     tasks = {fact.turn: fact.status for fact in facts if fact.kind == "task"}
     fresh = [_quote(by_number[number], status) for number, status in tasks.items() if number in by_number]
-    earlier = [_overtaken(quote) if tasks else quote for quote in (past.quotes if past else ())]
+    earlier = [
+        structs.replace(quote, status="earlier") if tasks and quote.status == "active" else quote
+        for quote in (past.quotes if past else ())
+    ]
     known = [quote for quote in (*earlier, *fresh) if quote.text and quote.status != PROJECT_RULES]
     rules = [quote for quote in earlier if quote.status == PROJECT_RULES]
     rules += [
@@ -67,10 +70,6 @@ def _fitting(quote: Quote, most: int, count: Callable[[str], int]) -> Quote:
     left = gone + (len(before) + len(after) if mark else len(quote.text)) - len(head) - len(tail)
     text = f'{head}\n[… {left:,} {LEFT_OUT}: recall("{quote.ref}")]\n{tail}'
     return structs.replace(quote, text=text)
-
-
-def _overtaken(quote: Quote) -> Quote:
-    return structs.replace(quote, status="earlier") if quote.status == "active" else quote
 
 
 def _is_project_rules(turn: Turn) -> bool:
@@ -122,9 +121,13 @@ def required_content(
     """Sort what is known of the folded turns. `turns` are those that are folded; labels show paths below `root`."""
     gone = {turn.number for turn in turns}
     fresh = ledger_lines(fact for fact in facts if fact.turn in gone or fact.last_turn in gone)
-    fresh = [_below(line, root) if line.status in FILE_STATUSES else line for line in fresh]
-    lines = [*_past_lines(past, fresh, turns), *_with_first_task(fresh, past), *_pictures(turns)]
-    lines = _short_failures(lines, target, count)
+    if root:
+        below = (structs.replace(line, text=line.text.removeprefix(root)) for line in fresh)
+        fresh = [short if line.status in FILE_STATUSES else line for line, short in zip(fresh, below, strict=True)]
+    # The task as first given must stay, like the one that is active.
+    first = None if past else next((line for line in fresh if line.section == TASK), None)
+    known = [structs.replace(line, must=True) if line is first else line for line in fresh]
+    lines = _short_failures([*_past_lines(past, fresh, turns), *known, *_pictures(turns)], target, count)
     quotes = find_quotes(facts, turns, past, target, count)
     lines = [line for line in lines if not _is_quoted(line, quotes, quotes[:-1] or quotes)]
     must, optional = _within(lines, target, count)
@@ -168,10 +171,6 @@ def _shortened(failures: Sequence[LedgerLine], room: int, count: Callable[[str],
     return short
 
 
-def _below(line: LedgerLine, root: str) -> LedgerLine:
-    return structs.replace(line, text=line.text.removeprefix(root)) if root else line
-
-
 def _pictures(turns: Sequence[Turn]) -> list[LedgerLine]:
     """A line for each turn whose pictures or documents leave the context with it."""
     found: list[LedgerLine] = []
@@ -181,12 +180,6 @@ def _pictures(turns: Sequence[Turn]) -> list[LedgerLine]:
             kinds = ", ".join(dict.fromkeys(media.kind for media in shown))
             found.append(LedgerLine(STANDING, f"shown: {kinds} ({reference_id('turn', turn.number)})", turn.number))
     return found
-
-
-def _with_first_task(lines: Sequence[LedgerLine], past: Record | None) -> list[LedgerLine]:
-    """The task as first given must stay, like the one that is active."""
-    first = None if past else next((line for line in lines if line.section == TASK), None)
-    return [structs.replace(line, must=True) if line is first else line for line in lines]
 
 
 def _is_quoted(line: LedgerLine, quotes: Sequence[Quote], lasting: Sequence[Quote]) -> bool:
@@ -244,32 +237,26 @@ def _within(
         RESOLVED: int(_RESOLVED_SHARE * target),
         "": int(_LEDGER_SHARE * target),
     }
-    for line in sorted(lines, key=_order):
+    for line in sorted(lines, key=_rank):
         is_resolved = line.section == FAILED and line.status == RESOLVED
-        shelf = RESOLVED if is_resolved else line.section if line.section in room else ""
+        share = RESOLVED if is_resolved else line.section if line.section in room else ""
         is_free = not is_resolved and (line.section in _UNLIMITED or _ROOT_LINE.fullmatch(line.text))
         is_must = line.must or is_resolved
         cost = count(line.written) if is_must and not is_free else 0
-        if is_must and cost <= room[shelf]:
+        if is_must and cost <= room[share]:
             must.append(line)
-            room[shelf] -= cost
+            room[share] -= cost
         else:
             optional.append(line)
     return must, optional
 
 
-def _order(line: LedgerLine) -> tuple[bool, bool, bool, int]:
-    return not is_labelled(line.text), _is_later(line), _is_new_file(line), -line.turn
-
-
-def _is_later(line: LedgerLine) -> bool:
-    """What is known of files comes after how the work stands, what was found out after what was decided."""
-    return line.status in FILE_STATUSES or line.status == "finding"
-
-
-def _is_new_file(line: LedgerLine) -> bool:
-    """A file that the agent made itself is oftener a scratch file than one that it changed."""
-    return line.status in FILE_STATUSES and " · created" in line.text
+def _rank(line: LedgerLine) -> tuple[bool, bool, bool, int]:
+    """What is known of files comes after how the work stands, what was found out after what was decided; a file that
+    the agent made itself is oftener a scratch file than one that it changed."""
+    is_file = line.status in FILE_STATUSES
+    is_new_file = is_file and " · created" in line.text
+    return not is_labelled(line.text), is_file or line.status == "finding", is_new_file, -line.turn
 
 
 def _merged(lines: Sequence[LedgerLine]) -> tuple[LedgerLine, ...]:

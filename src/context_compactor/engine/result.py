@@ -1,232 +1,527 @@
-"""From a new context to its result: whether it may be used, and the report of everything it did."""
+"""The report of a new context, counted from what was really written, and the compaction that callers get."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 from hashlib import sha256
+from itertools import takewhile
+from math import ceil
 from typing import Any, Protocol
 
 from msgspec import Struct, structs
 
-from context_compactor.dialects.messages import Message
-from context_compactor.dialects.record import Record
-from context_compactor.dialects.turns import REFERENCE_PATTERN, reference_id
-from context_compactor.engine import report_parts
-from context_compactor.engine.compact import CompactedContext, EngineConfig, ParsedContext
+from context_compactor.archive.display import (
+    TURN,
+    Surroundings,
+    neighbours,
+    render_original,
+    results_beside,
+    turn_entry,
+)
+from context_compactor.archive.originals import Archive, Original
+from context_compactor.archive.search.passages import Hit, texts_of
+from context_compactor.archive.search.search import Searcher
+from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.messages import Message, Opaque, Text, ToolCall, ToolResult
+from context_compactor.dialects.record import Record, render_record
+from context_compactor.dialects.turns import REFERENCE_PATTERN, ToolUse, Turn, reference_id
+from context_compactor.engine.apply import Composer, WrittenContext
 from context_compactor.engine.decisions import explain_decisions
+from context_compactor.engine.layouts import REFERENCE_TOKENS, Zone
+from context_compactor.engine.parse import ParsedContext, turn_positions
 from context_compactor.engine.plan import Decision
-from context_compactor.engine.report import FloorPart, Report
-from context_compactor.engine.report_parts import context_text
-from context_compactor.engine.request import CompactionRequest, Goal
-from context_compactor.engine.tiers import Tier, TierOverrides, unanswered_turns
+from context_compactor.engine.report import (
+    Archived,
+    Cache,
+    Cost,
+    Discarded,
+    Fidelity,
+    FloorPart,
+    Metrics,
+    Missing,
+    Preserved,
+    Report,
+    Summarized,
+)
+from context_compactor.engine.request import CompactionRun
+from context_compactor.engine.tiers import PINNED, RECENT, Tier, TierOverrides, pinned_turns, unanswered_turns
 from context_compactor.engine.truncation import INSTRUCTIONS
+from context_compactor.facts.calls import call_body
+from context_compactor.facts.fact import Fact
+from context_compactor.facts.failures import RESOLVED, Failure, call_text, group_failures
+from context_compactor.facts.kinds import Voice
+from context_compactor.facts.outputs import leading_words, mentions_error, mentions_failure
+from context_compactor.json_values import copy_containers
+from context_compactor.protocols import TokenCounter
+from context_compactor.settings import Price
+from context_compactor.text import flat_text
 from context_compactor.tokens.budget import Usage
 from context_compactor.tokens.counting import MessageCounter, message_bytes
-from context_compactor.tokens.triggers import Trigger
+from context_compactor.tokens.prices import ModelUsage, call_cost, price_of
 
 
-class PreparedRequest(Struct, frozen=True):
-    """What is known about a compaction before it has done anything."""
+class CompactedContext(Struct, frozen=True):
+    """A new context with everything that explains it. `damage` says why it may not be used.
 
-    ask: CompactionRequest
-    trigger: Trigger
-    usage: Usage
-    counter: MessageCounter
-    repairs: tuple[str, ...]
-    session_id: str
-    location: str
-    began: float
-    created_at: str
-    archived: Callable[[], AbstractSet[str]] | None = None
-    """The ids under which earlier compactions have archived originals; None where that is not known."""
+    `cut` has the tokens that shortened instructions and an open question had before, by turn.
+    """
 
-    def head(self) -> dict[str, Any]:
-        """The fields every report begins with."""
-        return {
-            "trigger": self.trigger.kind,
-            "level": self.trigger.level.value if self.trigger.level else None,
-            "session_id": self.session_id,
-            "created_at": self.created_at,
-            "duration_ms": round((time.perf_counter() - self.began) * 1000, 1),
-            "repairs": self.repairs,
-        }
+    written: WrittenContext
+    composer: Composer
+    archive: Archive
+    damage: list[str]
+    cut: dict[int, int]
 
 
 class CompactionResult(Struct, frozen=True):
-    """An outcome with its report."""
+    """What a run has come to: the new context, its report, and the decisions behind it."""
 
-    outcome: CompactedContext
+    run: CompactionRun
+    context: CompactedContext
     report: Report
     decisions: tuple[Decision, ...]
 
+    @property
+    def record(self) -> Record | None:
+        """The record in the new context."""
+        return self.context.written.record
+
+    @property
+    def folded(self) -> list[Turn]:
+        """The turns that leave the context."""
+        view = self.context.composer.view
+        return [turn for turn in view.turns if view.zones[turn.number] is Zone.FOLDED]
+
+    @property
+    def folded_facts(self) -> tuple[Fact, ...]:
+        """What is known of these turns."""
+        gone = {turn.number for turn in self.folded}
+        return tuple(fact for fact in self.run.parsed.facts if fact.turn in gone or fact.last_turn in gone)
+
 
 class Summarizer(Protocol):
-    """Whoever writes the record of a compaction that was made already. What it returns is used."""
+    """Whoever may write another record for a compaction. What it returns is used."""
 
-    def summarize(
-        self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
-    ) -> CompactionResult:
+    def summarize(self, result: CompactionResult) -> CompactionResult:
         """The compaction with another record, or as it was."""
         ...
 
-    def estimate(
-        self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
-    ) -> CompactionResult:
+    def estimate(self, result: CompactionResult) -> CompactionResult:
         """The compaction as it was, with what `summarize` would ask a model."""
         ...
 
 
-def effective_goal(goal: Goal, request: PreparedRequest) -> Goal:
-    """A little lower than asked where that is needed to be worth the change at all."""
-    least_gain = request.ask.settings.min_gain_percent / 100
-    overhead = request.ask.settings.overhead_tokens
-    target = min(goal.target, int(request.usage.tokens * (1 - least_gain)))
-    return structs.replace(goal, target=max(target - overhead, 1))
+class Compaction(Struct, frozen=True, dict=True):
+    """What `compact` returns: the messages to send, the report, the decisions, and the originals."""
+
+    messages: list[dict[str, Any]]
+    report: Report
+    decisions: tuple[Decision, ...]
+    usage: Usage
+    archive: Archive
+    counter: TokenCounter
+    facts: tuple[Fact, ...] = ()
+    spans: dict[int, tuple[int, int]] = {}
+    """For each turn the index of its first message and the one behind its last, among those that went in."""
+    dialect: str = "auto"
+    """The dialect of the messages."""
+
+    def recall(self, ref: str) -> str:
+        """The original behind an id, as text: a tool result byte for byte, a turn as JSON. `read` is for readers."""
+        return self.archive.find(ref).text
+
+    def read(self, ref: str) -> str:
+        """The original behind an id for a reader: a turn as a conversation, with ids of what stands beside it."""
+        every: list[Original] = list(self.archive)
+        at = every.index(self.archive.find(ref))
+        if every[at].kind != TURN:
+            return every[at].readable
+        entries = [turn_entry(each.id, each.summary, each.tokens) for each in every if each.kind == TURN]
+        return render_original(every[at], Surroundings(*neighbours(entries, ref), results_beside(every, at)))
+
+    def original(self, ref: str) -> Original:
+        """The original behind an id as the value it was, with its kind and summary."""
+        return self.archive.find(ref)
+
+    def search(self, text: str, *, tokens: int = 2000, limit: int | None = None) -> list[Hit]:
+        """The lines of the originals that answer a question, best first; `render_hits` makes them a text.
+
+        The text has at most so many `tokens`. Lines whose names the context still shows come after lines it lost.
+        """
+        return self._searcher.search(text, tokens=tokens, limit=limit)
+
+    @cached_property
+    def _searcher(self) -> Searcher:
+        shown = texts_of(find_dialect(self.dialect, self.messages).parse(self.messages))
+        return Searcher(self.archive, self.counter, shown)
 
 
-def unchanged_report(request: PreparedRequest, messages: Sequence[Message], reason: str) -> Report:
+def finish(result: CompactionResult) -> Compaction:
+    """What the caller gets: the new context, or the old one where the new one is not used."""
+    run, report = result.run, result.report
+    if run.request.model is not None and report.changed:
+        report = structs.replace(report, cost=agent_cost(report, run.request.model, run.request.settings.prices))
+    if not report.changed:
+        return _unchanged(run, report, result.decisions)
+    return Compaction(
+        [copy_containers(message.raw) for message in result.context.written.messages],
+        report,
+        result.decisions,
+        run.usage,
+        result.context.archive,
+        run.config.counter.counter,
+        tuple(run.parsed.facts),
+        turn_positions(run.parsed, run.steps, run.given),
+        run.config.dialect.name,
+    )
+
+
+def unchanged(run: CompactionRun) -> Compaction:
+    """What the caller gets when there is nothing to do."""
+    return _unchanged(run, unchanged_report(run, run.goal.reason))
+
+
+def _unchanged(run: CompactionRun, report: Report, decisions: tuple[Decision, ...] = ()) -> Compaction:
+    messages = [copy_containers(message.raw) for message in run.parsed.messages]
+    counter = run.config.counter.counter
+    return Compaction(messages, report, decisions, run.usage, Archive(), counter, dialect=run.config.dialect.name)
+
+
+def span_attributes(report: Report) -> dict[str, Any]:
+    """What the span of a compaction says of it: numbers and names, and nothing that was said."""
+    names = ("status", "trigger", "session_id", "tokens_before", "tokens_after", "messages_before", "messages_after")
+    return {"level": report.level or "none", **{name: getattr(report, name) for name in names}}
+
+
+def unchanged_report(run: CompactionRun, reason: str) -> Report:
     """The report when nothing is to be done."""
-    return Report.unchanged(reason, tokens=request.usage.tokens, messages=len(messages), **request.head())
+    return Report.unchanged(reason, tokens=run.usage.tokens, messages=len(run.parsed.messages), **run.report_head())
 
 
 def build_result(
-    request: PreparedRequest,
-    goal: Goal,
-    scene: ParsedContext,
-    outcome: CompactedContext,
-    decided: tuple[Decision, ...] | None = None,
+    run: CompactionRun, context: CompactedContext, decisions: tuple[Decision, ...] | None = None
 ) -> CompactionResult:
-    """The report of an outcome. When it may not be used, the report says so and has the old numbers.
+    """The report of a new context. When it may not be used, the report says so and has the old numbers.
 
-    `decided` are its decisions where they are not those of the plan.
+    `decisions` are given where they are not those of the plan.
     """
-    after = outcome.written.tokens + request.ask.settings.overhead_tokens
-    decisions = explain_decisions(outcome.composer, outcome.cut) if decided is None else decided
-    if outcome.damage:
-        report = unchanged_report(request, scene.messages, f"refused: {'; '.join(outcome.damage[:3])}")
-        return CompactionResult(outcome, structs.replace(report, status="failed"), decisions)
-    gain = 1 - after / max(request.usage.tokens, 1)
-    if gain * 100 < request.ask.settings.min_gain_percent:
-        least = f"{request.ask.settings.min_gain_percent:g} %"
+    settings = run.request.settings
+    after = context.written.tokens + settings.overhead_tokens
+    if decisions is None:
+        decisions = explain_decisions(context.composer, context.cut)
+    gain = 1 - after / max(run.usage.tokens, 1)
+    if context.damage:
+        refused = unchanged_report(run, f"refused: {'; '.join(context.damage[:3])}")
+        report = structs.replace(refused, status="failed")
+    elif gain * 100 < settings.min_gain_percent:
+        least = f"{settings.min_gain_percent:g} %"
         why = f"only {max(gain, 0):.0%} could be saved, less than min_gain_percent of {least}"
-        return CompactionResult(outcome, _no_gain(request, goal, scene, outcome, why), decisions)
-    if not outcome.cut and is_already_compacted(scene, request.ask.steers or {}):
-        why = "nothing that could be folded has come since the last compaction"
-        return CompactionResult(outcome, _no_gain(request, goal, scene, outcome, why), decisions)
-    return CompactionResult(outcome, _report(request, goal, scene, outcome, after, decisions), decisions)
+        report = _no_gain(run, context, why)
+    elif not context.cut and is_already_compacted(run.parsed, run.request.steers or {}):
+        report = _no_gain(run, context, "nothing that could be folded has come since the last compaction")
+    else:
+        report = _report(run, context, after, decisions)
+    return CompactionResult(run, context, report, decisions)
 
 
-def is_already_compacted(scene: ParsedContext, steers: TierOverrides) -> bool:
+def is_already_compacted(parsed: ParsedContext, overrides: TierOverrides) -> bool:
     """Whether a compaction has been here before and nothing that could be folded has come since."""
-    pinned = {*unanswered_turns(scene.turns), *(number for number, tier in steers.items() if tier is Tier.KEEP)}
-    return scene.past is not None and all(turn.is_instruction or turn.number in pinned for turn in scene.turns)
+    pinned = {*unanswered_turns(parsed.turns), *(number for number, tier in overrides.items() if tier is Tier.KEEP)}
+    return parsed.past is not None and all(turn.is_instruction or turn.number in pinned for turn in parsed.turns)
 
 
-def _no_gain(request: PreparedRequest, goal: Goal, scene: ParsedContext, outcome: CompactedContext, why: str) -> Report:
-    floor = report_parts.floor_parts(outcome.composer, request.ask.settings.overhead_tokens, outcome.cut)
+def _no_gain(run: CompactionRun, context: CompactedContext, why: str) -> Report:
+    floor = floor_parts(context.composer, run.request.settings.overhead_tokens, context.cut)
     reason = f"{why}; the largest part that must stay is {_largest_part(floor)}"
-    if request.ask.is_free:
-        return unchanged_report(request, scene.messages, f"not enough to compact: {reason}")
-    report = unchanged_report(request, scene.messages, reason)
-    return structs.replace(report, status="partial", target_tokens=goal.target, floor=floor)
+    if run.request.is_free:
+        return unchanged_report(run, f"not enough to compact: {reason}")
+    return structs.replace(unchanged_report(run, reason), status="partial", target_tokens=run.goal.target, floor=floor)
 
 
 def _largest_part(floor: Sequence[FloorPart]) -> str:
     return f"{floor[0].what} with {floor[0].tokens:,} tokens" if floor else "the frame"
 
 
-def _report(
-    request: PreparedRequest,
-    goal: Goal,
-    scene: ParsedContext,
-    outcome: CompactedContext,
-    after: int,
-    decisions: tuple[Decision, ...],
-) -> Report:
-    written, composer, archive = outcome.written, outcome.composer, outcome.archive
+def _report(run: CompactionRun, context: CompactedContext, after: int, decisions: tuple[Decision, ...]) -> Report:
+    written, composer, archive, parsed = context.written, context.composer, context.archive, run.parsed
     size = sum(map(message_bytes, written.messages))
-    fits = after <= goal.target and size <= goal.bytes
-    floor = () if fits else report_parts.floor_parts(composer, request.ask.settings.overhead_tokens, outcome.cut)
+    fits = after <= run.goal.target and size <= run.goal.bytes
+    floor = () if fits else floor_parts(composer, run.request.settings.overhead_tokens, context.cut)
     text = context_text(written.messages)
-    earlier = request.archived() if request.archived else frozenset()
-    archived = earlier | {original.id for original in archive}
-    found = report_parts.measure_fidelity(composer, written, archived, scene.facts, text)
-    recallable = report_parts.recallable_share(_checkable_references(request, scene, outcome), archived)
+    archived = (run.archived() if run.archived else frozenset()) | {original.id for original in archive}
+    fidelity = measure_fidelity(composer, written, archived, parsed.facts, text)
+    cited = _checkable_references(run, context)
+    tiers = {tier: [decision for decision in decisions if decision.tier is tier] for tier in Tier}
+    left = f"{after:,} tokens in {size:,} bytes are left; the largest part is {_largest_part(floor)}"
     return Report(
         status="success" if fits else "partial",
-        reason=_shortened_reason(outcome)
-        if fits
-        else f"{after:,} tokens in {size:,} bytes are left; the largest part is {_largest_part(floor)}",
-        **request.head(),
-        compaction_id=_compaction_id(text),
-        tokens_before=request.usage.tokens,
+        reason="; ".join([*(_shortened_reasons(context) if fits else [left]), *composer.refused]),
+        **run.report_head(),
+        compaction_id="cmp_" + sha256(text.encode("utf-8", "replace")).hexdigest()[:12],
+        tokens_before=run.usage.tokens,
         tokens_after=after,
-        target_tokens=goal.target,
-        messages_before=len(scene.messages),
+        target_tokens=run.goal.target,
+        messages_before=len(parsed.messages),
         messages_after=len(written.messages),
-        messages_removed=len(scene.messages) - len(written.messages),
-        preserved=report_parts.preserved_items(decisions),
-        summarized=report_parts.summarized_items(decisions),
-        archived=report_parts.archived_items(archive, request.location),
-        discarded=report_parts.discarded_items(decisions),
-        recovery_instructions=report_parts.recovery_instructions(archive, written),
-        facts_added=max(_lines_of(written.record) - _lines_of(scene.past), 0),
-        fidelity=found,
-        cache=report_parts.cached_prefix(scene.messages, written.messages, request.counter, request.usage.tokens),
-        metrics=report_parts.measure_metrics(
-            (request.usage.tokens, after),
-            found,
-            composer,
-            written,
-            scene.verdicts.failures,
-            recallable,
-            outcome.cut,
-            text,
+        messages_removed=len(parsed.messages) - len(written.messages),
+        preserved=tuple(
+            Preserved(d.target, d.tokens_after, max(d.turn, 0), d.kind.value, d.reason) for d in tiers[Tier.KEEP]
+        ),
+        summarized=tuple(
+            Summarized(d.ref, d.kind.value, d.target, d.tokens_before, d.tokens_after, d.reason)
+            for d in tiers[Tier.SUMMARIZE]
+        ),
+        archived=tuple(
+            Archived(one.id, one.kind, one.summary, one.tokens, run.location, one.recovery) for one in archive
+        ),
+        discarded=tuple(Discarded(d.ref, d.kind.value, d.target, d.tokens_before, d.reason) for d in tiers[Tier.DROP]),
+        recovery_instructions=recovery_instructions(archive, written),
+        facts_added=max(_lines_of(written.record) - _lines_of(parsed.past), 0),
+        fidelity=fidelity,
+        cache=cached_prefix(parsed.messages, written.messages, run.config.counter, run.usage.tokens),
+        metrics=Metrics(
+            shrink_factor=run.usage.tokens / after if after else None,
+            retained_share=fidelity.retained / fidelity.checked if fidelity.checked else None,
+            failures_share=failures_share(parsed.verdicts.failures, composer.view.turns, written.messages, text),
+            recallable_share=sum(ref in archived for ref in cited) / len(cited) if cited else None,
+            pins_share=pins_share(composer, written, context.cut),
         ),
         floor=floor,
     )
 
 
-def _checkable_references(
-    request: PreparedRequest, scene: ParsedContext, outcome: CompactedContext
-) -> AbstractSet[str]:
-    """The references in the new context of which can be told whether their originals are archived.
+def _checkable_references(run: CompactionRun, context: CompactedContext) -> AbstractSet[str]:
+    """The references in the new context of which can be known whether their originals are archived.
 
     Without an archive of earlier compactions those that stood in the context before are not among them.
     """
-    cited = outcome.written.cited()
-    if request.archived is not None or scene.past is None:
+    cited = context.written.cited()
+    if run.archived is not None or run.parsed.past is None:
         return cited
-    return cited - set(REFERENCE_PATTERN.findall(context_text(scene.messages))).difference(
-        each.id for each in outcome.archive
-    )
+    before = set(REFERENCE_PATTERN.findall(context_text(run.parsed.messages)))
+    return cited - before.difference(each.id for each in context.archive)
 
 
-def _shortened_reason(outcome: CompactedContext) -> str:
+def _shortened_reasons(context: CompactedContext) -> Iterator[str]:
     """What was shortened before anything was planned, and where it is whole."""
-    told = [turn for turn in outcome.cut if turn <= 0]
-    asked = [turn for turn in outcome.cut if turn > 0]
-    found = []
+    instructions = [turn for turn in context.cut if turn <= 0]
+    question = [turn for turn in context.cut if turn > 0]
     for what, turns, whole in (
-        ("the instructions", told, INSTRUCTIONS),
-        ("what was pasted into the open question", asked, reference_id("turn", asked[-1] if asked else 0)),
+        ("the instructions", instructions, INSTRUCTIONS),
+        ("what was pasted into the open question", question, reference_id("turn", question[-1] if question else 0)),
     ):
         if turns:
-            before, after = (
-                sum(tokens[turn] for turn in turns) for tokens in (outcome.cut, outcome.composer.turn_tokens)
-            )
-            found.append(
+            before = sum(context.cut[turn] for turn in turns)
+            after = sum(context.composer.turn_tokens[turn] for turn in turns)
+            yield (
                 f"{what}, {before:,} tokens, would leave too little of the target: shortened to {after:,}, "
                 f'recall("{whole}") has it whole'
             )
-    return "; ".join(found)
 
 
 def _lines_of(record: Record | None) -> int:
     return sum(len(lines) for lines in record.sections.values()) if record else 0
 
 
-def _compaction_id(text: str) -> str:
-    return "cmp_" + sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+def context_text(messages: Iterable[Message]) -> str:
+    """Everything a model reads in a context, as one text."""
+    lines: list[str] = []
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                lines.append(f"{part.name} {call_body(part)}")
+            elif isinstance(part, (Text, ToolResult, Opaque)):
+                lines.append(part.text)
+    return "\n".join(lines)
+
+
+_CHECKED = ("failure", "constraint", "decision")
+_START = 60
+
+
+def measure_fidelity(
+    composer: Composer, written: WrittenContext, archived: Container[str], facts: Sequence[Fact], text: str
+) -> Fidelity:
+    """Look for every name, failure, rule and decision of the removed texts in the context and behind its references.
+
+    Facts are looked for by their first words.
+    """
+    view, names_of = composer.view, composer.draft.names_of
+    # What a model can act on: the ids in the text, and the range that the record's first line names.
+    turns = written.record.turns if written.record else 0
+    visible = {*REFERENCE_PATTERN.findall(text), *(f"turn_{number:03d}" for number in range(1, turns + 1))}
+    reachable = {ref for ref in visible if ref in archived}
+    standing = view.names.ids(text)
+    gone: set[int] = set()
+    behind: set[int] = set()
+    home: dict[int, str] = {}
+    for source in view.open_sources():
+        if source.is_loose or source.voice is Voice.THINKING:
+            continue
+        names, zone = names_of[source.number], view.zones[source.turn]
+        ref = reference_id("turn", source.turn) if zone is Zone.FOLDED else source.ref
+        if zone is Zone.PLACED and source.part not in written.texts.edits.get((source.turn, source.message), {}):
+            # A name that was cut at the end of a block is none of the text's own, though the text stands as it was.
+            standing.update(names)
+        gone.update(names)
+        if ref in reachable:
+            behind.update(names)
+        else:
+            home.update(dict.fromkeys(names, ref))
+    missing = [Missing("identifier", view.names.names[name], home[name]) for name in sorted(gone - standing - behind)]
+    retained = len(gone & standing)
+    found = len(gone) - retained - len(missing)
+    flat = flat_text(text)
+    for fact in facts:
+        if fact.kind in _CHECKED and view.zones.get(fact.turn) is Zone.FOLDED:
+            if " ".join(fact.content.split())[:_START] in flat:
+                retained += 1
+            elif reference_id("turn", fact.turn) in reachable:
+                found += 1
+            else:
+                missing.append(Missing(fact.kind, fact.content[:200], fact.ref))
+    return Fidelity(retained, found, tuple(missing))
+
+
+def failures_share(
+    failures: Sequence[Failure], turns: Sequence[Turn], context: Sequence[Message], text: str | None = None
+) -> float | None:
+    """Of the failed attempts that were not resolved, the share whose command and error can be read in the context.
+
+    Either the call and its result stand there, the result perhaps shortened to its error, or a line names both, of it
+    or of another attempt that failed in the same way.
+    """
+    groups = [group for group in group_failures(failures) if group[-1].status != RESOLVED]
+    if not groups:
+        return None
+    flat = flat_text(context_text(context) if text is None else text)
+    exchanges = {exchange.number: exchange for turn in turns for exchange in turn.exchanges}
+    calls, results = defaultdict[str, list[ToolCall]](list), defaultdict[str, list[ToolResult]](list)
+    for part in (part for message in context for part in message.parts):
+        if isinstance(part, ToolCall):
+            calls[part.id].append(part)
+        elif isinstance(part, ToolResult):
+            results[part.call_id].append(part)
+
+    def is_kept(failure: Failure) -> bool:
+        exchange = exchanges.get(failure.exchange)
+        stands = exchange is not None and _stands(failure, exchange, calls, results)
+        return stands or mentions_failure(failure.command, failure.error, flat)
+
+    kept = [len(group) if is_kept(group[0]) else sum(map(is_kept, group)) for group in groups]
+    return sum(kept) / sum(map(len, groups))
+
+
+def _stands(
+    failure: Failure, exchange: ToolUse, calls: dict[str, list[ToolCall]], results: dict[str, list[ToolResult]]
+) -> bool:
+    """Whether a call and its error stand in a context.
+
+    Results are compared as a whole first: a failure's error has neither the colours nor the frame of its result.
+    """
+    call, result = exchange.call, exchange.result
+    has_call = call is None or any(
+        each == call or leading_words(call_text(each)) == leading_words(call_text(call)) for each in calls[call.id]
+    )
+    return (
+        has_call
+        and result is not None
+        and any(
+            each == result or mentions_error(failure.error, " ".join(each.text.split()))
+            for each in results[result.call_id]
+        )
+    )
+
+
+def pins_share(composer: Composer, written: WrittenContext, cut: Container[int] = ()) -> float | None:
+    """The share of what must stay that stands unchanged in the context; `cut` turns do not.
+
+    Instructions and unanswered words must, and what the user wants to keep.
+    """
+    pinned = {*unanswered_turns(composer.view.turns), *composer.view.kept_turns()}
+    turns = [turn for turn in composer.view.turns if turn.is_instruction or turn.number in pinned]
+    parts = [(turn.number, part) for turn in turns for message in turn.messages for part in message.parts]
+    standing = [part for message in written.messages for part in message.parts]
+    return sum(turn not in cut and part in standing for turn, part in parts) / len(parts) if parts else None
+
+
+def cached_prefix(
+    before: Sequence[Message], after: Sequence[Message], counter: MessageCounter, tokens_before: int
+) -> Cache:
+    """How much of the old prompt's beginning stands unchanged."""
+    same = takewhile(lambda pair: pair[0] is pair[1], zip(before, after, strict=False))
+    kept = sum(counter.count(old) for old, _ in same)
+    return Cache(kept, max(tokens_before - kept, 0))
+
+
+def floor_parts(composer: Composer, overhead: int, cut: Container[int]) -> tuple[FloorPart, ...]:
+    """What could not be made shorter, largest first. `overhead` is sent with every request beside the messages.
+
+    `cut` are the turns that were shortened already.
+    """
+    parts = [FloorPart("overhead_tokens", overhead, "sent with every request: a system prompt or tools kept apart")]
+    count = composer.counter.text
+    pins = pinned_turns(composer.view.turns) | dict.fromkeys(composer.view.kept_turns(), PINNED)
+    for turn in composer.view.turns:
+        zone = composer.view.zones[turn.number]
+        tokens = composer.turn_tokens[turn.number]
+        if zone is Zone.FIXED:
+            why = "instructions, shortened already" if turn.number in cut else "instructions are left alone"
+            parts.append(FloorPart(f"{turn.role} message", tokens, why))
+        elif zone is Zone.VERBATIM:
+            why = pins.get(turn.number) or composer.view.why.get(turn.number, RECENT)
+            done = ", shortened already" if turn.number in cut else ""
+            parts.append(FloorPart(f"turn {turn.number} ({turn.role})", tokens, why + done))
+    must = sum(count(line.written) + 2 for line in composer.record_content.must)
+    quotes = sum(count(quote.text) for quote in composer.record_content.quotes)
+    frame = count(render_record(Record(0, 0, 0, 0)))
+    shortened = sum(1 for zone in composer.view.zones.values() if zone is Zone.PLACED) * REFERENCE_TOKENS
+    parts.append(FloorPart("the record's first and last line", frame, "they say what the record is"))
+    parts.append(FloorPart("shortened turns", shortened, "a call needs its result, if only a reference"))
+    parts.append(FloorPart("ledgers of the record", must, "failed attempts, rules and open work are never lost"))
+    parts.append(FloorPart("the user's task", quotes, "quoted in the record"))
+    return tuple(sorted((part for part in parts if part.tokens > 0), key=lambda part: -part.tokens))
+
+
+def recovery_instructions(archive: Archive, written: WrittenContext) -> tuple[str, ...]:
+    """How to get originals back."""
+    if not len(archive):
+        return ()
+    examples = [original.id for original in archive][:2]
+    lines = [f'recall("{ref}") returns the original of {archive.find(ref).summary}' for ref in examples]
+    if written.record:
+        lines.append(f"turn_001 to turn_{written.record.turns:03d} are the whole turns behind the record")
+    return tuple(lines)
+
+
+# No agent makes so many requests with one context.
+_NEVER = 1_000_000
+
+
+def agent_cost(report: Report, model: str, prices: Mapping[str, Price] | None = None) -> Cost | None:
+    """The bill of an agent that works with this model; None when the model's price is not known."""
+    if price_of(model, prices) is None:
+        return None
+
+    def cost(kept: int, new: int = 0) -> float:
+        return call_cost(ModelUsage(cache_read=kept, cache_write=new), model, prices) or 0.0
+
+    kept = min(report.cache.prefix_tokens_kept, report.tokens_after)
+    before, after = cost(report.tokens_before), cost(report.tokens_after)
+    rewrite = max(cost(kept, report.tokens_after - kept) - after, 0.0)
+    spent = report.spent_on_models
+    return Cost(before, after, rewrite, spent, None if spent is None else break_even(before, after, rewrite + spent))
+
+
+def break_even(before: float, after: float, once: float) -> int | None:
+    """The fewest requests after which `once` and then `after` each is no more than `before` each; None if never."""
+    if once <= 0 and after <= before:
+        return 0
+    if once >= _NEVER * (before - after):
+        return None
+    turns = ceil(once / (before - after))
+    # A division rounds; the promise is about the sums.
+    return turns if once + after * turns <= before * turns else turns + 1

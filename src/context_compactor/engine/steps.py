@@ -1,4 +1,4 @@
-"""What the agent did, step by step, as a story tells it: an edit with what it changed, a command with its outcome."""
+"""The sentences of a conversation and its steps with their outcomes: what a story is made of."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from msgspec import Struct
 from context_compactor.dialects.turns import ToolUse, Turn
 from context_compactor.engine.classify import Verdict, Verdicts
 from context_compactor.engine.digests.outcomes import outcome_of
-from context_compactor.engine.sentences import cut_words, sentences_of
 from context_compactor.facts.calls import ASKING_TOOLS, ParsedCall, parse_call, short_command
 from context_compactor.facts.decisions import answers_in, refusal_words
 from context_compactor.facts.failures import Failure
@@ -18,6 +17,69 @@ from context_compactor.facts.files import definition_in
 from context_compactor.facts.kinds import Kind
 from context_compactor.facts.outcomes import is_read_only
 from context_compactor.facts.shell import heredoc_in
+from context_compactor.facts.utterances import is_quoted, without_code
+
+_CAPITAL = r"[A-Z0-9\u00c0-\u00de\u0410-\u042f\u3040-\u9fff\uac00-\ud7af`\"'(*\[]"
+_END = re.compile(rf"(?<=[.!?…])[ \t]+(?={_CAPITAL})|(?<=[\u3002\uff01\uff1f])")
+_BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,3}[.)]|#{1,6})\s+")
+_RULE_LINE = re.compile(r"[\s|:=*_+-]*")
+_EMPHASIS = re.compile(r"\*\*")
+_LONGEST = 400
+# A line as long as this with so many signs of a notation is no sentence.
+_LONG_NOTATION = 60
+_NOTATION_SIGN = re.compile(r'["{}\[\]=;<>|\\]')
+_MOST_TEXT = 60_000
+
+
+def sentences_of(text: str, *, is_quote: bool = False) -> list[str]:
+    """The sentences of a text in order, long ones cut into clauses. A quotation keeps its bullets and its emphasis."""
+    lines = prose_lines(text)
+    return [each for line in lines for each in split_sentences(line if is_quote else _plain(line))]
+
+
+def prose_lines(text: str) -> list[str]:
+    """The lines of a text that are somebody's words, without those of code blocks, logs and data."""
+    lines = map(str.strip, without_code(text[:_MOST_TEXT]).split("\n"))
+    return [line for line in lines if line and not _RULE_LINE.fullmatch(line) and not _is_pasted(line)]
+
+
+def _is_pasted(line: str) -> bool:
+    """Whether a line is a log, code or data rather than somebody's words."""
+    is_notation = len(line) > _LONG_NOTATION and len(_NOTATION_SIGN.findall(line)) * 12 > len(line)
+    return is_notation or (is_quoted(line) and not line.startswith(">"))
+
+
+def split_sentences(line: str) -> list[str]:
+    """The sentences of one line; very long ones are cut into clauses. A bullet or number stays with its sentence."""
+    bullet = _BULLET.match(line)
+    start = bullet.end() if bullet else 0
+    found = [clause for sentence in _END.split(line[start:]) for clause in _clauses(sentence.strip())]
+    if found:
+        found[0] = line[:start] + found[0]
+    return [clause for clause in found if len(clause) > 1]
+
+
+def _plain(line: str) -> str:
+    """A line of prose without its bullet and its emphasis."""
+    bullet = _BULLET.match(line)
+    return _EMPHASIS.sub("", line[bullet.end() :] if bullet else line).strip("| ")
+
+
+def _clauses(sentence: str) -> list[str]:
+    if len(sentence) <= _LONGEST:
+        return [sentence]
+    at = max(sentence.rfind(mark, _LONGEST // 3, _LONGEST) for mark in ("; ", ", ", " "))
+    cut = at + 1 if at > 0 else _LONGEST
+    return [sentence[:cut].rstrip(), *_clauses(sentence[cut:].lstrip())]
+
+
+def cut_words(text: str, most: int) -> str:
+    """The beginning of a text, cut between two words where there is a gap to cut at."""
+    if len(text) <= most:
+        return text
+    at = text.rfind(" ", most * 2 // 3, most - 1)
+    return text[: at if at > 0 else most - 1].rstrip() + "…"
+
 
 # What a step of each kind is worth beside the agent's own words, which are worth 1 to 3.
 EDIT, DEFINED, EDITED_LINE, COMMIT, REPORT, FORM, PLAN = 2.2, 1.2, 0.4, 5.0, 2.2, 5.0, 1.2
@@ -77,10 +139,13 @@ def _steps(use: ToolUse, reading: ParsedCall, verdict: Verdict, root: str) -> It
     if reading.tool in _LISTS:
         return
     if failure and failure.denied:
-        yield _refusal(use, verdict)
+        words = refusal_words(use.result.text) if use.result else ""
+        yield StoryStep("user", "", f"{words} (refused: {verdict.label})".lstrip(), ANSWER)
         return
     if reading.tool in ASKING_TOOLS:
-        yield from _answers(use)
+        answer = use.result.text if use.result and not use.result.is_error else ""
+        for question, choice in answers_in(answer):
+            yield StoryStep("user", "", f"{choice} (asked: {question})", ANSWER)
     elif reading.tool in _PLANNING_TOOLS:
         plan = reading.arguments.get("plan")
         yield from _said("plan", "", plan if isinstance(plan, str) else "", PLAN)
@@ -91,44 +156,26 @@ def _steps(use: ToolUse, reading: ParsedCall, verdict: Verdict, root: str) -> It
     elif reading.writes:
         yield from _edit(reading, failure, root)
     else:
-        told = outcome_of(use, verdict.kind, failure)
+        outcome = outcome_of(use, verdict.kind, failure)
         weight = FAILED_RUN if failure else LOOK if verdict.is_look or reading.reads else RUN
-        yield StoryStep("look" if weight == LOOK else "run", "", _with_outcome(verdict.label, told), weight)
+        yield StoryStep("look" if weight == LOOK else "run", "", _with_outcome(verdict.label, outcome), weight)
 
 
-def _with_outcome(what: str, told: str) -> str:
-    return f"{what} → {told}" if told else what
-
-
-def _answers(use: ToolUse) -> Iterator[StoryStep]:
-    """What the user chose when the agent asked: the user's own words."""
-    answer = use.result.text if use.result and not use.result.is_error else ""
-    for question, choice in answers_in(answer):
-        yield StoryStep("user", "", f"{choice} (asked: {question})", ANSWER)
-
-
-def _refusal(use: ToolUse, verdict: Verdict) -> StoryStep:
-    """A call that the user refused, with what was said to it: the user's own words."""
-    words = refusal_words(use.result.text) if use.result else ""
-    refused = f"refused: {verdict.label}"
-    return StoryStep("user", "", f"{words} ({refused})" if words else f"({refused})", ANSWER)
+def _with_outcome(what: str, outcome: str) -> str:
+    return f"{what} → {outcome}" if outcome else what
 
 
 def _report(use: ToolUse, verdict: Verdict) -> Iterator[StoryStep]:
     """What a sub-agent was asked, and what it reported: in short where it filled in a form, and in its sentences."""
     answer = use.result.text if use.result else ""
-    told = _said("report", f"{verdict.label}: ", answer[:_LONGEST_SIDE], REPORT)
+    steps = _said("report", f"{verdict.label}: ", answer[:_LONGEST_SIDE], REPORT)
     if _STATUS_FIELD.search(answer, 0, _LONGEST_SIDE):
         short = outcome_of(use, verdict.kind, verdict.failure, _LONGEST_REPORT)
         yield StoryStep("report", f"{verdict.label}: ", f"{short}.", FORM)
-        told = (step for step in told if not _is_in_form(step.text, short))
-    yield from told
-
-
-def _is_in_form(sentence: str, short: str) -> bool:
-    """Whether a sentence is a label of a form, or a field whose words are told in short already."""
-    label, _, value = sentence.rpartition(": ")
-    return sentence.endswith(":") or _NOTE.sub("", value or label) in short
+        # Without the labels of the form, and the fields whose words are said in short already.
+        labelled = ((step, step.text.rpartition(": ")) for step in steps if not step.text.endswith(":"))
+        steps = (step for step, (label, _, value) in labelled if _NOTE.sub("", value or label) not in short)
+    yield from steps
 
 
 def _said(voice: str, head: str, text: str, weight: float) -> Iterator[StoryStep]:
@@ -148,9 +195,12 @@ def _command(use: ToolUse, reading: ParsedCall, verdict: Verdict, root: str) -> 
         is_look = verdict.is_look or reading.reads or is_read_only(reading.steps)
         is_check = verdict.kind is Kind.TEST_RUN
         weight = FAILED_RUN if verdict.failure else CHECK if is_check else LOOK if is_look else RUN
-        told = outcome_of(use, verdict.kind, verdict.failure)
+        outcome = outcome_of(use, verdict.kind, verdict.failure)
         yield StoryStep(
-            "look" if weight == LOOK else "run", "", _with_outcome(f"`{_shown_command(command, root)}`", told), weight
+            "look" if weight == LOOK else "run",
+            "",
+            _with_outcome(f"`{_shown_command(command, root)}`", outcome),
+            weight,
         )
 
 
@@ -163,22 +213,18 @@ def _commit(use: ToolUse, command: str) -> Iterator[StoryStep]:
     found = _MESSAGE.search(command)
     message = _SIGNED.sub("", (found[2] or found[3] or found[4] or "") if found else "").strip()
     title, _, body = message.partition("\n")
-    told = outcome_of(use, Kind.COMMAND, None)
-    yield StoryStep("commit", "", cut_words(told or title or "git commit", 160), COMMIT)
-    yield from _said("commit", "", _unwrapped(body), COMMIT / 3)
-
-
-def _unwrapped(text: str) -> str:
-    """A text whose lines were broken at a width, one paragraph or list item on each line."""
-    return _BROKEN.sub(" ", text)
+    outcome = outcome_of(use, Kind.COMMAND, None)
+    yield StoryStep("commit", "", cut_words(outcome or title or "git commit", 160), COMMIT)
+    # Lines that were broken at a width become one for each paragraph or list item.
+    yield from _said("commit", "", _BROKEN.sub(" ", body), COMMIT / 3)
 
 
 def _pull_request(use: ToolUse, command: str, verdict: Verdict) -> Iterator[StoryStep]:
     title, body = _TITLE.search(command), _BODY.search(command)
     named = next(filter(None, title.groups()), "") if title else ""
-    told = outcome_of(use, verdict.kind, None)
+    outcome = outcome_of(use, verdict.kind, None)
     yield StoryStep(
-        "commit", "", _with_outcome(f'opened "{named}"' if named else _shown_command(command, ""), told), COMMIT
+        "commit", "", _with_outcome(f'opened "{named}"' if named else _shown_command(command, ""), outcome), COMMIT
     )
     if body:
         yield from _said("commit", "", body[2] or body[3] or body[4] or "", COMMIT / 3)

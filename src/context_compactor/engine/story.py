@@ -23,8 +23,7 @@ from context_compactor.dialects.record import Record, StoryLine
 from context_compactor.dialects.turns import Turn
 from context_compactor.engine.classify import Verdicts
 from context_compactor.engine.relevance import decay
-from context_compactor.engine.sentences import cut_words, sentences_of, split_sentences
-from context_compactor.engine.steps import StoryStep, steps_of
+from context_compactor.engine.steps import StoryStep, cut_words, sentences_of, split_sentences, steps_of
 from context_compactor.facts.decisions import answered_by
 from context_compactor.facts.tasks import is_request
 from context_compactor.facts.utterances import Utterance, agent_utterances, user_utterances
@@ -94,24 +93,19 @@ _INTENDS = re.compile(
 )
 
 
-class StoryUnit:
-    """One thing that can be told. A plain object with slots: thousands are made for each compaction."""
+class StoryUnit(Struct, eq=False, gc=False):
+    """One sentence or step that the record can hold."""
 
-    __slots__ = ("follows", "head", "place", "text", "tokens", "turn", "voice", "weight", "words")
-
-    def __init__(
-        self, turn: int, voice: str, text: str, weight: float, head: str = "", *, follows: bool = True
-    ) -> None:
-        self.turn = turn
-        self.voice = voice
-        self.text = text
-        self.weight = weight
-        self.head = head
-        self.follows = follows
-        """Whether nothing stood between it and the unit before it."""
-        self.place = 0
-        self.tokens = 0.0
-        self.words: tuple[int, ...] = ()
+    turn: int
+    voice: str
+    text: str
+    weight: float
+    head: str = ""
+    follows: bool = True
+    """Whether nothing stood between it and the unit before it."""
+    place: int = 0
+    tokens: float = 0.0
+    words: tuple[int, ...] = ()
 
     @property
     def line(self) -> tuple[int, str, str]:
@@ -126,7 +120,7 @@ class StoryShare(Struct, frozen=True):
     """
 
     units: int = 0
-    told: int = 0
+    chosen: int = 0
     tokens: float = 0.0
     gain: float = 0.0
 
@@ -174,17 +168,13 @@ def _units_of_record(past: Record | None) -> Iterator[StoryUnit]:
     """What an earlier record told, line by line, so that it can be told again or in fewer words."""
     for line in past.happened if past else ():
         weight = _WEIGHT_BEFORE.get(line.voice, 1.0)
-        head, text = _head_of(line)
+        # The file or the sub-agent's task that the line names first.
+        path = _HEAD.match(line.text) if line.voice in ("edit", "report") else None
+        head, text = (path[0], line.text[path.end() :]) if path else ("", line.text)
         for piece in text.split(_GAP):
             for at, sentence in enumerate(split_sentences(piece)):
                 strength = _strength(sentence) if line.voice == "agent" else 1.0
                 yield StoryUnit(line.turn, line.voice, sentence, weight * strength, head, follows=at > 0)
-
-
-def _head_of(line: StoryLine) -> tuple[str, str]:
-    """The file or the sub-agent's task that a line names first, and what it tells of it."""
-    path = _HEAD.match(line.text) if line.voice in ("edit", "report") else None
-    return (path[0], line.text[path.end() :]) if path else ("", line.text)
 
 
 def _units(exchange: Exchange, said: dict[int, str], before: str, last: int, verdicts: Verdicts) -> Iterator[StoryUnit]:
@@ -197,7 +187,9 @@ def _units(exchange: Exchange, said: dict[int, str], before: str, last: int, ver
     merged = dict(_merged_attempts(steps))
     for turn in exchange.turns:
         if turn.number in said:
-            yield from _agent_units(turn.number, said[turn.number], is_last=turn.number == last)
+            weight = _LAST_WORDS if turn.number == last else _AGENT
+            for sentence in sentences_of(said[turn.number]):
+                yield StoryUnit(turn.number, "agent", sentence, weight * _strength(sentence))
         for step in done[turn.number]:
             if id(step) in merged:
                 yield merged[id(step)]
@@ -221,9 +213,9 @@ def _merged_attempts(steps: Sequence[tuple[int, StoryStep]]) -> Iterator[tuple[i
         runs = list(group)
         ends = [step.text.removeprefix(f"{command} → ") for _, step in runs]
         counted = ((end, len(list(same))) for end, same in groupby(ends))
-        told = [f"{end} ×{times}" if times > 1 else end for end, times in counted]
+        outcomes = [f"{end} ×{times}" if times > 1 else end for end, times in counted]
         turn, last = runs[-1]
-        text = f"{command} (×{len(runs)}) → {'; then '.join(told[-4:])}"
+        text = f"{command} (×{len(runs)}) → {'; then '.join(outcomes[-4:])}"
         yield id(last), StoryUnit(turn, "run", text, max(step.weight for _, step in runs))
 
 
@@ -273,11 +265,6 @@ def _with_item(sentence: str, items: dict[str, str]) -> str:
     if numbered is None or numbered[1] not in items or sentence.count(" ") > _SHORT_REPLY:
         return sentence
     return f'{sentence} (to: "{cut_words(items[numbered[1]].strip("* "), _ITEM_LENGTH)}")'
-
-
-def _agent_units(turn: int, text: str, *, is_last: bool) -> Iterator[StoryUnit]:
-    weight = _LAST_WORDS if is_last else _AGENT
-    yield from (StoryUnit(turn, "agent", sentence, weight * _strength(sentence)) for sentence in sentences_of(text))
 
 
 def _strength(sentence: str) -> float:
@@ -400,12 +387,12 @@ class Story:
         for at, unit in enumerate(self.units):
             key = unit.turn, unit.voice if unit.voice in ("user", "agent") else "step"
             before = found.get(key, StoryShare())
-            is_told = bool(self._taken[at])
-            gain = inf if at in self._repeated else self._gains[at] if is_told else self._density(at)
+            is_chosen = bool(self._taken[at])
+            gain = inf if at in self._repeated else self._gains[at] if is_chosen else self._density(at)
             found[key] = StoryShare(
                 before.units + 1,
-                before.told + is_told,
-                before.tokens + is_told * unit.tokens,
+                before.chosen + is_chosen,
+                before.tokens + is_chosen * unit.tokens,
                 max(before.gain, gain),
             )
         return found
@@ -418,10 +405,10 @@ class Story:
         """The units that are told; before what an exchange led to, at least how the user's words begin."""
         asked: StoryUnit | None = None
         for at, unit in enumerate(self.units):
-            is_told = self._taken[at] and at not in self._repeated
-            if unit.voice == "user" and not is_told:
+            is_chosen = self._taken[at] and at not in self._repeated
+            if unit.voice == "user" and not is_chosen:
                 asked = unit if asked is None or asked.turn != unit.turn else asked
-            elif is_told:
+            elif is_chosen:
                 if asked is not None and asked.turn != unit.turn:
                     is_above = asked.place in self._repeated
                     stub = StoryUnit(asked.turn, "user", _ABOVE if is_above else cut_words(asked.text, _STUB), 0.0)
@@ -437,15 +424,15 @@ class Story:
     def _density(self, at: int) -> float:
         seen, worth = self._seen, self._worth
         unit = self.units[at]
-        told = self._open.get(unit.line, 0.0)
-        value = 0.0 if told else _EVENT.get(unit.voice, 0.0)
+        used = self._open.get(unit.line, 0.0)
+        value = 0.0 if used else _EVENT.get(unit.voice, 0.0)
         for word in unit.words:
             times = seen[word]
             if times == 0:
                 value += worth[word]
             elif times == 1:
                 value += worth[word] * _AGAIN
-        return unit.weight * value / (self._cost(at) * (1.0 + (told / self._long_line) ** 2))
+        return unit.weight * value / (self._cost(at) * (1.0 + (used / self._long_line) ** 2))
 
     def _take(self, at: int) -> None:
         unit = self.units[at]

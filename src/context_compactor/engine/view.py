@@ -18,11 +18,10 @@ from context_compactor.engine.layouts import Zone, may_clear_thinking, newest_st
 from context_compactor.engine.options import Block, Blocks, TextSource, joined_blocks
 from context_compactor.engine.relevance import VOICE_WEIGHT, Weights, decay, text_weight
 from context_compactor.engine.tiers import Tier, TierOverrides
-from context_compactor.facts.calls import parse_call
+from context_compactor.facts.calls import call_body
 from context_compactor.facts.kinds import KIND_WEIGHT, Kind, Voice
 from context_compactor.facts.ledgers import LedgerLine
 from context_compactor.facts.names import NameTable
-from context_compactor.json_values import json_text
 from context_compactor.tokens.counting import MessageCounter
 
 
@@ -53,8 +52,6 @@ _PIECE = re.compile(r".{1,150}(?:[\s,;}\])]|$)|.{1,150}")
 
 
 _LONE_TAG = re.compile(r"\s*</?[a-z][\w-]{0,40}>\s*")
-# What an edit took out stands at the end of its text, each line behind this mark.
-REMOVED = "- "
 _OPTION = re.compile(
     r"(?:cwd|workdir|glob|type|output_mode|subagent_type|model|shell|id|taskId|status): \S*"
     r"|(?:description|activeForm|explanation|justification): .*"
@@ -94,52 +91,6 @@ def cut_blocks(text: str, *, is_call: bool = False) -> Blocks:
     if len(places) > 4 * _MOST_BLOCKS:
         del places[2 * _MOST_BLOCKS : -2 * _MOST_BLOCKS]
     return Blocks(text, places)
-
-
-def removed_lines(old: str, new: str) -> Iterator[str]:
-    """What an edit took out, marked as gone: the lines of the old text that are not in the new one."""
-    kept = set(new.split("\n"))
-    return (f"{REMOVED}{line}" for line in old.split("\n") if line not in kept)
-
-
-def call_body(call: ToolCall) -> str:
-    """A call's arguments as lines a person would read: strings unescaped, each argument on its own line."""
-    arguments = parse_call(call).arguments
-    return "\n".join(_argument_lines(arguments)) if arguments else call.arguments
-
-
-# Arguments whose text says all: their name would only be in the way of reading and matching it.
-_SPEAKING = frozenset(
-    "old_string old_str old_text oldText new_string new_str new_text newText "
-    "command cmd content prompt patch input query pattern".split()
-)
-
-
-_OLD = ("old_string", "old_str", "old_text", "oldText")
-_NEW = ("new_string", "new_str", "new_text", "newText")
-
-
-def _argument_lines(arguments: dict[str, object]) -> Iterator[str]:
-    old, new = (next((key for key in keys if isinstance(arguments.get(key), str)), "") for keys in (_OLD, _NEW))
-    if old and new:
-        yield from _argument_lines({key: value for key, value in arguments.items() if key != old})
-        yield from removed_lines(str(arguments[old]), str(arguments[new]))
-        return
-    for key, value in arguments.items():
-        if isinstance(value, str):
-            if key in _SPEAKING or "\n" in value:
-                yield value
-            else:
-                yield f"{key}: {value}"
-        elif isinstance(value, dict):
-            yield from _argument_lines(value)
-        elif isinstance(value, list) and all(isinstance(item, dict) for item in value):
-            for item in value:
-                yield from _argument_lines(item)
-        elif isinstance(value, list) and all(isinstance(item, str) for item in value):
-            yield f"{key}: {' '.join(value)}"
-        else:
-            yield f"{key}: {json_text(value)}"
 
 
 _EXCERPT_LINES = 3

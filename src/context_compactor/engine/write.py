@@ -15,7 +15,8 @@ from context_compactor.engine.layouts import Zone
 from context_compactor.engine.options import OUTCOME, Option, TextSource, token_rate
 from context_compactor.engine.planner import PlanSelection
 from context_compactor.engine.tiers import Tier, TierOverrides, unanswered_turns
-from context_compactor.engine.view import PlanningView, call_body
+from context_compactor.engine.view import PlanningView
+from context_compactor.facts.calls import call_body
 from context_compactor.facts.failures import failed_mark
 from context_compactor.facts.kinds import Kind, Voice
 from context_compactor.facts.utterances import own_words
@@ -145,24 +146,18 @@ def _excerpts(folded: Sequence[tuple[TextSource, list[Option]]], label: int) -> 
                 lines.append(ANSWER)
             lines.extend(line for line in chosen_lines(source, options) if line.strip() and line != source.label)
         source, options = pairs[-1]
-        named = _tool_only(source.label) if _repeats_label(source.label, lines) else _short(source.label, label)
-        yield Excerpt(_rest_ref(source), named + _share(source, options), tuple(lines))
-
-
-def _rest_ref(source: TextSource) -> str:
-    """The id behind which the rest is: a result has its own, the arguments of a call are in its turn."""
-    is_call = source.voice is Voice.CALL and not source.is_loose
-    return reference_id("turn", source.turn) if is_call else source.ref
+        repeats = _repeats_label(source.label, lines)
+        named = source.label.partition(" ")[0] if repeats else _short(source.label, label)
+        # The id behind which the rest is: a result has its own, the arguments of a call are in its turn.
+        is_call = source.voice is Voice.CALL and not source.is_loose
+        ref = reference_id("turn", source.turn) if is_call else source.ref
+        yield Excerpt(ref, named + _share(source, options), tuple(lines))
 
 
 def _repeats_label(label: str, lines: Sequence[str]) -> bool:
     """Whether the first line kept is the command that the label names."""
     command = label.partition("`")[2].rstrip("`…")
     return len(command) > 3 and bool(lines) and command[:_COMPARED] in " ".join(lines[0].split())
-
-
-def _tool_only(label: str) -> str:
-    return label.partition(" ")[0]
 
 
 def _short(label: str, most: int) -> str:
@@ -230,21 +225,13 @@ def _edit(
     if source.voice is Voice.THINKING:
         if replaced is not None and source.is_clearable:
             edits.setdefault((source.turn, source.message), {})[source.part] = None
-    elif source.voice is Voice.RESULT and not _is_whole(source, options):
+    elif source.voice is Voice.RESULT and sum(option.block >= 0 for option in options) < len(source.blocks):
         text = shortened(source, options, replaced)
         if len(text) < len(source.text):
-            place = edits.setdefault((source.turn, source.message), {})
-            place[source.part] = _error_first(view, source) + text
-
-
-def _is_whole(source: TextSource, options: Sequence[Option]) -> bool:
-    return sum(option.block >= 0 for option in options) == len(source.blocks)
-
-
-def _error_first(view: PlanningView, source: TextSource) -> str:
-    """A failed result begins with its error, whatever else of it is kept."""
-    failure = view.verdicts.exchanges[source.exchange].failure if source.is_failure else None
-    return f"{failed_mark(failure.error)}\n" if failure else ""
+            # A failed result begins with its error, whatever else of it is kept.
+            failure = view.verdicts.exchanges[source.exchange].failure if source.is_failure else None
+            error = f"{failed_mark(failure.error)}\n" if failure else ""
+            edits.setdefault((source.turn, source.message), {})[source.part] = error + text
 
 
 def shortened(source: TextSource, options: Sequence[Option], replaced: Option | None) -> str:
@@ -252,16 +239,11 @@ def shortened(source: TextSource, options: Sequence[Option], replaced: Option | 
     if replaced is not None and replaced.text:
         return replaced.text
     if not options:
-        return reference_line(source)
+        return f'[archived {source.ref}: {source.label}, {source.tokens:,} tokens. recall("{source.ref}")]'
     kept = lines_kept(source, options)
     left = max(source.tokens - round(sum(len(option.text) for option in options) * token_rate(source)), 0)
     mark = f'[… {source.lines - kept} of {source.lines} lines left out, {left:,} tokens: recall("{source.ref}")]'
     return "\n".join((*chosen_lines(source, options), mark))
-
-
-def reference_line(source: TextSource) -> str:
-    """The one line that stands for an archived original."""
-    return f'[archived {source.ref}: {source.label}, {source.tokens:,} tokens. recall("{source.ref}")]'
 
 
 # Of a long text in the newest turns at most this share of their room is shown, its beginning and its end.

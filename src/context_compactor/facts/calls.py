@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,7 @@ from context_compactor.facts.shell import (
     script_paths,
     split_command,
 )
+from context_compactor.json_values import json_text
 from context_compactor.text import clip_line
 
 SHELL_TOOLS = frozenset(
@@ -306,3 +307,51 @@ def calls_in_turns(turns: Iterable[Turn]) -> list[CallInTurn]:
         for exchange in turn.exchanges
         if exchange.call is not None and not is_own_tool(exchange.call)
     ]
+
+
+# What an edit took out stands at the end of its text, each line behind this mark.
+REMOVED = "- "
+
+
+def removed_lines(old: str, new: str) -> Iterator[str]:
+    """What an edit took out, marked as gone: the lines of the old text that are not in the new one."""
+    kept = set(new.split("\n"))
+    return (f"{REMOVED}{line}" for line in old.split("\n") if line not in kept)
+
+
+def call_body(call: ToolCall) -> str:
+    """A call's arguments as lines a person would read: strings unescaped, each argument on its own line."""
+    arguments = parse_call(call).arguments
+    return "\n".join(_argument_lines(arguments)) if arguments else call.arguments
+
+
+# Arguments whose text says all: their name would only be in the way of reading and matching it.
+_SPEAKING = frozenset(
+    "old_string old_str old_text oldText new_string new_str new_text newText "
+    "command cmd content prompt patch input query pattern".split()
+)
+_OLD = ("old_string", "old_str", "old_text", "oldText")
+_NEW = ("new_string", "new_str", "new_text", "newText")
+
+
+def _argument_lines(arguments: dict[str, object]) -> Iterator[str]:
+    old, new = (next((key for key in keys if isinstance(arguments.get(key), str)), "") for keys in (_OLD, _NEW))
+    if old and new:
+        yield from _argument_lines({key: value for key, value in arguments.items() if key != old})
+        yield from removed_lines(str(arguments[old]), str(arguments[new]))
+        return
+    for key, value in arguments.items():
+        if isinstance(value, str):
+            if key in _SPEAKING or "\n" in value:
+                yield value
+            else:
+                yield f"{key}: {value}"
+        elif isinstance(value, dict):
+            yield from _argument_lines(value)
+        elif isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            for item in value:
+                yield from _argument_lines(item)
+        elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+            yield f"{key}: {' '.join(value)}"
+        else:
+            yield f"{key}: {json_text(value)}"

@@ -14,10 +14,10 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from context_compactor.engine.digests.text import clip
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.failures import RESOLVED
 from context_compactor.facts.ledgers import fact_line
+from context_compactor.text import clip_line
 
 _MAX_DIRTY_READ = 100
 _COMMIT_LENGTH = 12
@@ -83,7 +83,7 @@ class GitState(Struct, frozen=True):
         if self.problem:
             return f"could not be read: {self.problem}"
         place = "detached HEAD" if self.is_detached else f"branch {self.branch}"
-        commit = f'at {self.commit} "{clip(self.subject, 80)}"' if self.commit else "without commits"
+        commit = f'at {self.commit} "{clip_line(self.subject, 80)}"' if self.commit else "without commits"
         changed = f"{self.dirty_count:,} uncommitted" if self.dirty_count else "nothing uncommitted"
         return f"{place} {commit}, {changed}"
 
@@ -127,7 +127,7 @@ def _ask(folder: Path, seconds: float, *words: str) -> _Answer | None:
         return _Answer(problem=f"git {words[0]} did not answer within {seconds:g} seconds")
     if run.returncode:
         first = run.stderr.decode("utf-8", "backslashreplace").strip().split("\n")[0]
-        words_of_git = clip(first.removeprefix("fatal: ").removeprefix("error: "), 300)
+        words_of_git = clip_line(first.removeprefix("fatal: ").removeprefix("error: "), 300)
         return _Answer(problem=words_of_git or f"git {words[0]} ended with {run.returncode}")
     return _Answer(run.stdout.decode("utf-8", "backslashreplace"))
 
@@ -276,7 +276,9 @@ def _shown(facts: Sequence[Fact], count: int, label: str = "") -> Items:
     """Facts, each in one short line. A label says what they are, so that their status is not needed."""
     lines: list[str] = []
     for fact in facts:
-        short = structs.replace(fact, content=clip(fact.content, _LONGEST), detail=clip(fact.detail, _LONGEST_DETAIL))
+        short = structs.replace(
+            fact, content=clip_line(fact.content, _LONGEST), detail=clip_line(fact.detail, _LONGEST_DETAIL)
+        )
         lines.append(f"{label}: {fact_line(structs.replace(short, status=''))}" if label else fact_line(short))
     return Items(tuple(lines), count - len(facts))
 
@@ -414,15 +416,15 @@ def make_checkpoint(
     """
     marks = modified_files(facts) if files is None else tuple(files)
     task = current_task(facts)
-    lines = [structs.replace(line, summary=clip(line.summary)) for line in archive[-_MOST_ARCHIVED:]]
+    lines = [structs.replace(line, summary=clip_line(line.summary)) for line in archive[-_MOST_ARCHIVED:]]
     bare = Checkpoint(
         session_id=session_id,
         updated=updated,
-        phase=clip(phase, _LONGEST_NAME),
+        phase=clip_line(phase, _LONGEST_NAME),
         span=span or CheckpointSpan(),
         note=note[:_LONGEST_NOTE],
         told=tuple(told),
-        task=f"{clip(task.content, 300)} ({task.ref})" if task else "",
+        task=f"{clip_line(task.content, 300)} ({task.ref})" if task else "",
         task_status=task.status if task else "",
         completed=completed_steps(facts),
         remaining=remaining_steps(facts),
@@ -437,7 +439,7 @@ def make_checkpoint(
         archive=tuple(lines),
         more_archived=len(archive) - len(lines),
     )
-    summary = tuple(clip(line, _LONGEST_SUMMARY) for line in _summary(bare, usage, last_compaction))
+    summary = tuple(clip_line(line, _LONGEST_SUMMARY) for line in _summary(bare, usage, last_compaction))
     return structs.replace(bare, summary=summary, recovery=tuple(_recovery(bare)))
 
 
@@ -465,12 +467,12 @@ def _summary(checkpoint: Checkpoint, usage: str, last_compaction: str) -> Iterat
 
 def _recovery(checkpoint: Checkpoint) -> Iterator[str]:
     """What to do in a fresh window, in order."""
-    session = shlex.quote(clip(checkpoint.session_id, _LONGEST_NAME))
+    session = shlex.quote(clip_line(checkpoint.session_id, _LONGEST_NAME))
     yield f"Run `compactor resume --session {session}`: it checks git, files and other sessions, and writes the brief."
     yield "Without it: read Must Read and Files Modified below. What failed is not to be tried again unchanged."
     if checkpoint.git is not None:
-        yield clip(f"Compare git with: {checkpoint.git.line()}.", _LONGEST_HINT)
+        yield clip_line(f"Compare git with: {checkpoint.git.line()}.", _LONGEST_HINT)
     if checkpoint.remaining.lines:
-        yield clip(f"Go on with: {checkpoint.remaining.lines[0]}", _LONGEST_HINT)
+        yield clip_line(f"Go on with: {checkpoint.remaining.lines[0]}", _LONGEST_HINT)
     ref = checkpoint.archive[-1].id if checkpoint.archive else "turn_001"
     yield f'Originals: `compactor recall {ref}`, `compactor recall --search "words"`. All facts: `compactor facts`.'

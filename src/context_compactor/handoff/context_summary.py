@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from context_compactor.engine.digests.outlines import grammar_for
+from context_compactor.engine.digests.code import grammar_for
 from context_compactor.facts import cues
 from context_compactor.facts.decisions import is_rule
 from context_compactor.facts.kinds import is_test_run, is_trace

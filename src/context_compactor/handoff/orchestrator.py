@@ -12,8 +12,7 @@ from msgspec import Struct, structs
 
 from context_compactor.archive.originals import Original
 from context_compactor.dialects.turns import reference_id
-from context_compactor.engine.digests.text import clip
-from context_compactor.engine.sentences import cut_words, sentences_of
+from context_compactor.engine.steps import cut_words, sentences_of
 from context_compactor.errors import BadInput
 from context_compactor.facts.calls import paths_in
 from context_compactor.facts.fact import Fact
@@ -40,6 +39,7 @@ from context_compactor.handoff.protocol import (
     stored_text,
 )
 from context_compactor.json_values import copy_containers, json_text
+from context_compactor.text import clip_line
 
 Point = Literal["response_tokens", "summary_tokens", "state_tokens", "tool_calls", "tokens_used"]
 POINTS: tuple[Point, ...] = get_args(Point)
@@ -158,7 +158,7 @@ def extract(received: Parsed[HandoffResponse], ref: str) -> Extracted:
         files_changed=tuple(_changed(response.findings)),
         errors=tuple(_errors(response.findings)),
         asked="" if response.decision == "PROCEED" else _question(response),
-        original=Original(ref, Kind.SUBAGENT.value, clip(summary), tokens, value, f'recall("{ref}")'),
+        original=Original(ref, Kind.SUBAGENT.value, clip_line(summary), tokens, value, f'recall("{ref}")'),
         tokens_raw=tokens,
     )
 
@@ -177,7 +177,7 @@ def _errors(findings: Mapping[str, Any]) -> Iterator[str]:
     for value in (findings[key] for key in _ERRORS if key in findings):
         for each in value if isinstance(value, list) else [value]:
             if not _is_settled(each) and (text := _words_of(each)):
-                yield clip(error_lines(text) if "\n" in text else text, LONGEST_LINE)
+                yield clip_line(error_lines(text) if "\n" in text else text, LONGEST_LINE)
 
 
 def _is_settled(value: object) -> bool:
@@ -192,8 +192,8 @@ def _question(response: HandoffResponse) -> str:
     for value in (response.findings[key] for key in _ASKS if key in response.findings):
         texts = map(_words_of, value if isinstance(value, list) else [value])
         if found := "; ".join(filter(None, texts)):
-            return clip(found, LONGEST_LINE)
-    return clip(response.context_summary, LONGEST_LINE)
+            return clip_line(found, LONGEST_LINE)
+    return clip_line(response.context_summary, LONGEST_LINE)
 
 
 def _words_of(value: object) -> str:
@@ -216,7 +216,7 @@ _SEVERITY: tuple[Decision, ...] = ("STOP", "CLARIFY")
 
 def begin(task_id: str, feature: str = "", spec_path: str = "") -> OrchestratorState:
     """The state before the first phase."""
-    task = Task(*(clip(text, LONGEST_LINE) for text in (task_id, feature, spec_path)))
+    task = Task(*(clip_line(text, LONGEST_LINE) for text in (task_id, feature, spec_path)))
     return OrchestratorState(task, Progress("", (), ()), {})
 
 
@@ -327,7 +327,7 @@ def named_task(state: OrchestratorState, facts: Sequence[Fact]) -> Task:
 
 def _feature_of(spec_path: str) -> str:
     found = _SPEC.search(spec_path)
-    return clip(found[1], LONGEST_LINE) if found else ""
+    return clip_line(found[1], LONGEST_LINE) if found else ""
 
 
 def _refuse_blocked(state: OrchestratorState, phase: Phase) -> None:

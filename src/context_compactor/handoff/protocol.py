@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Struct, structs
 
 from context_compactor.dialects.dialect import kind_of_value
-from context_compactor.engine.digests.text import clip, in_room
 from context_compactor.errors import BadInput
 from context_compactor.handoff.context_summary import MOST_TOKENS, count_tokens
 from context_compactor.json_values import json_text
+from context_compactor.text import clip_line, in_room
 from context_compactor.tokens.counting import replace_surrogates
 
 Phase = Literal["research", "write", "validate", "parallel"]
@@ -219,8 +219,8 @@ class SubAgentRegister(Struct, frozen=True):
         """The register with one more that runs. Starting a finished one again makes it run again."""
         if not agent_id.strip():
             raise BadInput("a sub-agent needs an id; use the task_id of its request")
-        expected = tuple(clip(each, _LONGEST) for each in outputs[:_MOST_OUTPUTS])
-        agent = SubAgent(agent_id, clip(task, _LONGEST), phase, expected)
+        expected = tuple(clip_line(each, _LONGEST) for each in outputs[:_MOST_OUTPUTS])
+        agent = SubAgent(agent_id, clip_line(task, _LONGEST), phase, expected)
         if agent in self.running:
             return self
         if any(other.id == agent_id for other in self.running):

@@ -8,9 +8,9 @@ from typing import Literal
 
 from msgspec import Struct, field, structs
 
-from context_compactor.engine.digests.text import clip
 from context_compactor.errors import BadCheckpoint
 from context_compactor.handoff.checkpoint import Checkpoint, CheckpointSpan, FileMark, GitState
+from context_compactor.text import clip_line
 
 _MOST_NAMES = 5
 
@@ -127,7 +127,7 @@ def open_reasons(checkpoint: Checkpoint) -> Iterator[Reason]:
 
 def _named(names: Sequence[str], more: int = 0) -> str:
     left = len(names) - _MOST_NAMES + more if len(names) > _MOST_NAMES else more
-    return "; ".join(clip(name) for name in names[:_MOST_NAMES]) + (f"; and {left:,} more" if left else "")
+    return "; ".join(clip_line(name) for name in names[:_MOST_NAMES]) + (f"; and {left:,} more" if left else "")
 
 
 _LONGEST = 500
@@ -177,7 +177,7 @@ def check_readiness(
         *open_reasons(checkpoint),
     ]
     ranked = sorted(found, key=lambda reason: list(_STATUS_OF).index(reason.severity))
-    reasons = tuple(structs.replace(reason, what=clip(reason.what, _LONGEST)) for reason in ranked)
+    reasons = tuple(structs.replace(reason, what=clip_line(reason.what, _LONGEST)) for reason in ranked)
     status = _STATUS_OF[reasons[0].severity] if reasons else "ready"
     return ResumeCheck(status, reasons, brief)
 

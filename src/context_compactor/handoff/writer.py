@@ -29,11 +29,9 @@ from context_compactor.dialects.record import (
 )
 from context_compactor.dialects.repair import repair
 from context_compactor.dialects.turns import REFERENCE_PATTERN
-from context_compactor.engine.compact import ParsedContext, parse_context
-from context_compactor.engine.digests.text import clip
+from context_compactor.engine.parse import ParsedContext, parse_context
 from context_compactor.engine.required import LEFT_OUT, PROJECT_RULES
-from context_compactor.engine.sentences import cut_words, sentences_of
-from context_compactor.engine.steps import CHECK
+from context_compactor.engine.steps import CHECK, cut_words, sentences_of
 from context_compactor.engine.story import Story, StoryUnit, story_units
 from context_compactor.errors import BadSetting
 from context_compactor.facts.fact import Fact
@@ -50,6 +48,7 @@ from context_compactor.facts.tasks import is_request
 from context_compactor.facts.utterances import is_quoted
 from context_compactor.handoff.checkpoint import Checkpoint
 from context_compactor.handoff.context_summary import Rank, rank_of
+from context_compactor.text import clip_line
 from context_compactor.tokens.counting import MessageCounter, message_counter_for
 
 _FEWEST = 100
@@ -526,7 +525,7 @@ def _without_repeats(lines: Sequence[LedgerLine], tokens: int) -> Iterator[Ledge
     for line in lines:
         if line.section == TASK and len(line.text) > most:
             source = _SOURCE.search(line.text)
-            yield structs.replace(line, text=clip(_bare(line.text), most) + (source[0] if source else ""))
+            yield structs.replace(line, text=clip_line(_bare(line.text), most) + (source[0] if source else ""))
         elif (line.section, line.status) != (STANDING, "failed"):
             yield line
 
@@ -534,9 +533,9 @@ def _without_repeats(lines: Sequence[LedgerLine], tokens: int) -> Iterator[Ledge
 def _own_lines(checkpoint: Checkpoint) -> Iterator[LedgerLine]:
     """What only the checkpoint knows."""
     own = {"phase": checkpoint.phase, "note": checkpoint.note, "git": checkpoint.git.line() if checkpoint.git else ""}
-    yield from (LedgerLine(STANDING, clip(text, 400), 0, True, name) for name, text in own.items() if text)
+    yield from (LedgerLine(STANDING, clip_line(text, 400), 0, True, name) for name, text in own.items() if text)
     for at, line in enumerate(checkpoint.archive):
-        yield LedgerLine(STANDING, f"archived: {clip(line.summary)}, {line.tokens:,} tokens ({line.id})", at)
+        yield LedgerLine(STANDING, f"archived: {clip_line(line.summary)}, {line.tokens:,} tokens ({line.id})", at)
 
 
 def _way_back(left_out: int) -> LedgerLine:

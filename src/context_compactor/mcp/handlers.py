@@ -12,7 +12,6 @@ from msgspec import structs
 
 from context_compactor.agents.transcript_tail import last_window_tokens
 from context_compactor.archive.search.passages import Hit, group_by_exchange
-from context_compactor.engine.digests.text import clip
 from context_compactor.engine.plan import Decision
 from context_compactor.engine.report import Report
 from context_compactor.engine.tiers import Tier
@@ -33,6 +32,7 @@ from context_compactor.sessions.recall import PAGE_TOKENS, cut_pages, find_origi
 from context_compactor.sessions.state import read_session_state
 from context_compactor.sessions.views import report_of
 from context_compactor.settings import Level, LevelRule
+from context_compactor.text import clip_line
 from context_compactor.tokens.budget import Usage, level_at
 from context_compactor.tokens.counting import replace_surrogates
 
@@ -101,7 +101,7 @@ def _recalled(core: Core, given: schemas.RecallInput) -> schemas.RecallOutput:
         session=core.id,
         id=original.id,
         kind=original.kind,
-        summary=clip(original.summary),
+        summary=clip_line(original.summary),
         page=given.page,
         pages=pages,
         first_line=before + first,
@@ -130,7 +130,7 @@ def search_archive(found: OpenedSession, given: schemas.SearchInput) -> schemas.
     archived = len(found.core.store.originals(found.core.id))
     return schemas.SearchOutput(
         session=found.core.id,
-        query=clip(given.text, 200),
+        query=clip_line(given.text, 200),
         archived=archived,
         hits=[_hit(hit) for hit in group_by_exchange(hits)],
         note=_hint(hits, archived),
@@ -189,7 +189,7 @@ def _last_turn(fact: Fact) -> int:
 
 def _fact(fact: Fact) -> schemas.FactOutput:
     ref = fact.ref or f"turn_{_last_turn(fact):03d}"
-    line = clip(fact_line(fact), _LONGEST_FACT)
+    line = clip_line(fact_line(fact), _LONGEST_FACT)
     return schemas.FactOutput(fact.kind, line, ref, fact.turn, fact.told_by, fact.first_seen, fact.last_seen)
 
 
@@ -234,7 +234,7 @@ def context_status(found: OpenedSession, _: schemas.StatusInput) -> schemas.Stat
 
 def _past(report: Report) -> schemas.PastOutput:
     return schemas.PastOutput(
-        report.created_at, clip(report.reason, _LONGEST_LINE), report.tokens_before, report.tokens_after
+        report.created_at, clip_line(report.reason, _LONGEST_LINE), report.tokens_before, report.tokens_after
     )
 
 
@@ -269,7 +269,7 @@ def compact_plan(found: OpenedSession, given: schemas.PlanInput) -> schemas.Plan
     return schemas.PlanOutput(
         session=core.id,
         status=report.status,
-        reason=clip(report.reason, _LONGEST_LINE),
+        reason=clip_line(report.reason, _LONGEST_LINE),
         tokens_before=report.tokens_before,
         tokens_after=report.tokens_after,
         tokens_saved=report.tokens_saved,
@@ -284,10 +284,10 @@ def compact_plan(found: OpenedSession, given: schemas.PlanInput) -> schemas.Plan
 
 def _decision(each: Decision) -> schemas.DecisionOutput:
     return schemas.DecisionOutput(
-        clip(each.target),
+        clip_line(each.target),
         each.turn,
         each.tier.value,
-        clip(each.reason),
+        clip_line(each.reason),
         each.tokens_before,
         each.tokens_after,
         each.relevance,
@@ -328,17 +328,17 @@ def handoff(found: OpenedSession, given: schemas.HandoffInput) -> schemas.Handof
         constraints=_fact_texts(facts, "constraint"),
         failed=_failures(fact for fact in facts if not may_repeat(fact)),
         failing=_failures(fact for fact in facts if may_repeat(fact) and fact.status != RESOLVED),
-        files=[clip(path, _LONGEST_LINE) for path in changed_files(facts, state)],
+        files=[clip_line(path, _LONGEST_LINE) for path in changed_files(facts, state)],
         references=list(references(found.core, state)),
     )
 
 
 def _failures(facts: Iterable[Fact]) -> list[str]:
-    return [clip(fact_line(fact), _LONGEST_LINE) for fact in facts if fact.kind == "failure"][-_MOST_LISTED:]
+    return [clip_line(fact_line(fact), _LONGEST_LINE) for fact in facts if fact.kind == "failure"][-_MOST_LISTED:]
 
 
 def _fact_texts(facts: Sequence[Fact], kind: str) -> list[str]:
-    return [clip(fact.content, _LONGEST_LINE) for fact in facts if fact.kind == kind][-_MOST_LISTED:]
+    return [clip_line(fact.content, _LONGEST_LINE) for fact in facts if fact.kind == kind][-_MOST_LISTED:]
 
 
 _HANDLERS: Mapping[str, Callable[[OpenedSession, Any], schemas.ToolAnswer]] = {

@@ -35,11 +35,11 @@ async def recall(request: RequestContext[api.RecallQuery]) -> JsonResponse[api.R
     def look(handle: SessionHandle) -> api.RecallAnswer:
         tell, raw = request.scope.may_write, query.form == "original"
         if query.page:
-            page = recalled.recall_page(handle.core, request.ref, query.page, query.tokens, tell=tell, raw=raw)
+            page = recalled.recall_page(handle.core, request.ref, query.page, query.tokens, emit=tell, raw=raw)
             return api.struct_from(api.RecallAnswer, page, page=page.number)
         lines = _lines(query.lines)
         first, last = lines or (None, None)
-        text = recalled.recall(handle.core, request.ref, lines, tell=tell, raw=raw)
+        text = recalled.recall(handle.core, request.ref, lines, emit=tell, raw=raw)
         return api.RecallAnswer(id=request.ref, text=text, first_line=first, last_line=last)
 
     return await request.with_handle(lambda handle: json_response(look(handle)))

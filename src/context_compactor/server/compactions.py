@@ -119,7 +119,7 @@ async def plan(request: RequestContext[api.PlanQuery]) -> JsonResponse[api.PlanA
     query = request.params
 
     def work(session: Session) -> JsonResponse[api.PlanAnswer]:
-        made = session.plan(query.focus, query.level, query.target_tokens, steers=query.steers())
+        made = session.plan(query.focus, query.level, query.target_tokens, tiers=query.steers())
         report = public_report(made.report, request.id)
         return json_response(
             api.PlanAnswer(decisions=list(made.decisions), report=report, steers=_turn_steers(made.steers))
@@ -130,7 +130,7 @@ async def plan(request: RequestContext[api.PlanQuery]) -> JsonResponse[api.PlanA
 
 @handles(Verbs.steering)
 async def steering(request: RequestContext[api.NoQuery]) -> api.SteeringAnswer:
-    return api.SteeringAnswer(session_id=request.id, steers=_turn_steers(await request.session(Session.steering)))
+    return api.SteeringAnswer(session_id=request.id, steers=_turn_steers(await request.session(Session.tiers)))
 
 
 @handles(Verbs.steer)
@@ -141,10 +141,10 @@ async def steer(request: RequestContext[api.SteerBody]) -> api.SteeringAnswer:
 
     def work(session: Session) -> dict[int, Tier]:
         if body.turn is not None and body.tier is not None:
-            session.steer(body.turn, body.tier)
+            session.set_tier(body.turn, body.tier)
         else:
-            session.unsteer(body.turn)
-        return session.steering()
+            session.clear_tier(body.turn)
+        return session.tiers()
 
     return api.SteeringAnswer(session_id=request.id, steers=_turn_steers(await request.session(work)))
 

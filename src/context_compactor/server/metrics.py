@@ -192,7 +192,7 @@ def make_collector(
     """A function that looks at all of them. It blocks."""
 
     def look() -> Iterator[Metric]:
-        found = statistics.look()
+        found = statistics.read()
         levels = {(level or "none",): float(found.levels.get(level, 0)) for level in ("", *Level)}
         yield _gauge("compactor_version", "The version of the server", {(__version__,): 1.0}, "version")
         yield _gauge("compactor_sessions", "Sessions of the store by the level they have reached", levels, "level")

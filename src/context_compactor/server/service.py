@@ -147,7 +147,7 @@ class AppendBatcher:
 
     def _attempt(self, work: Work) -> Any:
         try:
-            with self._service_store.part():
+            with self._service_store.savepoint():
                 return work()
         except Exception as error:  # noqa: BLE001  one that fails must not take back what the others have written
             return error
@@ -261,7 +261,7 @@ class Service:
         with self.open_sessions.use(store_id) as handle, handle.pending(is_listed=can_cancel) as pending:
             async with handle.compaction, room:
                 pending.check()
-                pending.session = await self.with_session(store_id, lambda used: used.session().twin())
+                pending.session = await self.with_session(store_id, lambda used: used.session().clone())
                 return await self.compaction_pool.run(pending.session, work)
 
     async def cancel(self, store_id: str) -> tuple[bool, bool]:

@@ -265,7 +265,7 @@ async def context(request: RequestContext[api.ContextQuery]) -> JsonResponse[api
         tag = etag_of(row.id, row.created_at, row.head, row.view, *is_asked_for)
         if matches_etag(tag, known):
             return json_response(b"", status=304, headers={"ETag": tag})
-        seen = core.seen(row) if at is None else views.context_at(core, at)
+        seen = core.current_context(row) if at is None else views.context_at(core, at)
         now = read_session_state(row.state).gauge.tokens if row.messages else 0
         answer = api.ContextAnswer(
             session_id=request.id,

@@ -10,19 +10,19 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from context_compactor.archive.originals import Original, result_original
+from context_compactor.archive.originals import Original
 from context_compactor.archive.storage import PreparedItem, prepare_items, store_items
 from context_compactor.dialects.detection import distinctive_dialect, find_dialect
 from context_compactor.dialects.dialect import Dialect, dicts_of, refuse_depth
 from context_compactor.dialects.messages import Message, ReportedUsage, ToolResult, read_usage
 from context_compactor.dialects.repair import repair
 from context_compactor.dialects.turns import ToolUse, split_turns
-from context_compactor.engine.compact import parse_context
+from context_compactor.engine.classify import result_original
+from context_compactor.engine.parse import parse_context
 from context_compactor.engine.truncation import MAX_OUTPUT_TOKENS, truncate_output
 from context_compactor.errors import BadMessage, BadSetting
 from context_compactor.facts.tasks import find_task_boundary
 from context_compactor.json_values import json_bytes
-from context_compactor.sessions import state as gauging
 from context_compactor.sessions.core import Core, conversation_raws
 from context_compactor.sessions.facts import lessons_text
 from context_compactor.sessions.log import REVISION, Raw, Revision
@@ -30,9 +30,11 @@ from context_compactor.sessions.state import (
     ReplacedContext,
     SessionState,
     TokenGauge,
+    add_messages,
+    has_moment_without_open_calls,
+    is_late_report,
     read_profile,
     read_session_state,
-    tokens_now,
 )
 from context_compactor.settings import Level
 from context_compactor.store.contents import PackedContent
@@ -49,7 +51,7 @@ _LONGEST_WAIT_SHARE = 0.05
 
 
 class AppendOutcome(Struct, frozen=True):
-    """What a look at the gauge has shown, and the jobs that were queued for it.
+    """What a check of the thresholds has found, and the jobs that were queued for it.
 
     `boundary` says at which task boundary a soft compaction comes; while it waits for one, `is_waiting`. After an
     append `messages` is how many there are in all, `tokens` and `share` how full the context is, and `fired` the level
@@ -71,38 +73,38 @@ class AppendOutcome(Struct, frozen=True):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing follows from it: nobody is to be told, and nothing is to be done now."""
-        is_told = self.is_plateau or self.is_extraction_due or any(job.kind != "idle" for job in self.jobs)
-        return self.trigger is None and not self.suggestions and not is_told
+        """Whether nothing follows from it: there is no event to emit, and nothing to do now."""
+        has_event = self.is_plateau or self.is_extraction_due or any(job.kind != "idle" for job in self.jobs)
+        return self.trigger is None and not self.suggestions and not has_event
 
 
 def check_thresholds(
-    core: Core, state: SessionState, counter: MessageCounter, boundary: str = "", *, is_at_rest: bool = False
+    core: Core, state: SessionState, counter: MessageCounter, boundary: str = "", *, ignore_open_calls: bool = False
 ) -> tuple[SessionState, AppendOutcome]:
-    """The state after a look at its gauge, and what is to be done. While calls wait for results nothing is.
+    """The state after its thresholds were checked, and what is to be done. While calls wait for results nothing is.
 
     Unless the caller knows of a moment at which none waited: whoever appends results together with the next calls
     leaves no other. A soft compaction waits for a task boundary, unless the caller knows that this is one.
     """
-    if state.gauge.open_calls and not is_at_rest:
+    if state.gauge.open_calls and not ignore_open_calls:
         return state, AppendOutcome()
     budget = core.budget(counter)
-    tokens = tokens_now(state.gauge, state.calibration, core.settings.overhead_tokens)
+    tokens = core.tokens(state)
     size_share = state.gauge.bytes / budget.bytes
-    seen, trigger = _known(core, state, budget).observe(tokens, budget.tokens, core.seconds(), size_share)
-    level, is_crossing = level_at(seen.share, seen.levels), trigger is not None
+    now, trigger = _trigger_state(core, state, budget).observe(tokens, budget.tokens, core.seconds(), size_share)
+    level, is_crossing = level_at(now.share, now.levels), trigger is not None
     if trigger is None and level is not None and 0 < state.attempted * _GROWTH_TO_RETRY <= tokens:
         trigger = Trigger("threshold", tokens, budget.tokens, level, size_share=size_share)
-    if trigger is None and state.is_waiting and seen.fired is Level.SOFT:
+    if trigger is None and state.is_waiting and now.fired is Level.SOFT:
         trigger = Trigger("threshold", tokens, budget.tokens, Level.SOFT, size_share=size_share)
-    boundary, is_waiting = _wait(core, trigger, seen, seen.share - state.share, boundary)
+    boundary, is_waiting = _wait(core, trigger, now, now.share - state.share, boundary)
     counters, suggestions = _counters(core, state).observe(state.gauge.tool_results, len(state.gauge.files))
-    plateau, is_plateau = state.plateau.observe(seen.share)
+    plateau, is_plateau = state.plateau.observe(now.share)
     state = structs.replace(
         state,
-        share=seen.share,
-        fired=seen.fired or "",
-        failed_at=seen.failed_at,
+        share=now.share,
+        fired=now.fired or "",
+        failed_at=now.failed_at,
         attempted=tokens if trigger and not is_waiting else state.attempted,
         is_waiting=is_waiting,
         counters=counters,
@@ -111,32 +113,31 @@ def check_thresholds(
     return state, AppendOutcome(trigger, is_crossing, boundary, is_waiting, suggestions, is_plateau)
 
 
-def is_wanted(core: Core, watched: AppendOutcome) -> bool:
-    """Whether a look at the gauge leads to a compaction."""
-    by_counter = bool(watched.suggestions) and core.settings.counters_compact
-    is_due = watched.trigger is not None and not watched.is_waiting
+def is_wanted(core: Core, outcome: AppendOutcome) -> bool:
+    """Whether a check of the thresholds leads to a compaction."""
+    by_counter = bool(outcome.suggestions) and core.settings.counters_compact
+    is_due = outcome.trigger is not None and not outcome.is_waiting
     return core.settings.enabled and core.settings.automatic and (is_due or by_counter)
 
 
-def is_urgent(core: Core, watched: AppendOutcome) -> bool:
+def is_urgent(core: Core, outcome: AppendOutcome) -> bool:
     """Whether that compaction waits for nobody."""
-    is_emergency = watched.trigger is not None and watched.trigger.level is Level.EMERGENCY
-    return is_emergency and is_wanted(core, watched)
+    is_emergency = outcome.trigger is not None and outcome.trigger.level is Level.EMERGENCY
+    return is_emergency and is_wanted(core, outcome)
 
 
-def is_left_to_jobs(core: Core, watched: AppendOutcome) -> bool:
+def is_left_to_jobs(core: Core, outcome: AppendOutcome) -> bool:
     """Whether that compaction is a job's business."""
-    return core.schedule is not None and not is_urgent(core, watched) and is_wanted(core, watched)
+    return core.schedule is not None and not is_urgent(core, outcome) and is_wanted(core, outcome)
 
 
 def share_now(core: Core, state: SessionState) -> float:
-    """How full the context is. What the watch remembers may be older: while calls wait for results it does not look."""
-    budget = core.budget(core.counter(core.dialect()))
-    return budget.share(tokens_now(state.gauge, state.calibration, core.settings.overhead_tokens))
+    """How full the context is. `state.share` may be older: while calls wait for results nothing is checked."""
+    return core.budget(core.counter(core.dialect())).share(core.tokens(state))
 
 
 def with_level_unanswered(before: SessionState, state: SessionState) -> SessionState:
-    """The state until an emergency is answered: when that never happens, the next look sees it again."""
+    """The state until an emergency is answered: when that never happens, the next check finds it again."""
     return structs.replace(
         state, share=before.share, fired=before.fired, failed_at=before.failed_at, attempted=before.attempted
     )
@@ -147,7 +148,7 @@ def with_level_answered(state: SessionState, trigger: Trigger) -> SessionState:
     return structs.replace(state, share=trigger.share, fired=trigger.level or "", attempted=trigger.current_tokens)
 
 
-def _wait(core: Core, trigger: Trigger | None, seen: TriggerState, step: float, boundary: str) -> tuple[str, bool]:
+def _wait(core: Core, trigger: Trigger | None, now: TriggerState, step: float, boundary: str) -> tuple[str, bool]:
     """At which task boundary a soft compaction comes, and whether it waits for one.
 
     It waits while another step like the last one would not reach the next level, which brings the context down further.
@@ -156,12 +157,12 @@ def _wait(core: Core, trigger: Trigger | None, seen: TriggerState, step: float, 
     if trigger is None or trigger.level is not Level.SOFT or not (settings.wait_for_boundary and settings.automatic):
         return "", False
     found = boundary or _boundary(core)
-    first, *others = sorted(rule.threshold for rule in seen.levels)
-    return found, not found and seen.share + max(step, 0.0) < min(first + _LONGEST_WAIT_SHARE, *others, 1.0)
+    first, *others = sorted(rule.threshold for rule in now.levels)
+    return found, not found and now.share + max(step, 0.0) < min(first + _LONGEST_WAIT_SHARE, *others, 1.0)
 
 
 def _boundary(core: Core) -> str:
-    raws = conversation_raws(core.seen(core.row()))
+    raws = conversation_raws(core.current_context())
     return find_task_boundary(split_turns(core.dialect(raws).parse(raws)))
 
 
@@ -170,7 +171,7 @@ def measure_now(core: Core, row: SessionRow) -> tuple[SessionState, Trigger | No
 
     After an undo nothing does until the next message: what was taken back is not to come again by itself.
     """
-    counter = core.counter(core.dialect(core.seen(row).raws))
+    counter = core.counter(core.dialect(core.current_context(row).raws))
     state = read_session_state(row.state)
     state = structs.replace(state, gauge=core.gauge(row, state, counter))
     return state, None if state.held else _crossed(core, state, counter)
@@ -179,7 +180,7 @@ def measure_now(core: Core, row: SessionRow) -> tuple[SessionState, Trigger | No
 def is_level_due(core: Core, row: SessionRow, level: Level | None) -> bool:
     """Whether the context that `row` stands for is at a level or above; without one, whether a counter has run out.
 
-    Between the look that asked for a compaction and its turn somebody else may have compacted.
+    Between the check that asked for a compaction and its turn somebody else may have compacted.
     """
     state, trigger = measure_now(core, row)
     if level is None:
@@ -194,28 +195,23 @@ def _threshold(core: Core, level: Level | None) -> float:
 
 def _crossed(core: Core, state: SessionState, counter: MessageCounter) -> Trigger | None:
     """The trigger that the gauge pulls as it is, whatever has fired before; None below all levels."""
-    budget = core.budget(counter)
-    tokens = tokens_now(state.gauge, state.calibration, core.settings.overhead_tokens)
-    fresh = structs.replace(_known(core, state, budget), share=0.0, fired=None, failed_at=None)
-    return fresh.observe(tokens, budget.tokens, core.seconds(), state.gauge.bytes / budget.bytes)[1]
+    budget, size = core.budget(counter), state.gauge.bytes
+    fresh = structs.replace(_trigger_state(core, state, budget), share=0.0, fired=None, failed_at=None)
+    return fresh.observe(core.tokens(state), budget.tokens, core.seconds(), size / budget.bytes)[1]
 
 
-def _known(core: Core, state: SessionState, budget: Budget) -> TriggerState:
-    """The watch as the session remembers it."""
-    limit = core.settings.model_auto_compact_token_limit
+def _trigger_state(core: Core, state: SessionState, budget: Budget) -> TriggerState:
+    now, failed_at = core.seconds(), state.failed_at
+    if failed_at is not None and now < failed_at:
+        failed_at = now - RETRY_SECONDS  # a clock went backwards since: it has been waited for long enough
     return TriggerState(
-        with_token_limit(core.settings.levels, limit, budget.tokens),
+        with_token_limit(core.settings.levels, core.settings.model_auto_compact_token_limit, budget.tokens),
         core.settings.rearm_margin,
         RETRY_SECONDS,
         state.share,
         Level(state.fired) if state.fired else None,
-        _failed_at(state.failed_at, core.seconds()),
+        failed_at,
     )
-
-
-def _failed_at(failed_at: float | None, now: float) -> float | None:
-    """A failure that lies in the future was before a clock went backwards: it has been waited for long enough."""
-    return now - RETRY_SECONDS if failed_at is not None and now < failed_at else failed_at
 
 
 def _counters(core: Core, state: SessionState) -> SuggestionCounters:
@@ -226,67 +222,55 @@ def _counters(core: Core, state: SessionState) -> SuggestionCounters:
 
 def after_context_change(core: Core, state: SessionState, counter: MessageCounter) -> SessionState:
     """The state after the context was changed on purpose: only growth from here on can pull a trigger."""
-    budget = core.budget(counter)
-    tokens = tokens_now(state.gauge, state.calibration, core.settings.overhead_tokens)
-    seen = _known(core, state, budget).compacted(tokens, budget.tokens, state.gauge.bytes / budget.bytes)
+    budget, tokens = core.budget(counter), core.tokens(state)
+    now = _trigger_state(core, state, budget).compacted(tokens, budget.tokens, state.gauge.bytes / budget.bytes)
     counters = _counters(core, state).compacted(state.gauge.tool_results, len(state.gauge.files))
     return structs.replace(
         state,
-        share=seen.share,
-        fired=seen.fired or "",
+        share=now.share,
+        fired=now.fired or "",
         failed_at=None,
-        attempted=tokens if seen.fired else 0,
+        attempted=tokens if now.fired else 0,
         is_waiting=False,
         counters=counters,
         plateau=state.plateau.compacted(),
     )
 
 
-class ShortenedMessage(Struct, frozen=True):
-    """A message with a shorter output in it. `at` is its place among the messages of the context."""
-
-    at: int
-    raw: dict[str, Any]
-    originals: tuple[Original, ...]
-
-
 def is_too_long(message: Message, counter: MessageCounter, most: int) -> bool:
     """Whether a message holds an output of more tokens than `most`, judged without counting where that is clear."""
-    return any(len(part.text) > most and counter.text(part.text) > most for part in _plain_results(message))
-
-
-def _plain_results(message: Message) -> list[ToolResult]:
-    return [part for part in message.parts if isinstance(part, ToolResult) and not part.media]
+    results = (part for part in message.parts if isinstance(part, ToolResult) and not part.media)
+    return any(len(part.text) > most and counter.text(part.text) > most for part in results)
 
 
 def shorten_outputs(
-    messages: Sequence[Message], places: Sequence[int], dialect: Dialect, counter: MessageCounter, most: int
-) -> list[ShortenedMessage]:
-    """The messages at these places with their long outputs cut; the ids are those of the whole conversation."""
+    messages: Sequence[Message], indexes: Sequence[int], dialect: Dialect, counter: MessageCounter, most: int
+) -> list[tuple[int, Raw, list[Original]]]:
+    """The messages at these indexes with their long outputs cut: each with its index and the originals of the outputs.
+
+    Their ids are those of the whole conversation.
+    """
     scene = parse_context(repair(messages, dialect)[0], dialect)  # ids are those of the history a compaction sees
     # The last one under a call's id is the one that has just come.
-    answered = [(each.result, each) for turn in scene.turns for each in turn.exchanges if each.result]
-    exchanges = {result.call_id: exchange for result, exchange in answered}
-    found: list[ShortenedMessage] = []
-    for at in places:
+    exchanges = {each.result.call_id: each for turn in scene.turns for each in turn.exchanges if each.result}
+    found = []
+    for at in indexes:
         message = messages[at]
         edits: dict[int, str | None] = {}
         originals: list[Original] = []
         for index, part in enumerate(message.parts):
-            exchange = exchanges.get(part.call_id) if isinstance(part, ToolResult) and not part.media else None
-            if exchange is None or not isinstance(part, ToolResult) or counter.text(part.text) <= most:
+            if not isinstance(part, ToolResult) or part.media or part.call_id not in exchanges:
+                continue
+            tokens, exchange = counter.text(part.text), exchanges[part.call_id]
+            if tokens <= most:
                 continue
             verdict = scene.verdicts.exchanges[exchange.number]
-            edits[index] = truncate_output(part.text, counter.text(part.text), verdict, min(most, MAX_OUTPUT_TOKENS))
-            originals.append(result_original(_with_result(exchange, part), verdict))
+            edits[index] = truncate_output(part.text, tokens, verdict, min(most, MAX_OUTPUT_TOKENS))
+            originals.append(result_original(ToolUse(exchange.number, exchange.call, part), verdict))
         edited = dialect.edit(message, edits) if edits else None
         if edited is not None:
-            found.append(ShortenedMessage(at, edited.raw, tuple(originals)))
+            found.append((at, edited.raw, originals))
     return found
-
-
-def _with_result(exchange: ToolUse, result: ToolResult) -> ToolUse:
-    return ToolUse(exchange.number, exchange.call, result)
 
 
 # A session that long has facts worth keeping even if nothing was compacted.
@@ -296,7 +280,7 @@ _ATTEMPTS = 3
 
 
 class ReadyShortening(Struct, frozen=True):
-    """A message with a shorter output, ready to be written; `at` is its place among those that are appended."""
+    """A message with a shorter output, ready to be written; `at` is its index among those that are appended."""
 
     at: int
     body: PackedContent
@@ -308,7 +292,7 @@ class ReadyShortening(Struct, frozen=True):
 
 
 class ReadyMessages(Struct, frozen=True):
-    """Messages ready to be appended: as they are stored, as they are read, and what each weighs.
+    """Messages ready to be appended: as they are stored, as they are read, and the tokens and bytes of each.
 
     `cuts` are those whose outputs are too long. They are numbered by all that was said before, so they are right as
     long as the session is as it was at `base`, its head and view.
@@ -366,7 +350,9 @@ def make_ready(
     core: Core, message: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, shorten: bool = True
 ) -> ReadyMessages:
     """Read, count, pack and shorten messages: all that takes long and needs no transaction. What is none is refused."""
-    return _with_cuts(core, _read(core, _plain(core, message), shorten))
+    given = dicts_of([message] if isinstance(message, Mapping) else message)
+    refuse_depth(given)
+    return _with_cuts(core, _read(core, core.without_secrets(given), shorten))
 
 
 def _write(
@@ -378,7 +364,7 @@ def _write(
     gauge = core.gauge(row, state, counter)
     head = core.store.append(core.id, MESSAGE, ready.bodies, core.now(), ready.times)
     first = head - len(ready.raws) + 1
-    after = gauging.add_messages(gauge, ready.messages, counter, ready.tokens, ready.sizes)
+    after = add_messages(gauge, ready.messages, counter, ready.tokens, ready.sizes)
     answered = _answered(gauge, ready) if reported else 0
     state = _calibrate(state, gauge, after, answered, reported)
     state = structs.replace(state, gauge=structs.replace(state.gauge, head=head, view=row.view))
@@ -389,53 +375,43 @@ def _write(
         tool_calls=state.tool_calls + sum(len(message.calls) for message in ready.messages),
         appended_tokens=state.appended_tokens + sum(ready.tokens),
     )
-    is_at_rest = gauging.comes_to_rest(gauge, ready.messages)
-    before, (state, watched) = state, check_thresholds(core, state, counter, is_at_rest=is_at_rest)
-    core.save(with_level_unanswered(before, state) if is_urgent(core, watched) else state)
-    is_due = core.settings.extract_facts and _age(core, state.extracted_at or row.created_at) >= _EXTRACT_SECONDS
-    watched = structs.replace(
-        watched,
-        is_extraction_due=is_due,
+    ignore_open_calls = has_moment_without_open_calls(gauge, ready.messages)
+    before, (state, outcome) = state, check_thresholds(core, state, counter, ignore_open_calls=ignore_open_calls)
+    core.save(with_level_unanswered(before, state) if is_urgent(core, outcome) else state)
+    age = core.seconds() - datetime.fromisoformat(state.extracted_at or row.created_at).timestamp()
+    outcome = structs.replace(
+        outcome,
+        is_extraction_due=core.settings.extract_facts and age >= _EXTRACT_SECONDS,
         messages=row.messages + len(ready.raws),
         tokens=state.gauge.tokens,
         share=share_now(core, state) if state.gauge.open_calls else state.share,
         fired=state.fired,
     )
-    return core.schedule(core, watched) if core.schedule else watched
-
-
-def _age(core: Core, since: str) -> float:
-    return core.seconds() - datetime.fromisoformat(since).timestamp()
+    return core.schedule(core, outcome) if core.schedule else outcome
 
 
 def _remind(core: Core, ready: ReadyMessages, state: SessionState, before: int) -> SessionState:
     """A new session begins with what others have learned, behind its instructions."""
-    told = [at for at, message in enumerate(ready.messages) if message.role not in ("system", "developer")]
-    if state.is_reminded or not told or not core.settings.enabled:
+    roles = (message.role for message in ready.messages)
+    first = next((at for at, role in enumerate(roles) if role not in ("system", "developer")), None)
+    if state.is_reminded or first is None or not core.settings.enabled:
         return state
-    text = lessons_text(core)
     state = structs.replace(state, is_reminded=True)
+    text = lessons_text(core)
     if not text:
         return state
     message = ready.dialect.user_text(text)
     (name,) = core.store.put([json_bytes(message.raw)])
-    revision = Revision(why="memory", hash=name, after=before + told[0])
+    revision = Revision(why="memory", hash=name, after=before + first)
     head = core.store.append(core.id, REVISION, [msgspec.json.encode(revision)], core.now())
-    gauge = gauging.add_messages(state.gauge, [message], ready.counter)
+    gauge = add_messages(state.gauge, [message], ready.counter)
     return structs.replace(state, gauge=structs.replace(gauge, head=head, view=head))
-
-
-def _plain(core: Core, message: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Raw]:
-    given = dicts_of([message] if isinstance(message, Mapping) else message)
-    refuse_depth(given)
-    raws: list[Raw] = core.without_secrets(given)
-    return raws
 
 
 def _read(core: Core, raws: list[Raw], shorten: bool) -> ReadyMessages:
     """Refuse what is no message before anything is written."""
-    told = distinctive_dialect(raws) if core.profile.dialect == "auto" else ""
-    dialect = find_dialect(told, raws) if told else core.dialect(raws)
+    found = distinctive_dialect(raws) if core.profile.dialect == "auto" else ""
+    dialect = find_dialect(found, raws) if found else core.dialect(raws)
     messages, counter = dialect.parse(raws), core.counter(dialect)
     bodies = core.store.ready([_body(raw, at) for at, raw in enumerate(raws)])
     sizes = [message_bytes(message) for message in messages]
@@ -443,12 +419,12 @@ def _read(core: Core, raws: list[Raw], shorten: bool) -> ReadyMessages:
 
 
 def _in_its_dialect(core: Core, ready: ReadyMessages, row: SessionRow) -> ReadyMessages:
-    """The messages as the session speaks. The first that tell settle it, perhaps those of another process."""
+    """The messages in the session's dialect. The first that show it settle it, perhaps those of another process."""
     stored = read_profile(row.profile)
     if stored.dialect == "auto":
-        told = distinctive_dialect(ready.raws)
-        if told:
-            core.keep_profile(structs.replace(core.profile, dialect=told))
+        found = distinctive_dialect(ready.raws)
+        if found:
+            core.save_profile(structs.replace(core.profile, dialect=found))
         return ready
     if core.profile.dialect != stored.dialect:
         core.profile = structs.replace(core.profile, dialect=stored.dialect)
@@ -471,9 +447,7 @@ def _answered(before: TokenGauge, ready: ReadyMessages) -> int:
     if not replies:
         return before.tokens
     end = replies[-1] + 1
-    return gauging.add_messages(
-        before, ready.messages[:end], ready.counter, ready.tokens[:end], ready.sizes[:end]
-    ).tokens
+    return add_messages(before, ready.messages[:end], ready.counter, ready.tokens[:end], ready.sizes[:end]).tokens
 
 
 def _calibrate(
@@ -482,7 +456,7 @@ def _calibrate(
     state = structs.replace(state, gauge=after, held=False)
     if reported is None or not reported.prompt:
         return state
-    if gauging.is_late_report(state, before.tokens, reported.prompt):
+    if is_late_report(state, before.tokens, reported.prompt):
         left = structs.replace(state.replaced, reports=state.replaced.reports - 1)
         return structs.replace(state, replaced=left)
     calibration = state.calibration.learn(before.tokens, reported.prompt)
@@ -513,17 +487,16 @@ def _with_cuts(core: Core, ready: ReadyMessages, row: SessionRow | None = None) 
     if not long:
         return ready
     row = row or core.row()
-    before = conversation_raws(core.seen(row))
+    before = conversation_raws(core.current_context(row))
     messages = ready.dialect.parse([*before, *ready.raws])
-    places = [len(before) + at for at in long]
     cuts = []
-    for cut in shorten_outputs(messages, places, ready.dialect, counter, most):
-        at, shorter = cut.at - len(before), ready.dialect.parse([cut.raw])[0]
-        (body,) = core.store.ready([json_bytes(cut.raw)])
+    indexes = [len(before) + at for at in long]
+    for index, raw, originals in shorten_outputs(messages, indexes, ready.dialect, counter, most):
+        at, shorter = index - len(before), ready.dialect.parse([raw])[0]
+        (body,) = core.store.ready([json_bytes(raw)])
         tokens, size = ready.tokens[at] - counter.count(shorter), ready.sizes[at] - message_bytes(shorter)
-        cuts.append(
-            ReadyShortening(at, body, cut.originals[0].id, prepare_items(cut.originals, core.store), tokens, size)
-        )
+        items = prepare_items(originals, core.store)
+        cuts.append(ReadyShortening(at, body, originals[0].id, items, tokens, size))
     return structs.replace(ready, cuts=cuts, base=(row.head, row.view))
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 from msgspec import Struct
 
 from context_compactor.archive.export import MANIFEST, Exported, export_folder, read_file, session_folder
-from context_compactor.archive.originals import Original, result_original, turn_original
+from context_compactor.archive.originals import Original, turn_original
 from context_compactor.archive.storage import load_originals
 from context_compactor.dialects.turns import Turn
-from context_compactor.engine.classify import Verdicts
+from context_compactor.engine.classify import Verdicts, result_original
 from context_compactor.engine.digests import digest
 from context_compactor.errors import BadSetting
 from context_compactor.facts.calls import is_own_tool
 from context_compactor.facts.kinds import Kind
 from context_compactor.files import keep_out_of_commits
-from context_compactor.sessions import commit
 from context_compactor.sessions.append import share_now
+from context_compactor.sessions.commit import archive, as_logged
 from context_compactor.sessions.core import Core, ParsedSession
 from context_compactor.sessions.state import read_session_state
 from context_compactor.summarize.model import Control
@@ -29,9 +29,9 @@ _AT_ONCE = 1_000
 
 
 class ArchiveScan(Struct, frozen=True):
-    """A context taken apart, and what of it was not archived yet."""
+    """A parsed context, and what of it was not archived yet."""
 
-    taken: ParsedSession
+    parsed: ParsedSession
     new: list[Original]
 
 
@@ -40,24 +40,23 @@ def scan_unarchived(core: Core, *, is_closed: bool, is_gone: bool = False) -> Ar
 
     So does one whose calls have no results yet, unless all of it `is_gone` from the agent's window.
     """
-    taken = core.parse_context()
-    turns = [turn for turn in taken.scene.turns if not turn.is_instruction]
+    parsed = core.parse_context()
+    turns = [turn for turn in parsed.scene.turns if not turn.is_instruction]
     growing = set() if is_closed else {turn.number for turn in turns[-1:]}
     if not is_gone:
         growing |= {turn.number for turn in turns if any(each.result is None for each in turn.exchanges)}
     known = {each.ref for each in core.store.originals(core.id)}
-    found = _originals(turns, taken.scene.verdicts, core.counter(taken.dialect), growing)
+    found = _originals(turns, parsed.scene.verdicts, core.counter(parsed.dialect), growing)
     new = [original for original in found if original.id not in known]
-    return ArchiveScan(taken, commit.as_logged(new, taken.spans(), taken.seen, core.store, core.id))
+    return ArchiveScan(parsed, as_logged(new, parsed.spans(), parsed.context, core.store, core.id))
 
 
 def archive_history(core: Core, *, is_closed: bool = False, is_gone: bool = False) -> ArchiveScan:
     """Archive what is not archived yet, on the disk when it returns."""
-    shelf = scan_unarchived(core, is_closed=is_closed, is_gone=is_gone)
-    attempts = commit.ArchiveRetries(core.settings.retry_attempts, core.settings.retry_delay_seconds, lambda *_: None)
-    for start in range(0, len(shelf.new), _AT_ONCE):
-        commit.archive(core, shelf.new[start : start + _AT_ONCE], attempts)
-    return shelf
+    scan = scan_unarchived(core, is_closed=is_closed, is_gone=is_gone)
+    for start in range(0, len(scan.new), _AT_ONCE):
+        archive(core, scan.new[start : start + _AT_ONCE])
+    return scan
 
 
 def archive_early(core: Core, control: Control | None = None) -> int:
@@ -129,16 +128,16 @@ def export_all(core: Core, folder: Path | None) -> Exported:
             "export: there is no folder for it, since the store is in memory or the setting `archive_dir` is none. "
             "Try: name a folder (`--dir` on the command line)."
         )
-    shelved = core.store.originals(core.id)
-    originals = load_originals(shelved, core.store) if shelved else []
+    rows = core.store.originals(core.id)
+    originals = load_originals(rows, core.store) if rows else []
     exported = export_folder(folder or place or Path(), core.id, originals, core.now(), summarize=describe_original)
-    if folder is None and shelved:
-        core.note(EXPORTED, (shelved[-1].ref, len(shelved)))
+    if folder is None and rows:
+        core.note(EXPORTED, (rows[-1].ref, len(rows)))
     return exported
 
 
 def describe_original(original: Original) -> str:
-    """What a reader of the readable archive is told of a file."""
+    """What a reader of the readable archive gets to know of a file."""
     known = {kind.value: kind for kind in Kind}
     short = digest(known[original.kind], None, original.text) if original.kind in known else ""
     return f"{original.summary}\n{short}" if short else original.summary

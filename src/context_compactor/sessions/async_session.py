@@ -11,9 +11,9 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from context_compactor.sessions.events import Bus
 from context_compactor.sessions.facts import PreparedWork
-from context_compactor.sessions.session import Session
+from context_compactor.sessions.session import Session, renamed
 
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,13 +57,13 @@ class AsyncSession:
             while not work.done():
                 self._session.cancel()
                 with suppress(asyncio.CancelledError):  # to be cancelled twice is no reason to leave the thread behind
-                    await asyncio.wait([work], timeout=_LOOK_SECONDS)
+                    await asyncio.wait([work], timeout=_POLL_SECONDS)
             work.exception()  # nobody waits for it any more
             raise
 
-    async def work_ahead(self) -> PreparedWork:
-        """Prepare the next search and compaction, as `Session.work_ahead` does; other verbs go on meanwhile."""
-        return await asyncio.to_thread(self._session.work_ahead)
+    async def prepare(self) -> PreparedWork:
+        """Prepare the next search and compaction, as `Session.prepare` does; other verbs go on meanwhile."""
+        return await asyncio.to_thread(self._session.prepare)
 
     def cancel(self) -> bool:
         """End what is under way, as `Session.cancel` does. A task that is cancelled does so by itself."""
@@ -76,7 +76,7 @@ class AsyncSession:
 
     @property
     def bus(self) -> Bus:
-        """Where events are told; subscribe to hear them."""
+        """Where events are emitted; subscribe to receive them."""
         return self._session.bus
 
     append = _awaited(Session.append)
@@ -88,9 +88,9 @@ class AsyncSession:
     verify = _awaited(Session.verify)
     compact = _awaited(Session.compact)
     plan = _awaited(Session.plan)
-    steer = _awaited(Session.steer)
-    unsteer = _awaited(Session.unsteer)
-    steering = _awaited(Session.steering)
+    set_tier = _awaited(Session.set_tier)
+    clear_tier = _awaited(Session.clear_tier)
+    tiers = _awaited(Session.tiers)
     undo = _awaited(Session.undo)
     redo = _awaited(Session.redo)
     diff = _awaited(Session.diff)
@@ -115,3 +115,10 @@ class AsyncSession:
     orchestrator = _awaited(Session.orchestrator)
     points = _awaited(Session.points)
     close = _awaited(Session.close)
+
+    # Names of earlier versions
+
+    steer = renamed("steer", set_tier)
+    unsteer = renamed("unsteer", clear_tier)
+    steering = renamed("steering", tiers)
+    work_ahead = renamed("work_ahead", prepare)

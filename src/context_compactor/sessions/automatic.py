@@ -38,12 +38,12 @@ _MOST_TRIES = 3
 _OPENED = "the session was opened again"
 
 
-def respond(core: Core, watched: AppendOutcome) -> Report | None:
-    """Do what a look at the gauge asks for. The messages are written: nothing that fails now may look as if not."""
+def respond(core: Core, outcome: AppendOutcome) -> Report | None:
+    """Do what an append leads to. The messages are written: nothing that fails now may look as if they were not."""
     if not core.settings.enabled:
         return None
     try:
-        return _respond(core, watched)
+        return _respond(core, outcome)
     except CompactorError as error:
         core.emit("job.dropped", what="what follows an append", reason=str(error))
         return None
@@ -55,31 +55,30 @@ def check_on_open(core: Core) -> None:
         state = read_session_state(row.state)
         if state.held or not row.messages:
             return
-        counter = core.counter(core.dialect(core.seen(row).raws))
+        counter = core.counter(core.dialect(core.current_context(row).raws))
         state = structs.replace(state, gauge=core.gauge(row, state, counter), share=0.0, fired="")
-        before, (state, watched) = state, check_thresholds(core, state, counter, boundary=_OPENED)
-        core.save(with_level_unanswered(before, state) if is_urgent(core, watched) else state)
-        watched = core.schedule(core, watched) if core.schedule else watched
-    respond(core, watched)
+        before, (state, outcome) = state, check_thresholds(core, state, counter, boundary=_OPENED)
+        core.save(with_level_unanswered(before, state) if is_urgent(core, outcome) else state)
+        outcome = core.schedule(core, outcome) if core.schedule else outcome
+    respond(core, outcome)
 
 
-def _respond(core: Core, watched: AppendOutcome) -> Report | None:
-    """Tell, suggest, and compact when that is to happen by itself."""
-    for suggestion in watched.suggestions:
+def _respond(core: Core, outcome: AppendOutcome) -> Report | None:
+    for suggestion in outcome.suggestions:
         core.emit("compaction.suggested", reason=str(suggestion), count=suggestion.count, counter=suggestion.counter)
-    if watched.is_extraction_due and core.schedule is None:
+    if outcome.is_extraction_due and core.schedule is None:
         prepare_compaction(core, fewest=1)
-    if watched.is_plateau:
+    if outcome.is_plateau:
         core.emit("compaction.suggested", reason="usage stays near the limit, and nothing brings it down")
-    is_queued = is_left_to_jobs(core, watched)
-    is_dropped = is_queued and not any(job.kind == "compact" for job in watched.jobs)  # the same waits or runs
-    if watched.trigger is not None and watched.is_crossing and not is_dropped:
-        emit_crossing(core, watched.trigger)
-    emit_queued(core, watched.jobs)
-    if is_queued or not is_wanted(core, watched):
+    is_queued = is_left_to_jobs(core, outcome)
+    is_dropped = is_queued and not any(job.kind == "compact" for job in outcome.jobs)  # the same waits or runs
+    if outcome.trigger is not None and outcome.is_crossing and not is_dropped:
+        emit_crossing(core, outcome.trigger)
+    emit_queued(core, outcome.jobs)
+    if is_queued or not is_wanted(core, outcome):
         return None
-    level = watched.trigger.level if watched.trigger else None
-    why = f"at a boundary: {watched.boundary}" if watched.boundary else ""
+    level = outcome.trigger.level if outcome.trigger else None
+    why = f"at a boundary: {outcome.boundary}" if outcome.boundary else ""
     report = _compact_by_itself(core, core.ask(level=level or Level.SOFT, kind="threshold"), level, why)
     if level is not Level.EMERGENCY or report is None:
         return report
@@ -99,7 +98,7 @@ def _note_answered(core: Core) -> None:
 
 
 def emit_crossing(core: Core, trigger: Trigger) -> None:
-    """Tell that a level was reached."""
+    """Emit that a level was reached."""
     core.emit(
         "threshold.crossed",
         level=trigger.level,
@@ -110,7 +109,7 @@ def emit_crossing(core: Core, trigger: Trigger) -> None:
 
 
 def emit_queued(core: Core, jobs: Iterable[Job]) -> None:
-    """Tell of new jobs, all but work for quiet times, of which there is some behind every message."""
+    """Emit events for new jobs, all but those for quiet times, of which there is one behind every message."""
     for job in jobs:
         if job.kind != "idle":
             core.emit("job.queued", job=job.id, what=job.kind, level=job.level)
@@ -143,14 +142,14 @@ def _emergency_target(core: Core) -> int:
 
 
 def _instructions(core: Core) -> int:
-    seen = core.seen()
-    dialect = core.dialect(seen.raws)
-    told = [message for message in dialect.parse(seen.raws) if message.role in ("system", "developer")]
-    return sum(core.counter(dialect).count_many(told))
+    context = core.current_context()
+    dialect = core.dialect(context.raws)
+    instructions = [message for message in dialect.parse(context.raws) if message.role in ("system", "developer")]
+    return sum(core.counter(dialect).count_many(instructions))
 
 
 def compact_when_due(core: Core, ask: CompactionRequest, level: Level | None, why: str = "") -> Report | None:
-    """Compact if the context, as it is when its turn comes, is at `level` (see `is_due`); None when it is not.
+    """Compact if the context, as it is when its turn comes, is at `level` (see `is_level_due`); None when it is not.
 
     When somebody else changes the context before the commit, the new one is measured again before anything more is
     done to it. `why` it comes now is added to the reason in the report.
@@ -160,7 +159,7 @@ def compact_when_due(core: Core, ask: CompactionRequest, level: Level | None, wh
         row = core.row()
         if not is_level_due(core, row, level):
             return None
-        report = postponed(core, ask, row) or compact(core, ask, why=why, seen=core.seen(row))
+        report = postponed(core, ask, row) or compact(core, ask, why=why, context=core.current_context(row))
         if report.changed or core.row().view == row.view:
             return report
     return report
@@ -175,7 +174,7 @@ def _compact_by_itself(core: Core, ask: CompactionRequest, level: Level | None, 
         core.change(lambda known: structs.replace(known, failed_at=core.seconds()))
         core.emit("compaction.refused", reason=str(error), level=ask.level)
         tokens = read_session_state(row.state).gauge.tokens
-        return refused_report(core, ask, str(error), tokens, len(core.seen(row).shown))
+        return refused_report(core, ask, str(error), tokens, len(core.current_context(row).items))
     except Exception as error:  # noqa: BLE001  the agent goes on with the context it has; the event says what happened
         reason = str(error) if isinstance(error, CompactorError) else f"{type(error).__name__}: {error}"
         return note_failure(core, ask, row, reason)
@@ -190,7 +189,7 @@ def postponed(core: Core, ask: CompactionRequest, row: SessionRow) -> Report | N
     if objection and not (ask.level is Level.EMERGENCY and state.guard.is_thrashing(row.messages)):
         core.change(lambda known: structs.replace(known, failed_at=now))  # it is to be tried again after the wait
         core.emit("compaction.refused", reason=objection, level=ask.level)
-        return refused_report(core, ask, objection, state.gauge.tokens, len(core.seen(row).shown))
+        return refused_report(core, ask, objection, state.gauge.tokens, len(core.current_context(row).items))
     return None
 
 
@@ -200,14 +199,15 @@ def _fingerprint(core: Core, ask: CompactionRequest, head: int) -> str:
 
 
 def note_failure(core: Core, ask: CompactionRequest, row: SessionRow, reason: str) -> Report:
-    """Remember that a compaction failed, tell it, and answer with its report."""
+    """Remember that a compaction failed, emit it, and return its report."""
     try:
         remember_failure(core, ask, row)
     except CompactorError as second:  # the store that failed may fail again
         reason = f"{reason}; and this could not be noted: {second}"
     core.emit("compaction.failed", reason=reason, level=ask.level)
-    gauge, seen = read_session_state(core.row().state).gauge, core.seen()
-    return structs.replace(refused_report(core, ask, reason, gauge.tokens, len(seen.shown)), status="failed")
+    tokens = read_session_state(core.row().state).gauge.tokens
+    report = refused_report(core, ask, reason, tokens, len(core.current_context().items))
+    return structs.replace(report, status="failed")
 
 
 def remember_failure(core: Core, ask: CompactionRequest, row: SessionRow) -> None:

@@ -26,7 +26,7 @@ from context_compactor.sessions.holders import other_holders
 from context_compactor.sessions.state import read_session_state
 
 CHECKPOINT = "checkpoint"
-_TOLD_TOKENS = 400
+_STORY_TOKENS = 400
 
 
 def current_checkpoint(core: Core, note: str = "", live: Sequence[Fact] | None = None) -> Checkpoint:
@@ -35,8 +35,7 @@ def current_checkpoint(core: Core, note: str = "", live: Sequence[Fact] | None =
     state = read_session_state(row.state)
     facts = all_facts(core, live=live)
     root = core.project.root if core.project else Path()
-    log_state = core.context_reader.log_state(row.head)
-    last = log_state.last
+    last = core.context_reader.log_state(row.head).last
     return make_checkpoint(
         session_id=core.id,
         phase=state.phase,
@@ -49,7 +48,7 @@ def current_checkpoint(core: Core, note: str = "", live: Sequence[Fact] | None =
         note=core.without_secrets(note),
         files=mark_files(root, modified_files(facts)) if core.project else None,
         span=history_span(core),
-        told=happened_lines(material_of(scene_of(core), facts), _TOLD_TOKENS, core.counter(core.dialect())),
+        told=happened_lines(material_of(scene_of(core), facts), _STORY_TOKENS, core.counter(core.dialect())),
     )
 
 
@@ -102,10 +101,8 @@ def stored_checkpoint(core: Core) -> str | None:
 def resume(core: Core, holder: str, tokens: int) -> ResumeCheck:
     """Whether work can go on from the checkpoint, why not, and what to begin with in at most so many tokens."""
     checkpoint, problem, is_edited = _checkpoint(core)
-    project = core.project
-    open_now = other_holders(core.store, core.clock(), holder)
-    held = [OpenSession(session, f"{name}, since {since}") for session, name, since in open_now]
-    facts = all_facts(core)
+    project, facts = core.project, all_facts(core)
+    others = other_holders(core.store, core.clock(), holder)
     return check_readiness(
         checkpoint,
         session_id=core.id,
@@ -113,7 +110,7 @@ def resume(core: Core, holder: str, tokens: int) -> ResumeCheck:
         is_edited=is_edited,
         git=read_git(project.root) if project else None,
         files=mark_files(project.root, checkpoint.files) if project else checkpoint.files,
-        others=held,
+        others=[OpenSession(session, f"{name}, since {since}") for session, name, since in others],
         span=history_span(core),
         brief=resume_brief(checkpoint, facts, tokens, material_of(scene_of(core), facts)),
     )

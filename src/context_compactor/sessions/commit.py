@@ -14,11 +14,10 @@ from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.record import OPENING, open_record
 from context_compactor.dialects.turns import reference_id
-from context_compactor.engine.api import Compaction
+from context_compactor.engine.result import Compaction
 from context_compactor.errors import StaleBase, StoreError
-from context_compactor.json_values import read_json
+from context_compactor.json_values import json_bytes, read_json
 from context_compactor.protocols import Store
-from context_compactor.sessions import state as gauging
 from context_compactor.sessions.core import Core
 from context_compactor.sessions.log import (
     COMPACTION,
@@ -26,84 +25,81 @@ from context_compactor.sessions.log import (
     ContextItem,
     Raw,
     SessionContext,
-    encode_items,
-    encode_raws,
     logged_bodies,
 )
-from context_compactor.sessions.state import SessionState, read_session_state
+from context_compactor.sessions.state import (
+    SessionState,
+    add_messages,
+    measure_messages,
+    read_session_state,
+    replace_context,
+)
 from context_compactor.store.rows import MESSAGE
 from context_compactor.tokens.counting import MessageCounter
 from context_compactor.tracing import traced
 
 
-class ArchiveRetries(Struct, frozen=True):
-    """How often archiving is tried, how long to wait before the second time, and whom to tell of a failure."""
-
-    most: int
-    delay: float
-    retried: Callable[[int, str], None]
-
-
 @traced("archive")
-def archive(core: Core, originals: Sequence[Original], attempts: ArchiveRetries) -> list[str]:
-    """Put originals into the archive, on the disk when it returns. The last failure is raised.
+def archive(core: Core, originals: Sequence[Original], *, emit_retries: bool = False) -> None:
+    """Put originals into the archive, on the disk when it returns, with retries; the last failure is raised.
 
     Search finds them at once, and faster after `core.index`.
     """
-    ready = prepare_items(originals, core.store)
-    for attempt in range(1, attempts.most + 1):
+    ready, most = prepare_items(originals, core.store), core.settings.retry_attempts
+    for attempt in range(1, most + 1):
         try:
             with core.writing():
-                return core.store.archive(core.id, store_items(ready, core.store), core.now())
+                core.store.archive(core.id, store_items(ready, core.store), core.now())
+            return
         except StoreError as error:
-            if attempt == attempts.most:
+            if attempt == most:
                 raise
-            attempts.retried(attempt, str(error))
-            time.sleep(attempts.delay * 2 ** (attempt - 1))
-    return []
+            if emit_retries:
+                core.emit("job.retried", what="archive", attempt=attempt, reason=str(error))
+            time.sleep(core.settings.retry_delay_seconds * 2 ** (attempt - 1))
 
 
 def as_logged(
     originals: Iterable[Original],
     spans: dict[int, tuple[int, int]],
-    seen: SessionContext,
+    context: SessionContext,
     store: Store,
     session_id: str,
 ) -> list[Original]:
     """Originals with every turn as it stands in the log: before any repair, and with outputs whole."""
-    own = [shown for shown, _ in seen.own()]
-    positions = [shown.position for shown in own if shown.position]
+    own = [item for item, _ in context.own()]
+    positions = [item.position for item in own if item.position]
     if not positions:
         return list(originals)
-    bodies = logged_bodies(store, session_id, seen.log_state, after=min(positions) - 1, until=max(positions))
-    places = {reference_id("turn", number): own[slice(*span)] for number, span in spans.items()}
-    return [_as_logged(original, places.get(original.id, ()), bodies) for original in originals]
+    bodies = logged_bodies(store, session_id, context.log_state, after=min(positions) - 1, until=max(positions))
+    turns = {reference_id("turn", number): own[slice(*span)] for number, span in spans.items()}
+    return [_as_logged(original, turns.get(original.id, ()), bodies) for original in originals]
 
 
-def _as_logged(original: Original, places: Sequence[ContextItem], bodies: dict[int, bytes]) -> Original:
-    if not places or not all(shown.position in bodies for shown in places):
+def _as_logged(original: Original, items: Sequence[ContextItem], bodies: dict[int, bytes]) -> Original:
+    if not items or not all(item.position in bodies for item in items):
         return original
-    return structs.replace(original, value=[read_json(bodies[shown.position]) for shown in places])
+    return structs.replace(original, value=[read_json(bodies[item.position]) for item in items])
 
 
 class NewContext(Struct, frozen=True):
     """A new context before it is committed: its messages, and which of them were added from outside."""
 
     result: Compaction
-    seen: SessionContext
+    context: SessionContext
     raws: list[Raw]
     added: dict[int, ContextItem]
 
 
-def new_context(result: Compaction, seen: SessionContext, dialect: Dialect) -> NewContext:
+def new_context(result: Compaction, context: SessionContext, dialect: Dialect) -> NewContext:
     """Put what is to stay of the added messages behind the instructions and the record of the new context."""
     raws = list(result.messages)
-    memory = [(shown, raw) for shown, raw in zip(seen.shown, seen.raws, strict=True) if shown.added == "memory"]
+    memory = [(item, raw) for item, raw in zip(context.items, context.raws, strict=True) if item.added == "memory"]
     parsed = dialect.parse(raws)
     at = next((at for at, each in enumerate(parsed) if each.role not in ("system", "developer")), len(raws))
     at += at < len(raws) and parsed[at].text.startswith(OPENING)
     raws[at:at] = [raw for _, raw in memory]
-    return NewContext(result, seen, raws, {at + index: shown for index, (shown, _) in enumerate(memory)})
+    return NewContext(result, context, raws, {at + index: item for index, (item, _) in enumerate(memory)})
 
 
 @traced("commit")
@@ -114,29 +110,29 @@ def commit(
     counter: MessageCounter,
     remember: Callable[[SessionState], SessionState],
 ) -> int:
-    """Make a draft the session's context, or raise `StaleBase` when the context it was made from is no longer there.
+    """Make a new context the session's, or raise `StaleBase` when the context it was made from is no longer there.
 
     Messages that came meanwhile stay behind it, once and in order. `remember` gives the state from then on, and may
     write what belongs to the same transaction. The position of the compaction is returned.
     """
-    seen, report, store, session_id = new.seen, new.result.report, core.store, core.id
+    context, report, store, session_id = new.context, new.result.report, core.store, core.id
     messages = dialect.parse(new.raws)
-    weighed = gauging.measure_messages(messages, counter)
-    bodies = store.ready(encode_raws(new.raws))
-    known = {each.hash: each for each in seen.shown if each.position}
+    gauge = measure_messages(messages, counter)
+    bodies = store.ready(json_bytes(raw) for raw in new.raws)
+    known = {each.hash: each for each in context.items if each.position}
     with core.writing() as row:
-        if row.view != seen.view:
+        if row.view != context.view:
             raise StaleBase("somebody else has compacted or undone this context meanwhile; what was made is dropped")
         hashes = store.put(bodies)
         shown = [new.added.get(at) or known.get(name) or ContextItem(name) for at, name in enumerate(hashes)]
-        shown = _keep_position_behind_record(shown, messages, seen, dialect)
-        items, told = store.put([encode_items(shown), report.to_json().encode()])
+        _keep_position_behind_record(shown, messages, context, dialect)
+        items, stored_report = store.put([msgspec.json.encode(shown), report.to_json().encode()])
         note = CompactionNote(
             id=report.compaction_id,
-            base=seen.head,
-            view=seen.view,
+            base=context.head,
+            view=context.view,
             items=items,
-            report=told,
+            report=stored_report,
             trigger=report.trigger,
             level=report.level,
             tokens_before=report.tokens_before,
@@ -144,25 +140,22 @@ def commit(
             messages_removed=report.messages_removed,
         )
         position = store.append(session_id, COMPACTION, [msgspec.json.encode(note)], core.now())
-        late = store.entries(session_id, kinds=(MESSAGE,), after=seen.head, until=position)
-        weighed = gauging.add_messages(weighed, dialect.parse([read_json(each.body) for each in late]), counter)
-        weighed = structs.replace(weighed, head=position, view=position)
-        state = remember(gauging.replace_context(read_session_state(row.state), weighed))
-        store.save_state(session_id, msgspec.json.encode(state))
+        late = store.entries(session_id, kinds=(MESSAGE,), after=context.head, until=position)
+        gauge = add_messages(gauge, dialect.parse([read_json(each.body) for each in late]), counter)
+        gauge = structs.replace(gauge, head=position, view=position)
+        core.save(remember(replace_context(read_session_state(row.state), gauge)))
         return position
 
 
 def _keep_position_behind_record(
-    shown: list[ContextItem], messages: Sequence[Message], seen: SessionContext, dialect: Dialect
-) -> list[ContextItem]:
-    """Where the record was joined to the message behind it, that one's place in the log is not forgotten."""
+    items: list[ContextItem], messages: Sequence[Message], context: SessionContext, dialect: Dialect
+) -> None:
+    """Where the record was joined to the message behind it, that one's position in the log is not forgotten."""
     at = next((at for at, message in enumerate(messages) if message.text.startswith(OPENING)), None)
     live, record = open_record(messages, dialect)
     if at is None or record is None or len(live) < len(messages):
-        return shown
-    parts = live[at].parts
-    pairs = zip(seen.shown, dialect.parse(seen.raws), strict=True)
-    place = next((each for each, message in pairs if each.position and message.parts == parts), None)
-    if place is not None:
-        shown[at] = ContextItem(shown[at].hash, place.position, at=place.at)
-    return shown
+        return
+    pairs = zip(context.items, dialect.parse(context.raws), strict=True)
+    known = next((each for each, message in pairs if each.position and message.parts == live[at].parts), None)
+    if known is not None:
+        items[at] = ContextItem(items[at].hash, known.position, at=known.at)

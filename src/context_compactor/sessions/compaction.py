@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from context_compactor.dialects.dialect import Dialect
-from context_compactor.engine import api
+from context_compactor.engine.compact import run_request
 from context_compactor.engine.report import ModelCall, Report
 from context_compactor.engine.request import CompactionRequest
-from context_compactor.engine.result import Summarizer
+from context_compactor.engine.result import Compaction, Summarizer, span_attributes
 from context_compactor.engine.tiers import Tier, override_refusal
 from context_compactor.errors import BadSetting, CompactorError, MissingExtra, StaleBase
 from context_compactor.sessions import checkpoints
-from context_compactor.sessions import commit as keep
 from context_compactor.sessions.append import after_context_change
 from context_compactor.sessions.archive import export_new
+from context_compactor.sessions.commit import archive, as_logged, commit, new_context
 from context_compactor.sessions.core import Core, ParsedSession, conversation_raws
+from context_compactor.sessions.events import notify
 from context_compactor.sessions.facts import promote, save_facts, with_times
 from context_compactor.sessions.log import SessionContext
 from context_compactor.sessions.state import SessionState, read_session_state
@@ -33,36 +34,36 @@ if TYPE_CHECKING:
     from context_compactor.sessions.summaries import SessionSummarizer
 
 
-def effective_tiers(core: Core, seen: SessionContext, state: SessionState) -> dict[int, Tier]:
-    """The steers that a compaction of this context follows."""
-    if not state.steers:
+def effective_tiers(core: Core, context: SessionContext, state: SessionState) -> dict[int, Tier]:
+    """The tiers set by the user that a compaction of this context follows."""
+    if not state.tiers:
         return {}
-    taken = core.parse_context(seen)
-    starts = turn_starts(taken)
+    parsed = core.parse_context(context)
+    starts = turn_starts(parsed)
     return {
-        number: steer.tier
-        for number, steer in sorted(state.steers.items())
-        if not override_refusal(taken.scene.turns, number, steer.tier)
-        and (not steer.position or starts.get(number, 0) in (0, steer.position))
+        number: choice.tier
+        for number, choice in sorted(state.tiers.items())
+        if not override_refusal(parsed.scene.turns, number, choice.tier)
+        and (not choice.position or starts.get(number, 0) in (0, choice.position))
     }
 
 
-def turn_starts(taken: ParsedSession) -> dict[int, int]:
+def turn_starts(parsed: ParsedSession) -> dict[int, int]:
     """For each turn the position in the log of its first message; 0 when a compaction has written that."""
-    own = [shown.position for shown, _ in taken.seen.own()]
-    return {number: own[first] for number, (first, _) in taken.spans().items()}
+    own = [item.position for item, _ in parsed.context.own()]
+    return {number: own[first] for number, (first, _) in parsed.spans().items()}
 
 
 class PendingCompaction(Struct, frozen=True):
     """A compaction before it is committed: what came out, what it was made from, and what ends it."""
 
-    result: api.Compaction
-    seen: SessionContext
+    result: Compaction
+    context: SessionContext
     dialect: Dialect
     counter: MessageCounter
     control: Control
-    is_ahead: bool
-    """Whether it holds what a model told ahead."""
+    uses_presummary: bool
+    """Whether it holds a summary that a model wrote ahead of it."""
     asked: tuple[ModelCall, ...] = ()
     """The calls that it has made itself."""
     within: Callable[[SessionState], SessionState] = lambda state: state
@@ -74,7 +75,7 @@ class PendingCompaction(Struct, frozen=True):
         return self.result.report
 
 
-@traced("compact", api.span_attributes)
+@traced("compact", span_attributes)
 def compact(
     core: Core,
     ask: CompactionRequest,
@@ -82,11 +83,11 @@ def compact(
     dry_run: bool = False,
     with_model: bool = True,
     why: str = "",
-    seen: SessionContext | None = None,
+    context: SessionContext | None = None,
 ) -> Report:
     """Compact as asked. The report says what happened, and `why` now; when nothing did, the context is as it was.
 
-    `seen` is the context that the caller has measured, else it is the one of now: when it has been replaced by the
+    `context` is the context that the caller has measured, else it is the one of now: when it has been replaced by the
     time of the commit, what was made of it is dropped.
     A dry run asks no model: its report says what would be asked. When nobody asked for the compaction, or a server did
     so for somebody who cannot put it right, a model that cannot be opened is done without. One that is cancelled raises
@@ -94,11 +95,11 @@ def compact(
     """
     with core.running.begin("compaction") as control:
         if not dry_run:
-            core.running.cancel("ahead")  # what is told now would come too late
-        telling, missing = _summarizer(core, ask, control, dry_run) if with_model else (None, "")
-        seen = seen or core.seen()
-        dialect = core.dialect(seen.raws)
-        result = run_engine(core, ask, seen, telling, dry_run=dry_run)
+            core.running.cancel("preparation")  # what a model writes now would come too late
+        summarizer, missing = _summarizer(core, ask, control, dry_run) if with_model else (None, "")
+        context = context or core.current_context()
+        dialect = core.dialect(context.raws)
+        result = run_engine(core, ask, context, summarizer, dry_run=dry_run)
         result = structs.replace(result, report=_with_reason(result.report, why, missing))
         if dry_run:
             return result.report
@@ -106,40 +107,34 @@ def compact(
         if not result.report.changed:
             _note_no_gain(core, result.report)
             return result.report
-        told = (telling.is_ahead, telling.asked) if telling else (False, ())
-        report = commit_compaction(
-            core, ask, PendingCompaction(result, seen, dialect, core.counter(dialect), control, *told)
-        )
-    _notify(core, report)
+        by_model = (summarizer.uses_presummary, summarizer.asked) if summarizer else (False, ())
+        made = PendingCompaction(result, context, dialect, core.counter(dialect), control, *by_model)
+        report = commit_compaction(core, ask, made)
+    if core.settings.notify_on_compact and core.schedule is None:  # a core that queues jobs is a server's
+        notify(report)
     return report
 
 
-def _notify(core: Core, report: Report) -> None:
-    """Tell who sits here, if they want that. A core that queues jobs is a server's."""
-    if core.settings.notify_on_compact and core.schedule is None:
-        from context_compactor.sessions.events import notify
-
-        notify(report)
-
-
 def run_engine(
-    core: Core, ask: CompactionRequest, seen: SessionContext, teller: Summarizer | None, *, dry_run: bool = False
-) -> api.Compaction:
+    core: Core, ask: CompactionRequest, context: SessionContext, summarizer: Summarizer | None, *, dry_run: bool = False
+) -> Compaction:
     """What a compaction of a context would be. Nothing is written."""
-    dialect = core.dialect(seen.raws)
+    dialect = core.dialect(context.raws)
 
-    @cache  # a model's story is weighed against the same archive several times
+    @cache  # a model's summary is checked against the same archive several times
     def archived() -> frozenset[str]:
         return frozenset(each.ref for each in core.store.originals(core.id) if each.content)
 
-    return api.run_request(
-        conversation_raws(seen),
-        _with_context(core, ask, seen, core.counter(dialect)),
+    return run_request(
+        conversation_raws(context),
+        _with_context(core, ask, context, core.counter(dialect)),
         dialect=dialect.name,
         count_tokens=core.count_tokens,
+        strategies=core.strategies,
+        layouts=core.layouts,
         session_id=core.id,
         location=f"archive of {core.store.path}",
-        teller=teller,
+        summarizer=summarizer,
         dry_run=dry_run,
         archived=archived,
     )
@@ -148,21 +143,20 @@ def run_engine(
 def _summarizer(
     core: Core, ask: CompactionRequest, control: Control, dry_run: bool
 ) -> tuple[SessionSummarizer | None, str]:
-    """Who tells the story, or why nobody can."""
+    """Who summarizes, or why nobody can."""
     try:
-        teller = core.expecting() if dry_run else core.teller()
+        summarizer = core.estimating_summarizer() if dry_run else core.summarizer()
     except (BadSetting, MissingExtra) as error:
         if ask.is_wanted and core.schedule is None:
             raise
         core.emit("job.dropped", what="summary by a model", reason=str(error))
         return None, f"no model was asked: {error}"
-    if teller is None:
+    if summarizer is None:
         return None, ""
-    from context_compactor.sessions.summaries import (
-        SessionSummarizer,  # what checks a model's words is loaded where there is one
-    )
+    # What checks a model's words is loaded where there is a model.
+    from context_compactor.sessions.summaries import SessionSummarizer
 
-    return SessionSummarizer(core, teller, control.cancel, is_wanted=ask.is_wanted), ""
+    return SessionSummarizer(core, summarizer, control.cancel, is_wanted=ask.is_wanted), ""
 
 
 def _with_reason(report: Report, why: str, more: str) -> Report:
@@ -171,20 +165,20 @@ def _with_reason(report: Report, why: str, more: str) -> Report:
 
 
 def _with_context(
-    core: Core, ask: CompactionRequest, seen: SessionContext, counter: MessageCounter
+    core: Core, ask: CompactionRequest, context: SessionContext, counter: MessageCounter
 ) -> CompactionRequest:
-    """The request with what is known of its context: what is sent beside the conversation, and what the user steers.
+    """The request with what is known of its context: what is sent beside the conversation, and the user's tiers.
 
     Remembered things are sent beside it, and what only the provider counts.
     """
-    kept = [raw for shown, raw in zip(seen.shown, seen.raws, strict=True) if shown.added == "memory"]
-    beside = sum(counter.count_many(core.dialect(seen.raws).parse(kept)))
+    memory = [raw for item, raw in zip(context.items, context.raws, strict=True) if item.added == "memory"]
+    beside = sum(counter.count_many(core.dialect(context.raws).parse(memory)))
     state = read_session_state(core.row().state)
-    steers = effective_tiers(core, seen, state) if ask.steers is None else ask.steers
+    tiers = effective_tiers(core, context, state) if ask.steers is None else ask.steers
     hidden = max(0, round(state.calibration.offset)) if state.calibration.replies else 0
     overhead = beside + max(ask.settings.overhead_tokens, hidden)
     settings = structs.replace(ask.settings, overhead_tokens=overhead)
-    return structs.replace(ask, settings=settings, sent=tuple(seen.raws), steers=steers)
+    return structs.replace(ask, settings=settings, sent=tuple(context.raws), steers=tiers)
 
 
 def _note_no_gain(core: Core, report: Report) -> None:
@@ -195,32 +189,34 @@ def _note_no_gain(core: Core, report: Report) -> None:
 
 
 def commit_compaction(core: Core, ask: CompactionRequest, made: PendingCompaction) -> Report:
-    """Archive, commit and tell a compaction that was made; when somebody else was first, a report that says so.
+    """Archive, commit and emit a compaction that was made; when somebody else was first, a report that says so.
 
     The checkpoint is written in between: it names ids of the archive, so these are there first.
     """
-    originals = keep.as_logged(made.result.archive, made.result.spans, made.seen, core.store, core.id)
-    attempts = keep.ArchiveRetries(core.settings.retry_attempts, core.settings.retry_delay_seconds, _retried(core))
-    keep.archive(core, originals, attempts)
+    originals = as_logged(made.result.archive, made.result.spans, made.context, core.store, core.id)
+    archive(core, originals, emit_retries=True)
     made = made if made.report.checkpoint else _with_checkpoint(core, made)
-    report, draft = made.report, keep.new_context(made.result, made.seen, made.dialect)
-    told: list[Event] = []
+    report, new = made.report, new_context(made.result, made.context, made.dialect)
+    events: list[Event] = []
     try:
-        keep.commit(core, draft, made.dialect, made.counter, _remember(core, made, told))
+        commit(core, new, made.dialect, made.counter, _remember(core, made, events))
     except StaleBase as error:
         core.emit("compaction.refused", reason=str(error), level=report.level)
         row = core.row()
-        tokens = read_session_state(
-            row.state
-        ).gauge.tokens  # of the context that is there now, not of the one that was not
-        left = refused_report(core, ask, str(error), tokens, len(core.seen(row).shown))
+        tokens = read_session_state(row.state).gauge.tokens  # of the context that is there now
+        left = refused_report(core, ask, str(error), tokens, len(core.current_context(row).items))
         return structs.replace(left, model_calls=made.asked)
-    _drop_presummary(core)
+    if read_session_state(core.row().state).presummary:
+        from context_compactor.sessions.summaries import drop_presummary
+
+        drop_presummary(core, "a compaction came that did not use it")
     if made.asked and not report.told_by:
         core.emit("job.dropped", what="summary by a model", reason=report.reason)
-    for event in told:
-        core.bus.emit(event, is_kept=True)
-    _afterwards(core)
+    for event in events:
+        core.bus.emit(event, is_stored=True)
+    core.index()
+    _attempt(core, "readable archive", lambda: export_new(core))
+    _attempt(core, "promotion to memory", lambda: promote(core))
     return report
 
 
@@ -230,66 +226,41 @@ def _with_checkpoint(core: Core, made: PendingCompaction) -> PendingCompaction:
     return structs.replace(made, result=structs.replace(made.result, report=report))
 
 
-def _drop_presummary(core: Core) -> None:
-    """What was told ahead of a compaction is of no use behind it."""
-    if read_session_state(core.row().state).ahead:
-        from context_compactor.sessions.summaries import drop_presummary
-
-        drop_presummary(core, "a compaction came that did not use it")
-
-
-def _remember(core: Core, made: PendingCompaction, told: list[Event]) -> Callable[[SessionState], SessionState]:
-    """What goes with a compaction into its transaction; `told` are the events that are to be emitted behind it."""
+def _remember(core: Core, made: PendingCompaction, events: list[Event]) -> Callable[[SessionState], SessionState]:
+    """What goes with a compaction into its transaction; `events` are those to be emitted behind it."""
 
     def remember(state: SessionState) -> SessionState:
         if core.settings.extract_facts:
-            state = save_facts(core, state, with_times(made.result.facts, made.seen, made.result.spans), made.seen)
-        messages = core.row().messages
-        ahead = "" if made.is_ahead else state.ahead
-        state = structs.replace(state, guard=state.guard.succeeded(messages), held=False)
-        state = structs.replace(state, ahead=ahead, ahead_spent=Spending(), ahead_calls=())
-        told[:] = _events(core, made.report, state)
-        for event in told:
-            core.bus.keep(event)
-        raise_if_stopped(made.control)  # the last moment: what is written in this transaction is taken back
+            state = save_facts(
+                core, state, with_times(made.result.facts, made.context, made.result.spans), made.context
+            )
+        state = structs.replace(
+            state,
+            guard=state.guard.succeeded(core.row().messages),
+            held=False,
+            presummary="" if made.uses_presummary else state.presummary,
+            presummary_spent=Spending(),
+            presummary_calls=(),
+        )
+        events[:] = _events(core, made.report, state)
+        for event in events:
+            core.bus.write_within(event)
+        raise_if_stopped(made.control)  # the last moment: what is written in this transaction is parsed back
         return made.within(after_context_change(core, state, made.counter))
 
     return remember
 
 
-def _retried(core: Core) -> Callable[[int, str], None]:
-    def tell(attempt: int, reason: str) -> None:
-        core.emit("job.retried", what="archive", attempt=attempt, reason=reason)
-
-    return tell
+_IN_EVENTS = (
+    "compaction_id trigger level status reason tokens_before tokens_after tokens_saved messages_removed duration_ms "
+    "metrics model_calls"
+).split()
 
 
 def _events(core: Core, report: Report, state: SessionState) -> list[Event]:
-    """What is told of a compaction."""
-    payload = {
-        "compaction_id": report.compaction_id,
-        "trigger": report.trigger,
-        "level": report.level,
-        "status": report.status,
-        "reason": report.reason,
-        "tokens_before": report.tokens_before,
-        "tokens_after": report.tokens_after,
-        "tokens_saved": report.tokens_saved,
-        "messages_removed": report.messages_removed,
-        "duration_ms": report.duration_ms,
-        "metrics": report.metrics,
-        "model_calls": report.model_calls,
-        "tool_calls": state.tool_calls,
-    }
+    payload = {name: getattr(report, name) for name in _IN_EVENTS} | {"tool_calls": state.tool_calls}
     kinds: tuple[EventType, ...] = ("summary.applied", "session.compacted")
     return [make_event(kind, core.id, payload, core.clock()) for kind in kinds]
-
-
-def _afterwards(core: Core) -> None:
-    """What follows a compaction and can be made again from the store: the index, the readable archive, memory."""
-    core.index()
-    _attempt(core, "readable archive", lambda: export_new(core))
-    _attempt(core, "promotion to memory", lambda: promote(core))
 
 
 def finish_export(core: Core) -> None:

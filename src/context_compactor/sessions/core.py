@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from datetime import UTC, datetime
 from math import inf
 from threading import Condition, Event, get_ident
@@ -18,16 +19,22 @@ from context_compactor.dialects.detection import find_dialect
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.repair import repair_with_indexes
-from context_compactor.engine.api import estimating_summarizer, request_counter, summarizer_for, turn_positions
-from context_compactor.engine.compact import ParsedContext, parse_context
-from context_compactor.engine.request import CompactionRequest, request_budget
+from context_compactor.engine.parse import ParsedContext, parse_context, turn_positions
+from context_compactor.engine.request import CompactionRequest, request_budget, request_counter
 from context_compactor.errors import CompactorError, DeletedSession, StoreError, UnknownSession
-from context_compactor.protocols import Store
-from context_compactor.sessions import state as gauging
+from context_compactor.library import estimating_summarizer, summarizer_for
+from context_compactor.protocols import Layout, Store, Strategy
 from context_compactor.sessions.events import Bus
 from context_compactor.sessions.log import ContextReader, Raw, SessionContext
 from context_compactor.sessions.project import Project
-from context_compactor.sessions.state import Profile, SessionState, TokenGauge, read_session_state
+from context_compactor.sessions.state import (
+    Profile,
+    SessionState,
+    TokenGauge,
+    measure_messages,
+    read_session_state,
+    tokens_now,
+)
 from context_compactor.settings import Settings
 from context_compactor.store.events import EventType, make_event
 from context_compactor.store.rows import SessionRow, timestamp
@@ -35,10 +42,10 @@ from context_compactor.summarize.model import Control
 from context_compactor.tokens.budget import Budget
 from context_compactor.tokens.counting import MessageCounter
 
-WorkKind = Literal["compaction", "ahead"]
+WorkKind = Literal["compaction", "preparation"]
 # A model that does not listen to its cancel is left behind; its thread ends with the program.
-_MOST_SECONDS = 5.0
-_LOOK_SECONDS = 0.05
+_MAX_CLOSE_SECONDS = 5.0
+_POLL_SECONDS = 0.05
 
 
 class RunningWork:
@@ -47,7 +54,7 @@ class RunningWork:
     def __init__(self) -> None:
         self._changed = Condition()
         self._under_way: dict[Control, tuple[WorkKind, int]] = {}
-        self._last: dict[object, Callable[[], None]] = {}
+        self._at_close: dict[object, Callable[[], None]] = {}
         self.is_closed = False
         """Whether the session is closed: from then on its store belongs to somebody else."""
 
@@ -78,34 +85,34 @@ class RunningWork:
         return bool(ended)
 
     @contextmanager
-    def or_at_close(self, last: Callable[[], None]) -> Iterator[None]:
-        """A block that may outlive the session: then `last` is done before the session closes."""
+    def or_at_close(self, cleanup: Callable[[], None]) -> Iterator[None]:
+        """A block that may outlive the session: then `cleanup` is done before the session closes."""
         key = object()
         with self._changed:
-            self._last[key] = last
+            self._at_close[key] = cleanup
         try:
             yield
         finally:
             with self._changed:
-                self._last.pop(key, None)
+                self._at_close.pop(key, None)
 
     def close(self) -> None:
-        """Cancel what is told ahead and wait for it; what does not end is left behind, with its last things done."""
-        give_up = monotonic() + _MOST_SECONDS
+        """Cancel preparation in other threads and wait for it; what does not end is left behind, its cleanup done."""
+        give_up = monotonic() + _MAX_CLOSE_SECONDS
         with self._changed:
-            while monotonic() < give_up and (ahead := self._ahead_elsewhere()):
-                for control in ahead:  # again and again: what can be cancelled may only be about to begin
+            while monotonic() < give_up and (running := self._preparing_elsewhere()):
+                for control in running:  # again and again: what can be cancelled may only be about to begin
                     control.cancel.set()
-                self._changed.wait(_LOOK_SECONDS)
+                self._changed.wait(_POLL_SECONDS)
             self.is_closed = True
-            left, self._last = list(self._last.values()), {}
-        for last in reversed(left):
-            last()
+            left, self._at_close = list(self._at_close.values()), {}
+        for cleanup in reversed(left):
+            cleanup()
 
-    def _ahead_elsewhere(self) -> list[Control]:
-        return [
-            control for control, (work, thread) in self._under_way.items() if work == "ahead" and thread != get_ident()
-        ]
+    def _preparing_elsewhere(self) -> list[Control]:
+        own = get_ident()
+        running = self._under_way.items()
+        return [control for control, (work, thread) in running if work == "preparation" and thread != own]
 
 
 if TYPE_CHECKING:
@@ -114,7 +121,7 @@ if TYPE_CHECKING:
     from context_compactor.summarize.summarizer import ModelSummarizer
 
     Schedule = Callable[["Core", AppendOutcome], AppendOutcome]
-    """Queues what a look at the gauge asks for, in the transaction of what was looked at; the look with its jobs."""
+    """Queues what an append leads to, in the transaction of the append; returns its outcome with the jobs."""
 
 Clock = Callable[[], datetime]
 
@@ -125,9 +132,9 @@ def wall_clock() -> datetime:
 
 
 class ParsedSession(Struct, frozen=True):
-    """A context, its scene, and which of its messages became which after what is illegal was repaired."""
+    """A context, parsed, and which of its messages became which after what is illegal was repaired."""
 
-    seen: SessionContext
+    context: SessionContext
     dialect: Dialect
     given: int
     steps: list[tuple[int, Message]]
@@ -153,7 +160,6 @@ class Core:
         clock: Clock,
         count_tokens: Callable[[str], int] | None,
         schedule: Schedule | None = None,
-        origin: Core | None = None,
     ) -> None:
         self.store = store
         self.id = session_id
@@ -165,33 +171,29 @@ class Core:
         self.count_tokens = count_tokens
         self.schedule = schedule
         """When set, what would be done at once or in a thread of this session is left to jobs, all but emergencies."""
+        self.strategies: tuple[Strategy, ...] = ()
+        self.layouts: tuple[Layout, ...] = ()
         self.context_reader = ContextReader(store, session_id)
-        self.created_at: str = origin.created_at if origin else ""
+        self.created_at = ""
         """When the session was made: one of the same name that was made at another time is another session."""
-        self.running: RunningWork = origin.running if origin else RunningWork()
+        self.running = RunningWork()
         self.idle_due_at = ""
-        """Until then work for quiet times is known to wait."""
-        self._budget: tuple[Profile, Settings, MessageCounter | None, Budget | None] = profile, settings, None, None
-        self._origin = origin
-        self._teller: ModelSummarizer | None = None
-        self._parsed_context: tuple[SessionContext, ParsedSession] | None = None
-        self.leave: Callable[[], None] = lambda: None
+        """Until then a job for quiet times is known to wait."""
+        self.unsubscribe: Callable[[], None] = lambda: None
         """Ends what was subscribed for this session alone."""
+        self._counters: dict[tuple[str, str | None], MessageCounter] = {}
+        self._budget: tuple[Profile, Settings, MessageCounter, Budget] | None = None
+        self._origin: Core | None = None
+        self._summarizer: ModelSummarizer | None = None
+        self._parsed: ParsedSession | None = None
 
-    def twin(self) -> Core:
+    def clone(self) -> Core:
         """The same for another thread: what it has read is its own."""
-        return Core(
-            self.store,
-            self.id,
-            self.profile,
-            self.settings,
-            bus=self.bus,
-            project=self.project,
-            clock=self.clock,
-            count_tokens=self.count_tokens,
-            schedule=self.schedule,
-            origin=self,
-        )
+        clone = copy(self)
+        clone.context_reader = ContextReader(self.store, self.id)
+        clone.unsubscribe = lambda: None
+        clone._origin, clone._summarizer, clone._parsed = self, None, None
+        return clone
 
     # Time and events
 
@@ -204,9 +206,13 @@ class Core:
         return self.clock().timestamp()
 
     def emit(self, kind: EventType, **payload: Any) -> None:
-        """Tell whoever listens. A listener that fails stops nobody, and of a deleted session nothing more is told."""
-        if self._is_deleted():
+        """Emit an event. A sink that fails stops nobody, and of a deleted session nothing more is emitted."""
+        try:
+            self.row()
+        except UnknownSession:
             return
+        except StoreError:
+            pass  # whether it was deleted is not known, and what is wrong with the store is reported elsewhere
         self.bus.emit(make_event(kind, self.id, payload, self.clock()))
 
     def without_secrets(self, value: Any) -> Any:
@@ -220,21 +226,25 @@ class Core:
     # Reading messages
 
     def dialect(self, raws: Sequence[Mapping[str, Any]] | None = None) -> Dialect:
-        """The session's dialect. While its messages do not tell, they are looked at each time."""
+        """The session's dialect. While its messages do not show it, they are looked at each time."""
         if self.profile.dialect != "auto":
             return find_dialect(self.profile.dialect, raws or ())
-        return find_dialect("auto", list(raws) if raws is not None else self.seen().raws)
+        return find_dialect("auto", list(raws) if raws is not None else self.current_context().raws)
 
     def counter(self, dialect: Dialect) -> MessageCounter:
-        """The counter for the session's model."""
-        return request_counter(self.ask(), dialect.name, self.count_tokens)
+        """The counter for the session's model. It is asked for with every message, and hardly ever another one."""
+        key = dialect.name, self.profile.model
+        known = self._counters.get(key)
+        return known or self._counters.setdefault(key, request_counter(self.ask(), dialect.name, self.count_tokens))
 
     def budget(self, counter: MessageCounter) -> Budget:
-        """What a request may hold. It is asked for with every message, and hardly ever another one."""
-        profile, settings, known, budget = self._budget
-        if budget is None or profile is not self.profile or settings is not self.settings or known is not counter:
-            budget = request_budget(self.ask(), counter.dialect_name, counter.margin)
-            self._budget = self.profile, self.settings, counter, budget
+        """What a request may hold."""
+        if self._budget is not None:
+            profile, settings, known, budget = self._budget
+            if profile is self.profile and settings is self.settings and known is counter:
+                return budget
+        budget = request_budget(self.ask(), counter.dialect_name, counter.margin)
+        self._budget = self.profile, self.settings, counter, budget
         return budget
 
     @property
@@ -246,38 +256,38 @@ class Core:
         """A request to compact, with what is the same for all of them."""
         return CompactionRequest(window=self.profile.window, settings=self.settings, model=self.model, **more)
 
-    def teller(self) -> ModelSummarizer | None:
-        """Who tells stories with the model of the settings; opened once, when it is first needed."""
+    def summarizer(self) -> ModelSummarizer | None:
+        """Who summarizes with the model of the settings; opened once, when it is first needed."""
         if self._origin is not None:
-            return self._origin.teller()
-        if self._teller is None:
+            return self._origin.summarizer()
+        if self._summarizer is None:
             self.use_summarizer(summarizer_for(self.settings))
-        return self._teller
+        return self._summarizer
 
-    def expecting(self) -> ModelSummarizer | None:
+    def estimating_summarizer(self) -> ModelSummarizer | None:
         """Who says what would be asked, without asking anybody."""
-        return self._teller or estimating_summarizer(self.settings)
+        return self._summarizer or estimating_summarizer(self.settings)
 
-    def use_summarizer(self, teller: ModelSummarizer | None) -> None:
-        """Have stories told by this one."""
-        self._teller = teller
-        if teller is not None:
-            teller.watchers.append(self._heard)
+    def use_summarizer(self, summarizer: ModelSummarizer | None) -> None:
+        """Have summaries written by this one."""
+        self._summarizer = summarizer
+        if summarizer is not None:
+            summarizer.watchers.append(self._emit_retry)
 
-    def _heard(self, step: ModelStep) -> None:
+    def _emit_retry(self, step: ModelStep) -> None:
         if step.kind == "retried":
             self.emit("job.retried", what="summary by a model", attempt=step.number, reason=step.reason)
 
-    def cancel(self) -> None:
-        """End a model's call that is under way; what waits for it raises `ModelStopped`."""
-        self.running.cancel("compaction", "ahead")
+    def cancel(self) -> bool:
+        """End a model's call that is under way, whether there was one; what waits for it raises `ModelStopped`."""
+        return self.running.cancel("compaction", "preparation")
 
     def end(self) -> None:
-        """End what is under way, since the session closes. A twin leaves that to the one it was made from."""
+        """End what is under way, since the session closes. A clone leaves that to the one it was made from."""
         if self._origin is None:
             self.running.close()
 
-    def seen(self, row: SessionRow | None = None) -> SessionContext:
+    def current_context(self, row: SessionRow | None = None) -> SessionContext:
         """The context as it is now."""
         return self.context_reader.now(row or self.row())
 
@@ -306,25 +316,16 @@ class Core:
             "Try: open it again, which begins a new one."
         )
 
-    def _is_deleted(self) -> bool:
-        try:
-            self.row()
-        except UnknownSession:
-            return True
-        except StoreError:  # which is told elsewhere
-            return False
-        return False
-
-    def parse_context(self, seen: SessionContext | None = None) -> ParsedSession:
-        """The context as it is now, or one that was seen, taken apart; once for each context."""
-        seen = seen or self.seen()
-        if self._parsed_context is None or self._parsed_context[0] is not seen:
-            raws = conversation_raws(seen)
+    def parse_context(self, context: SessionContext | None = None) -> ParsedSession:
+        """The context as it is now, or one that was read, parsed; once for each context."""
+        context = context or self.current_context()
+        if self._parsed is None or self._parsed.context is not context:
+            raws = conversation_raws(context)
             dialect = self.dialect(raws)
             steps, _ = repair_with_indexes(dialect.parse(raws), dialect)
             scene = parse_context([message for _, message in steps], dialect)
-            self._parsed_context = seen, ParsedSession(seen, dialect, len(raws), steps, scene)
-        return self._parsed_context[1]
+            self._parsed = ParsedSession(context, dialect, len(raws), steps, scene)
+        return self._parsed
 
     @contextmanager
     def writing(self) -> Iterator[SessionRow]:
@@ -347,9 +348,13 @@ class Core:
         gauge = state.gauge
         if (gauge.head, gauge.view, gauge.counter) == (row.head, row.view, counter.counter.name):
             return gauge
-        seen = self.seen(row)
-        counted = gauging.measure_messages(self.dialect(seen.raws).parse(seen.raws), counter)
+        context = self.current_context(row)
+        counted = measure_messages(self.dialect(context.raws).parse(context.raws), counter)
         return structs.replace(counted, head=row.head, view=row.view)
+
+    def tokens(self, state: SessionState) -> int:
+        """The tokens of the next request."""
+        return tokens_now(state.gauge, state.calibration, self.settings.overhead_tokens)
 
     def save(self, state: SessionState) -> None:
         """Keep the state."""
@@ -374,12 +379,12 @@ class Core:
         """Remember something small under a name."""
         self.change(lambda state: structs.replace(state, notes={**state.notes, name: value}))
 
-    def keep_profile(self, profile: Profile) -> None:
+    def save_profile(self, profile: Profile) -> None:
         """The profile from now on, for other processes too."""
         self.profile = profile
         self.store.save_profile(self.id, msgspec.json.encode(profile))
 
 
-def conversation_raws(seen: SessionContext) -> list[Raw]:
+def conversation_raws(context: SessionContext) -> list[Raw]:
     """The conversation's own messages."""
-    return [raw for _, raw in seen.own()]
+    return [raw for _, raw in context.own()]

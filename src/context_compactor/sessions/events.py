@@ -1,4 +1,4 @@
-"""How a session tells others what happened: the event bus, its sinks, the project's JSON Lines log, and the desktop
+"""How others learn what happened to a session: the event bus, its sinks, the project's JSON Lines log, and the desktop
 notification."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from shutil import which
 from threading import Lock, Thread, local
-from typing import Any, Protocol, TextIO, runtime_checkable
+from typing import Any, Protocol, TextIO, cast, runtime_checkable
 
 import msgspec
 from msgspec import Struct, field
@@ -34,16 +34,14 @@ class Sink(Protocol):
 
     def write(self, event: Event) -> None:
         """Take one event; do not change it."""
-        ...
 
 
 @runtime_checkable
 class TransactionalSink(Sink, Protocol):
-    """A sink in the database of what it is told of: it can keep an event in the transaction of what that tells."""
+    """A sink in the same database as the session: it can store an event in the transaction of what that reports."""
 
     def write_within(self, event: Event) -> None:
         """Take one event as a part of the transaction that is under way, or raise."""
-        ...
 
 
 class SinkFailure(Struct, frozen=True):
@@ -68,7 +66,7 @@ class _Subscription:
 
 
 class _Emitting(local):
-    """What one thread is about: the events it has yet to deliver, how long their chain is, and to whom."""
+    """What one thread is delivering: the events that wait, how long their chain is, and to which sink."""
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[int, Event, bool]] = deque()
@@ -94,7 +92,7 @@ class Bus:
         types: Iterable[EventType] | None = None,
         session_id: str | None = None,
     ) -> Callable[[], None]:
-        """Tell this sink of all events, or of some types or one session only. The answer unsubscribes it again."""
+        """Send this sink all events, or some types or those of one session. What is returned unsubscribes it again."""
         subscription = _Subscription(sink, _checked(types), session_id)
         with self._lock:
             self._subscriptions = (*self._subscriptions, subscription)
@@ -106,22 +104,22 @@ class Bus:
 
         return unsubscribe
 
-    def keep(self, event: Event) -> None:
-        """Have an event kept with the transaction that is under way; what a sink raises is raised.
+    def write_within(self, event: Event) -> None:
+        """Have an event stored in the transaction that is under way; what a sink raises is raised.
 
-        When it is committed, `emit` it with `is_kept`, so that everybody else is told.
+        When it is committed, `emit` it with `is_stored`, so that everybody else gets it.
         """
         for subscription in self._subscriptions:
             if subscription.write_within is not None and subscription.wants(event):
                 subscription.write_within(event)
 
-    def emit(self, event: Event, *, is_kept: bool = False) -> None:
+    def emit(self, event: Event, *, is_stored: bool = False) -> None:
         """Deliver an event. Never raises what a sink raised: see `failures`."""
         mine = self._emitting
         if mine.chain >= _LONGEST_CHAIN:
             self._note(mine.sink, f"{event.type} was not delivered: the sink answers its own events without end")
             return
-        mine.waiting.append((mine.chain + 1, event, is_kept))
+        mine.waiting.append((mine.chain + 1, event, is_stored))
         if mine.chain == 0:
             self._deliver(mine)
 
@@ -134,9 +132,9 @@ class Bus:
     def _deliver(self, mine: _Emitting) -> None:
         try:
             while mine.waiting:
-                mine.chain, event, is_kept = mine.waiting.popleft()
+                mine.chain, event, is_stored = mine.waiting.popleft()
                 for subscription in self._subscriptions:
-                    if subscription.wants(event) and not (is_kept and subscription.write_within):
+                    if subscription.wants(event) and not (is_stored and subscription.write_within):
                         mine.sink = subscription.name
                         self._write(subscription, event)
         finally:
@@ -176,8 +174,7 @@ def _writer(sink: Sink | Callable[[Event], None]) -> Callable[[Event], None]:
         raise BadSetting(
             f"sink: {sink!r} takes no events: give a function of one event or an object with write(event), not async"
         )
-    taken: Callable[[Event], None] = write
-    return taken
+    return cast("Callable[[Event], None]", write)
 
 
 def _checked(types: Iterable[EventType] | None) -> frozenset[str]:
@@ -233,10 +230,8 @@ class JsonlSink:
         with one_writer(self.path.parent, wait_seconds=_LONGEST_WAIT):
             lines = self._append(msgspec.json.encode(_line(event)) + b"\n")
             if lines >= 2 * self.keep:
-                self._trim()
-
-    def _trim(self) -> None:
-        self._rewrite([line for line in self.path.read_bytes().splitlines(keepends=True) if _read(line)][-self.keep :])
+                whole = [line for line in self.path.read_bytes().splitlines(keepends=True) if _read(line)]
+                self._rewrite(whole[-self.keep :])
 
     def _rewrite(self, lines: list[bytes]) -> None:
         remove_scraps(self.path.parent)
@@ -327,19 +322,17 @@ def _write_whole(descriptor: int, line: bytes, size: int) -> None:
 
 
 class ServiceStoreSink:
-    """Writes each event to a desk, on the disk when it returns."""
+    """Writes each event to a service store, on the disk when it returns."""
 
     def __init__(self, service_store: ServiceStore) -> None:
         self._service_store = service_store
-        self.name = "DeskSink"
-
-    def write_within(self, event: Event) -> None:
-        """The same with the transaction of what the event tells: both are on the disk, or neither is."""
-        self._service_store.tell(event)
 
     def write(self, event: Event) -> None:
-        """Keep one event, and note which webhooks are to be told of it."""
-        self._service_store.tell(event)
+        """Store one event, and queue its deliveries to webhooks."""
+        self._service_store.record_event(event)
+
+    write_within = write
+    """The same in the transaction of what the event reports: both are on the disk, or neither is."""
 
 
 _TITLE = "Context Compactor"
@@ -356,7 +349,7 @@ _OSC_777 = ("rxvt", "foot")
 
 
 def notify(report: Report) -> None:
-    """Tell whoever sits at this machine that a context was compacted, where that can be told."""
+    """Notify whoever sits at this machine that a context was compacted, where that is possible."""
     if not report.changed or os.environ.get("CI"):
         return
     text = one_line(

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from context_compactor.dialects.record import Record, open_record
-from context_compactor.engine.compact import ParsedContext
+from context_compactor.engine.parse import ParsedContext
 from context_compactor.errors import BadSetting, CompactorError
 from context_compactor.facts.fact import Fact, FactKind, expand_kind
 from context_compactor.facts.failures import RESOLVED, resolve_facts
@@ -27,35 +27,35 @@ from context_compactor.tokens.counting import replace_surrogates
 
 KINDS: tuple[str, ...] = get_args(FactKind)
 _LEARNED_TOKENS = 600
-_LEFT_ALONE = 2
-# These say how things stand now: a newer list takes the place of an older one.
-_STANDING = ("todo", "mode", "blocker", "next_step")
+_UNPREPARED_TURNS = 2
+# These say how things are now: a newer list takes the place of an older one.
+_REPLACED_BY_NEWER = ("todo", "mode", "blocker", "next_step")
 
 
 def scene_of(core: Core) -> ParsedContext:
-    """The conversation as it is in the context, taken apart."""
+    """The conversation as it is in the context, parsed."""
     return core.parse_context().scene
 
 
-def save_facts(core: Core, state: SessionState, facts: Sequence[Fact], seen: SessionContext) -> SessionState:
+def save_facts(core: Core, state: SessionState, facts: Sequence[Fact], context: SessionContext) -> SessionState:
     """Keep what was extracted from the turns of a context, in the place of what was known of the same turns.
 
     Between the first of them there may be turns that were folded long ago: what is known of these stays.
     """
-    first, past = first_turn(facts), _past(core, seen)
+    first, past = first_turn(facts), _past(core, context)
     with core.writing():
         known = core.store.facts(core.id) if past else []
         between = [row for row in known if row.turn >= first and _is_folded(past, row.turn)]
         if first:
             core.store.drop_facts(core.id, first)
-        rows = [FactRow(fact.kind, fact.turn, _body(fact), _pattern(fact)) for fact in facts]
+        rows = [FactRow(fact.kind, fact.turn, json_bytes(msgspec.to_builtins(fact)), _pattern(fact)) for fact in facts]
         core.store.put_facts(core.id, [*between, *rows], core.now())
     return structs.replace(state, extracted_at=core.now())
 
 
-def with_times(facts: Iterable[Fact], seen: SessionContext, spans: Mapping[int, tuple[int, int]]) -> list[Fact]:
+def with_times(facts: Iterable[Fact], context: SessionContext, spans: Mapping[int, tuple[int, int]]) -> list[Fact]:
     """Facts with the times of the turns in which they were first and last seen; `spans` say where these stand."""
-    own = [shown.at for shown, _ in seen.own()]
+    own = [item.at for item, _ in context.own()]
     known = {number: [at for at in own[slice(*span)] if at] for number, span in spans.items()}
     return [_with_times(fact, known) for fact in facts]
 
@@ -65,10 +65,10 @@ def _with_times(fact: Fact, known: Mapping[int, Sequence[str]]) -> Fact:
     return structs.replace(fact, first_seen=first[0] if first else None, last_seen=last[-1] if last else None)
 
 
-def _past(core: Core, seen: SessionContext) -> Record | None:
+def _past(core: Core, context: SessionContext) -> Record | None:
     """The record of a context; None when there is none, or nothing stands behind it that is older."""
-    raws = conversation_raws(seen)
-    dialect = core.dialect(seen.raws)
+    raws = conversation_raws(context)
+    dialect = core.dialect(context.raws)
     messages = (dialect.parse([raw])[0] for raw in raws)
     leading = sum(1 for _ in takewhile(lambda message: message.role in ("system", "developer"), messages))
     past = open_record(dialect.parse(raws[: leading + 1]), dialect)[1]
@@ -78,10 +78,6 @@ def _past(core: Core, seen: SessionContext) -> Record | None:
 def _is_folded(past: Record | None, turn: int) -> bool:
     """Whether a turn is in a record that others have stayed behind."""
     return past is not None and turn <= past.turns and turn not in {number for number, _ in past.behind}
-
-
-def _body(fact: Fact) -> bytes:
-    return json_bytes(msgspec.to_builtins(fact))
 
 
 def stored_facts(core: Core, kind: str = "") -> list[Fact]:
@@ -99,30 +95,30 @@ def _pattern(fact: Fact) -> str:
 
 
 def all_facts(
-    core: Core, kind: str | None = None, live: Sequence[Fact] | None = None, *, told: bool = False
+    core: Core, kind: str | None = None, live: Sequence[Fact] | None = None, *, from_models: bool = False
 ) -> list[Fact]:
-    """Everything that is known, by turn: what was kept, and what the context holds now, which may be given.
+    """Everything that is known, by turn: what was stored, and what the context holds now, which may be given.
 
-    With `told` also what only a model says, which nobody is to be briefed with as if it were exact.
+    With `from_models` also what only a model says, which nobody is to be briefed with as if it were exact.
     """
     if kind is not None and kind not in KINDS:
         raise BadSetting(f"facts: unknown kind {kind!r:.40}; known kinds: {', '.join(KINDS)}")
     if live is None:
-        taken = core.parse_context()
-        live = with_times(taken.scene.facts, taken.seen, taken.spans())
-    first = min((turn for turn in (fact.turn for fact in live) if turn > 0), default=1 << 60)
+        parsed = core.parse_context()
+        live = with_times(parsed.scene.facts, parsed.context, parsed.spans())
+    first = first_turn(live) or 1 << 60
     kinds = expand_kind(kind) if kind else ("",)
     stored = [fact for each in kinds for fact in stored_facts(core, each)]
-    past = _past(core, core.seen())
+    past = _past(core, core.current_context())
     kept = [fact for fact in stored if fact.turn < first or _is_folded(past, fact.turn)]
     if any(fact.kind == "failure" and fact.status != RESOLVED for fact in kept):
         kept = resolve_facts(kept, scene_of(core).turns)
-    wanted = [fact for fact in (*kept, *live) if (kind is None or fact.kind in kinds) and (told or not fact.told_by)]
-    return merge(wanted)
+    facts = (fact for fact in (*kept, *live) if kind is None or fact.kind in kinds)
+    return merge(fact for fact in facts if from_models or not fact.told_by)
 
 
 def merge(facts: Iterable[Fact]) -> list[Fact]:
-    """One fact for each thing, however often it was seen; of what stands now, the newest."""
+    """One fact for each thing, however often it was seen; of kinds that replace each other, the newest."""
     found: dict[tuple[str, str, str], Fact] = {}
     for fact in facts:
         key = (fact.kind, fact.content, fact.detail)
@@ -133,7 +129,7 @@ def merge(facts: Iterable[Fact]) -> list[Fact]:
     for kind, group in groupby(merged, key=lambda fact: fact.kind):
         members = list(group)
         newest = max(_last(fact) for fact in members)
-        result += [fact for fact in members if kind not in _STANDING or _last(fact) == newest]
+        result += [fact for fact in members if kind not in _REPLACED_BY_NEWER or _last(fact) == newest]
     return sorted(result, key=lambda fact: (fact.turn, KINDS.index(fact.kind)))
 
 
@@ -191,25 +187,30 @@ class PreparedWork(Struct, frozen=True):
 
     turns: int
     facts: int
-    told: int = 0
-    """Turns that a model told."""
+    summarized: int = 0
+    """Turns that a model summarized."""
+
+    @property
+    def told(self) -> int:
+        """Deprecated: `summarized`."""
+        return self.summarized
 
 
 def prepare_compaction(core: Core, fewest: int = 3) -> PreparedWork:
     """Prepare the next compaction: count what is new and keep the facts of all but the last two turns.
 
-    Nothing is done for fewer turns than `fewest`. What the model sees does not change.
+    Nothing is done for fewer turns than `fewest`. The context does not change.
     """
-    seen = core.seen()
-    scene = core.parse_context(seen).scene
+    context = core.current_context()
+    scene = core.parse_context(context).scene
     state = read_session_state(core.row().state)
-    ready = [turn for turn in scene.turns[:-_LEFT_ALONE] if turn.number > state.prepared_turn]
+    ready = [turn for turn in scene.turns[:-_UNPREPARED_TURNS] if turn.number > state.prepared_turn]
     if len(ready) < fewest or not core.settings.extract_facts:
         return PreparedWork(0, 0)
     last = ready[-1].number
     counter = core.counter(core.dialect())
     counter.learn(message for turn in ready for message in turn.messages)
-    facts = [fact for fact in scene.facts if max(fact.turn, fact.last_turn) <= last]
-    facts = with_times(facts, seen, core.parse_context(seen).spans())
-    core.change(lambda now: structs.replace(save_facts(core, now, facts, seen), prepared_turn=last))
+    facts = [fact for fact in scene.facts if _last(fact) <= last]
+    facts = with_times(facts, context, core.parse_context(context).spans())
+    core.change(lambda now: structs.replace(save_facts(core, now, facts, context), prepared_turn=last))
     return PreparedWork(len(ready), len(facts))

@@ -28,7 +28,6 @@ from context_compactor.handoff.protocol import (
     HandoffRequest,
     HandoffResponse,
     OrchestratorState,
-    Phase,
     bad_field,
     read_state,
 )
@@ -36,7 +35,7 @@ from context_compactor.handoff.writer import handover_text, material_of
 from context_compactor.sessions.compaction import compact
 from context_compactor.sessions.core import Core
 from context_compactor.sessions.facts import all_facts, scene_of
-from context_compactor.sessions.state import read_session_state as session_state
+from context_compactor.sessions.state import read_session_state
 from context_compactor.tokens.counting import message_counter_for
 
 ORCHESTRATOR, POINTS = "orchestrator", "points"
@@ -50,17 +49,19 @@ def hand_off(core: Core, phase: str, task: str, task_id: str, feature: str = "",
 
     What earlier phases reported is part of it. `feature` and `spec_path` are kept for later handoffs.
     """
-    known = _phase(phase)
+    if phase not in PHASES:
+        raise bad_field("request", "phase", f"{str(phase)[:60]!r} is not known; use one of {', '.join(PHASES)}")
     facts = all_facts(core)
     summary = summary_for(core, phase)
     compact(core, core.ask(kind="pre_handoff"))
+    bare_id = core.id.rpartition("/")[2] or core.id  # without its namespace, as whoever answers knows it
     with core.writing():
         state = with_task(orchestrator(core), core.without_secrets(feature), core.without_secrets(spec_path))
-        subject = named_task(state, facts)
+        subject, tasks = named_task(state, facts), _contents(facts, "task")
         request = HandoffRequest(
-            task_id=task_id or f"{_bare_id(core)[:160]}-{phase}-{len(state.subagents.agents) + 1}",
-            phase=known,
-            task=core.without_secrets(task) or _task(facts) or "go on with what the summary says",
+            task_id=task_id or f"{bare_id[:160]}-{phase}-{len(state.subagents.agents) + 1}",
+            phase=phase,
+            task=core.without_secrets(task) or next(iter(tasks[-1:]), "go on with what the summary says"),
             context_summary=summary,
             constraints=tuple(_contents(facts, "constraint")),
             files=changed_files(facts, state),
@@ -99,22 +100,6 @@ def references(core: Core, state: OrchestratorState) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*answers, *newest)))
 
 
-def _bare_id(core: Core) -> str:
-    """The session's name without its namespace, as whoever answers knows it."""
-    return core.id.rpartition("/")[2] or core.id
-
-
-def _phase(phase: str) -> Phase:
-    if phase not in PHASES:
-        raise bad_field("request", "phase", f"{str(phase)[:60]!r} is not known; use one of {', '.join(PHASES)}")
-    return phase
-
-
-def _task(facts: list[Fact]) -> str:
-    asked = _contents(facts, "task")
-    return asked[-1] if asked else ""
-
-
 def _contents(facts: list[Fact], kind: str) -> list[str]:
     return [fact.content for fact in facts if fact.kind == kind][-_MOST_LISTED:]
 
@@ -144,7 +129,7 @@ def points(core: Core) -> Points:
     """The four measurement points, with the tool calls of this session."""
     stored = _notes(core).get(POINTS)
     known = read_points(stored) if isinstance(stored, str) else Points()
-    calls = session_state(core.row().state).tool_calls
+    calls = read_session_state(core.row().state).tool_calls
     return structs.replace(known, tool_calls=(calls,))
 
 
@@ -154,4 +139,4 @@ def save_orchestrator(core: Core, state: OrchestratorState) -> None:
 
 
 def _notes(core: Core) -> dict[str, Any]:
-    return session_state(core.row().state).notes
+    return read_session_state(core.row().state).notes

@@ -17,12 +17,12 @@ from context_compactor.protocols import Store
 from context_compactor.sessions.core import Core
 from context_compactor.sessions.state import SessionState, WorkClaim, read_session_state
 
-# What another machine has noted cannot be checked from here; after a day it is no longer believed.
-_BELIEVED_SECONDS = 24 * 60 * 60
+# What another machine has noted cannot be checked from here; after a day it is no longer trusted.
+_TRUSTED_SECONDS = 24 * 60 * 60
 
 
 def hold(core: Core) -> str:
-    """Note that this process has the session open; the name under which it is noted. The dead are struck out."""
+    """Note that this process has the session open, under a name that is returned. Dead processes are removed."""
     core.row()  # which must be there
     for holder, since in core.store.holders(core.id).items():
         if not is_alive(holder, core.seconds() - datetime.fromisoformat(since).timestamp()):
@@ -33,7 +33,7 @@ def hold(core: Core) -> str:
 
 
 def process_name() -> str:
-    """A name of its own that tells which process bears it."""
+    """A unique name that shows which process has it."""
     return f"{socket.gethostname()}:{os.getpid()}:{_process_started(os.getpid())}:{secrets.token_hex(4)}"
 
 
@@ -45,7 +45,7 @@ def release(core: Core, holder: str) -> None:
 
 
 def other_holders(store: Store, now: datetime, own: str = "") -> list[tuple[str, str, str]]:
-    """Other holders in this store that are alive as far as can be told from here: session, holder, since when."""
+    """Other holders in this store that are alive as far as is known here: session, holder, since when."""
     known = store.open_sessions()
     ages = {since: (now - datetime.fromisoformat(since)).total_seconds() for _, _, since in known}
     return [each for each in known if each[1] != own and is_alive(each[1], ages[each[2]])]
@@ -55,11 +55,11 @@ def _pid(holder: str) -> int:
     return int(holder.rsplit(":", 3)[1])
 
 
-def is_alive(holder: str, age: float, believed: float = _BELIEVED_SECONDS) -> bool:
-    """Whether who bears this name is still there; on another machine that is believed for so many seconds."""
+def is_alive(holder: str, age: float, trusted: float = _TRUSTED_SECONDS) -> bool:
+    """Whether who bears this name is still there; on another machine that is assumed for so many seconds."""
     host, pid, started, _ = holder.rsplit(":", 3)
     if host != socket.gethostname():
-        return age < believed
+        return age < trusted
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
@@ -77,7 +77,7 @@ def _process_started(pid: int) -> str:
         return ""
 
 
-# A claim of another machine is believed for as long as a call may take, and a little longer.
+# A claim of another machine is trusted for as long as a call may take, and a little longer.
 _GRACE_SECONDS = 60.0
 
 
@@ -86,10 +86,14 @@ def exclusive_claim(core: Core) -> Iterator[bool]:
     """One at a time for a session, in all processes: whether it is ours now."""
     name = process_name()
     core.change(lambda state: _claim(core, state, name))
-    is_ours = read_session_state(core.row().state).ahead_by.holder == name
+    is_ours = read_session_state(core.row().state).presummary_claim.holder == name
 
     def release() -> None:
-        core.change(lambda state: _released(state, name))
+        core.change(released)
+
+    def released(state: SessionState) -> SessionState:
+        is_held = state.presummary_claim.holder == name
+        return structs.replace(state, presummary_claim=WorkClaim()) if is_held else state
 
     with core.running.or_at_close(release):
         try:
@@ -100,11 +104,7 @@ def exclusive_claim(core: Core) -> Iterator[bool]:
 
 
 def _claim(core: Core, state: SessionState, name: str) -> SessionState:
-    claim, now = state.ahead_by, core.seconds()
-    believed = core.settings.deadline_seconds + _GRACE_SECONDS
-    is_taken = claim.holder and now - claim.since < believed and is_alive(claim.holder, now - claim.since, believed)
-    return state if is_taken else structs.replace(state, ahead_by=WorkClaim(name, now))
-
-
-def _released(state: SessionState, name: str) -> SessionState:
-    return structs.replace(state, ahead_by=WorkClaim()) if state.ahead_by.holder == name else state
+    claim, now = state.presummary_claim, core.seconds()
+    trusted = core.settings.deadline_seconds + _GRACE_SECONDS
+    is_taken = claim.holder and now - claim.since < trusted and is_alive(claim.holder, now - claim.since, trusted)
+    return state if is_taken else structs.replace(state, presummary_claim=WorkClaim(name, now))

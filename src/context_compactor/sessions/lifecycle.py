@@ -11,17 +11,17 @@ from msgspec import structs
 from context_compactor.archive.export import remove_export
 from context_compactor.archive.storage import terms_of
 from context_compactor.dialects.detection import find_dialect
-from context_compactor.engine.api import summarizer_for
 from context_compactor.errors import BadCheckpoint, BadMessage, BadSetting, CompactorError, DamagedContent, StoreError
 from context_compactor.files import naming_write_errors
 from context_compactor.handoff.checkpoint_text import parse_checkpoint
 from context_compactor.json_values import read_json
+from context_compactor.library import summarizer_for
 from context_compactor.protocols import Model, Store
 from context_compactor.sessions.core import Clock, Core, wall_clock
 from context_compactor.sessions.events import Bus, JsonlSink
 from context_compactor.sessions.holders import other_holders
 from context_compactor.sessions.project import Project, project_of
-from context_compactor.sessions.state import OS_USER, Profile, check_id, check_model, given_settings, read_profile
+from context_compactor.sessions.state import OS_USER, Profile, check_id, given_settings, read_profile, refuse_invisible
 from context_compactor.settings import Settings, check_agent_model, load_settings, read_value, refuse_password
 from context_compactor.store.connect import connect
 from context_compactor.store.events import EVENT_TYPES, make_event
@@ -57,7 +57,7 @@ def delete_from(
     project: Project | None = None,
     is_it: Callable[[SessionRow], None] = lambda _: None,
 ) -> None:
-    """Delete a session of a store that is open, and tell so. `is_it` may refuse a row that is another session.
+    """Delete a session of a store that is open, and emit that. `is_it` may refuse a row that is another session.
 
     From then on nobody finds it, and its files are gone. What it leaves behind in the store goes with `clear_deleted`.
     """
@@ -66,8 +66,8 @@ def delete_from(
         is_it(row)
         store.delete(session_id)
         event = make_event("session.deleted", session_id, {"messages": row.messages}, clock())
-        bus.keep(event)
-    bus.emit(event, is_kept=True)
+        bus.write_within(event)
+    bus.emit(event, is_stored=True)
     if project is not None:
         _remove_files(project, row)
 
@@ -120,14 +120,14 @@ _LOGGED = tuple(kind for kind in EVENT_TYPES if not kind.startswith("item.") and
 def open_core(
     session_id: str,
     *,
-    window: int | None,
-    store: str | Store | None,
-    dialect: str,
-    model: str | None,
-    settings: Settings | None,
-    count_tokens: Callable[[str], int] | None,
-    bus: Bus | None,
-    clock: Clock,
+    window: int | None = None,
+    store: str | Store | None = None,
+    dialect: str = "auto",
+    model: str | None = None,
+    settings: Settings | None = None,
+    count_tokens: Callable[[str], int] | None = None,
+    bus: Bus | None = None,
+    clock: Clock = wall_clock,
     schedule: Schedule | None = None,
     summarizer: str | Model | None = None,
     owner: str = "",
@@ -136,7 +136,7 @@ def open_core(
     check_id(session_id)
     check_agent_model(model, summarizer="")  # a session's model may be at an address
     refuse_password("model", model or "")
-    check_model(model)
+    refuse_invisible("model", model or "")
     loaded = settings or load_settings().settings
     address = store if isinstance(store, str) else loaded.store if store is None else ""
     kept = connect(address) if store is None or isinstance(store, str) else store
@@ -144,12 +144,13 @@ def open_core(
     named = given.pop("model", None)
     own = Profile(window=window, dialect=dialect, model=model or named, owner=owner, settings=given)
     project = project_of(address) if address else None
+    bus = bus or Bus()
     core = Core(
         kept,
         session_id,
         own,
         loaded,
-        bus=bus or Bus(),
+        bus=bus,
         project=project,
         clock=clock,
         count_tokens=count_tokens,
@@ -180,18 +181,7 @@ def continue_core(
     A server or a worker opens it for somebody else, so no notice is shown here.
     """
     store.session(session_id)
-    core = open_core(
-        session_id,
-        window=None,
-        store=store,
-        dialect="auto",
-        model=None,
-        settings=None,
-        count_tokens=count_tokens,
-        bus=bus,
-        clock=clock,
-        schedule=schedule,
-    )
+    core = open_core(session_id, store=store, count_tokens=count_tokens, bus=bus, clock=clock, schedule=schedule)
     core.settings = structs.replace(core.settings, notify_on_compact=False)
     return core
 
@@ -217,11 +207,17 @@ def _begin(core: Core, own: Profile, settings: Settings | None) -> None:
     stored = read_profile(row.profile)
     if own.dialect not in ("auto", stored.dialect):
         _refuse_other_dialect(core, stored.dialect, own.dialect)
-    _refuse_other_owner(core, stored.owner, own.owner)
+    # Else one owner would get lessons of the other. A user of this machine owns what they begin; one who continues a
+    # session leaves it to its owner, or to nobody.
+    if stored.owner and own.owner not in ("", stored.owner) and not own.owner.startswith(OS_USER):
+        raise BadSetting(
+            f"owner: session {core.id!r:.80} belongs to {stored.owner!r:.80}, not to {own.owner!r:.80}. "
+            "Try: without an owner, or another session."
+        )
     _continue(core, stored, own, settings)
     core.budget(core.counter(core.dialect()))
     if core.project is not None:
-        core.leave = core.bus.subscribe(JsonlSink(core.project.log_file), types=_LOGGED, session_id=core.id)
+        core.unsubscribe = core.bus.subscribe(JsonlSink(core.project.log_file), types=_LOGGED, session_id=core.id)
 
 
 def _refuse_other_dialect(core: Core, known: str, given: str) -> None:
@@ -234,18 +230,6 @@ def _refuse_other_dialect(core: Core, known: str, given: str) -> None:
             f"dialect: the messages of {core.id!r:.80} are {known}, not {given} ({error}). "
             "Try: without a dialect, or another session."
         ) from error
-
-
-def _refuse_other_owner(core: Core, known: str, given: str) -> None:
-    """Raise `BadSetting` when a program names another owner than the session has: one would get lessons of the other.
-
-    A user of this machine owns what they begin. One who goes on with a session leaves it to its owner, or to nobody.
-    """
-    if known and given not in ("", known) and not given.startswith(OS_USER):
-        raise BadSetting(
-            f"owner: session {core.id!r:.80} belongs to {known!r:.80}, not to {given!r:.80}. "
-            "Try: without an owner, or another session."
-        )
 
 
 def expire_old(store: Store, settings: Settings, clock: Clock, spare: str = "") -> None:
@@ -269,5 +253,5 @@ def _continue(core: Core, stored: Profile, own: Profile, settings: Settings | No
     if settings is None and stored.settings:
         core.settings = load_settings(stored.settings).settings
     if profile != stored:
-        core.keep_profile(profile)
+        core.save_profile(profile)
     core.profile = profile

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.errors import DamagedContent
-from context_compactor.json_values import json_bytes, read_json
+from context_compactor.json_values import read_json
 from context_compactor.protocols import Store
 from context_compactor.store.rows import MESSAGE, LogEntry, SessionRow
 
@@ -117,9 +117,8 @@ def read_log_state(entries: Iterable[LogEntry]) -> LogState:
     for entry in entries:
         if entry.kind == COMPACTION:
             active.append(len(made))
-            made.append(
-                LoggedCompaction(entry.position, entry.created_at, msgspec.json.decode(entry.body, type=CompactionNote))
-            )
+            note = msgspec.json.decode(entry.body, type=CompactionNote)
+            made.append(LoggedCompaction(entry.position, entry.created_at, note))
             undone.clear()
         elif entry.kind == UNDO and active:
             undone.append(active.pop())
@@ -127,84 +126,84 @@ def read_log_state(entries: Iterable[LogEntry]) -> LogState:
             active.append(undone.pop())
         elif entry.kind == REVISION:
             revisions.append(msgspec.json.decode(entry.body, type=Revision))
-    compactions = (
-        LoggedCompaction(each.position, each.created_at, each.note, at in active) for at, each in enumerate(made)
-    )
+    compactions = (structs.replace(each, is_active=at in active) for at, each in enumerate(made))
     return LogState(tuple(compactions), tuple(revisions), tuple(made[at] for at in undone))
 
 
 def context_items(log_state: LogState, items: Sequence[ContextItem], messages: Iterable[LogEntry]) -> list[ContextItem]:
     """The context: the items of the last compaction, then the messages behind its base, each as it was last revised."""
-    shown = list(items)
-    shown += [
-        ContextItem(entry.hash, entry.position, at=entry.created_at) for entry in messages if entry.kind == MESSAGE
-    ]
+    found = [*items, *(_item(entry) for entry in messages if entry.kind == MESSAGE)]
     for revision in log_state.revisions:
         if revision.position or revision.under == log_state.under:
-            _revise(shown, revision, log_state.base, len(items))
-    return shown
+            _revise(found, revision, log_state.base, len(items))
+    return found
 
 
-def _revise(shown: list[ContextItem], revision: Revision, base: int, items: int) -> None:
+def _item(entry: LogEntry) -> ContextItem:
+    return ContextItem(entry.hash, entry.position, at=entry.created_at)
+
+
+def _revise(found: list[ContextItem], revision: Revision, base: int, items: int) -> None:
     if not revision.position and not revision.instead_of:
-        _add(shown, revision, base, items)
+        _add(found, revision, base, items)
         return
-    for at, each in enumerate(shown):
+    for at, each in enumerate(found):
         is_logged = base < revision.position == each.position
         if is_logged or (revision.instead_of and each.hash == revision.instead_of):
-            shown[at] = ContextItem(revision.hash, each.position, "", revision.ref, each.at)
+            found[at] = ContextItem(revision.hash, each.position, "", revision.ref, each.at)
             return
 
 
-def _add(shown: list[ContextItem], revision: Revision, base: int, items: int) -> None:
-    behind = [at for at, each in enumerate(shown) if base < each.position <= revision.after]
+def _add(found: list[ContextItem], revision: Revision, base: int, items: int) -> None:
+    behind = [at for at, each in enumerate(found) if base < each.position <= revision.after]
     at = behind[-1] + 1 if behind else items
-    while at < len(shown) and shown[at].added:
+    while at < len(found) and found[at].added:
         at += 1
-    shown.insert(at, ContextItem(revision.hash, 0, revision.why, revision.ref))
+    found.insert(at, ContextItem(revision.hash, 0, revision.why, revision.ref))
 
 
 Raw = dict[str, Any]
 
 
 class SessionContext(Struct, frozen=True):
-    """A context: what is shown, and each message of it as it goes to the provider."""
+    """A context: where each message of it comes from, and each as it goes to the provider."""
 
     head: int
     view: int
     log_state: LogState
-    shown: list[ContextItem]
+    items: list[ContextItem]
     raws: list[Raw]
 
     def own(self) -> Iterator[tuple[ContextItem, Raw]]:
         """The messages of the conversation, without what was added to the context from outside."""
-        return ((shown, raw) for shown, raw in zip(self.shown, self.raws, strict=True) if not shown.added)
+        return ((item, raw) for item, raw in zip(self.items, self.raws, strict=True) if not item.added)
 
 
 class ContextReader:
-    """Keeps the last context it has seen and follows the log from there."""
+    """Keeps the last context it has read and follows the log from there."""
 
     def __init__(self, store: Store, session_id: str) -> None:
         self._store = store
         self._id = session_id
-        self._seen: SessionContext | None = None
+        self._context: SessionContext | None = None
 
     def now(self, row: SessionRow | None = None) -> SessionContext:
-        """The context as it is now; only what has come since the last look is read."""
+        """The context as it is now; only what has come since the last call is read."""
         row = row or self._store.session(self._id)
-        seen = self._seen
-        if seen is None or seen.view != row.view or seen.head > row.head:
-            seen = self._read(row.head, row.view)
-        elif seen.head < row.head:
-            new = self._store.entries(self._id, kinds=(MESSAGE,), after=seen.head, until=row.head)
-            shown = [*seen.shown, *(ContextItem(entry.hash, entry.position, at=entry.created_at) for entry in new)]
-            seen = SessionContext(row.head, row.view, seen.log_state, shown, [*seen.raws, *map(_raw, new)])
-        self._seen = seen
-        return seen
+        context = self._context
+        if context is None or context.view != row.view or context.head > row.head:
+            context = self._read(row.head, row.view)
+        elif context.head < row.head:
+            new = self._store.entries(self._id, kinds=(MESSAGE,), after=context.head, until=row.head)
+            raws = [*context.raws, *(read_json(entry.body) for entry in new)]
+            items = [*context.items, *map(_item, new)]
+            context = SessionContext(row.head, row.view, context.log_state, items, raws)
+        self._context = context
+        return context
 
     def forget(self) -> None:
         """Read everything anew the next time."""
-        self._seen = None
+        self._context = None
 
     def at(self, position: int) -> SessionContext:
         """The context as it was when the log had this position."""
@@ -216,13 +215,13 @@ class ContextReader:
 
     def _read(self, head: int, view: int) -> SessionContext:
         log_state = self.log_state(head)
-        items = self.items(log_state.last) if log_state.last else []
+        compacted = self.items(log_state.last) if log_state.last else []
         messages = self._store.entries(self._id, kinds=(MESSAGE,), after=log_state.base, until=head)
-        shown = context_items(log_state, items, messages)
+        items = context_items(log_state, compacted, messages)
         known = {entry.hash: entry.body for entry in messages}
-        wanted = [each.hash for each in shown if each.hash not in known]
+        wanted = [each.hash for each in items if each.hash not in known]
         known.update(self._store.get(wanted) if wanted else {})
-        return SessionContext(head, view, log_state, shown, [read_json(known[each.hash]) for each in shown])
+        return SessionContext(head, view, log_state, items, [read_json(known[each.hash]) for each in items])
 
     def items(self, compacted: LoggedCompaction) -> list[ContextItem]:
         """What a compaction put in the place of everything up to its base."""
@@ -239,21 +238,6 @@ def logged_bodies(
     grown = {position: name for position, name in log_state.grown.items() if position in found}
     bodies = store.get(grown.values()) if grown else {}
     return found | {position: bodies[name] for position, name in grown.items()}
-
-
-def _raw(entry: LogEntry) -> Raw:
-    raw: Raw = read_json(entry.body)
-    return raw
-
-
-def encode_items(shown: Sequence[ContextItem]) -> bytes:
-    """The items of a compaction as a content."""
-    return msgspec.json.encode(list(shown))
-
-
-def encode_raws(raws: Iterable[Raw]) -> list[bytes]:
-    """Messages as contents."""
-    return [json_bytes(raw) for raw in raws]
 
 
 def missing_contents(store: Store, session_id: str) -> Iterator[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.archive.display import (
     TURN,
@@ -17,14 +17,15 @@ from context_compactor.archive.display import (
     results_beside,
     turn_entry,
 )
-from context_compactor.archive.originals import Original, ids_of, result_original, turn_original, turn_summary
+from context_compactor.archive.originals import Original, ids_of, turn_original, turn_summary
 from context_compactor.archive.refetch import Refetched, RestoreRate
 from context_compactor.archive.refetch import refetch as refetch_original
 from context_compactor.archive.search.passages import Hit, original_texts
 from context_compactor.archive.storage import load_originals
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message, ToolResult
-from context_compactor.dialects.turns import REFERENCE_PATTERN, ToolUse, reference_id
+from context_compactor.dialects.turns import REFERENCE_PATTERN, ToolUse, Turn, reference_id
+from context_compactor.engine.classify import result_original
 from context_compactor.engine.request import level_target
 from context_compactor.errors import BadSetting, StaleBase, UnknownReference
 from context_compactor.facts.kinds import reference_of
@@ -35,7 +36,7 @@ from context_compactor.sessions.compaction import compact
 from context_compactor.sessions.core import Core
 from context_compactor.sessions.facts import scene_of
 from context_compactor.sessions.log import REVISION, Raw, Revision, SessionContext
-from context_compactor.sessions.state import read_session_state, replace_context, tokens_now
+from context_compactor.sessions.state import read_session_state, replace_context
 from context_compactor.settings import Level
 from context_compactor.store.rows import OriginalRow, hash_of
 from context_compactor.tokens.counting import MessageCounter
@@ -61,9 +62,9 @@ def find_original(core: Core, ref: str) -> Original:
     """The original under an id: from the archive, or what is still in the context as it was."""
     if not REFERENCE_PATTERN.fullmatch(str(ref)):
         raise UnknownReference(f"{ref!r:.60} is no id. Try: one like tool_017 or turn_003, or a search.")
-    shelved = core.store.original(core.id, ref)
-    if shelved is not None:
-        return load_originals([shelved], core.store)[0]
+    archived = core.store.original(core.id, ref)
+    if archived is not None:
+        return load_originals([archived], core.store)[0]
     live = _original_in_context(core, ref)
     if live is not None:
         return live
@@ -78,18 +79,21 @@ def find_original(core: Core, ref: str) -> Original:
 
 
 def _original_in_context(core: Core, ref: str) -> Original | None:
-    taken = core.parse_context()
-    scene = taken.scene
-    turn = next((turn for turn in scene.turns if ref in ids_of(turn)), None)
+    turn = _turn_in_context(core, ref)
     if turn is None:
         return None
+    parsed = core.parse_context()
     for exchange in turn.exchanges:
         if reference_of(exchange) == ref and exchange.result is not None:
-            return result_original(exchange, scene.verdicts.exchanges[exchange.number])
+            return result_original(exchange, parsed.scene.verdicts.exchanges[exchange.number])
     if not ref.startswith("turn"):
         return None
     original = turn_original(turn, sum(len(message.text) for message in turn.messages) // 4)
-    return as_logged([original], taken.spans(), taken.seen, core.store, core.id)[0]
+    return as_logged([original], parsed.spans(), parsed.context, core.store, core.id)[0]
+
+
+def _turn_in_context(core: Core, ref: str) -> Turn | None:
+    return next((turn for turn in core.parse_context().scene.turns if ref in ids_of(turn)), None)
 
 
 def _unknown(core: Core, ref: str) -> str:
@@ -115,30 +119,23 @@ def _beside(core: Core, turn: Original) -> Surroundings:
     before, after = neighbours(_entries(core, rows), turn.id)
     at = next((at for at, row in enumerate(rows) if row.ref == turn.id), None)
     if at is None:
-        return Surroundings(before, after, _live_results(core, turn.id))
+        live = _turn_in_context(core, turn.id)
+        verdicts, exchanges = core.parse_context().scene.verdicts.exchanges, live.exchanges if live else ()
+        results = [result_original(each, verdicts[each.number]) for each in exchanges if each.result is not None]
+        return Surroundings(before, after, results)
     return Surroundings(before, after, load_originals(results_beside(rows, at), core.store))
-
-
-def _live_results(core: Core, ref: str) -> list[Original]:
-    scene = core.parse_context().scene
-    turn = next((turn for turn in scene.turns if ref in ids_of(turn)), None)
-    exchanges = turn.exchanges if turn else ()
-    return [
-        result_original(each, scene.verdicts.exchanges[each.number]) for each in exchanges if each.result is not None
-    ]
 
 
 def turns(core: Core, first: int = 1, last: int | None = None, words: str = "") -> list[TurnEntry]:
     """The index of turns, in their order: those from one number to another that hold all of some words."""
-    rows = core.store.originals(core.id)
+    rows, wanted = core.store.originals(core.id), words.casefold().split()
+
+    def holds_words(ref: str) -> bool:
+        said = "\n".join(text for _, text in original_texts(find_original(core, ref))).casefold()
+        return all(word in said for word in wanted)
+
     entries = [each for each in _entries(core, rows) if first <= each.number <= (last or each.number)]
-    wanted = words.casefold().split()
-    return [each for each in entries if not wanted or _holds(core, each.id, wanted)]
-
-
-def _holds(core: Core, ref: str, words: Sequence[str]) -> bool:
-    said = "\n".join(text for _, text in original_texts(find_original(core, ref))).casefold()
-    return all(word in said for word in words)
+    return [each for each in entries if not wanted or holds_words(each.id)]
 
 
 def _entries(core: Core, rows: Iterable[OriginalRow]) -> list[TurnEntry]:
@@ -157,11 +154,11 @@ def _size(exchange: ToolUse) -> int:
     return (len(call.arguments if call else "") + len(result.text if result else "")) // 4
 
 
-def recall(core: Core, ref: str, lines: tuple[int, int] | None = None, *, tell: bool = True, raw: bool = False) -> str:
-    """An original as text, or some lines of it, counted from 1. Without `tell` no event is made of it."""
+def recall(core: Core, ref: str, lines: tuple[int, int] | None = None, *, emit: bool = True, raw: bool = False) -> str:
+    """An original as text, or some lines of it, counted from 1. Without `emit` there is no event of it."""
     text = original_text(core, ref, raw=raw)
     found = text if lines is None else _lines(text, ref, lines)
-    if tell:
+    if emit:
         core.emit("item.recalled", ref=ref, lines=list(lines) if lines else None)
     return found
 
@@ -177,18 +174,18 @@ def _lines(text: str, ref: str, lines: tuple[int, int]) -> str:
 
 
 def recall_page(
-    core: Core, ref: str, number: int = 1, tokens: int = PAGE_TOKENS, *, tell: bool = True, raw: bool = False
+    core: Core, ref: str, number: int = 1, tokens: int = PAGE_TOKENS, *, emit: bool = True, raw: bool = False
 ) -> RecallPage:
     """One page of an original: whole lines of about so many tokens; a line that is longer is cut into pages.
 
-    Without `tell` no event is made of it.
+    Without `emit` there is no event of it.
     """
     if tokens < 1:
         raise BadSetting(f"page of {tokens} tokens: there must be room for a line; {PAGE_TOKENS:,} is a good number")
     pages = cut_pages(original_text(core, ref, raw=raw), tokens * 4)
     if not 1 <= number <= len(pages):
         raise BadSetting(f"page {number} of {ref}: it has {len(pages)} of {tokens:,} tokens")
-    if tell:
+    if emit:
         core.emit("item.recalled", ref=ref, page=number)
     first, last, text = pages[number - 1]
     return RecallPage(ref, number, len(pages), first, last, text)
@@ -230,15 +227,15 @@ def search_originals(
     """Lines of this session's originals that answer a question, best first."""
     from context_compactor.archive.search.stored import search_stored  # needed by few, and takes time to load
 
-    seen = core.seen()
-    dialect = core.dialect(seen.raws)
+    context = core.current_context()
+    dialect = core.dialect(context.raws)
     counter = core.counter(dialect)
     return search_stored(
         core.store,
         core.id,
         text,
         counter.counter,
-        shown=dialect.parse(seen.raws),
+        shown=dialect.parse(context.raws),
         tokens=tokens,
         limit=limit,
         kind=kind,
@@ -253,7 +250,7 @@ _MOST_SHARE = 0.5
 
 
 class Restored(Struct, frozen=True):
-    """What was put back: where it stands now, what it weighs, and whether room had to be made for it."""
+    """What was put back: where it is now, its tokens, and whether room had to be made for it."""
 
     ref: str
     tokens: int
@@ -275,12 +272,12 @@ def restore(core: Core, ref: str) -> Restored:
     """
     original = find_original(core, ref)
     compacted = _make_room(core, original)
-    seen = core.seen()
-    dialect = core.dialect(seen.raws)
+    context = core.current_context()
+    dialect = core.dialect(context.raws)
     counter = core.counter(dialect)
-    revision, raw, tokens = _revision(core, original, seen, dialect, counter)
+    revision, raw, tokens = _revision(core, original, context, dialect, counter)
     with core.writing() as row:
-        if row.view != seen.view:
+        if row.view != context.view:
             raise StaleBase(f"the context changed while {ref} was being restored; nothing was done. Try: again.")
         core.store.put([json_bytes(raw)])
         core.store.append(core.id, REVISION, [msgspec.json.encode(revision)], core.now())
@@ -288,7 +285,7 @@ def restore(core: Core, ref: str) -> Restored:
         state = read_session_state(after.state)
         gauge = core.gauge(after, state, counter)
         core.save(after_context_change(core, replace_context(state, gauge), counter))
-    tokens_after = tokens_now(gauge, state.calibration, core.settings.overhead_tokens)
+    tokens_after = core.tokens(structs.replace(state, gauge=gauge))
     core.emit("item.restored", ref=ref, tokens=tokens, in_place=revision.after < 0)
     return Restored(ref, tokens, revision.after < 0, compacted, tokens_after)
 
@@ -296,7 +293,7 @@ def restore(core: Core, ref: str) -> Restored:
 def _make_room(core: Core, original: Original) -> bool:
     """Compact first when the original would not fit; refuse one that leaves too little room."""
     row = core.row()
-    counter = core.counter(core.dialect(core.seen(row).raws))
+    counter = core.counter(core.dialect(core.current_context(row).raws))
     budget = core.budget(counter).tokens
     size = counter.text(original.text) + 60
     if size > _MOST_SHARE * budget:
@@ -305,7 +302,7 @@ def _make_room(core: Core, original: Original) -> bool:
             "Try: recall some lines of it, or one page."
         )
     state = read_session_state(row.state)
-    now = tokens_now(core.gauge(row, state, counter), state.calibration, core.settings.overhead_tokens)
+    now = core.tokens(structs.replace(state, gauge=core.gauge(row, state, counter)))
     soft = min(rule.threshold for rule in core.settings.levels)
     if now + size <= soft * budget:
         return False
@@ -320,19 +317,19 @@ def _make_room(core: Core, original: Original) -> bool:
 
 
 def _revision(
-    core: Core, original: Original, seen: SessionContext, dialect: Dialect, counter: MessageCounter
+    core: Core, original: Original, context: SessionContext, dialect: Dialect, counter: MessageCounter
 ) -> tuple[Revision, Raw, int]:
-    under = seen.log_state.under
-    place = _place(core, original.id, seen, dialect)
-    edited = dialect.edit(place[1], {place[2]: original.text}) if place else None
-    if place and edited is not None:
-        shown = seen.shown[place[0]]
-        in_log = shown.position > seen.log_state.base
+    under = context.log_state.under
+    found = _find_result(core, original.id, context, dialect)
+    edited = dialect.edit(found[1], {found[2]: original.text}) if found else None
+    if found and edited is not None:
+        item = context.items[found[0]]
+        in_log = item.position > context.log_state.base
         revision = Revision(
             why=RESTORED,
             hash=hash_of(json_bytes(edited.raw)),
-            position=shown.position if in_log else 0,
-            instead_of="" if in_log else shown.hash,
+            position=item.position if in_log else 0,
+            instead_of="" if in_log else item.hash,
             under=under,
         )
         return revision, edited.raw, counter.count(edited)
@@ -341,18 +338,18 @@ def _revision(
         f"{original.text}\n[End of {original.id}.]"
     )
     name = hash_of(json_bytes(message.raw))
-    revision = Revision(why=RESTORED, hash=name, after=seen.head, under=under, ref=original.id)
+    revision = Revision(why=RESTORED, hash=name, after=context.head, under=under, ref=original.id)
     return revision, message.raw, counter.count(message)
 
 
-def _place(core: Core, ref: str, seen: SessionContext, dialect: Dialect) -> tuple[int, Message, int] | None:
-    """Where the result of this id stands in the context: message and part."""
+def _find_result(core: Core, ref: str, context: SessionContext, dialect: Dialect) -> tuple[int, Message, int] | None:
+    """Where the result of this id is in the context: message and part."""
     exchange = next(
         (each for turn in scene_of(core).turns for each in turn.exchanges if reference_of(each) == ref), None
     )
     if exchange is None or exchange.result is None:
         return None
-    for at, message in enumerate(dialect.parse(seen.raws)):
+    for at, message in enumerate(dialect.parse(context.raws)):
         for index, part in enumerate(message.parts):
             if isinstance(part, ToolResult) and part.call_id == exchange.result.call_id and part == exchange.result:
                 return at, message, index

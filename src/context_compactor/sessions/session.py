@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from msgspec import structs
 
@@ -17,7 +19,6 @@ from context_compactor.archive.export import Exported
 from context_compactor.archive.originals import Original
 from context_compactor.archive.refetch import Refetched, RestoreRate
 from context_compactor.archive.search.passages import Hit
-from context_compactor.engine.api import parse_level
 from context_compactor.engine.plan import Plan
 from context_compactor.engine.report import Report
 from context_compactor.engine.tiers import Tier
@@ -27,13 +28,14 @@ from context_compactor.handoff.checkpoint import Checkpoint
 from context_compactor.handoff.orchestrator import Extracted, Points
 from context_compactor.handoff.protocol import HandoffRequest, OrchestratorState
 from context_compactor.handoff.resume import ResumeCheck
-from context_compactor.protocols import Model, Store
-from context_compactor.sessions import checkpoints, tiers, views
-from context_compactor.sessions import recall as recalling
+from context_compactor.library import check_layouts, load_strategies, parse_level
+from context_compactor.protocols import Layout, Model, Store, Strategy
+from context_compactor.sessions import recall as recalls
+from context_compactor.sessions import views
 from context_compactor.sessions.append import AppendOutcome, ReadyMessages, append, make_ready
 from context_compactor.sessions.archive import export_all
 from context_compactor.sessions.automatic import check_on_open, fresh_window, respond
-from context_compactor.sessions.checkpoints import resume
+from context_compactor.sessions.checkpoints import current_checkpoint, resume, write_checkpoint
 from context_compactor.sessions.compaction import compact, finish_export
 from context_compactor.sessions.core import Clock, Core, wall_clock
 from context_compactor.sessions.events import Bus
@@ -44,7 +46,8 @@ from context_compactor.sessions.lifecycle import clear_deleted, delete_from, exp
 from context_compactor.sessions.log import Raw, missing_contents
 from context_compactor.sessions.recall import PAGE_TOKENS, RecallPage, Restored, restore
 from context_compactor.sessions.state import check_owner
-from context_compactor.sessions.views import ContextDiff, Totals, compactions, diff, totals
+from context_compactor.sessions.tiers import clear_tier, current_tiers, plan_compaction, set_tier
+from context_compactor.sessions.views import ContextDiff, Totals
 from context_compactor.settings import Settings
 from context_compactor.tokens.budget import Usage
 
@@ -56,11 +59,23 @@ _log = logging.getLogger("context_compactor")
 _JOIN_SECONDS = 0.5
 
 
-class IdleTimer:
-    """Does some work once `seconds` have passed since the last `touch`. The thread is started by the first one.
+P = ParamSpec("P")
+T = TypeVar("T")
 
-    `end` cancels work that is under way, and waits for it.
-    """
+
+def renamed(old: str, method: Callable[P, T]) -> Callable[P, T]:
+    """A method under the name that it had in an earlier version; it says which name to use now."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        warnings.warn(f"{old}() is deprecated; use {method.__name__}()", DeprecationWarning, stacklevel=2)
+        return method(*args, **kwargs)
+
+    return call
+
+
+class IdleTimer:
+    """Does some work once `seconds` have passed since the last `touch`; `end` cancels work and waits for it."""
 
     def __init__(self, seconds: float, work: Callable[[], object], end: Callable[[], object] = lambda: None) -> None:
         self._seconds = seconds
@@ -119,7 +134,7 @@ class Session:
         self._holder = ""
         self._is_checked = False
         self._is_closed = False
-        self._idle = IdleTimer(core.settings.idle_seconds, self.work_ahead, core.end)
+        self._idle = IdleTimer(core.settings.idle_seconds, self.prepare, core.end)
 
     @classmethod
     def open(
@@ -136,6 +151,8 @@ class Session:
         clock: Clock = wall_clock,
         schedule: Schedule | None = None,
         summarizer: str | Model | None = None,
+        strategies: Sequence[Strategy | str] = (),
+        layouts: Sequence[Layout] = (),
         owner: str | None = None,
     ) -> Self:
         """Open a session; one that exists goes on where it stood, in another process too.
@@ -144,8 +161,10 @@ class Session:
         that runs the agent; `summarizer`, by its name or as an object, the one that writes summaries, else that of the
         settings does. With a `schedule` compactions that nobody asked for are queued as jobs, all but emergencies; see
         `jobs`. `owner` is whose conversation it is, such as a user's id: sessions of one owner learn from each other,
-        and one whose owner is not known neither teaches nor learns.
+        and one whose owner is not known neither teaches nor learns. `strategies` and `layouts` are your own, as in
+        `compact`; they are not stored, so give them again each time the session is opened.
         """
+        own = load_strategies(strategies), check_layouts(layouts)
         core = open_core(
             session_id,
             window=window,
@@ -160,6 +179,7 @@ class Session:
             summarizer=summarizer,
             owner="" if owner is None else check_owner(owner),
         )
+        core.strategies, core.layouts = own
         return cls(core, owns_store=store is None or isinstance(store, str))
 
     def __enter__(self) -> Self:
@@ -176,16 +196,16 @@ class Session:
             return
         self._is_closed = True
         self._idle.close()
-        self._core.leave()
+        self._core.unsubscribe()
         if self._holder:
             finish_export(self._core)
             release(self._core, self._holder)
         if self._owns_store:
             self._core.store.close()
 
-    def twin(self) -> Self:
+    def clone(self) -> Self:
         """The same session for another thread, which closes it when it is done."""
-        return type(self)(self._core.twin(), owns_store=False)
+        return type(self)(self._core.clone(), owns_store=False)
 
     @property
     def id(self) -> str:
@@ -199,7 +219,7 @@ class Session:
 
     @property
     def bus(self) -> Bus:
-        """Where events are told; subscribe to hear them."""
+        """Where events are emitted; subscribe to receive them."""
         return self._core.bus
 
     # Talking
@@ -232,22 +252,22 @@ class Session:
     ) -> AppendOutcome:
         """The first half of `append`: the messages are written. What is to follow from them goes to `answer`.
 
-        For whoever writes many sessions in one transaction, and answers when it is on the disk. Messages that may be
-        large go to `make_ready` first, before the transaction.
+        For whoever writes many sessions in one transaction, and calls `answer` when it is on the disk. Messages that
+        may be large go to `make_ready` first, before the transaction.
         """
         self._begin()
         self._is_checked = True
-        watched = append(self._core, message, usage, within)
+        outcome = append(self._core, message, usage, within)
         if self._core.schedule is None:
             self._idle.touch()
-        return watched
+        return outcome
 
-    def answer(self, watched: AppendOutcome) -> Report | None:
-        """The second half of `append`: tell, suggest, and compact when a level was reached."""
-        return respond(self._core, watched)
+    def answer(self, outcome: AppendOutcome) -> Report | None:
+        """The second half of `append`: emit events, suggest, and compact when a level was reached."""
+        return None if outcome.is_quiet else respond(self._core, outcome)
 
     def _begin(self) -> None:
-        """Before the first change: say who has the session open, and let go what is too old."""
+        """Before the first change: note who has the session open, and expire old sessions."""
         if not self._holder:
             core = self._core
             self._holder = hold(core)
@@ -263,12 +283,12 @@ class Session:
         if at is not None:
             return views.context(self._core, views.context_at(self._core, at), sealed=sealed)
         self.check()
-        return views.context(self._core, self._core.seen(), sealed=sealed)
+        return views.context(self._core, self._core.current_context(), sealed=sealed)
 
     def check(self) -> None:
-        """See whether a level is reached, unless that was seen since the session was opened; `context` does so too.
+        """Check whether a level is reached, unless that was done since the session was opened; `context` does so too.
 
-        A store that can be read and not written is no failure: the context is as it was, and the next look tries again.
+        A store that can be read and not written is no failure: the context is as it was, and the next call tries again.
         """
         if self._is_checked:
             return
@@ -319,36 +339,39 @@ class Session:
         level: str | None = None,
         target_tokens: int | None = None,
         *,
+        tiers: Mapping[int, str] | None = None,
         steers: Mapping[int, str] | None = None,
     ) -> Plan:
-        """What `compact` would do now, turn by turn, with what `steer` has asked for; nothing is changed.
+        """What `compact` would do now, turn by turn, with the tiers that `set_tier` has set; nothing is changed.
 
-        Where there is nothing to do every turn is kept, and the report says why.
-        With `steers`, tiers by turn, it is as if these had been asked for instead. No model is asked, so one may still
-        have its say in the compaction itself.
+        Where there is nothing to do every turn is kept, and the report says why. With `tiers`, by turn, it is as if
+        these had been set instead (`steers` is their earlier name). No model is asked, so the compaction itself may
+        differ where there is one.
         """
+        if steers is not None:
+            warnings.warn("plan(steers=…) is deprecated; use plan(tiers=…)", DeprecationWarning, stacklevel=2)
         focus = self._core.without_secrets(focus or "")
         ask = self._core.ask(level=parse_level(level), focus=focus, target_tokens=target_tokens, kind="manual")
-        return tiers.plan_compaction(self._core, ask, steers)
+        return plan_compaction(self._core, ask, steers if tiers is None else tiers)
 
-    def steer(self, turn: int, tier: str) -> None:
-        """Decide about a turn yourself: every compaction gives it this tier, until `unsteer` or until it is folded.
+    def set_tier(self, turn: int, tier: str) -> None:
+        """Decide about a turn yourself: every compaction gives it this tier, until `clear_tier` or until it is folded.
 
         `keep` leaves it word for word, `summarize` a few lines of it, `reference` one line, `drop` no text at all. Its
         original can be recalled in any case, and failures and other facts stay. Instructions and what nobody has
         answered yet cannot be lowered.
         """
         self._begin()
-        tiers.set_tier(self._core, turn, tier)
+        set_tier(self._core, turn, tier)
 
-    def unsteer(self, turn: int | None = None) -> None:
+    def clear_tier(self, turn: int | None = None) -> None:
         """Leave a turn to the engine again, or all of them."""
         self._begin()
-        tiers.clear_tier(self._core, turn)
+        clear_tier(self._core, turn)
 
-    def steering(self) -> dict[int, Tier]:
-        """What was decided about turns that stand in the context, by their number."""
-        return tiers.current_tiers(self._core)
+    def tiers(self) -> dict[int, Tier]:
+        """The tiers that were set for turns in the context, by their number."""
+        return current_tiers(self._core)
 
     def cancel(self) -> bool:
         """End what a model is asked for and any compaction under way, from another thread; whether there was one.
@@ -356,7 +379,7 @@ class Session:
         The compaction raises `ModelStopped`, or says that it was refused when nobody asked for it. Everything is as it
         was before it. What has been committed already stands, and what comes next is not cancelled.
         """
-        return self._core.running.cancel("compaction", "ahead")
+        return self._core.cancel()
 
     def undo(self) -> Report | None:
         """Take the last compaction back: the context is again what it was, with everything appended since.
@@ -373,15 +396,15 @@ class Session:
 
     def diff(self, before: int | None = None, after: int | None = None) -> ContextDiff:
         """Two contexts side by side: before and after the last compaction, or those at two messages."""
-        return diff(self._core, before, after)
+        return views.diff(self._core, before, after)
 
     def compactions(self) -> list[Report]:
         """The report of every compaction, in order."""
-        return compactions(self._core)
+        return views.compactions(self._core)
 
     def totals(self) -> Totals:
         """How often the session was compacted, when, what that saved, and what models have taken."""
-        return totals(self._core)
+        return views.totals(self._core)
 
     def delete(self) -> None:
         """Delete the session for good, with its archive, its facts and the files made from it, and close it.
@@ -407,22 +430,22 @@ class Session:
         A result is given as it was, byte for byte; one in pieces, with its texts one under another. A turn reads as a
         conversation, with the ids of its results and of the turns beside it. `original` has either as it was.
         """
-        return recalling.recall(self._core, ref, lines)
+        return recalls.recall(self._core, ref, lines)
 
     def original(self, ref: str) -> Original:
         """An original as the value it was, with its kind and summary; its `text` is exact."""
-        return recalling.find_original(self._core, ref)
+        return recalls.find_original(self._core, ref)
 
     def turns(self, first: int = 1, last: int | None = None, words: str = "") -> list[TurnEntry]:
         """The index of turns: who speaks in each, its first words or calls, and its tokens.
 
         From the number `first` to `last`, and of these only the ones in which all of `words` were said or called.
         """
-        return recalling.turns(self._core, first, last, words)
+        return recalls.turns(self._core, first, last, words)
 
     def page(self, ref: str, number: int = 1, tokens: int = PAGE_TOKENS) -> RecallPage:
         """One page of an original that is too long to be shown at once."""
-        return recalling.recall_page(self._core, ref, number, tokens)
+        return recalls.recall_page(self._core, ref, number, tokens)
 
     def search(
         self,
@@ -439,17 +462,17 @@ class Session:
         `kind` is a kind of content such as `test run` or `turn`; `since` and `until` are times of archiving in
         ISO 8601. `render_hits` makes hits a text.
         """
-        return recalling.search_originals(
+        return recalls.search_originals(
             self._core, text, tokens=tokens, limit=limit, kind=kind, since=since, until=until
         )
 
     def refetch(self, ref: str) -> Refetched:
         """What is behind an original today: the file read again, and whether it has changed; or the command to run."""
-        return recalling.refetch(self._core, ref)
+        return recalls.refetch(self._core, ref)
 
     def restore_rate(self) -> RestoreRate:
         """How often originals could be fetched again."""
-        return recalling.restore_rate(self._core)
+        return recalls.restore_rate(self._core)
 
     def export(self, folder: Path | None = None) -> Exported:
         """Write all archived originals as plain files, to the project's readable archive or below another folder."""
@@ -462,30 +485,30 @@ class Session:
 
     # Remembering
 
-    def work_ahead(self) -> PreparedWork:
-        """Prepare the next search and compaction: index, keep facts, have the model tell older turns when there is one.
+    def prepare(self) -> PreparedWork:
+        """Prepare the next search and compaction: index, store facts, and have a model summarize older turns, if any.
 
         A session does so by itself after `idle_seconds` without a message. Nobody has to wait for it.
         """
         from context_compactor.sessions.archive import archive_early
         from context_compactor.sessions.summaries import presummarize
 
-        twin = self._core.twin()
-        with twin.running.begin("ahead") as control:
-            twin.index(control)
-            archive_early(twin, control)
-            return structs.replace(prepare_compaction(twin), told=presummarize(twin, control))
+        core = self._core.clone()
+        with core.running.begin("preparation") as control:
+            core.index(control)
+            archive_early(core, control)
+            return structs.replace(prepare_compaction(core), summarized=presummarize(core, control))
 
     def facts(self, kind: str | None = None) -> list[Fact]:
         """What must outlive the text: decisions, errors, failures, file states and so on, by turn."""
-        return all_facts(self._core, kind, told=True)
+        return all_facts(self._core, kind, from_models=True)
 
     # Going on elsewhere
 
     def checkpoint(self, note: str = "") -> Checkpoint:
         """Where the work stands; written to `.compactor/progress-checkpoint.md` in the project as well."""
-        checkpoint = checkpoints.current_checkpoint(self._core, note)
-        checkpoints.write_checkpoint(self._core, checkpoint)
+        checkpoint = current_checkpoint(self._core, note)
+        write_checkpoint(self._core, checkpoint)
         return checkpoint
 
     def resume(self, tokens: int = 2000) -> ResumeCheck:
@@ -520,3 +543,11 @@ class Session:
     def points(self) -> Points:
         """What was measured at handoffs: sizes of answers, summaries and state, and tool calls."""
         return points(self._core)
+
+    # Names of earlier versions
+
+    twin = renamed("twin", clone)
+    steer = renamed("steer", set_tier)
+    unsteer = renamed("unsteer", clear_tier)
+    steering = renamed("steering", tiers)
+    work_ahead = renamed("work_ahead", prepare)

@@ -20,14 +20,14 @@ from context_compactor.tokens.calibration import Calibration, anchored_tokens
 from context_compactor.tokens.counting import MessageCounter, is_question, message_bytes
 from context_compactor.tokens.triggers import PlateauAlarm, SuggestionCounters
 
-_MOST_FAILURES = 3
-_MOST_INEFFECTIVE = 2
+_MAX_FAILURES = 3
+_MAX_INEFFECTIVE = 2
 _THRASH_TIMES = 3
 _THRASH_MESSAGES = 8
 
 
 class CircuitBreaker(Struct, frozen=True):
-    """Failures in a row. After three there is a rest. A clock that went backwards ends every wait."""
+    """Failures in a row. After three there is a pause. A clock that went backwards ends every wait."""
 
     failures: int = 0
     failed_input: str = ""
@@ -37,15 +37,15 @@ class CircuitBreaker(Struct, frozen=True):
         """After work on this input failed."""
         return CircuitBreaker(self.failures + 1, what, now)
 
-    def rest(self, now: float, seconds: float) -> float:
-        """How many seconds are left of the rest; 0 when there is none."""
-        gone = now - self.failed_at
-        return seconds - gone if self.failures >= _MOST_FAILURES and 0 <= gone < seconds else 0.0
-
     @property
     def is_open(self) -> bool:
-        """Whether the last failure began a rest."""
-        return self.failures >= _MOST_FAILURES
+        """Whether the last failure began a pause."""
+        return self.failures >= _MAX_FAILURES
+
+    def seconds_left(self, now: float, pause: float) -> float:
+        """How many seconds are left of a pause of that length; 0 when there is none."""
+        gone = now - self.failed_at
+        return pause - gone if self.is_open and 0 <= gone < pause else 0.0
 
 
 class CompactionGuard(Struct, frozen=True):
@@ -68,18 +68,18 @@ class CompactionGuard(Struct, frozen=True):
         """After a compaction, when so many messages had been appended in all."""
         return CompactionGuard(compacted_at=(*self.compacted_at, messages)[-_THRASH_TIMES:])
 
-    def objection(self, what: str, tokens: int, messages: int, now: float, wait: float, rest: float) -> str:
+    def objection(self, what: str, tokens: int, messages: int, now: float, wait: float, pause: float) -> str:
         """Why an automatic compaction of this input should not be tried now; "" when it may.
 
-        `wait` is how long the same input is left alone after a failure, `rest` how long everything is after three.
+        `wait` is how long the same input is left alone after a failure, `pause` how long everything is after three.
         """
         breaker, gone = self.breaker, now - self.breaker.failed_at
-        left = breaker.rest(now, rest)
+        left = breaker.seconds_left(now, pause)
         if left:
             return f"the last {breaker.failures} compactions failed; the next one is tried in {left:.0f} s"
         if breaker.failures and what == breaker.failed_input and 0 <= gone < wait:
             return f"the same context could not be compacted {gone:.0f} s ago and has not changed since"
-        if self.ineffective >= _MOST_INEFFECTIVE and tokens < 1.05 * self.ineffective_tokens:
+        if self.ineffective >= _MAX_INEFFECTIVE and tokens < 1.05 * self.ineffective_tokens:
             return f"the last {self.ineffective} compactions would have gained too little"
         if self.is_thrashing(messages):
             return (
@@ -95,9 +95,9 @@ class CompactionGuard(Struct, frozen=True):
 OS_USER = "os-user:"
 """What the owner begins with where the command line or a coding agent of a user of this machine made the session."""
 
-_LONGEST_ID = 300
+_MAX_ID_LENGTH = 300
 # Control characters, halves of characters, and breaks of lines and paragraphs.
-_UNSEEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_INVISIBLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
 class Profile(Struct, frozen=True, kw_only=True):
@@ -158,9 +158,10 @@ class TierChoice(Struct, frozen=True):
 class SessionState(Struct, frozen=True, kw_only=True):
     """Everything small that changes: the gauge, which level has fired, what the guard and the counters know.
 
-    `ahead` is the hash of what a model has told ahead, `ahead_by` who is at it, `ahead_spent` and `ahead_calls`
-    what telling ahead has taken since the last compaction;
-    `teller` is what went wrong with models lately; `steers` are the user's own tiers, by turn.
+    `presummary` is the hash of a summary that a model wrote ahead of a compaction, `presummary_claim` who is writing
+    one, `presummary_spent` and `presummary_calls` what that has cost since the last compaction; `summarizer_failures`
+    is what went wrong with models lately; `tiers` are those that the user has set, by turn. Some are stored under names
+    that older versions gave them.
     """
 
     gauge: TokenGauge = TokenGauge()
@@ -173,11 +174,11 @@ class SessionState(Struct, frozen=True, kw_only=True):
     is_waiting: bool = False
     guard: CompactionGuard = CompactionGuard()
     spent: Spending = Spending()
-    teller: CircuitBreaker = CircuitBreaker()
-    ahead: str = ""
-    ahead_by: WorkClaim = WorkClaim()
-    ahead_spent: Spending = Spending()
-    ahead_calls: tuple[ModelCall, ...] = ()
+    summarizer_failures: CircuitBreaker = field(default=CircuitBreaker(), name="teller")
+    presummary: str = field(default="", name="ahead")
+    presummary_claim: WorkClaim = field(default=WorkClaim(), name="ahead_by")
+    presummary_spent: Spending = field(default=Spending(), name="ahead_spent")
+    presummary_calls: tuple[ModelCall, ...] = field(default=(), name="ahead_calls")
     counters: SuggestionCounters = SuggestionCounters()
     plateau: PlateauAlarm = PlateauAlarm()
     calibration: Calibration = Calibration()
@@ -187,7 +188,7 @@ class SessionState(Struct, frozen=True, kw_only=True):
     is_reminded: bool = False
     extracted_at: str = ""
     phase: str = ""
-    steers: dict[int, TierChoice] = field(default_factory=dict)
+    tiers: dict[int, TierChoice] = field(default_factory=dict, name="steers")
     notes: dict[str, Any] = field(default_factory=dict)
 
 
@@ -213,37 +214,30 @@ def read_session_state(stored: bytes) -> SessionState:
 
 def check_id(session_id: object) -> str:
     """The id when it can be one."""
-    if not isinstance(session_id, str) or not session_id.strip():
-        raise BadSetting(f"session id: {session_id!r:.40} is no name. Try: a short text such as 'run-42'.")
-    if len(session_id) > _LONGEST_ID:
-        raise BadSetting(
-            f"session id: {session_id[:40]!r}… has {len(session_id):,} characters; {_LONGEST_ID} are the most."
-        )
-    _refuse_unseen("session id", session_id)
-    return session_id
+    return _check_name("session id", session_id, "a short text such as 'run-42'")
 
 
 def check_owner(owner: object) -> str:
     """The owner of lessons as a program names one; only the command line names users of this machine."""
-    if not isinstance(owner, str) or not owner.strip():
-        raise BadSetting(f"owner: {owner!r:.40} is no name. Try: a user's id such as 'user-17', or None if unknown.")
-    if len(owner) > _LONGEST_ID:
-        raise BadSetting(f"owner: {owner[:40]!r}… has {len(owner):,} characters; {_LONGEST_ID} are the most.")
-    if owner.startswith(OS_USER):
+    if isinstance(owner, str) and owner.startswith(OS_USER):
         raise BadSetting(
             f"owner: {owner[:80]!r} begins with {OS_USER!r}, as users of this machine do. Try: without it."
         )
-    _refuse_unseen("owner", owner)
-    return owner
+    return _check_name("owner", owner, "a user's id such as 'user-17', or None if unknown")
 
 
-def check_model(model: str | None) -> None:
-    """The name of an agent's model when it can be one; it need not be known."""
-    _refuse_unseen("model", model or "")
+def _check_name(what: str, name: object, example: str) -> str:
+    if not isinstance(name, str) or not name.strip():
+        raise BadSetting(f"{what}: {name!r:.40} is no name. Try: {example}.")
+    if len(name) > _MAX_ID_LENGTH:
+        raise BadSetting(f"{what}: {name[:40]!r}… has {len(name):,} characters; {_MAX_ID_LENGTH} are the most.")
+    refuse_invisible(what, name)
+    return name
 
 
-def _refuse_unseen(what: str, text: str) -> None:
-    odd = next((char for char in text if category(char) in _UNSEEN), "")
+def refuse_invisible(what: str, text: str) -> None:
+    """Raise `BadSetting` for a name with characters that cannot be seen."""
+    odd = next((char for char in text if category(char) in _INVISIBLE), "")
     if odd:
         raise BadSetting(f"{what}: {text[:40]!r} holds {odd!r}, which cannot be seen. Try: without it.")
 
@@ -254,7 +248,7 @@ def given_settings(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if value != default[name] and name != "store"}
 
 
-_MOST_FILES = 100
+_MAX_FILES = 100
 # An agent has one request under way when its context is replaced, seldom two.
 _LATE_REPORTS = 2
 
@@ -291,7 +285,7 @@ def add_messages(
         bytes=size,
         tool_results=gauge.tool_results + sum(len(message.results) for message in messages),
         open_calls=tuple(calls),
-        files=tuple(files)[-_MOST_FILES:],
+        files=tuple(files)[-_MAX_FILES:],
     )
 
 
@@ -314,7 +308,7 @@ def is_late_report(state: SessionState, counted: int, reported: int) -> bool:
     return not state.calibration.replies or abs(reported - before) < abs(reported - now)
 
 
-def comes_to_rest(gauge: TokenGauge, messages: Sequence[Message]) -> bool:
+def has_moment_without_open_calls(gauge: TokenGauge, messages: Sequence[Message]) -> bool:
     """Whether behind one of these messages no call waits for its result, so that a request could be sent there."""
     calls = dict.fromkeys(gauge.open_calls)
     for message in messages:
@@ -325,7 +319,6 @@ def comes_to_rest(gauge: TokenGauge, messages: Sequence[Message]) -> bool:
 
 
 def _track_open_calls(calls: dict[str, None], message: Message) -> None:
-    """Note which calls wait for their results behind a message."""
     calls.update(dict.fromkeys(call.id for call in message.calls))
     for result in message.results:
         calls.pop(result.call_id, None)
@@ -349,5 +342,4 @@ def tokens_now(gauge: TokenGauge, calibration: Calibration, overhead: int) -> in
         tokens = anchored_tokens(reported, gauge.tokens - counted, calibration.ratio)
         if tokens is not None:
             return tokens
-    counted = gauge.tokens + overhead
-    return calibration.estimate(gauge.tokens).tokens if calibration.replies else counted
+    return calibration.estimate(gauge.tokens).tokens if calibration.replies else gauge.tokens + overhead

@@ -12,18 +12,16 @@ import msgspec
 from msgspec import Struct, structs
 
 from context_compactor.dialects.turns import Turn
-from context_compactor.engine.compact import EngineConfig, ParsedContext
 from context_compactor.engine.report import ModelCall
-from context_compactor.engine.request import Goal
-from context_compactor.engine.result import CompactionResult, PreparedRequest
+from context_compactor.engine.result import CompactionResult
 from context_compactor.errors import BadSetting, DamagedContent, MissingExtra, ModelStopped, StoreError
 from context_compactor.sessions.compaction import run_engine
 from context_compactor.sessions.core import Core
 from context_compactor.sessions.facts import scene_of
 from context_compactor.sessions.holders import exclusive_claim
-from context_compactor.sessions.state import CircuitBreaker, SessionState, read_session_state, tokens_now
+from context_compactor.sessions.state import CircuitBreaker, SessionState, read_session_state
 from context_compactor.settings import Level, LevelRule, SharedBudget, Spending, SpendingCheck
-from context_compactor.summarize.merge import EngineCompaction, place_summary, with_model_calls, with_room
+from context_compactor.summarize.merge import place_summary, summary_tokens, with_model_calls, with_room
 from context_compactor.summarize.model import Control, raise_if_stopped
 from context_compactor.summarize.subject import SummaryOutcome, is_model_asked
 from context_compactor.summarize.summary import (
@@ -39,188 +37,176 @@ if TYPE_CHECKING:
     from context_compactor.summarize.summarizer import ModelSummarizer
 
 
-def charge_to_session(core: Core, teller: ModelSummarizer) -> None:
-    """Have a teller spend from the session's purse, beside all others who have the session open."""
-    teller.before, teller.spent = SharedBudget(keep=partial(_record_spending, core)), Spending()
+def charge_to_session(core: Core, summarizer: ModelSummarizer) -> None:
+    """Have a summarizer spend from the session's budget, beside all others who have the session open."""
+    summarizer.before, summarizer.spent = SharedBudget(keep=partial(_record_spending, core)), Spending()
 
 
-def _record_spending(core: Core, more: Spending, look: SpendingCheck) -> None:
+def _record_spending(core: Core, more: Spending, check: SpendingCheck) -> None:
     with core.writing() as row:
         state = read_session_state(row.state)
-        look(state.spent)
+        check(state.spent)
         core.save(structs.replace(state, spent=state.spent.plus(more)))
 
 
 PRESUMMARY = "summary told ahead"
-REST_SECONDS = 300.0
+"""What events call it; older readers know it by this name."""
+PAUSE_SECONDS = 300.0
+_CHANGED = "what it was made from has changed"
 
 
 class SessionSummarizer:
-    """One compaction of a session, told. `is_wanted` means that somebody asked: then a model is asked, rest or not."""
+    """Summarizes for one compaction of a session. When somebody asked for it (`is_wanted`), so is the model, pause or
+    not."""
 
-    def __init__(self, core: Core, teller: ModelSummarizer, cancel: Event, *, is_wanted: bool) -> None:
+    def __init__(self, core: Core, summarizer: ModelSummarizer, cancel: Event, *, is_wanted: bool) -> None:
         self._core = core
-        self._teller = teller
+        self._summarizer = summarizer
         self._cancel = cancel
         self._is_wanted = is_wanted
-        self.is_ahead = False
-        """Whether the result holds what was told ahead."""
+        self.uses_presummary = False
+        """Whether the result holds a summary that was written ahead of it."""
         self.asked: tuple[ModelCall, ...] = ()
         """The calls that this compaction has made itself."""
 
-    def summarize(
-        self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
-    ) -> CompactionResult:
-        """The compaction with what was told ahead, with a record written now, or as it was.
+    def summarize(self, result: CompactionResult) -> CompactionResult:
+        """The compaction with the prepared summary, with one written now, or as it was.
 
         Its report has the calls that were made ahead of it as well, whether they came to anything or not.
         """
-        if not digest.report.changed:
-            return digest
-        job = EngineCompaction(request, goal, scene, config, digest)
-        made = self._swapped(job) or self._told(job)
+        if not result.report.changed:
+            return result
+        made = self._with_prepared(result) or self._with_new(result)
         self.asked = made.report.model_calls
-        calls = (*read_session_state(self._core.store.session(self._core.id).state).ahead_calls, *self.asked)
+        calls = (*read_session_state(self._core.store.session(self._core.id).state).presummary_calls, *self.asked)
         return structs.replace(made, report=structs.replace(made.report, model_calls=calls))
 
-    def _told(self, job: EngineCompaction) -> CompactionResult:
-        rest = "" if self._is_wanted else rest_reason(self._core, self._teller)
-        if rest and is_model_asked(job.request):
-            return with_model_calls(job, job.digest, (), f"no model was asked: {rest}")
-        return self._asked(job)
+    def _with_new(self, result: CompactionResult) -> CompactionResult:
+        pause = "" if self._is_wanted else pause_reason(self._core, self._summarizer)
+        if pause and is_model_asked(result.run):
+            return with_model_calls(result, (), f"no model was asked: {pause}")
+        fork = self._summarizer.fork(self._cancel)
+        fork.ahead = read_session_state(self._core.store.session(self._core.id).state).presummary_spent
+        try:
+            charge_to_session(self._core, fork)
+            made = fork.summarize(result)
+        finally:
+            self._summarizer.join(fork)
+        if fork.spent.attempts:
+            note_model_outcome(self._core, self._summarizer, "" if made.report.told_by else made.report.reason)
+        return made
 
-    def estimate(
-        self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
-    ) -> CompactionResult:
+    def estimate(self, result: CompactionResult) -> CompactionResult:
         """The compaction as it was, with what a model would be asked; nothing is changed."""
-        job = EngineCompaction(request, goal, scene, config, digest)
-        if (
-            digest.report.changed
-            and _with_presummary(job, valid_presummary(self._core, job, self._teller))[0] is not None
-        ):
-            return digest
-        return self._teller.estimate(request, goal, scene, config, digest)
+        prepared = valid_presummary(self._core, result, self._summarizer) if result.report.changed else None
+        if _with_presummary(result, prepared)[0] is not None:
+            return result
+        return self._summarizer.estimate(result)
 
-    def _swapped(self, job: EngineCompaction) -> CompactionResult | None:
-        """The compaction with what was told ahead, at once; None when there is nothing that can be used."""
-        held = valid_presummary(self._core, job, self._teller)
-        if held is None:
-            drop_presummary(self._core, "what it was told from has changed")
+    def _with_prepared(self, result: CompactionResult) -> CompactionResult | None:
+        """The compaction with the prepared summary, at once; None when there is none that can be used."""
+        prepared = valid_presummary(self._core, result, self._summarizer)
+        if prepared is None:
+            drop_presummary(self._core, _CHANGED)
             return None
-        made, why = _with_presummary(job, held)
-        self.is_ahead = made is not None
-        if made is None and not job.config.focus:
+        made, why = _with_presummary(result, prepared)
+        self.uses_presummary = made is not None
+        if made is None and not result.run.config.focus:
             drop_presummary(self._core, why)
         return made
 
-    def _asked(self, job: EngineCompaction) -> CompactionResult:
-        fork = self._teller.fork(self._cancel)
-        fork.ahead = read_session_state(self._core.store.session(self._core.id).state).ahead_spent
-        try:
-            charge_to_session(self._core, fork)
-            made = fork.summarize(job.request, job.goal, job.scene, job.config, job.digest)
-        finally:
-            self._teller.join(fork)
-        if fork.spent.attempts:
-            note_model_outcome(self._core, self._teller, "" if made.report.told_by else made.report.reason)
-        return made
 
-
-def valid_presummary(core: Core, job: EngineCompaction, teller: ModelSummarizer) -> PreparedSummary | None:
-    """What was told ahead, when everything that it was told from is as it was."""
-    held = stored_presummary(core, read_session_state(core.row().state))
-    if (
-        held is None
-        or source_fingerprint(job.scene.turns, held.turns, job.scene.past, teller.configuration) != held.base
-    ):
-        return None
-    return held
+def valid_presummary(core: Core, result: CompactionResult, summarizer: ModelSummarizer) -> PreparedSummary | None:
+    """The prepared summary, when everything that it was made from is as it was."""
+    known = stored_presummary(core, read_session_state(core.row().state))
+    is_valid = known and known.base == source_fingerprint(
+        result.run.parsed.turns, known.turns, result.run.parsed.past, summarizer.configuration
+    )
+    return known if is_valid else None
 
 
 def stored_presummary(core: Core, state: SessionState) -> PreparedSummary | None:
-    """What was told ahead, whether it stands or not."""
+    """The prepared summary, whether it is valid or not."""
+    if not state.presummary:
+        return None
     try:
-        return (
-            msgspec.json.decode(core.store.get([state.ahead])[state.ahead], type=PreparedSummary)
-            if state.ahead
-            else None
-        )
-    except (DamagedContent, msgspec.MsgspecError):  # it can be told again
+        return msgspec.json.decode(core.store.get([state.presummary])[state.presummary], type=PreparedSummary)
+    except (DamagedContent, msgspec.MsgspecError):  # it can be written again
         return None
 
 
 def drop_presummary(core: Core, why: str) -> None:
-    """Forget what was told ahead, if there is anything, and tell why."""
-    if not read_session_state(core.row().state).ahead:
+    """Forget the prepared summary, if there is one, and emit why."""
+    if not read_session_state(core.row().state).presummary:
         return
-    core.change(lambda state: structs.replace(state, ahead=""))
+    core.change(lambda state: structs.replace(state, presummary=""))
     core.emit("job.dropped", what=PRESUMMARY, reason=why)
 
 
-def _with_presummary(job: EngineCompaction, held: PreparedSummary | None) -> tuple[CompactionResult | None, str]:
-    """The compaction with a held summary, or why it cannot be used. Even an emergency has the time for it."""
-    if held is None or not (is_model_asked(job.request) or job.request.trigger.level is Level.EMERGENCY):
-        return None, "there is nothing to tell"
-    tokens = job.digest.outcome.composer.turn_tokens
-    folded = {turn.number: tokens[turn.number] for turn in job.folded}
-    roomy = with_room(job)
-    has_room = bool(roomy.summary_tokens)
-    why = reason_not_to_use(held, folded, job.config.focus) or ("" if has_room else "the target leaves no room for it")
-    if why:
-        return None, why
-    summary = held.summary if folded.keys() == set(held.turns) else without_current_state(held.summary)
+def _with_presummary(result: CompactionResult, prepared: PreparedSummary | None) -> tuple[CompactionResult | None, str]:
+    """The compaction with a prepared summary, or why it cannot be used. Even an emergency has the time for it."""
+    if prepared is None or not (is_model_asked(result.run) or result.run.trigger.level is Level.EMERGENCY):
+        return None, "there is nothing to summarize"
+    tokens = result.context.composer.turn_tokens
+    folded = {turn.number: tokens[turn.number] for turn in result.folded}
+    roomy = with_room(result)
+    why = reason_not_to_use(prepared, folded, result.run.config.focus)
+    if why or not summary_tokens(roomy):
+        return None, why or "the target leaves no room for it"
+    is_all = folded.keys() == set(prepared.turns)
+    summary = prepared.summary if is_all else without_current_state(prepared.summary)
     if not summary:
-        return None, "it no longer tells how things stand"
-    placed, wrong = place_summary(roomy, summary, held.model)
+        return None, "it no longer says where things stand"
+    placed, wrong = place_summary(roomy, summary, prepared.model)
     if placed is None:
         return None, wrong
-    words = f"the model was not waited for: it told {len(held.turns):,} of the {len(folded):,} folded turns ahead"
-    return with_model_calls(job, placed, (), words), ""
+    count = f"{len(prepared.turns):,} of the {len(folded):,} folded turns"
+    return with_model_calls(placed, (), f"the model was not waited for: it summarized {count} in advance"), ""
 
 
 # A model that fails again and again
 
 
-def rest_reason(core: Core, teller: ModelSummarizer) -> str:
+def pause_reason(core: Core, summarizer: ModelSummarizer) -> str:
     """Why the model is not asked now; "" when it may be."""
-    breaker = read_session_state(core.row().state).teller
-    left = breaker.rest(core.seconds(), REST_SECONDS)
-    words = f"the last {breaker.failures} answers of {teller.model.name} were of no use; it rests for {left:.0f} s"
-    return words if left else ""
+    breaker = read_session_state(core.row().state).summarizer_failures
+    left = breaker.seconds_left(core.seconds(), PAUSE_SECONDS)
+    if not left:
+        return ""
+    return f"the last {breaker.failures} answers of {summarizer.model.name} were of no use; asked again in {left:.0f} s"
 
 
-def note_model_outcome(core: Core, teller: ModelSummarizer, failure: str, what: str = "") -> None:
-    """Remember how asking a model has ended; the third failure in a row begins a rest, which is told."""
+def note_model_outcome(core: Core, summarizer: ModelSummarizer, failure: str, what: str = "") -> None:
+    """Remember how asking a model has ended; the third failure in a row begins a pause, which is emitted."""
     now = core.seconds()
-    if not failure:
-        core.change(lambda state: structs.replace(state, teller=CircuitBreaker()))
-        return
 
-    def failed(state: SessionState) -> SessionState:
-        return structs.replace(state, teller=state.teller.failed(what or state.teller.failed_input, now))
+    def change(state: SessionState) -> SessionState:
+        known = state.summarizer_failures
+        after = known.failed(what or known.failed_input, now) if failure else CircuitBreaker()
+        return structs.replace(state, summarizer_failures=after)
 
-    core.change(failed)
-    if read_session_state(core.row().state).teller.is_open:
-        core.emit("job.dropped", what="summary by a model", reason=rest_reason(core, teller) or failure)
+    core.change(change)
+    if failure and read_session_state(core.row().state).summarizer_failures.is_open:
+        core.emit("job.dropped", what="summary by a model", reason=pause_reason(core, summarizer) or failure)
 
 
 # Fewer turns, or less than this share of the budget, are not worth a call.
-_FEWEST_TURNS = 3
+_MIN_TURNS = 3
 _BATCH_SHARE = 0.05
 
 
 def presummarize(core: Core, control: Control) -> int:
-    """Have older turns told by the session's model and hold what it wrote; how many turns it told.
+    """Have the session's model summarize older turns in advance, and store that; how many turns it summarized.
 
-    It does nothing for a session that does not compact by itself, while a compaction or another process is at it, while
-    the model rests, and when too little is new. What the model sees does not change.
+    It does nothing for a session that does not compact by itself, while a compaction or another process is at it,
+    during a pause after failures, and when too little is new. The context does not change.
     """
-    teller = _teller(core) if _is_worth_it(core) else None
-    if teller is None or core.running.has("compaction"):
+    summarizer = _usable_summarizer(core) if _is_worth_it(core) else None
+    if summarizer is None or core.running.has("compaction"):
         return 0
     try:
         with exclusive_claim(core) as is_ours:
-            return _presummarize(core, teller, control) if is_ours else 0
+            return _presummarize(core, summarizer, control) if is_ours else 0
     except ModelStopped:  # closed, cancelled, or a compaction has come: nothing is kept, and nothing is wrong
         return 0
     except StoreError:
@@ -236,8 +222,8 @@ def _is_worth_it(core: Core) -> bool:
         return False
     state = read_session_state(core.row().state)
     budget = core.budget(core.counter(core.dialect())).tokens
-    tokens, held = _tokens(core, state), stored_presummary(core, state)
-    is_new = held is None or abs(tokens - held.tokens) >= _BATCH_SHARE * budget
+    tokens, prepared = core.tokens(state), stored_presummary(core, state)
+    is_new = prepared is None or abs(tokens - prepared.tokens) >= _BATCH_SHARE * budget
     return is_new and tokens > _soft(core).target * budget
 
 
@@ -245,87 +231,86 @@ def _soft(core: Core) -> LevelRule:
     return min(core.settings.levels, key=lambda rule: rule.threshold)
 
 
-def _tokens(core: Core, state: SessionState) -> int:
-    return tokens_now(state.gauge, state.calibration, core.settings.overhead_tokens)
-
-
-def _teller(core: Core) -> ModelSummarizer | None:
+def _usable_summarizer(core: Core) -> ModelSummarizer | None:
     try:
-        teller = core.teller()
-    except (BadSetting, MissingExtra):  # told at the next compaction, which can do without
+        summarizer = core.summarizer()
+    except (BadSetting, MissingExtra):  # reported at the next compaction, which can do without
         return None
-    return None if teller is None or rest_reason(core, teller) else teller
+    return None if summarizer is None or pause_reason(core, summarizer) else summarizer
 
 
 class _CompactionProbe:
-    """Hears how a compaction would go and says nothing."""
+    """Notes how a compaction would go, and changes nothing."""
 
-    job: EngineCompaction | None = None
+    result: CompactionResult | None = None
 
-    def summarize(
-        self, request: PreparedRequest, goal: Goal, scene: ParsedContext, config: EngineConfig, digest: CompactionResult
-    ) -> CompactionResult:
+    def summarize(self, result: CompactionResult) -> CompactionResult:
         """Take note of it."""
-        self.job = EngineCompaction(request, goal, scene, config, digest) if digest.report.status == "success" else None
-        return digest
+        self.result = result if result.report.status == "success" else None
+        return result
 
     estimate = summarize
 
 
-def _next_soft_compaction(core: Core) -> EngineCompaction | None:
+def _next_soft_compaction(core: Core) -> CompactionResult | None:
     """The next soft compaction, as if the context had reached its threshold now; None when it would not be one.
 
     The target is as much smaller as the context still is, so that the same turns are folded as then.
     """
-    listener, seen = _CompactionProbe(), core.seen()
-    counter = core.counter(core.dialect(seen.raws))
-    budget, tokens = core.budget(counter).tokens, _tokens(core, read_session_state(core.row().state))
+    probe, context = _CompactionProbe(), core.current_context()
+    counter = core.counter(core.dialect(context.raws))
+    budget, tokens = core.budget(counter).tokens, core.tokens(read_session_state(core.row().state))
     soft, share = _soft(core), tokens / budget
     now = structs.replace(soft, threshold=share, target=soft.target * share / soft.threshold)
     levels = (soft if share >= soft.threshold else now,)
     ask = core.ask(level=Level.SOFT, kind="threshold")
-    run_engine(core, structs.replace(ask, settings=structs.replace(ask.settings, levels=levels)), seen, listener)
-    job = listener.job
-    return job and structs.replace(job, goal=structs.replace(job.goal, target=int(soft.target * budget)))
+    run_engine(core, structs.replace(ask, settings=structs.replace(ask.settings, levels=levels)), context, probe)
+    if (result := probe.result) is None:
+        return None
+    goal = structs.replace(result.run.goal, target=int(soft.target * budget))
+    return structs.replace(result, run=structs.replace(result.run, goal=goal))
 
 
 class PresummaryBatch(Struct, frozen=True):
-    """What is to be told now: turns that the next compaction folds and that `held` does not tell yet."""
+    """What is to be summarized now: turns that the next compaction folds and that are not `prepared` yet."""
 
-    job: EngineCompaction
-    held: PreparedSummary | None
+    compaction: CompactionResult
+    prepared: PreparedSummary | None
     asked: str
 
     @property
     def turns(self) -> list[Turn]:
         """The turns that are new."""
-        return [turn for turn in self.job.folded if self.held is None or turn.number not in self.held.turns]
+        known = self.prepared.turns if self.prepared else ()
+        return [turn for turn in self.compaction.folded if turn.number not in known]
 
     @property
     def previous(self) -> Summary:
-        """What is told of the turns before."""
-        return self.held.summary if self.held else from_record(self.job.scene.past)
+        """The summary of the turns before."""
+        return self.prepared.summary if self.prepared else from_record(self.compaction.run.parsed.past)
 
     @property
     def is_batch(self) -> bool:
         """Whether it is worth a call."""
-        tokens, least = (
-            self.job.digest.outcome.composer.turn_tokens,
-            _BATCH_SHARE * self.job.request.usage.budget_tokens,
-        )
-        return len(self.turns) >= _FEWEST_TURNS and sum(tokens[turn.number] for turn in self.turns) >= least
+        tokens = self.compaction.context.composer.turn_tokens
+        least = _BATCH_SHARE * self.compaction.run.usage.budget_tokens
+        return len(self.turns) >= _MIN_TURNS and sum(tokens[turn.number] for turn in self.turns) >= least
 
     @property
     def name(self) -> str:
         """The same for the same input, so that one that failed is known again."""
         numbers = [turn.number for turn in self.turns]
-        return source_fingerprint(self.turns, numbers, self.job.scene.past, f"{self.asked}\n{self.previous.text}")
+        return source_fingerprint(
+            self.turns, numbers, self.compaction.run.parsed.past, f"{self.asked}\n{self.previous.text}"
+        )
 
-    def told(self, summary: Summary, model: str, tokens: int) -> PreparedSummary:
-        """What is held from then on."""
-        numbers = (*(self.held.turns if self.held else ()), *(turn.number for turn in self.turns))
+    def result(self, summary: Summary, model: str, tokens: int) -> PreparedSummary:
+        """What is stored from then on."""
+        numbers = (*(self.prepared.turns if self.prepared else ()), *(turn.number for turn in self.turns))
         return PreparedSummary(
-            base=source_fingerprint(self.job.scene.turns, numbers, self.job.scene.past, self.asked),
+            base=source_fingerprint(
+                self.compaction.run.parsed.turns, numbers, self.compaction.run.parsed.past, self.asked
+            ),
             turns=numbers,
             summary=summary,
             model=model,
@@ -333,69 +318,69 @@ class PresummaryBatch(Struct, frozen=True):
         )
 
 
-def _presummarize(core: Core, teller: ModelSummarizer, control: Control) -> int:
-    job = _next_soft_compaction(core)
-    if job is None:
+def _presummarize(core: Core, summarizer: ModelSummarizer, control: Control) -> int:
+    result = _next_soft_compaction(core)
+    if result is None:
         return 0
-    held = valid_presummary(core, job, teller)
-    if held is None:
-        drop_presummary(core, "what it was told from has changed")
-    span = PresummaryBatch(job, held, teller.configuration)
-    if not span.is_batch or read_session_state(core.row().state).teller.failed_input == span.name:
+    prepared = valid_presummary(core, result, summarizer)
+    if prepared is None:
+        drop_presummary(core, _CHANGED)
+    span = PresummaryBatch(result, prepared, summarizer.configuration)
+    if not span.is_batch or read_session_state(core.row().state).summarizer_failures.failed_input == span.name:
         return 0
     raise_if_stopped(control)
     core.emit("job.queued", what=PRESUMMARY, turns=len(span.turns))
-    outcome = _ask_model(core, teller, span, control)
-    return 0 if core.running.is_closed else _store_presummary(core, teller, span, outcome)
+    outcome = _ask_model(core, summarizer, span, control)
+    return 0 if core.running.is_closed else _store_presummary(core, summarizer, span, outcome)
 
 
-def _ask_model(core: Core, teller: ModelSummarizer, span: PresummaryBatch, control: Control) -> SummaryOutcome:
-    """What the model tells. What that took is written down whatever comes of it, and at the latest at the close."""
-    fork = teller.fork(control.cancel, silent=True)
-    fork.ahead = read_session_state(core.row().state).ahead_spent
+def _ask_model(core: Core, summarizer: ModelSummarizer, span: PresummaryBatch, control: Control) -> SummaryOutcome:
+    """What the model writes. What that cost is stored whatever comes of it, and at the latest at the close."""
+    fork = summarizer.fork(control.cancel, silent=True)
+    fork.ahead = read_session_state(core.row().state).presummary_spent
     charge_to_session(core, fork)
     with core.running.or_at_close(lambda: _record_calls(core, fork, None)):
         calls: Sequence[ModelCall] | None = None
         try:
-            outcome = fork.presummarize(span.job, span.turns, span.previous)
+            outcome = fork.presummarize(span.compaction, span.turns, span.previous)
             calls = outcome.calls
             return outcome
         finally:
             if not core.running.is_closed:
                 _record_calls(core, fork, calls)
-            teller.join(fork)
+            summarizer.join(fork)
 
 
 def _record_calls(core: Core, fork: ModelSummarizer, calls: Sequence[ModelCall] | None) -> None:
-    """What a call took, for the limits and the report of the next compaction; of one that was ended only the sum."""
+    """What a call cost, for the limits and the report of the next compaction; of one that was ended only the sum."""
     taken = fork.taken
     made = [ModelCall(fork.model.name, 0, 0, taken.attempts, "stopped", taken.dollars)] if calls is None else calls
     sent = tuple(call for call in made if call.attempts)
 
     def change(state: SessionState) -> SessionState:
-        ahead = state.ahead_spent.plus(taken)
-        return structs.replace(state, ahead_spent=ahead, ahead_calls=(*state.ahead_calls, *sent))
+        spent = state.presummary_spent.plus(taken)
+        return structs.replace(state, presummary_spent=spent, presummary_calls=(*state.presummary_calls, *sent))
 
     core.change(change)
 
 
-def _store_presummary(core: Core, teller: ModelSummarizer, span: PresummaryBatch, outcome: SummaryOutcome) -> int:
-    """Hold what was told if its base is still there; how many turns it tells anew."""
+def _store_presummary(core: Core, summarizer: ModelSummarizer, span: PresummaryBatch, outcome: SummaryOutcome) -> int:
+    """Store a summary if what it was made from is still there; how many turns it summarizes anew."""
     from context_compactor.summarize.summarizer import objections_of
 
     if outcome.summary is None:
-        failure = f"what {teller.model.name} told ahead was refused: {objections_of(outcome)}"
+        failure = f"what {summarizer.model.name} wrote in advance was refused: {objections_of(outcome)}"
         is_answered = any(call.tokens_written for call in outcome.calls)  # a server that was away may be back
-        note_model_outcome(core, teller, failure, span.name if is_answered else "")
+        note_model_outcome(core, summarizer, failure, span.name if is_answered else "")
         core.emit("job.dropped", what=PRESUMMARY, reason=failure)
         return 0
-    note_model_outcome(core, teller, "")
-    tokens = _tokens(core, read_session_state(core.row().state))
-    held, scene = span.told(outcome.summary, teller.model.name, tokens), scene_of(core)
-    if source_fingerprint(scene.turns, held.turns, scene.past, teller.configuration) != held.base:
-        core.emit("job.dropped", what=PRESUMMARY, reason="what it was told from has changed meanwhile")
+    note_model_outcome(core, summarizer, "")
+    tokens = core.tokens(read_session_state(core.row().state))
+    prepared, scene = span.result(outcome.summary, summarizer.model.name, tokens), scene_of(core)
+    if source_fingerprint(scene.turns, prepared.turns, scene.past, summarizer.configuration) != prepared.base:
+        core.emit("job.dropped", what=PRESUMMARY, reason=f"{_CHANGED} meanwhile")
         return 0
     with core.writing():
-        (name,) = core.store.put([msgspec.json.encode(held)])
-        core.change(lambda state: structs.replace(state, ahead=name))
+        (name,) = core.store.put([msgspec.json.encode(prepared)])
+        core.change(lambda state: structs.replace(state, presummary=name))
     return len(span.turns)

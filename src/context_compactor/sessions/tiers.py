@@ -7,69 +7,66 @@ from collections.abc import Mapping
 from msgspec import structs
 
 from context_compactor.engine.decisions import keep_all_decisions
-from context_compactor.engine.plan import Decision, Plan
+from context_compactor.engine.plan import Plan
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.engine.tiers import KEPT, Tier, override_refusal, tier_named
 from context_compactor.errors import BadSetting
 from context_compactor.sessions.compaction import effective_tiers, run_engine, turn_starts
 from context_compactor.sessions.core import Core, ParsedSession
-from context_compactor.sessions.log import SessionContext
 from context_compactor.sessions.state import SessionState, TierChoice, read_session_state
 
 
 def set_tier(core: Core, turn: int, tier: str) -> None:
     """From now on compactions give this turn this tier; refused for what must not be touched."""
-    taken = core.parse_context()
-    wanted = _checked_tier(core, taken, turn, tier)
-    chosen = TierChoice(wanted, turn_starts(taken).get(turn, 0))
-    core.change(lambda state: structs.replace(state, steers={**state.steers, turn: chosen}))
+    parsed = core.parse_context()
+    wanted = _checked_tier(core, parsed, turn, tier)
+    chosen = TierChoice(wanted, turn_starts(parsed).get(turn, 0))
+    core.change(lambda state: structs.replace(state, tiers={**state.tiers, turn: chosen}))
 
 
-def _checked_tier(core: Core, taken: ParsedSession, turn: int, tier: str) -> Tier:
+def _checked_tier(core: Core, parsed: ParsedSession, turn: int, tier: str) -> Tier:
     """The tier, when this turn may have it."""
     if type(turn) is not int:
         raise BadSetting(f"turn {turn!r:.40} is no number. Try: one like 12.")
     wanted = tier_named(tier)
-    why = override_refusal(taken.scene.turns, turn, wanted)
+    why = override_refusal(parsed.scene.turns, turn, wanted)
     if why:
         raise BadSetting(f"session {core.id!r}, {wanted} turn {turn}: {why}")
     return wanted
 
 
 def clear_tier(core: Core, turn: int | None) -> None:
-    """Take a steer back, or all of them."""
+    """Leave a turn to the engine again, or all of them."""
 
     def change(state: SessionState) -> SessionState:
-        kept = {} if turn is None else {number: one for number, one in state.steers.items() if number != turn}
-        return structs.replace(state, steers=kept)
+        kept = {} if turn is None else {number: one for number, one in state.tiers.items() if number != turn}
+        return structs.replace(state, tiers=kept)
 
     core.change(change)
 
 
 def current_tiers(core: Core) -> dict[int, Tier]:
-    """The steers that count now, by turn."""
-    return effective_tiers(core, core.seen(), read_session_state(core.row().state))
+    """The user's tiers that count now, by turn."""
+    return effective_tiers(core, core.current_context(), read_session_state(core.row().state))
 
 
-def plan_compaction(core: Core, ask: CompactionRequest, steers: Mapping[int, str] | None) -> Plan:
-    """What a compaction would do now, with the session's steers or with others; nothing is written.
+def plan_compaction(core: Core, ask: CompactionRequest, tiers: Mapping[int, str] | None) -> Plan:
+    """What a compaction would do now, with the session's tiers or with others; nothing is written.
 
     Where there is nothing to do, every turn is kept.
     """
-    seen = core.seen()
-    if steers is None:
+    context = core.current_context()
+    parsed = core.parse_context(context)
+    if tiers is None:
         wanted = current_tiers(core)
     else:
-        taken = core.parse_context(seen)
-        wanted = {turn: _checked_tier(core, taken, turn, tier) for turn, tier in steers.items()}
-    made = run_engine(core, structs.replace(ask, steers=wanted), seen, None, dry_run=True)
-    return Plan(made.decisions or _all_kept(core, seen, wanted), made.report, wanted)
-
-
-def _all_kept(core: Core, seen: SessionContext, steers: Mapping[int, Tier]) -> tuple[Decision, ...]:
-    taken = core.parse_context(seen)
-    counter = core.counter(taken.dialect)
-    weights = {turn.number: sum(counter.count_many(turn.messages)) for turn in taken.scene.turns}
-    return keep_all_decisions(
-        taken.scene.turns, weights, {turn: KEPT for turn, tier in steers.items() if tier is Tier.KEEP}
-    )
+        wanted = {turn: _checked_tier(core, parsed, turn, tier) for turn, tier in tiers.items()}
+    made = run_engine(core, structs.replace(ask, steers=wanted), context, None, dry_run=True)
+    decisions = made.decisions
+    if not decisions:
+        counter, turns = core.counter(parsed.dialect), parsed.scene.turns
+        tokens = {turn.number: sum(counter.count_many(turn.messages)) for turn in turns}
+        decisions = keep_all_decisions(
+            turns, tokens, {turn: KEPT for turn, tier in wanted.items() if tier is Tier.KEEP}
+        )
+    return Plan(decisions, made.report, wanted)

@@ -11,14 +11,20 @@ from msgspec import Struct
 
 from context_compactor.dialects.detection import find_dialect
 from context_compactor.dialects.dialect import Dialect
-from context_compactor.engine.api import request_counter
-from context_compactor.engine.request import CompactionRequest, request_budget
+from context_compactor.engine.request import CompactionRequest, request_budget, request_counter
 from context_compactor.errors import BadSetting
 from context_compactor.json_values import read_json
-from context_compactor.sessions import state as gauging
 from context_compactor.sessions.core import Core
 from context_compactor.sessions.log import COMPACTION, REDO, REVISION, UNDO, CompactionNote, Revision
-from context_compactor.sessions.state import Profile, SessionState, TokenGauge, read_profile, tokens_now
+from context_compactor.sessions.state import (
+    Profile,
+    SessionState,
+    TokenGauge,
+    add_messages,
+    measure_messages,
+    read_profile,
+    tokens_now,
+)
 from context_compactor.settings import Level, LevelRule, Settings, load_settings
 from context_compactor.store.rows import MESSAGE, LogEntry, SessionRow
 from context_compactor.tokens.budget import Budget, level_at
@@ -34,7 +40,7 @@ class FillRule(Struct, frozen=True):
     overhead: int
 
     def fill(self, row: SessionRow, state: SessionState) -> Fill:
-        """How full a session is now: what its watch remembers may be older, while calls wait for results."""
+        """How full a session is now: what its state says may be older, while calls wait for results."""
         tokens = tokens_now(state.gauge, state.calibration, self.overhead) if row.messages else 0
         share = self.budget.share(tokens)
         return Fill(tokens, share, level_at(max(share, state.gauge.bytes / self.budget.bytes), self.levels))
@@ -77,8 +83,8 @@ def _fill_rule(stored: bytes) -> FillRule:
 
 
 MOST_POINTS = 600
-_MOST_COMPACTIONS = 120
-_MOST_CACHED = 64
+_MAX_COMPACTIONS = 120
+_MAX_CACHED = 64
 
 TokenPoint = tuple[int, int]
 
@@ -98,12 +104,12 @@ class TokenSeries(Struct, frozen=True):
     """Points of message and tokens, in order, and the compactions among them."""
 
     points: list[TokenPoint]
-    teeth: list[CompactionPoint]
+    compactions: list[CompactionPoint]
     messages: int
 
 
 class MessageWeights:
-    """The messages of a session weighed one after the other, and what was done between them."""
+    """The tokens of a session's messages, summed one after the other, and what was done between them."""
 
     def __init__(self) -> None:
         self.head = 0
@@ -113,7 +119,7 @@ class MessageWeights:
         self._gauge: TokenGauge | None = None
 
     def follow(self, core: Core) -> None:
-        """Weigh what has come since. Blocks."""
+        """Count what has come since. Blocks."""
         row = core.row()
         if row.head <= self.head:
             return
@@ -121,7 +127,7 @@ class MessageWeights:
         raws = [read_json(entry.body) for entry in entries if entry.kind == MESSAGE]
         dialect = core.dialect(raws or None)
         counter = core.counter(dialect)
-        self._gauge = self._gauge or gauging.measure_messages([], counter)
+        self._gauge = self._gauge or measure_messages([], counter)
         for entry in entries:
             self._take(entry, core, dialect, counter)
         self.head = row.head
@@ -129,7 +135,7 @@ class MessageWeights:
     def _take(self, entry: LogEntry, core: Core, dialect: Dialect, counter: MessageCounter) -> None:
         assert self._gauge is not None
         if entry.kind == MESSAGE:
-            self._gauge = gauging.add_messages(self._gauge, dialect.parse([read_json(entry.body)]), counter)
+            self._gauge = add_messages(self._gauge, dialect.parse([read_json(entry.body)]), counter)
             self.positions.append(entry.position)
             self.sums.append(self._gauge.tokens)
         elif entry.kind == REVISION:
@@ -169,9 +175,9 @@ class MessageWeights:
 
 
 def token_series(weighed: MessageWeights) -> TokenSeries:
-    """The points and teeth of a session."""
+    """The points and compactions of a session."""
     points: list[TokenPoint] = []
-    teeth: list[CompactionPoint] = []
+    compactions: list[CompactionPoint] = []
     active: list[int] = []
     undone: list[int] = []
     shifts: list[int] = []
@@ -182,10 +188,10 @@ def token_series(weighed: MessageWeights) -> TokenSeries:
         at, before = messages, weighed.sum_at(messages) + shift
         if isinstance(act, CompactionNote):
             shifts.append(act.tokens_after - weighed.sum_at(weighed.messages_at(act.base)))
-            active.append(len(teeth))
+            active.append(len(compactions))
             undone.clear()
             after = weighed.sum_at(messages) + shifts[-1]
-            teeth.append(CompactionPoint(act.id, messages, before, after, act.level or "", True))
+            compactions.append(CompactionPoint(act.id, messages, before, after, act.level or "", True))
         elif act == UNDO and active:
             undone.append(active.pop())
         elif act == REDO and undone:
@@ -193,36 +199,36 @@ def token_series(weighed: MessageWeights) -> TokenSeries:
         if act and messages:
             points.append((messages, weighed.sum_at(messages) + (shifts[active[-1]] if active else 0)))
     still = set(active)
-    teeth = [msgspec.structs.replace(tooth, is_active=at in still) for at, tooth in enumerate(teeth)]
-    return _bounded(points, teeth, len(weighed.positions))
+    made = [msgspec.structs.replace(each, is_active=at in still) for at, each in enumerate(compactions)]
+    return _bounded(points, made, len(weighed.positions))
 
 
-def _bounded(points: Sequence[TokenPoint], teeth: Sequence[CompactionPoint], messages: int) -> TokenSeries:
-    """At most so many points and teeth, the newest teeth among them and each corner where it is."""
-    shown = list(teeth[-_MOST_COMPACTIONS:])
-    if len(teeth) > len(shown):
+def _bounded(points: Sequence[TokenPoint], compactions: Sequence[CompactionPoint], messages: int) -> TokenSeries:
+    """At most so many points and compactions, the newest among them and each corner where it is."""
+    shown = list(compactions[-_MAX_COMPACTIONS:])
+    if len(compactions) > len(shown):
         points = [point for point in points if point[0] >= shown[0].message]
     if len(points) <= MOST_POINTS:
         return TokenSeries(list(points), shown, messages)
-    corners = {tooth.message for tooth in shown}
+    corners = {each.message for each in shown}
     step = -(-len(points) // (MOST_POINTS - 2 * len(shown) - 2))
     kept = [point for at, point in enumerate(points) if at % step == 0 or point[0] in corners or at == len(points) - 1]
     return TokenSeries(kept, shown, messages)
 
 
 class TokenSeriesCache:
-    """What was weighed of the sessions looked at last."""
+    """What was counted of the sessions that were asked for last."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], MessageWeights] = OrderedDict()
 
     def weighed(self, core: Core) -> MessageWeights:
-        """A session's messages, weighed up to now. One caller for each session at a time. Blocks."""
+        """A session's messages, counted up to now. One caller for each session at a time. Blocks."""
         key = core.id, core.created_at  # one of the same name may have been deleted
         weighed = self._known.pop(key, None) or MessageWeights()
         weighed.follow(core)
         self._known[key] = weighed
-        while len(self._known) > _MOST_CACHED:
+        while len(self._known) > _MAX_CACHED:
             self._known.popitem(last=False)
         return weighed
 
@@ -230,7 +236,7 @@ class TokenSeriesCache:
 def compaction_corners(
     compactions: Iterable[tuple[int, CompactionNote]], head: int, tokens: int
 ) -> list[tuple[float, float]]:
-    """The corners of a saw without a look at any message: where each compaction began and ended, and now."""
+    """The corners of a token series without reading any message: where each compaction began and ended, and now."""
     corners: list[tuple[float, float]] = [(0, 0)]
     for position, note in compactions:
         corners += [(position, note.tokens_before), (position, note.tokens_after)]

@@ -18,11 +18,10 @@ from context_compactor.dialects.turns import split_turns
 from context_compactor.engine.report import Report
 from context_compactor.errors import BadSetting
 from context_compactor.json_values import copy_containers, read_json
-from context_compactor.sessions import state as gauging
 from context_compactor.sessions.append import after_context_change
 from context_compactor.sessions.core import Core
 from context_compactor.sessions.log import REDO, UNDO, LoggedCompaction, Raw, SessionContext, UndoNote, logged_bodies
-from context_compactor.sessions.state import read_session_state
+from context_compactor.sessions.state import measure_messages, read_session_state, replace_context
 from context_compactor.settings import Spending
 from context_compactor.text import clip, one_line
 from context_compactor.tokens.budget import Anchor, Usage, measure
@@ -31,12 +30,12 @@ from context_compactor.tokens.budget import Anchor, Usage, measure
 _SEALED = frozenset({"compaction", "compaction_summary", "item_reference"})
 
 
-def context(core: Core, seen: SessionContext, *, sealed: bool = True) -> list[Raw]:
+def context(core: Core, current: SessionContext, *, sealed: bool = True) -> list[Raw]:
     """A context as it is sent: legal for its provider, unless compaction is off, when it is what was appended.
 
     Without `sealed` it holds nothing that only the provider who wrote it can read.
     """
-    raws = [copy_containers(raw) for raw in seen.raws]
+    raws = [copy_containers(raw) for raw in current.raws]
     if not core.settings.enabled and sealed:
         return raws
     dialect = core.dialect(raws)
@@ -65,10 +64,11 @@ def context_at(core: Core, message: int) -> SessionContext:
     return core.context_reader.at(row.head if following is None else following - 1)
 
 
-def tokens_of(core: Core, seen: SessionContext) -> int:
+def tokens_of(core: Core, past: SessionContext) -> int:
     """The tokens of a context of any moment, counted anew; one in which nothing was said yet has none."""
-    messages = core.dialect(seen.raws).parse(seen.raws)
-    return gauging.measure_messages(messages, core.counter(core.dialect(seen.raws))).tokens if messages else 0
+    dialect = core.dialect(past.raws)
+    messages = dialect.parse(past.raws)
+    return measure_messages(messages, core.counter(dialect)).tokens if messages else 0
 
 
 def history(core: Core, after: int = 0, limit: int | None = None) -> list[Raw]:
@@ -77,35 +77,27 @@ def history(core: Core, after: int = 0, limit: int | None = None) -> list[Raw]:
     if first is None:
         return []
     last = None if limit is None else core.store.message_position(core.id, after + limit)
-    return [
-        *map(
-            read_json,
-            logged_bodies(core.store, core.id, core.context_reader.log_state(), after=first, until=last).values(),
-        )
-    ]
+    bodies = logged_bodies(core.store, core.id, core.context_reader.log_state(), after=first, until=last)
+    return [read_json(body) for body in bodies.values()]
 
 
 def usage(core: Core) -> Usage:
     """How full the context is, by section."""
     row = core.row()
-    seen = core.seen(row)
-    dialect = core.dialect(seen.raws)
+    raws = core.current_context(row).raws
+    dialect = core.dialect(raws)
     counter = core.counter(dialect)
     state = read_session_state(row.state)
-    gauge = core.gauge(row, state, counter)
-    messages = dialect.parse(seen.raws)
-    anchor = None
-    if gauge.anchor is not None:
-        now = gauging.tokens_now(gauge, state.calibration, core.settings.overhead_tokens)
-        anchor = Anchor(len(messages), now)
+    state = structs.replace(state, gauge=core.gauge(row, state, counter))
+    messages = dialect.parse(raws)
     return measure(
         split_turns(messages),
         core.budget(counter),
         counter,
         fixed_tokens=core.settings.overhead_tokens,
-        anchor=anchor,
+        anchor=Anchor(len(messages), core.tokens(state)) if state.gauge.anchor is not None else None,
         calibration=state.calibration,
-        files_loaded=len(gauge.files),
+        files_loaded=len(state.gauge.files),
         levels=core.settings.levels,
     )
 
@@ -132,9 +124,9 @@ def _undo_or_redo(core: Core, kind: str) -> Report | None:
         note = msgspec.json.encode(UndoNote(compacted.note.id))
         core.store.append(core.id, kind, [note], core.now())
         after = core.row()
-        counter = core.counter(core.dialect(core.seen(after).raws))
+        counter = core.counter(core.dialect(core.current_context(after).raws))
         state = read_session_state(after.state)
-        state = gauging.replace_context(state, core.gauge(after, state, counter))
+        state = replace_context(state, core.gauge(after, state, counter))
         core.save(after_context_change(core, structs.replace(state, held=True), counter))
     core.emit("compaction.undone", compaction_id=compacted.note.id, redone=kind == REDO)
     return report_of(core, compacted)
@@ -205,7 +197,7 @@ def _placed(
 
 DiffChange = Literal["same", "removed", "added", "changed"]
 _MARKS = {"same": "=", "removed": "<", "added": ">", "changed": "|"}
-_SHOWN = 400
+_MAX_CHARACTERS = 400
 
 NamedMessage = tuple[str, Raw]
 """A message, with a name that only its equals have."""
@@ -258,7 +250,7 @@ def diff(core: Core, before: int | None, after: int | None) -> ContextDiff:
     if before is None and after is None:
         last = core.context_reader.log_state().last
         if last is None:
-            now = core.seen()
+            now = core.current_context()
             return _diff(core, ("now", "now"), now, now)
         old, new = core.context_reader.at(last.position - 1), core.context_reader.at(last.position)
         return _diff(core, (f"before {last.note.id}", f"after {last.note.id}"), old, new)
@@ -270,12 +262,12 @@ def diff(core: Core, before: int | None, after: int | None) -> ContextDiff:
 def _diff(core: Core, title: tuple[str, str], old: SessionContext, new: SessionContext) -> ContextDiff:
     dialect = core.dialect([*old.raws, *new.raws])
     counter = core.counter(dialect)
-    tokens = [counter.request_tokens(dialect.parse(seen.raws)) for seen in (old, new)]
-    return side_by_side(title, _named(old), _named(new), dialect, (tokens[0], tokens[1]))
+    before, after = (counter.request_tokens(dialect.parse(each.raws)) for each in (old, new))
+    return side_by_side(title, _named(old), _named(new), dialect, (before, after))
 
 
-def _named(seen: SessionContext) -> list[NamedMessage]:
-    return [(shown.hash, raw) for shown, raw in zip(seen.shown, seen.raws, strict=True)]
+def _named(past: SessionContext) -> list[NamedMessage]:
+    return [(item.hash, raw) for item, raw in zip(past.items, past.raws, strict=True)]
 
 
 def side_by_side(
@@ -286,22 +278,20 @@ def side_by_side(
     tokens: tuple[int, int],
 ) -> ContextDiff:
     """Two contexts compared. Messages of one name are the same."""
-    return ContextDiff(title, tuple(_rows(old, new, dialect)), tokens)
-
-
-def _rows(old: Sequence[NamedMessage], new: Sequence[NamedMessage], dialect: Dialect) -> Iterator[DiffRow]:
     left, right = (_sides([raw for _, raw in each], dialect) for each in (old, new))
     matcher = SequenceMatcher(None, [name for name, _ in old], [name for name, _ in new], autojunk=False)
+    rows: list[DiffRow] = []
     for change, left_from, left_to, right_from, right_to in matcher.get_opcodes():
-        yield from _change_rows(change, left[left_from:left_to], right[right_from:right_to])
+        rows += _change_rows(change, left[left_from:left_to], right[right_from:right_to])
+    return ContextDiff(title, tuple(rows), tokens)
 
 
 def _sides(raws: Sequence[Raw], dialect: Dialect) -> list[DiffSide]:
-    return [DiffSide(message.raw, f"{message.role}: {_words(texts_of([message]))}") for message in dialect.parse(raws)]
-
-
-def _words(texts: Sequence[str]) -> str:
-    return one_line(" ".join(text[:_SHOWN] for text in texts), _SHOWN)
+    found = []
+    for message in dialect.parse(raws):
+        words = one_line(" ".join(text[:_MAX_CHARACTERS] for text in texts_of([message])), _MAX_CHARACTERS)
+        found.append(DiffSide(message.raw, f"{message.role}: {words}"))
+    return found
 
 
 def _change_rows(change: str, left: Sequence[DiffSide], right: Sequence[DiffSide]) -> Iterator[DiffRow]:

@@ -1,9 +1,7 @@
-"""Where sessions rest: an append-only log per session, contents by their hash, and an index over what was archived.
+"""Where sessions are stored: SQLite and PostgreSQL behind one set of tables.
 
-Read `rows.py` (what goes in and comes out), then `sql_store.py`: the verbs, each handed to the part that does it,
-which are `sessions.py`, `log.py`, `contents.py` (texts by hash), `shelf.py` (originals; for search `runs.py` and
-`ranking.py`), `facts.py`, `holders.py` and `deleting.py`. All of them work on any `database.py`. There are two:
-`sqlite.py`, the store of one machine, and `postgres.py`, that of many; the files that begin with these names belong to
-them. `migrate.py` has the numbered files in `sql/`, `connect.py` finds the store behind an address, `copying.py` takes
-sessions to another one.
+`sql_store.py` is the store: each operation is a few statements to the tables in `sessions.py` (rows and logs),
+`contents.py` (texts by hash) and `originals.py` (the archive and its index). `service_store.py` has what a service
+stores beside them: jobs, events, idempotency keys and webhooks, each in a file of its own. All of them use a `Database`
+(`database.py`), of which `sqlite.py` and `postgres.py` are the two; `connect.py` opens one from an address.
 """

@@ -36,12 +36,8 @@ class ContentTable:
         self._database = database
         self._own = threading.local()
 
-    def put(self, content: bytes) -> tuple[int, str]:
-        """Keep some bytes; their number and hash. What is there already is not written again."""
-        return self.put_many([content])[0]
-
     def put_many(self, contents: Iterable[bytes | PackedContent]) -> list[tuple[int, str]]:
-        """Keep contents in a few steps, however many; the number and hash of each."""
+        """Store contents in a few steps, however many; the number and hash of each. None is written twice."""
         named = [(each.hash if isinstance(each, PackedContent) else hash_of(each), each) for each in contents]
         numbers = self._numbers([name for name, _ in named])
         new = {name: content for name, content in named if name not in numbers}
@@ -57,11 +53,8 @@ class ContentTable:
     def ready_list(parts: Sequence[bytes]) -> list[PackedContent]:
         """A JSON list of JSON values, each as a content of its own; the list comes last, under the hash of its JSON."""
         ready = [ContentTable.ready(part) for part in parts]
-        whole = b"[" + b",".join(parts) + b"]"
-        return [
-            *ready,
-            PackedContent(hash_of(whole), len(whole), LIST, b"".join(bytes.fromhex(each.hash) for each in ready)),
-        ]
+        whole, hashes = b"[" + b",".join(parts) + b"]", b"".join(bytes.fromhex(each.hash) for each in ready)
+        return [*ready, PackedContent(hash_of(whole), len(whole), LIST, hashes)]
 
     def _numbers(self, names: Iterable[str]) -> dict[str, int]:
         """The numbers of those that are there, each the first of its hash.
@@ -222,19 +215,19 @@ def with_parts(database: Database, names: Iterable[str]) -> set[str]:
 
 
 def _hashes_in_records(database: Database, contents: ContentTable, session: int | None) -> set[str]:
-    """Contents that states, compactions and revisions speak of, and those that these speak of in turn."""
-    of_entries, of_sessions, values = (
-        ("", "", []) if session is None else (" AND e.session = ?", " WHERE number = ?", [session])
-    )
+    """Contents that states, compactions and revisions refer to, and those that these refer to in turn."""
+    of_entries, of_sessions, values = "", "", []
+    if session is not None:
+        of_entries, of_sessions, values = " AND e.session = ?", " WHERE number = ?", [session]
     rows = database.rows(
         "SELECT DISTINCT c.hash FROM entries e JOIN contents c ON c.number = e.content "
         f"WHERE e.kind <> '{MESSAGE}'{of_entries}",
         values,
     )
     states = database.rows(f"SELECT state FROM sessions{of_sessions}", values)
-    told = _hashes(b"\n".join(as_bytes(state) for (state,) in states))
-    told = _known(database, told | _named_in(contents, [name.hex() for (name,) in rows]))
-    return told | _known(database, _named_in(contents, told))
+    found = _hashes(b"\n".join(as_bytes(state) for (state,) in states))
+    found = _known(database, found | _named_in(contents, [name.hex() for (name,) in rows]))
+    return found | _known(database, _named_in(contents, found))
 
 
 def _named_in(contents: ContentTable, names: Iterable[str]) -> set[str]:

@@ -76,7 +76,7 @@ class SessionFingerprint(Struct, frozen=True):
 
 
 def copy_sessions(source: SqlStore, target: SqlStore, terms_of: TermsOf) -> Iterator[Copied]:
-    """Copy every session of a store that the other one does not have; one after the other is told."""
+    """Copy every session of a store that the other one does not have; one after the other."""
     same = _same_in_both(source, target)
     for row in _all(source):
         if row.id in same:
@@ -93,7 +93,7 @@ def count_messages(store: SqlStore) -> int:
 def _same_in_both(source: SqlStore, target: SqlStore) -> set[str]:
     there = {row.id for row in _all(target)}
     both = [row.id for row in _all(source) if row.id in there]
-    other = [session_id for session_id in both if _likeness(source, session_id) != _likeness(target, session_id)]
+    other = [session_id for session_id in both if _fingerprint(source, session_id) != _fingerprint(target, session_id)]
     if other:
         names = ", ".join(map(repr, other[:_MOST_NAMED])) + (", …" if len(other) > _MOST_NAMED else "")
         raise BadInput(
@@ -146,31 +146,32 @@ def _copy_log(source: SqlStore, target: SqlStore, row: SessionRow) -> None:
 
 def _copy_originals(source: SqlStore, target: SqlStore, session_id: str, terms_of: TermsOf) -> None:
     missing = {each.original.number for each in source.unindexed(session_id)}
-    for now, some in groupby(source.originals(session_id), key=lambda shelved: shelved.created_at):
-        items = [_item(source, shelved, terms_of, is_indexed=shelved.number not in missing) for shelved in some]
+    for now, some in groupby(source.originals(session_id), key=lambda original: original.created_at):
+        items = [_item(source, original, terms_of, is_indexed=original.number not in missing) for original in some]
         for at in range(0, len(items), _AT_ONCE):
             target.archive(session_id, items[at : at + _AT_ONCE], now)
 
 
-def _item(source: SqlStore, shelved: OriginalRow, terms_of: TermsOf, *, is_indexed: bool) -> NewOriginal:
+def _item(source: SqlStore, original: OriginalRow, terms_of: TermsOf, *, is_indexed: bool) -> NewOriginal:
     runs = [
-        PassageRun(count, size, terms_of(body), body) for count, size, body in source._shelf.runs.of(shelved.number)
+        PassageRun(count, size, terms_of(body), body)
+        for count, size, body in source._originals.runs.of(original.number)
     ]
-    known = structs.asdict(shelved)
+    known = structs.asdict(original)
     fields = {name: known[name] for name in NewOriginal.__struct_fields__ if name in known}
     return NewOriginal(**fields, runs=runs, is_indexed=is_indexed)
 
 
 def _prove(source: SqlStore, target: SqlStore, session_id: str) -> None:
     problems = list(target._log.verify(session_id, target._sessions.number(session_id)))
-    if problems or _likeness(source, session_id) != _likeness(target, session_id):
+    if problems or _fingerprint(source, session_id) != _fingerprint(target, session_id):
         raise DamagedContent(
             f"session {session_id!r} would not be the same in {target.path}; it was not copied. "
             f"Try: `compactor verify` on {source.path}."
         )
 
 
-def _likeness(store: SqlStore, session_id: str) -> SessionFingerprint:
+def _fingerprint(store: SqlStore, session_id: str) -> SessionFingerprint:
     return SessionFingerprint(
         store.session(session_id),
         store._log.end(store._sessions.number(session_id))[1],

@@ -1,4 +1,4 @@
-"""What a store needs of a database: transactions, statements, migrations, a word index, and rest while the process
+"""What a store needs of a database: transactions, statements, migrations, a word index, and a pause while the process
 forks."""
 
 from __future__ import annotations
@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib.resources import files
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakSet
 
 from msgspec import Struct
@@ -19,20 +20,17 @@ from msgspec import Struct
 from context_compactor.errors import StoreError
 
 
-class Forkable(Protocol):
-    """What rests while its process forks."""
+class Forkable:
+    """What pauses while its process forks."""
 
     def before_fork(self) -> None:
         """Let go of everything that must not be inherited."""
-        ...
 
     def after_fork(self) -> None:
         """Go on."""
-        ...
 
     def after_fork_in_child(self) -> None:
         """Go on in the new process."""
-        ...
 
 
 _forkables: WeakSet[Forkable] = WeakSet()
@@ -40,7 +38,7 @@ _inherited: list[object] = []
 
 
 def pause_at_fork(each: Forkable) -> None:
-    """From now on this rests whenever the process forks, for as long as it lives."""
+    """From now on this pauses whenever the process forks, for as long as it lives."""
     _forkables.add(each)
 
 
@@ -49,23 +47,17 @@ def never_close(inherited: object) -> None:
     _inherited.append(inherited)
 
 
-def _before() -> None:
+def _each_forkable(step: str) -> None:
     for each in tuple(_forkables):
-        each.before_fork()
-
-
-def _after() -> None:
-    for each in tuple(_forkables):
-        each.after_fork()
-
-
-def _after_in_child() -> None:
-    for each in tuple(_forkables):
-        each.after_fork_in_child()
+        getattr(each, step)()
 
 
 if hasattr(os, "register_at_fork"):  # where there are forks
-    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)
+    os.register_at_fork(
+        before=lambda: _each_forkable("before_fork"),
+        after_in_parent=lambda: _each_forkable("after_fork"),
+        after_in_child=lambda: _each_forkable("after_fork_in_child"),
+    )
 
 
 class Migrated(Struct, frozen=True):
@@ -107,32 +99,43 @@ class WordQuery(Struct, frozen=True):
     last: int
 
 
-class WordIndex(Protocol):
+class WordIndex(ABC):
     """The terms of each run, under its number."""
 
+    column: str
+    where: str
+    """What finds the runs of a query by the values of `_values`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @abstractmethod
     def add(self, runs: Iterable[tuple[int, str]]) -> None:
         """Note the terms of runs, with spaces between them."""
-        ...
 
+    @abstractmethod
     def remove(self, runs: Iterable[tuple[int, str]]) -> None:
         """Forget runs, which are given with the terms that were noted for them."""
-        ...
 
-    def purge(self) -> None:
+    def purge(self) -> None:  # noqa: B027  a server does so by itself
         """Rewrite the index, in steps, without what was forgotten."""
-        ...
+
+    @abstractmethod
+    def numbers(self, wanted: WordQuery) -> list[int]:
+        """The numbers of all that are wanted, in one value: taking them row by row takes longer than finding them."""
 
     def count(self, wanted: WordQuery, most: int) -> int:
         """How many runs are wanted; `most` when there are more."""
-        ...
-
-    def numbers(self, wanted: WordQuery) -> list[int]:
-        """The numbers of all that are wanted."""
-        ...
+        statement = f"SELECT count(*) FROM (SELECT 1 {self.where} LIMIT ?) AS found"
+        return int(self._database.row(statement, [*self._values(wanted), most])[0])
 
     def newest(self, wanted: WordQuery, limit: int, skip: int = 0) -> list[int]:
         """The highest numbers of those that are wanted, from the last one backwards."""
-        ...
+        statement = f"SELECT {self.column} {self.where} ORDER BY {self.column} DESC LIMIT ? OFFSET ?"
+        return [number for (number,) in self._database.rows(statement, [*self._values(wanted), limit, skip])]
+
+    @abstractmethod
+    def _values(self, wanted: WordQuery) -> list[object]: ...
 
 
 def is_word(term: str) -> bool:
@@ -194,13 +197,24 @@ class NestedTransaction:
             self._writing.has_failed = True
 
 
-def refuse_nested(current: OpenTransaction | None, path: str) -> None:
-    """Raise `StoreError` within a transaction, for what would wait for whoever waits for it."""
-    if current is not None:
-        raise StoreError(f"{path}: this needs a transaction of its own, and cannot be done within another one.")
+class ExplainedErrors:
+    """Within it an error of the database's library becomes one that says what to do."""
+
+    def __init__(self, kind: type[Exception], explain: Callable[[Any], StoreError]) -> None:
+        self._kind = kind
+        self._explain = explain
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, self._kind):
+            raise self._explain(error) from error
 
 
-class Database(Protocol):
+class Database(ABC):
     """Tables that any thread may read and write. In a statement `?` stands for a value.
 
     `path` is what messages call it; `schema` says what opening it did to its tables. `row_lock` ends a query whose row
@@ -211,64 +225,100 @@ class Database(Protocol):
     row_lock: str
     passages_per_session: int
     schema: Migrated
+    words: WordIndex
+    _errors: ExplainedErrors
 
-    @property
-    def words(self) -> WordIndex:
-        """The index by which runs of passages are found."""
-        ...
-
+    @abstractmethod
     def close(self) -> None:
         """Give back what is held; a second time does nothing."""
-        ...
+
+    # Transactions
 
     @property
+    @abstractmethod
     def current(self) -> OpenTransaction | None:
         """The transaction of this thread that is under way."""
-        ...
 
     def writing(self) -> AbstractContextManager[None]:
         """A transaction: all of it happens, or nothing of it. One within another is that one."""
-        ...
+        current = self.current
+        return self._transaction() if current is None else NestedTransaction(current)
 
-    def part(self) -> AbstractContextManager[None]:
+    def savepoint(self) -> AbstractContextManager[None]:
         """A part of the transaction under way, of which all or nothing happens, while the rest goes on."""
-        ...
+        current = self.current
+        return self._transaction() if current is None else self._savepoint(current)
 
     def alone(self) -> AbstractContextManager[None]:
         """A transaction during which nobody else writes anything. It cannot be within another one."""
-        ...
+        if self.current is not None:  # it would wait for whoever waits for it
+            raise StoreError(
+                f"{self.path}: this needs a transaction of its own, and cannot be done within another one."
+            )
+        return self._transaction(alone=True)
 
+    @abstractmethod
+    def _transaction(self, *, alone: bool = False) -> AbstractContextManager[None]: ...
+
+    @contextmanager
+    def _savepoint(self, current: OpenTransaction) -> Iterator[None]:
+        with self._errors:
+            current.refuse_failed(self.path)
+            self._control("SAVEPOINT part")
+            try:
+                yield
+                if self.current is current:  # else this is a forked process: it is the parent's
+                    current.refuse_failed(self.path)
+                    self._control("RELEASE part")
+            except BaseException:
+                if self.current is current and self._is_in_transaction():
+                    self._control("ROLLBACK TO part")
+                    self._control("RELEASE part")
+                current.forget()
+                raise
+
+    @abstractmethod
+    def _control(self, statement: str) -> None:
+        """Run a statement that controls the transaction under way."""
+
+    @abstractmethod
+    def _is_in_transaction(self) -> bool:
+        """Whether the database still has the transaction under way."""
+
+    # Statements
+
+    @abstractmethod
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a statement."""
-        ...
 
+    @abstractmethod
     def row(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """The first row of a statement, or None."""
-        ...
 
+    @abstractmethod
     def write(self, statement: str, values: Sequence[Any] = ()) -> None:
         """Change something."""
-        ...
 
+    @abstractmethod
     def write_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """The same change for every row."""
-        ...
+
+    @abstractmethod
+    def probe(self, statement: str, seconds: float) -> None:
+        """Run a statement over a connection of its own, which waits for a lock no longer than that."""
+
+    # What not every database needs
 
     def erasing(self) -> AbstractContextManager[None]:
         """Within it, what is deleted is overwritten as far as the database can do so."""
-        ...
+        return nullcontext()
 
-    def shrink(self) -> None:
+    def shrink(self) -> None:  # noqa: B027  a server does so by itself
         """Give the room of what was deleted back, without holding others up for long."""
-        ...
 
-    def probe(self, statement: str, seconds: float) -> None:
-        """Run a statement over a connection of its own, which waits for a lock no longer than that."""
-        ...
-
-    def by_index(self, name: str) -> str:
+    def by_index(self, name: str) -> str:  # noqa: ARG002  where the planner chooses by itself
         """What stands behind a table so that an index of it is used, where that must be said."""
-        ...
+        return ""
 
 
 @contextmanager
@@ -278,6 +328,17 @@ def short_transaction(transaction: AbstractContextManager[object]) -> Iterator[N
         began = time.monotonic()
         yield
     time.sleep(min(time.monotonic() - began, _LONGEST_PAUSE))
+
+
+def where_given(clauses: Mapping[str, Any], lists: Mapping[str, Collection[Any]]) -> tuple[str, list[Any]]:
+    """The conditions of a query whose values are given (not None, not empty), and these values."""
+    given = {clause: value for clause, value in clauses.items() if value is not None}
+    wanted = {column: values for column, values in lists.items() if values}
+    conditions = [*given, *(f"{column} IN ({', '.join('?' * len(values))})" for column, values in wanted.items())]
+    return " AND ".join(conditions) or "1 = 1", [
+        *given.values(),
+        *(each for values in wanted.values() for each in values),
+    ]
 
 
 def rows_in(database: Database, statement: str, values: Sequence[Any], fixed: Sequence[Any] = ()) -> Iterator[Any]:

@@ -15,7 +15,7 @@ from context_compactor.store.originals import PassageRuns
 # As many rows in one transaction.
 _AT_ONCE = 1_000
 _LISTED_AT_ONCE = 10_000
-# What tells the rows of a session apart, by table. Passages are removed before the originals they are of.
+# The key of the rows of a session, by table. Passages are removed before the originals they are of.
 _KEYS = {"unindexed": "original", "originals": "number", "entries": "position", "facts": "kind, turn, hash"}
 
 

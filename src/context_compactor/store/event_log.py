@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from context_compactor.store.database import NO_LIMIT, Database
+from context_compactor.store.database import NO_LIMIT, Database, where_given
 from context_compactor.store.events import Event
 from context_compactor.store.rows import StoredEvent, lock_webhook, namespace_of, take_lock
 
@@ -16,17 +16,17 @@ _MOST = 10_000
 _TRIM_EVERY = 250
 
 
-# What is owed to a webhook that is disabled is not waited for.
-_OLDEST_OWED = """
+# Deliveries to a webhook that is disabled are not waited for.
+_OLDEST_UNDELIVERED = """
 SELECT min(oldest) FROM (SELECT (SELECT min(d.event) FROM deliveries d WHERE d.webhook = w.id) AS oldest
-FROM webhooks w WHERE w.namespace = ? AND w.disabled_at = '') AS owed"""
+FROM webhooks w WHERE w.namespace = ? AND w.disabled_at = '') AS undelivered"""
 _OLDEST_OF_NEWEST = "SELECT number FROM events WHERE namespace = ? ORDER BY number DESC LIMIT 1 OFFSET ?"
 
 
 class EventTable:
     """The newest `most` events of each namespace, and up to 250 more for each process that adds some.
 
-    One that a webhook is yet to be told is kept for longer, with all of its namespace that came behind it. So nothing
+    One that a webhook is yet to be sent is kept for longer, with all of its namespace that came behind it. So nothing
     of a namespace is missing behind any event of it that is kept.
     """
 
@@ -38,20 +38,13 @@ class EventTable:
 
     def add(self, event: Event) -> int:
         """Keep an event; its number. One that is there already stays as it is."""
-        namespace = namespace_of(event.session_id)
+        namespace, payload = namespace_of(event.session_id), msgspec.json.encode(event.payload).decode()
         with self._database.writing():
             take_lock(self._database, "event")  # so that what is seen by readers only grows at its end
             made = self._database.rows(
                 "INSERT INTO events (id, type, session_id, namespace, created_at, payload) VALUES (?, ?, ?, ?, ?, ?) "
                 "ON CONFLICT (id) DO NOTHING RETURNING number",
-                [
-                    event.id,
-                    event.type,
-                    event.session_id,
-                    namespace,
-                    event.created_at,
-                    msgspec.json.encode(event.payload).decode(),
-                ],
+                [event.id, event.type, event.session_id, namespace, event.created_at, payload],
             )
             number = int(made[0][0]) if made else self.number(event.id)
             if made:
@@ -64,8 +57,8 @@ class EventTable:
         if added > _TRIM_EVERY:
             oldest = self._database.row(_OLDEST_OF_NEWEST, [namespace, self._most - 1])
             if oldest is not None:
-                owed = self._database.row(_OLDEST_OWED, [namespace])[0]
-                first = int(oldest[0]) if owed is None else min(int(oldest[0]), int(owed))
+                undelivered = self._database.row(_OLDEST_UNDELIVERED, [namespace])[0]
+                first = int(oldest[0]) if undelivered is None else min(int(oldest[0]), int(undelivered))
                 self._database.write("DELETE FROM events WHERE namespace = ? AND number < ?", [namespace, first])
             added = 0
         self._untrimmed[namespace] = added
@@ -116,33 +109,28 @@ class EventTable:
         order: str,
         limit: int,
     ) -> list[StoredEvent]:
-        wanted = [("session_id = ?", session_id), ("namespace = ?", namespace)]
-        told = [(where, value) for where, value in wanted if value is not None]
-        marks = [f"type IN ({', '.join('?' * len(types))})"] if types else []
-        where = " AND ".join([bound, *(each for each, _ in told), *marks])
-        rows = self._database.rows(
-            f"SELECT {_COLUMNS} FROM events WHERE {where} ORDER BY {order} LIMIT ?",
-            [number, *(value for _, value in told), *types, limit],
-        )
-        return [kept_event(row) for row in rows]
+        clauses = {bound: number, "session_id = ?": session_id, "namespace = ?": namespace}
+        where, values = where_given(clauses, {"type": types})
+        statement = f"SELECT {_COLUMNS} FROM events WHERE {where} ORDER BY {order} LIMIT ?"
+        return [stored_event(row) for row in self._database.rows(statement, [*values, limit])]
 
     def forget(self, before: str) -> None:
         """Delete the events from before a time."""
         self._database.write("DELETE FROM events WHERE created_at < ?", [before])
 
     def remove(self, session_id: str) -> None:
-        """Delete the events of a session, which is no longer there; webhooks are not told of them any more."""
+        """Delete the events of a session, which is no longer there, and their deliveries."""
         with self._database.writing():
             near = "SELECT id FROM webhooks WHERE namespace = ? ORDER BY id"
             for (webhook_id,) in self._database.rows(near, [namespace_of(session_id)]):
                 lock_webhook(self._database, webhook_id)
             take_lock(self._database, "event")  # behind the webhooks, as elsewhere: so nobody waits in a circle
-            told = "SELECT number FROM events WHERE session_id = ?"
-            self._database.write(f"DELETE FROM deliveries WHERE event IN ({told})", [session_id])
+            events = "SELECT number FROM events WHERE session_id = ?"
+            self._database.write(f"DELETE FROM deliveries WHERE event IN ({events})", [session_id])
             self._database.write("DELETE FROM events WHERE session_id = ?", [session_id])
 
 
-def kept_event(row: Sequence[Any]) -> StoredEvent:
-    """An event as it was told."""
-    number, event_id, kind, session_id, created_at, payload = row
-    return StoredEvent(int(number), Event(event_id, kind, session_id, created_at, msgspec.json.decode(payload)))
+def stored_event(row: Sequence[Any]) -> StoredEvent:
+    """The event of a row of the table."""
+    number, *event, payload = row
+    return StoredEvent(int(number), Event(*[*event, msgspec.json.decode(payload)]))

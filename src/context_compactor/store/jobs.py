@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from msgspec import structs
+
 from context_compactor.settings import Level
-from context_compactor.store.database import Database
+from context_compactor.store.database import Database, where_given
 from context_compactor.store.rows import JOB_KINDS, Job, JobKind, JobState, namespace_of, plain_reason, take_lock
 from context_compactor.tracing import current_traceparent
 
@@ -27,7 +29,7 @@ _KEPT = 10_000
 
 
 class JobTable:
-    """The jobs of all sessions. Verbs that end a job answer with None when somebody else has it by now."""
+    """The jobs of all sessions. Methods that end a job return None when somebody else has it by now."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -75,7 +77,7 @@ class JobTable:
 
     def claim(self, worker: str, now: str, until: str) -> Job | None:
         """The next job that may be done now, held by this worker until then; None when there is none."""
-        if self._ready(now) is None:  # most looks find nothing, and need not write
+        if self._ready(now) is None:  # most calls find nothing, and need not write
             return None
         with self._database.writing():
             take_lock(self._database, "claim")
@@ -97,13 +99,15 @@ class JobTable:
 
     def finish(self, job: Job, now: str, reason: str = "") -> Job | None:
         """The job when it is done."""
-        ended = [plain_reason(reason), now, *_holder(job)]
-        return self._one(f"state = 'done', reason = ?, finished_at = ?, lease_until = '' WHERE {_HELD}", ended)
+        return self._end(job, "done", now, reason)
 
     def drop(self, job: Job, now: str, reason: str) -> Job | None:
         """The job when nobody will try it again."""
-        ended = [plain_reason(reason), now, *_holder(job)]
-        return self._one(f"state = 'dropped', reason = ?, finished_at = ?, lease_until = '' WHERE {_HELD}", ended)
+        return self._end(job, "dropped", now, reason)
+
+    def _end(self, job: Job, state: JobState, now: str, reason: str) -> Job | None:
+        change = f"state = ?, reason = ?, finished_at = ?, lease_until = '' WHERE {_HELD}"
+        return self._one(change, [state, plain_reason(reason), now, *_holder(job)])
 
     def put_back(self, job: Job, due_at: str, reason: str, *, is_counted: bool = True) -> Job | None:
         """The job when it waits again; unless the attempt `is_counted` it never was."""
@@ -114,15 +118,10 @@ class JobTable:
         )
 
     def lapsed(self, now: str) -> list[Job]:
-        """Jobs whose worker has not been heard of for too long."""
+        """Jobs whose lease has lapsed."""
         return self._all("state = 'running' AND lease_until < ? ORDER BY lease_until", [now])
 
-    # Looking
-
-    def find(self, job_id: int) -> Job | None:
-        """The job of this id."""
-        found = self._all("id = ?", [job_id])
-        return found[0] if found else None
+    # Reading
 
     def open(self, session_id: str) -> list[Job]:
         """The jobs of a session that wait or run, in order."""
@@ -138,11 +137,9 @@ class JobTable:
         limit: int = 100,
     ) -> list[Job]:
         """Jobs, newest first; `before` is the id of the last one seen."""
-        wanted = [("session_id = ?", session_id), ("namespace = ?", namespace), ("id < ?", before)]
-        told = [(where, value) for where, value in wanted if value is not None]
-        marks = [f"state IN ({', '.join('?' * len(states))})"] if states else []
-        where = " AND ".join([*(each for each, _ in told), *marks]) or "1 = 1"
-        return self._all(f"{where} ORDER BY id DESC LIMIT ?", [*(value for _, value in told), *states, limit])
+        clauses = {"session_id = ?": session_id, "namespace = ?": namespace, "id < ?": before}
+        where, values = where_given(clauses, {"state": states})
+        return self._all(f"{where} ORDER BY id DESC LIMIT ?", [*values, limit])
 
     def counts(self) -> dict[tuple[str, str], int]:
         """How many jobs there are of each kind and state."""
@@ -170,8 +167,7 @@ class JobTable:
         return [_job(row) for row in self._database.rows(f"SELECT {_COLUMNS} FROM jobs WHERE {where}", values)]
 
     def _one(self, change: str, values: Sequence[Any]) -> Job | None:
-        changed = self._change(change, values)
-        return changed[0] if changed else None
+        return next(iter(self._change(change, values)), None)
 
     def _change(self, change: str, values: Sequence[Any]) -> list[Job]:
         return [_job(row) for row in self._database.rows(f"UPDATE jobs SET {change} RETURNING {_COLUMNS}", values)]
@@ -186,5 +182,5 @@ def _rank(level: str) -> int:
 
 
 def _job(row: Sequence[Any]) -> Job:
-    named = dict(zip(Job.__struct_fields__, row, strict=True))
-    return Job(**{**named, "is_asked_again": bool(named["is_asked_again"])})
+    job = Job(*row)
+    return structs.replace(job, is_asked_again=bool(job.is_asked_again))  # a database may have 0 and 1

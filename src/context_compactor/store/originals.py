@@ -7,7 +7,7 @@ from math import log
 from typing import Any
 
 import zstandard
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from context_compactor.store.contents import ContentTable
 from context_compactor.store.database import (
@@ -23,16 +23,9 @@ from context_compactor.store.database import (
 )
 from context_compactor.store.rows import FoundRun, IndexPart, NewOriginal, OriginalRow, PassageRun, Unindexed
 
-# How many runs are looked at, and how many terms beside those that choose them.
+# How many runs are ranked, and how many terms beside those that choose them.
 _MOST_RUNS, _MOST_COMMON = 4_000, 6
 _BEST = 500
-
-
-class RankedPart(Struct, frozen=True):
-    """A term to count, wherever it is wanted."""
-
-    term: str
-    wanted: WordQuery
 
 
 class Ranking:
@@ -47,7 +40,7 @@ class Ranking:
     def best(self, terms: Mapping[str, float]) -> list[int]:
         """The numbers of the runs whose terms weigh most, the newer first of two that weigh the same.
 
-        Terms that weigh less than 1 come after all others when it is chosen which runs are looked at.
+        Terms that weigh less than 1 come after all others when it is chosen which runs are ranked.
         """
         holders = {term: self._holders(term) for term in terms if is_word(term)}
         rarest = sorted((term for term in holders if holders[term]), key=lambda each: (terms[each] < 1, holders[each]))
@@ -61,31 +54,28 @@ class Ranking:
 
     def _parts(
         self, rarest: Sequence[str], holders: Mapping[str, int], terms: Mapping[str, float]
-    ) -> Iterator[RankedPart]:
-        """The rarest terms everywhere, and others where one of those is.
+    ) -> Iterator[tuple[str, WordQuery]]:
+        """Terms to count, and where: the rarest terms everywhere, and others where one of those is.
 
         When those of full weight choose too few runs, or none, the next term chooses from the newest.
         """
         few = _rarest_within(rarest, holders, _MOST_RUNS)
         common = [term for term in rarest if term not in few][:_MOST_COMMON]
-        yield from (RankedPart(term, self._wanted([term])) for term in few)
+        yield from ((term, self._wanted([term])) for term in few)
         room, begin = _MOST_RUNS - sum(holders[term] for term in few), self._last + 1
         if common and room and sum(holders[term] for term in few if terms[term] >= 1) < _BEST:
-            begin = self._nth_newest(common[0], room)
+            nth_newest = self._words.newest(self._wanted([common[0]]), 1, skip=room - 1)
+            begin = nth_newest[0] if nth_newest else self._first
             for term in common:
-                yield RankedPart(term, self._wanted([term], [*few, common[0]], first=begin))
+                yield term, self._wanted([term], [*few, common[0]], first=begin)
         for term in common if few else ():
-            yield RankedPart(term, self._wanted([term], few, last=begin - 1))
+            yield term, self._wanted([term], few, last=begin - 1)
 
-    def _nth_newest(self, term: str, nth: int) -> int:
-        found = self._words.newest(self._wanted([term]), 1, skip=nth - 1)
-        return found[0] if found else self._first
-
-    def _sum(self, parts: Iterable[RankedPart], weights: Mapping[str, float]) -> list[int]:
+    def _sum(self, parts: Iterable[tuple[str, WordQuery]], weights: Mapping[str, float]) -> list[int]:
         sums: dict[int, float] = {}
-        for part in parts:
-            weight = weights[part.term]
-            for number in self._words.numbers(part.wanted):
+        for term, wanted in parts:
+            weight = weights[term]
+            for number in self._words.numbers(wanted):
                 sums[number] = sums.get(number, 0.0) + weight
         return [number for _, number in sorted(zip(sums.values(), sums, strict=True), reverse=True)[:_BEST]]
 
@@ -128,22 +118,13 @@ class SearchFilter(Struct, frozen=True):
         return "".join(f" AND {clause}" for clause in given), list(given.values())
 
 
-class PackedRun(Struct, frozen=True):
-    """A run as it is stored."""
-
-    count: int
-    size: int
-    terms: str
-    body: bytes
-
-
 class AddedRuns(Struct, frozen=True):
-    """Runs of an original, the first of them under a number."""
+    """Runs of an original, packed, the first of them under a number."""
 
     original: int
     kind: str
     first: int
-    runs: Sequence[PackedRun]
+    runs: Sequence[PassageRun]
 
     @property
     def last(self) -> int:
@@ -181,10 +162,10 @@ class PassageRuns:
         self._database.words.add(terms)
 
     @staticmethod
-    def packed(runs: Iterable[PassageRun]) -> list[PackedRun]:
-        """Runs made ready to be kept, which needs no transaction."""
+    def packed(runs: Iterable[PassageRun]) -> list[PassageRun]:
+        """Runs with their bodies compressed, which needs no transaction."""
         packer = zstandard.ZstdCompressor(level=_LEVEL)
-        return [PackedRun(run.count, run.size, run.terms, packer.compress(run.body)) for run in runs]
+        return [structs.replace(run, body=packer.compress(run.body)) for run in runs]
 
     def of(self, original: int) -> list[tuple[int, int, bytes]]:
         """The runs of an original in their order: passages, characters, and body of each."""
@@ -313,6 +294,10 @@ _COLUMNS = (
     "o.number, o.ref, o.kind, o.summary, o.tokens, o.recovery, o.hint, o.target, o.same_as, o.created_at, "
     "(SELECT hash FROM contents WHERE number = o.content)"
 )
+_INSERT = (
+    "INSERT INTO originals (session, ref, kind, summary, tokens, recovery, hint, target, same_as, created_at, content, "
+    "first, last) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number"
+)
 
 _ALL = SearchFilter()
 
@@ -326,21 +311,22 @@ class OriginalTable:
         self.runs = PassageRuns(database)
 
     def add(self, session: int, items: Sequence[NewOriginal], now: str) -> list[str]:
-        """Put originals on the shelf; the ids of those that were not there. The first under an id stays for ever.
+        """Put originals into the archive; the ids of those that were not there. The first under an id stays for ever.
 
         An original whose value is archived under another id already refers to that one and is not found twice. The
         session's row must be locked.
         """
         new = self._new(session, items)
         numbers = self._contents.numbers([item.content for item in new])
-        twins = self._twins(session, list(numbers))
+        known = self._first_refs(session, list(numbers))
         added, missing, first = [], [], self.runs.end(session)
         for item in new:
-            twin = twins.setdefault(item.content, item.ref)
-            same_as, runs = (twin, ()) if twin != item.ref else ("", item.runs)
+            ref = known.setdefault(item.content, item.ref)
+            same_as, runs = (ref, ()) if ref != item.ref else ("", item.runs)
             last = first + sum(run.count for run in runs)
-            values = [session, *_fields(item), same_as, now, numbers[item.content], first, last]
-            original = self._insert(values)
+            fields = [item.ref, item.kind, item.summary, item.tokens, item.recovery, item.hint, item.target]
+            values = [session, *fields, same_as, now, numbers[item.content], first, last]
+            original = int(self._database.row(_INSERT, values)[0])
             added.append(AddedRuns(original, item.kind, first, self.runs.packed(runs) if runs else ()))
             if not item.is_indexed and not same_as:
                 missing.append((session, original, last - first))
@@ -358,7 +344,7 @@ class OriginalTable:
         )
         return [Unindexed(_original_row(row), done) for done, *row in rows]
 
-    def index(self, session: int, parts: Iterable[tuple[IndexPart, Sequence[PackedRun]]]) -> dict[int, int]:
+    def index(self, session: int, parts: Iterable[tuple[IndexPart, Sequence[PassageRun]]]) -> dict[int, int]:
         """Put runs of originals into the index, each behind those that are there; see `protocols.Store.index`.
 
         The session's row must be locked.
@@ -401,7 +387,7 @@ class OriginalTable:
                 first.setdefault(item.ref, item)
         return list(first.values())
 
-    def _twins(self, session: int, contents: Sequence[str]) -> dict[str, str]:
+    def _first_refs(self, session: int, contents: Sequence[str]) -> dict[str, str]:
         """The ids under which contents were archived first."""
         statement = (
             "SELECT c.hash, o.ref FROM contents c JOIN originals o ON o.content = c.number "
@@ -409,14 +395,6 @@ class OriginalTable:
         )
         rows = rows_in(self._database, statement, [bytes.fromhex(name) for name in contents], [session])
         return {name.hex(): ref for name, ref in rows}
-
-    def _insert(self, values: Sequence[object]) -> int:
-        row = self._database.row(
-            "INSERT INTO originals (session, ref, kind, summary, tokens, recovery, hint, target, same_as, created_at, "
-            "content, first, last) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number",
-            values,
-        )
-        return int(row[0])
 
     def find(self, session: int, ref: str) -> OriginalRow | None:
         """The original under an id."""
@@ -438,14 +416,6 @@ class OriginalTable:
         )
         return [_original_row(row) for row in (reversed(rows) if newest else rows)]
 
-    def search(self, session: int, terms: Mapping[str, float], most: int, wanted: SearchFilter) -> list[FoundRun]:
-        """The runs of passages that hold the terms which tell most, in their order."""
-        return self.runs.search(session, terms, most, wanted)
-
-    def beginnings(self, session: int, refs: Sequence[str], most: int) -> list[FoundRun]:
-        """The first runs of originals."""
-        return self.runs.beginnings(session, refs, most)
-
     def verify(self, session_id: str, session: int) -> Iterator[str]:
         """One line for each original whose value is gone."""
         lost = self._database.rows(
@@ -456,10 +426,6 @@ class OriginalTable:
         yield from (f"session {session_id}: the original of {ref} is missing" for (ref,) in lost)
 
 
-def _fields(item: NewOriginal) -> list[object]:
-    return [item.ref, item.kind, item.summary, item.tokens, item.recovery, item.hint, item.target]
-
-
 def _original_row(row: Sequence[Any]) -> OriginalRow:
-    name = row[-1].hex() if row[-1] else ""  # gone from the store
-    return OriginalRow(*[*row[:-1], name])
+    *fields, content = row
+    return OriginalRow(*[*fields, content.hex() if content else ""])  # it may be gone from the store

@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, TypeVar
@@ -17,15 +17,17 @@ from psycopg.sql import SQL, Identifier
 
 from context_compactor.errors import BadSetting, StoreError
 from context_compactor.store.database import (
+    Database,
+    ExplainedErrors,
+    Forkable,
     Migrated,
-    NestedTransaction,
     OpenTransaction,
+    WordIndex,
     WordQuery,
     is_word,
     kind_word,
     never_close,
     pause_at_fork,
-    refuse_nested,
     refuse_newer,
     scripts,
 )
@@ -116,11 +118,11 @@ _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _WHERE = "FROM words WHERE terms @@ ?::tsquery AND number + 0 BETWEEN ? AND ?"
 
 
-class PostgresWordIndex:
-    """The terms of each run; see `words.Words`. All letters of ASCII are small, as in SQLite's index."""
+class PostgresWordIndex(WordIndex):
+    """The terms of each run, in text search vectors. All letters of ASCII are small, as in SQLite's index."""
 
-    def __init__(self, database: PostgresDatabase) -> None:
-        self._database = database
+    column = "number"
+    where = _WHERE
 
     def add(self, runs: Iterable[tuple[int, str]]) -> None:
         """Note the terms of runs."""
@@ -133,22 +135,9 @@ class PostgresWordIndex:
         """Forget runs."""
         self._database.write_many("DELETE FROM words WHERE number = ?", [(number,) for number, _ in runs])
 
-    def purge(self) -> None:
-        """Nothing: the server vacuums by itself."""
-
-    def count(self, wanted: WordQuery, most: int) -> int:
-        """How many runs are wanted; `most` when there are more."""
-        statement = f"SELECT count(*) FROM (SELECT 1 {_WHERE} LIMIT ?) AS found"
-        return int(self._database.row(statement, [*self._values(wanted), most])[0])
-
     def numbers(self, wanted: WordQuery) -> list[int]:
         """The numbers of all that are wanted."""
         return self._database.row(f"SELECT array_agg(number) {_WHERE}", self._values(wanted))[0] or []
-
-    def newest(self, wanted: WordQuery, limit: int, skip: int = 0) -> list[int]:
-        """The highest numbers, from the last one backwards."""
-        statement = f"SELECT number {_WHERE} ORDER BY number DESC LIMIT ? OFFSET ?"
-        return [number for (number,) in self._database.rows(statement, [*self._values(wanted), limit, skip])]
 
     def _lexemes(self, number: int, terms: str) -> list[str]:
         """A word that is too long to be asked for is left out, since PostgreSQL would refuse it."""
@@ -179,7 +168,7 @@ class Transaction(OpenTransaction):
         self.number = number
 
 
-class PostgresDatabase:
+class PostgresDatabase(Database, Forkable):
     """Connections that any thread may use, as many at once as the address says; a forked process makes its own."""
 
     row_lock = " FOR UPDATE"
@@ -190,6 +179,7 @@ class PostgresDatabase:
         self.words = PostgresWordIndex(self)
         self._address = address
         self._busy_seconds = busy_seconds
+        self._errors = ExplainedErrors(psycopg.Error, lambda error: explain(error, self.path, busy_seconds))
         self._own = threading.local()
         self._is_closed = False
         self._pool = Pool(address, busy_seconds)
@@ -198,7 +188,7 @@ class PostgresDatabase:
         pause_at_fork(self)
 
     def _migrate(self, create: bool) -> Migrated:
-        with self._errors(), opened(self._address, self._busy_seconds) as connection:
+        with self._errors, opened(self._address, self._busy_seconds) as connection:
             return migrate(connection, self._address, create=create)
 
     def close(self) -> None:
@@ -208,16 +198,8 @@ class PostgresDatabase:
         if self._probing is not None:
             self._probing.close()
 
-    # Forks
-
-    def before_fork(self) -> None:
-        """Nothing: a connection may live through a fork in the parent."""
-
-    def after_fork(self) -> None:
-        """Nothing: the parent goes on."""
-
     def after_fork_in_child(self) -> None:
-        """Leave the parent its connections. A transaction that was under way is the parent's too."""
+        """Leave the parent its connections, which live on there. A transaction that was under way is its too."""
         never_close(self._pool)
         never_close(self._probing)
         self._probing = None
@@ -234,25 +216,10 @@ class PostgresDatabase:
         """The transaction of this thread that is under way."""
         return getattr(self._own, "transaction", None)
 
-    def writing(self) -> AbstractContextManager[None]:
-        """A transaction of this thread: all of it happens, or nothing of it. One within another is that one."""
-        current = self.current
-        return self._whole(LOCK_SHARED) if current is None else NestedTransaction(current)
-
-    def part(self) -> AbstractContextManager[None]:
-        """A part of the transaction under way, of which all or nothing happens, while the rest goes on."""
-        current = self.current
-        return self._whole(LOCK_SHARED) if current is None else self._part(current)
-
-    def alone(self) -> AbstractContextManager[None]:
-        """A transaction during which nobody else writes anything. It cannot be within another one."""
-        refuse_nested(self.current, self.path)
-        return self._whole(LOCK_ALONE)
-
     @contextmanager
-    def _whole(self, lock: bytes) -> Iterator[None]:
-        with self._errors():
-            current = self._begin(lock)
+    def _transaction(self, *, alone: bool = False) -> Iterator[None]:
+        with self._errors:
+            current = self._begin(LOCK_ALONE if alone else LOCK_SHARED)
             self._own.transaction = current
             try:
                 yield
@@ -307,21 +274,12 @@ class PostgresDatabase:
             ) from error
         return status
 
-    @contextmanager
-    def _part(self, current: Transaction) -> Iterator[None]:
-        with self._errors():
-            current.refuse_failed(self.path)
-            current.connection.execute(b"SAVEPOINT part", prepare=False)
-            try:
-                yield
-                if self.current is current:
-                    current.refuse_failed(self.path)
-                    current.connection.execute(b"RELEASE part", prepare=False)
-            except BaseException:
-                if self.current is current and not current.connection.broken:
-                    current.connection.execute(b"ROLLBACK TO part; RELEASE part", prepare=False)
-                current.forget()
-                raise
+    def _control(self, statement: str) -> None:
+        if self.current is not None:
+            self.current.connection.execute(statement.encode(), prepare=False)
+
+    def _is_in_transaction(self) -> bool:
+        return self.current is not None and not self.current.connection.broken
 
     # Statements
 
@@ -343,42 +301,31 @@ class PostgresDatabase:
         if len(waiting) == 1:
             self.write(statement, waiting[0])  # in one step, which sending several together is not
             return
-        with self._errors(), self.writing():
+        with self._errors, self.writing():
             current = self.current
             if current is not None:
                 current.connection.cursor().executemany(_translated(statement), waiting)
 
-    def erasing(self) -> AbstractContextManager[None]:
-        """Nothing: what is deleted goes when the server vacuums."""
-        return nullcontext()
-
-    def shrink(self) -> None:
-        """Nothing: the server vacuums by itself."""
-
     def probe(self, statement: str, seconds: float) -> None:
         """Run a statement over a connection of its own, which is kept, so that a full pool or server is no failure."""
-        with self._errors():
+        with self._errors:
             if self._probing is not None:
                 try:
                     self._probing.execute(_translated(statement))
                 except psycopg.OperationalError:
                     if not self._probing.broken:
                         raise
-                    self._probing = None  # it was lost: a new one tells how things stand now
+                    self._probing = None  # it was lost: a new one says how things are now
                 else:
                     return
             self._probing = probing(self._address, seconds)
             self._probing.execute(_translated(statement))
 
-    def by_index(self, name: str) -> str:  # noqa: ARG002  the planner knows best
-        """Nothing: the planner chooses."""
-        return ""
-
     def _run(self, statement: str, values: Sequence[Any], fetch: Callable[[Cursor[Any]], Result]) -> Result:
         def run(connection: Connection) -> Result:
             return fetch(connection.execute(_translated(statement), values, binary=True))
 
-        with self._errors():
+        with self._errors:
             current = self.current
             if current is not None:
                 return run(current.connection)
@@ -406,13 +353,6 @@ class PostgresDatabase:
                     self._pool.give_back(connection)
                 return result
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except psycopg.Error as error:
-            raise explain(error, self.path, self._busy_seconds) from error
-
 
 @lru_cache(maxsize=512)
 def _translated(statement: str) -> bytes:
@@ -424,7 +364,7 @@ class PostgresStore(SqlStore):
     """Sessions in a schema of a PostgreSQL database, which is made and brought up to date when it is opened.
 
     Without `create` one that is not there is an error. Whoever waits longer than `busy_seconds` for a lock, a
-    connection, or a server that is being restarted is told so.
+    connection, or a server that is being restarted gets an error.
     """
 
     def __init__(self, url: str, *, create: bool = True, busy_seconds: float = 10.0) -> None:

@@ -45,7 +45,7 @@ class PostgresAddress:
         self.connections = connections
 
     def __repr__(self) -> str:
-        return f"Address({self.name!r})"
+        return f"PostgresAddress({self.name!r})"
 
 
 def read_address(url: str) -> PostgresAddress:
@@ -220,7 +220,7 @@ _ALIVE = {"tcp_keepalives_idle": "15", "tcp_keepalives_interval": "5", "tcp_keep
 
 @contextmanager
 def opened(address: PostgresAddress, busy_seconds: float) -> Iterator[Connection]:
-    """A connection of its own. A server that is just starting is waited for; any other trouble is told at once."""
+    """A connection of its own. A server that is just starting is waited for; any other problem is raised at once."""
     give_up = time.monotonic() + busy_seconds
     while True:
         try:
@@ -247,7 +247,7 @@ def probing(address: PostgresAddress, seconds: float) -> Connection:
 
 
 def prepare(connection: Connection, address: PostgresAddress, busy_seconds: float) -> None:
-    """Make a new connection look at its schema, wait no longer than it should, and be sure of what it commits.
+    """Make a new connection use its schema, wait no longer than it should, and be sure of what it commits.
 
     When its machine vanishes, or stops in the middle of a transaction, the server lets others have what was locked.
     """

@@ -13,21 +13,21 @@ from context_compactor.errors import CompactorError
 from context_compactor.store.postgres_connection import PostgresAddress, opened
 
 _log = logging.getLogger("context_compactor")
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
 
 
 class PostgresEventListener:
     """Listens on one connection of its own, which is made anew whenever it is lost.
 
-    `told` is called, in a thread, with the type of each event; and with "" whenever listening begins, since nobody
-    knows what was said before. `is_listening` says whether somebody could be heard now.
+    `on_event` is called, in a thread, with the type of each event; and with "" whenever listening begins, since nobody
+    knows what came before. `is_listening` says whether there is a connection now.
     """
 
-    def __init__(self, address: PostgresAddress, told: Callable[[str], None]) -> None:
+    def __init__(self, address: PostgresAddress, on_event: Callable[[str], None]) -> None:
         self.is_listening = False
         self._address = address
-        self._told = told
+        self._on_event = on_event
         self._stopped = Flag()
         self._thread = Thread(target=self._run, name="context-compactor notices", daemon=True)
 
@@ -49,7 +49,7 @@ class PostgresEventListener:
                     wait = _FIRST_WAIT
                     self._listen(connection)
             except (psycopg.Error, CompactorError) as error:
-                _log.info("notices cannot be heard and are looked for instead: %s", error)
+                _log.info("notifications cannot be received, and events are polled instead: %s", error)
             self.is_listening = False
             self._stopped.wait(wait)
             wait = min(wait * 2, _LONGEST_WAIT)
@@ -57,9 +57,9 @@ class PostgresEventListener:
     def _listen(self, connection: psycopg.Connection) -> None:
         connection.execute("LISTEN context_compactor")
         self.is_listening = True
-        self._told("")
+        self._on_event("")
         while not self._stopped.is_set():
-            for notice in connection.notifies(timeout=_LOOK_SECONDS):
+            for notice in connection.notifies(timeout=_POLL_SECONDS):
                 schema, _, kind = notice.payload.partition(" ")
                 if schema == self._address.schema:
-                    self._told(kind)
+                    self._on_event(kind)

@@ -185,7 +185,7 @@ class Job(Struct, frozen=True):
 
 
 class StoredEvent(Struct, frozen=True):
-    """An event with its place among all that were kept; the number only rises."""
+    """An event with its number among all that were stored; the number only rises."""
 
     number: int
     event: Event
@@ -200,7 +200,7 @@ class StoredAnswer(Struct, frozen=True):
 
 
 class Webhook(Struct, frozen=True):
-    """An address that is told of events. No `types` means all; one with `disabled_at` is told nothing."""
+    """An address that events are sent to. No `types` means all; one with `disabled_at` is sent nothing."""
 
     id: str
     namespace: str
@@ -226,7 +226,7 @@ class Delivery(Struct, frozen=True):
 
 
 class DeliveryAttempt(Struct, frozen=True):
-    """One time that a webhook was told. `status` is what it answered, 0 when it did not; no `reason` is success."""
+    """One attempt to deliver an event. `status` is the webhook's answer, 0 for none; no `reason` means success."""
 
     webhook: str
     event_id: str
@@ -238,14 +238,14 @@ class DeliveryAttempt(Struct, frozen=True):
 
 
 def take_lock(database: Database, name: str) -> None:
-    """Let nobody else who takes the same turn go on before this transaction has ended."""
+    """Let nobody else who takes the same lock go on before this transaction has ended."""
     database.row(f"SELECT name FROM turns WHERE name = ?{database.row_lock}", [name])
 
 
 def lock_webhook(database: Database, webhook_id: str) -> str | None:
     """The namespace of a webhook that nobody else changes until this transaction ends; None when there is none.
 
-    Whoever changes what a webhook is owed, or how it was told, takes it first: so nobody waits in a circle.
+    Whoever changes the deliveries of a webhook takes it first: so there is no deadlock.
     """
     row = database.row(f"SELECT namespace FROM webhooks WHERE id = ?{database.row_lock}", [webhook_id])
     return row[0] if row else None

@@ -24,7 +24,7 @@ _KEPT_SECONDS = 7 * _DAY
 
 
 class SqlServiceStore:
-    """Jobs, events, answers and webhooks in a database that has the tables of `sql/`; see `protocols.Desk`."""
+    """Jobs, events, answers and webhooks in a database that has the tables of `sql/`; see `protocols.ServiceStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -38,47 +38,47 @@ class SqlServiceStore:
         """A transaction over all of it; within one of the store it is that one."""
         return self._database.writing()
 
-    def part(self) -> AbstractContextManager[None]:
+    def savepoint(self) -> AbstractContextManager[None]:
         """A part of the transaction under way, of which all or nothing happens, while the rest goes on."""
-        return self._database.part()
+        return self._database.savepoint()
 
-    def tell(self, event: Event) -> int:
-        """Keep an event and note which webhooks are to be told; its number."""
+    def record_event(self, event: Event) -> int:
+        """Store an event and queue its deliveries to webhooks; its number."""
         with self.writing():
             number = self.events.add(event)
-            self.webhooks.owe(StoredEvent(number, event), event.created_at)
+            self.webhooks.queue_deliveries(StoredEvent(number, event), event.created_at)
             return number
 
     def delete_expired(self, now: datetime) -> None:
         """Delete what is too old to be asked for: answers of a day, the rest of a week.
 
-        When a webhook has not been told of something by then, it never will be, and that is an event.
+        What a webhook has not got by then, it never will, and that is an event.
         """
         before = timestamp(now, -_KEPT_SECONDS)
         with self.writing():
             self.jobs.forget(before)
             self.events.forget(before)
             self.answers.forget(timestamp(now, -_DAY))
-        with self.writing():  # apart from the deletions, for which somebody may wait whose turn it is to tell an event
+        with self.writing():  # apart from the deletions, for which somebody may wait who is about to store an event
             for forgotten in self.webhooks.forget():
-                self.tell(_given_up(forgotten, now))
+                self.record_event(_given_up(forgotten, now))
 
 
 def _given_up(forgotten: ForgottenDeliveries, now: datetime) -> Event:
-    reason = f"events that it was not told of in time, which are too old and no longer kept: {forgotten.events:,}"
+    reason = f"events that could not be delivered in time and are no longer stored: {forgotten.events:,}"
     payload = {"what": "webhook", "webhook": forgotten.webhook, "events": forgotten.events, "reason": reason}
     return make_event("job.dropped", prefix_of(forgotten.namespace), payload, now)
 
 
 def service_store_of(store: Store) -> ServiceStore:
-    """The desk in the database of a store. It shares the store's connections, and is closed with it."""
+    """The service store in the database of a store. It shares the store's connections, and is closed with it."""
     if isinstance(store, SqlStore):
         return SqlServiceStore(store._database)
-    raise BadSetting(f"store: {type(store).__name__} has no desk and so no jobs. Try: a store that `connect` opens.")
+    raise BadSetting(f"store: {type(store).__name__} has no jobs. Try: a store that `connect` opens.")
 
 
 def clock_of(store: Store) -> Callable[[], datetime] | None:
-    """What tells the time of a store's database server; None where there is none but that of this machine."""
+    """The clock of a store's database server; None where there is none but that of this machine."""
     try:
         from context_compactor.store.postgres import PostgresStore
     except ImportError:
@@ -95,29 +95,27 @@ def clock_of(store: Store) -> Callable[[], datetime] | None:
 
 
 class EventListener(Protocol):
-    """Tells of events that anybody has committed, from `start` to `stop`."""
+    """Reports events that anybody has committed, from `start` to `stop`."""
 
     is_listening: bool
 
     def start(self) -> None:
         """Begin to listen."""
-        ...
 
     def stop(self) -> None:
         """Listen no more."""
-        ...
 
 
-def event_listener_of(store: Store, told: Callable[[str], None]) -> EventListener | None:
-    """What calls `told`, in a thread, with the type of every event that is committed to a store.
+def event_listener_of(store: Store, on_event: Callable[[str], None]) -> EventListener | None:
+    """What calls `on_event`, in a thread, with the type of every event that is committed to a store.
 
-    None where the database cannot tell, and somebody has to look. "" means that something may have been missed.
+    None where the database cannot notify, and events must be polled. "" means that something may have been missed.
     """
     try:
         from context_compactor.store.postgres import PostgresDatabase, PostgresStore
-        from context_compactor.store.postgres_notifications import PostgresEventListener as PostgresNotices
+        from context_compactor.store.postgres_notifications import PostgresEventListener
     except ImportError:
         return None
     if not isinstance(store, PostgresStore) or not isinstance(store._database, PostgresDatabase):
         return None
-    return PostgresNotices(store._database._address, told)
+    return PostgresEventListener(store._database._address, on_event)

@@ -1,4 +1,4 @@
-"""The tables of a session: its row, its log of chained entries, its facts, and the processes that have it open."""
+"""The tables of a session: its row, and its log of chained entries."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from context_compactor.errors import UnknownSession
 from context_compactor.store.contents import ContentTable, PackedContent
-from context_compactor.store.database import NO_LIMIT, Database, rows_in
-from context_compactor.store.rows import MESSAGE, FactRow, LogEntry, SessionRow, as_bytes, chain_link, hash_of
+from context_compactor.store.database import NO_LIMIT, Database
+from context_compactor.store.rows import MESSAGE, LogEntry, SessionRow, as_bytes, chain_link
 
 _ROW = "id, created_at, updated_at, profile, state, head, messages, view"
 
@@ -127,11 +127,11 @@ class LogTable:
         self._database.write_many(
             "INSERT INTO entries (session, position, kind, created_at, content, chain) VALUES (?, ?, ?, ?, ?, ?)", rows
         )
-        counted, seen = (len(rows), 0) if kind == MESSAGE else (0, head if rows else 0)
+        counted, view = (len(rows), 0) if kind == MESSAGE else (0, head if rows else 0)
         self._database.write(
             "UPDATE sessions SET head = ?, chain = ?, updated_at = ?, messages = messages + ?, "
             "view = CASE WHEN ? > 0 THEN ? ELSE view END WHERE number = ?",
-            [head, chain, now, counted, seen, seen, session],
+            [head, chain, now, counted, view, view, session],
         )
         if current is not None:
             current.ends[session] = head, chain
@@ -198,81 +198,3 @@ class LogTable:
                 yield f"session {session_id}: {head - last} entries are missing at the end"
             elif chain != end:
                 yield f"session {session_id}: entries behind {last} were taken out"
-
-
-_PUT = (
-    "INSERT INTO facts (session, kind, turn, hash, pattern, updated_at, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (session, kind, turn, hash) DO UPDATE SET pattern = excluded.pattern, "
-    "updated_at = excluded.updated_at, body = excluded.body"
-)
-
-
-class FactTable:
-    """The facts of all sessions in one database, each under the number of its session."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def put(self, session: int, facts: Iterable[FactRow], now: str) -> None:
-        """Keep facts; one of the same kind, turn and content takes the place of what was known."""
-        rows = [
-            (session, fact.kind, fact.turn, bytes.fromhex(hash_of(fact.body))[:16], fact.pattern, now, fact.body)
-            for fact in facts
-        ]
-        self._database.write_many(_PUT, rows)
-
-    def drop(self, session: int, from_turn: int) -> None:
-        """Forget what was extracted from a turn on."""
-        self._database.write("DELETE FROM facts WHERE session = ? AND turn >= ?", [session, from_turn])
-
-    def of(self, session: int, kind: str) -> list[FactRow]:
-        """Facts by turn."""
-        where, values = (" AND kind = ?", [kind]) if kind else ("", [])
-        rows = self._database.rows(
-            f"SELECT kind, turn, body, pattern, updated_at FROM facts WHERE session = ?{where} "
-            "ORDER BY turn, kind, hash",
-            [session, *values],
-        )
-        return [FactRow(*row) for row in rows]
-
-    def sessions_with(self, patterns: Sequence[str]) -> dict[str, set[str]]:
-        """The sessions in which a fact with each of these patterns was seen."""
-        statement = (
-            "SELECT DISTINCT f.pattern, s.id FROM facts f JOIN sessions s ON s.number = f.session "
-            "WHERE f.pattern <> '' AND f.pattern IN ({})"
-        )
-        found: dict[str, set[str]] = {}
-        for pattern, session_id in rows_in(self._database, statement, list(dict.fromkeys(patterns))):
-            found.setdefault(pattern, set()).add(session_id)
-        return found
-
-
-class HolderTable:
-    """The holders of all sessions in one database, each under the number of its session."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def add(self, session: int, holder: str, now: str) -> None:
-        """Note that somebody has the session open."""
-        self._database.write(
-            "INSERT INTO holders (session, holder, opened_at) VALUES (?, ?, ?) "
-            "ON CONFLICT (session, holder) DO UPDATE SET opened_at = excluded.opened_at",
-            [session, holder, now],
-        )
-
-    def remove(self, session: int, holder: str) -> None:
-        """Note that somebody has closed it."""
-        self._database.write("DELETE FROM holders WHERE session = ? AND holder = ?", [session, holder])
-
-    def of(self, session: int) -> dict[str, str]:
-        """Who has the session open, and since when."""
-        statement = "SELECT holder, opened_at FROM holders WHERE session = ? ORDER BY opened_at, holder"
-        return dict(self._database.rows(statement, [session]))
-
-    def all(self) -> list[tuple[str, str, str]]:
-        """Who has which session open: session, holder, and since when."""
-        return self._database.rows(
-            "SELECT s.id, h.holder, h.opened_at FROM holders h JOIN sessions s ON s.number = h.session "
-            "ORDER BY h.opened_at, s.id"
-        )

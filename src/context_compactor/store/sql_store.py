@@ -1,13 +1,13 @@
-"""A store over any database that has the tables of `sql/`: the verbs, each handed to the part that does it."""
+"""A store over any database that has the tables of `sql/`: every operation of `protocols.Store`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 
 from context_compactor.errors import StoreError, UnknownSession
 from context_compactor.store.contents import ContentTable, PackedContent
-from context_compactor.store.database import Database, TermsOf
+from context_compactor.store.database import Database, TermsOf, rows_in
 from context_compactor.store.deletion import clear, delete, old_sessions
 from context_compactor.store.originals import OriginalTable, SearchFilter
 from context_compactor.store.rows import (
@@ -19,8 +19,9 @@ from context_compactor.store.rows import (
     OriginalRow,
     SessionRow,
     Unindexed,
+    hash_of,
 )
-from context_compactor.store.sessions import FactTable, HolderTable, LogTable, SessionTable
+from context_compactor.store.sessions import LogTable, SessionTable
 
 _READ = "SELECT name FROM turns WHERE name = 'ready'"
 _WRITE = "INSERT INTO turns (name) VALUES ('ready') ON CONFLICT (name) DO UPDATE SET name = excluded.name"
@@ -36,9 +37,7 @@ class SqlStore:
         self._sessions = SessionTable(database)
         self._contents = ContentTable(database)
         self._log = LogTable(database, self._contents)
-        self._shelf = OriginalTable(database, self._contents)
-        self._facts = FactTable(database)
-        self._holders = HolderTable(database)
+        self._originals = OriginalTable(database, self._contents)
 
     def close(self) -> None:
         """Give the database back."""
@@ -72,11 +71,9 @@ class SqlStore:
 
     # The log
 
-    @contextmanager
-    def writing(self, session_id: str) -> Iterator[SessionRow]:
+    def writing(self, session_id: str) -> AbstractContextManager[SessionRow]:
         """The session as it is, and until the end of the block nobody else writes to it; all happens or nothing."""
-        with self._sessions.locked_row(session_id) as row:
-            yield row
+        return self._sessions.locked_row(session_id)
 
     def append(
         self, session_id: str, kind: str, bodies: Iterable[bytes | PackedContent], now: str, times: Sequence[str] = ()
@@ -113,10 +110,6 @@ class SqlStore:
         with self._database.writing():
             return [name for _, name in self._contents.put_many(contents)]
 
-    def put_list(self, parts: Sequence[bytes]) -> str:
-        """Keep a JSON list whose values are contents of their own; the hash of the whole list."""
-        return self.put(self.ready_list(parts))[-1]
-
     def get(self, hashes: Iterable[str]) -> dict[str, bytes]:
         """Contents by their hashes, each checked against it."""
         return self._contents.get(hashes)
@@ -124,21 +117,21 @@ class SqlStore:
     def archive(self, session_id: str, items: Sequence[NewOriginal], now: str) -> list[str]:
         """Put originals into the archive; on the disk when it returns. The ids of those that were not there."""
         with self._sessions.locked(session_id) as number:
-            return self._shelf.add(number, items, now)
+            return self._originals.add(number, items, now)
 
     def unindexed(self, session_id: str) -> list[Unindexed]:
         """The originals of a session of which the index does not have all passages yet."""
-        return self._shelf.unindexed(self._sessions.number(session_id))
+        return self._originals.unindexed(self._sessions.number(session_id))
 
     def index(self, session_id: str, parts: Sequence[IndexPart]) -> dict[int, int]:
         """Put runs of originals into the index; how far those of them are that are not whole yet."""
-        packed = [(part, self._shelf.runs.packed(part.runs)) for part in parts]
+        packed = [(part, self._originals.runs.packed(part.runs)) for part in parts]
         with self._sessions.locked(session_id) as number:
-            return self._shelf.index(number, packed)
+            return self._originals.index(number, packed)
 
     def original(self, session_id: str, ref: str) -> OriginalRow | None:
         """The original under an id."""
-        return self._shelf.find(self._sessions.number(session_id), ref)
+        return self._originals.find(self._sessions.number(session_id), ref)
 
     def originals(
         self,
@@ -155,7 +148,7 @@ class SqlStore:
 
         Of those behind `after` only the first `limit`, or the `newest`, if given.
         """
-        return self._shelf.all(
+        return self._originals.all(
             self._sessions.number(session_id), SearchFilter(kind, since, until), after, limit, newest
         )
 
@@ -169,49 +162,82 @@ class SqlStore:
         since: str = "",
         until: str = "",
     ) -> list[FoundRun]:
-        """Runs of passages, in their order, of about `most` characters: those whose terms tell most, or all."""
-        return self._shelf.search(self._sessions.number(session_id), terms, most, SearchFilter(kind, since, until))
+        """Runs of passages, in their order, of about `most` characters: those with the rarest terms, or all."""
+        return self._originals.runs.search(
+            self._sessions.number(session_id), terms, most, SearchFilter(kind, since, until)
+        )
 
     def beginnings(self, session_id: str, refs: Sequence[str], most: int) -> list[FoundRun]:
         """The first runs of some originals, in their order, of about `most` passages of each."""
-        return self._shelf.beginnings(self._sessions.number(session_id), refs, most)
+        return self._originals.runs.beginnings(self._sessions.number(session_id), refs, most)
 
     # Facts and holders
 
     def put_facts(self, session_id: str, facts: Iterable[FactRow], now: str) -> None:
         """Keep facts; one of the same kind, turn and content takes the place of what was known."""
         with self._sessions.locked(session_id) as number:
-            self._facts.put(number, facts, now)
+            rows = [
+                (number, fact.kind, fact.turn, bytes.fromhex(hash_of(fact.body))[:16], fact.pattern, now, fact.body)
+                for fact in facts
+            ]
+            self._database.write_many(
+                "INSERT INTO facts (session, kind, turn, hash, pattern, updated_at, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT (session, kind, turn, hash) DO UPDATE SET pattern = excluded.pattern, "
+                "updated_at = excluded.updated_at, body = excluded.body",
+                rows,
+            )
 
     def drop_facts(self, session_id: str, from_turn: int) -> None:
         """Forget what was extracted from these turns on: it is about to be extracted again."""
         with self._sessions.locked(session_id) as number:
-            self._facts.drop(number, from_turn)
+            self._database.write("DELETE FROM facts WHERE session = ? AND turn >= ?", [number, from_turn])
 
     def facts(self, session_id: str, kind: str = "") -> list[FactRow]:
         """Facts by turn."""
-        return self._facts.of(self._sessions.number(session_id), kind)
+        where, values = (" AND kind = ?", [kind]) if kind else ("", [])
+        rows = self._database.rows(
+            f"SELECT kind, turn, body, pattern, updated_at FROM facts WHERE session = ?{where} "
+            "ORDER BY turn, kind, hash",
+            [self._sessions.number(session_id), *values],
+        )
+        return [FactRow(*row) for row in rows]
 
     def sessions_with(self, patterns: Sequence[str]) -> dict[str, set[str]]:
         """The sessions in which a fact with each of these patterns was seen."""
-        return self._facts.sessions_with(patterns)
+        statement = (
+            "SELECT DISTINCT f.pattern, s.id FROM facts f JOIN sessions s ON s.number = f.session "
+            "WHERE f.pattern <> '' AND f.pattern IN ({})"
+        )
+        found: dict[str, set[str]] = {}
+        for pattern, session_id in rows_in(self._database, statement, list(dict.fromkeys(patterns))):
+            found.setdefault(pattern, set()).add(session_id)
+        return found
 
     def hold(self, session_id: str, holder: str, now: str) -> None:
         """Note that somebody has the session open."""
         with self._database.writing():
-            self._holders.add(self._sessions.number(session_id), holder, now)
+            self._database.write(
+                "INSERT INTO holders (session, holder, opened_at) VALUES (?, ?, ?) "
+                "ON CONFLICT (session, holder) DO UPDATE SET opened_at = excluded.opened_at",
+                [self._sessions.number(session_id), holder, now],
+            )
 
     def release(self, session_id: str, holder: str) -> None:
         """Note that somebody has closed it."""
-        self._holders.remove(self._sessions.number(session_id), holder)
+        values = [self._sessions.number(session_id), holder]
+        self._database.write("DELETE FROM holders WHERE session = ? AND holder = ?", values)
 
     def holders(self, session_id: str) -> dict[str, str]:
         """Who has the session open, and since when; a killed process may still be among them."""
-        return self._holders.of(self._sessions.number(session_id))
+        statement = "SELECT holder, opened_at FROM holders WHERE session = ? ORDER BY opened_at, holder"
+        return dict(self._database.rows(statement, [self._sessions.number(session_id)]))
 
     def open_sessions(self) -> list[tuple[str, str, str]]:
         """Who has which session open: session, holder, and since when."""
-        return self._holders.all()
+        return self._database.rows(
+            "SELECT s.id, h.holder, h.opened_at FROM holders h JOIN sessions s ON s.number = h.session "
+            "ORDER BY h.opened_at, s.id"
+        )
 
     # Deleting
 
@@ -262,4 +288,4 @@ class SqlStore:
         for row in self.sessions() if session_id is None else [self.session(session_id)]:
             number = self._sessions.number(row.id)
             yield from self._log.verify(row.id, number)
-            yield from self._shelf.verify(row.id, number)
+            yield from self._originals.verify(row.id, number)

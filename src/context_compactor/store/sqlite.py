@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +15,27 @@ import msgspec
 
 from context_compactor.errors import StoreError, StoreLocked
 from context_compactor.store.database import (
-    NestedTransaction,
+    Database,
+    Forkable,
     OpenTransaction,
+    WordIndex,
     WordQuery,
     never_close,
     pause_at_fork,
-    refuse_nested,
     short_transaction,
 )
 from context_compactor.store.sql_store import SqlStore
-from context_compactor.store.sqlite_connection import MEMORY, ExplainedErrors, begin, file_id, open_file
+from context_compactor.store.sqlite_connection import MEMORY, begin, explained_errors, file_id, open_file
 
 
-class SqliteReader:
+class SqliteReader(Forkable):
     """A connection that is opened when it is first used, by one thread at a time."""
 
     def __init__(self, file: str, busy_seconds: float) -> None:
         self._file = file
         self._busy_seconds = busy_seconds
         self._lock = threading.Lock()
-        self._is_resting = False
+        self._is_paused = False
         self._connection: sqlite3.Connection | None = None
 
     @contextmanager
@@ -59,19 +60,19 @@ class SqliteReader:
         self._connection = None
 
     def before_fork(self) -> None:
-        """Rest while the process forks. A thread that is reading is waited for, though not for ever."""
-        self._is_resting = self._lock.acquire(timeout=self._busy_seconds)
-        if self._is_resting:
+        """Pause while the process forks. A thread that is reading is waited for, though not for ever."""
+        self._is_paused = self._lock.acquire(timeout=self._busy_seconds)
+        if self._is_paused:
             self._drop()
 
     def after_fork(self) -> None:
         """Go on."""
-        if self._is_resting:
+        if self._is_paused:
             self._lock.release()
 
     def after_fork_in_child(self) -> None:
         """Go on in the new process. A connection in use is the parent's."""
-        if self._is_resting:
+        if self._is_paused:
             self._lock.release()
         else:
             never_close(self._connection)
@@ -82,14 +83,13 @@ class SqliteReader:
 _MERGE_PAGES = 200
 # As many are merged whenever something is added. Left to itself, FTS5 merges so much now and then that others wait.
 _PAGES_WITH_NEW = 32
-_WHERE = "FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?"
 
 
-class SqliteWordIndex:
-    """The terms of each run; see `words.Words`."""
+class SqliteWordIndex(WordIndex):
+    """The terms of each run, in a full-text table."""
 
-    def __init__(self, database: SqliteDatabase) -> None:
-        self._database = database
+    column = "rowid"
+    where = "FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?"
 
     def add(self, runs: Iterable[tuple[int, str]]) -> None:
         """Note the terms of runs."""
@@ -98,7 +98,7 @@ class SqliteWordIndex:
             self._database.write("INSERT INTO words (words, rank) VALUES ('merge', ?)", [_PAGES_WITH_NEW])
 
     def remove(self, runs: Iterable[tuple[int, str]]) -> None:
-        """Forget runs. A table without texts must be told which terms a run had."""
+        """Forget runs. A table without texts needs the terms that a run had."""
         self._database.write_many("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", runs)
 
     def purge(self) -> None:
@@ -117,25 +117,14 @@ class SqliteWordIndex:
     def _changes(self) -> int:
         return int(self._database.row("SELECT total_changes()")[0])
 
-    def count(self, wanted: WordQuery, most: int) -> int:
-        """How many runs are wanted; `most` when there are more."""
-        row = self._database.row(f"SELECT count(*) FROM (SELECT 1 {_WHERE} LIMIT ?)", [*_values(wanted), most])
-        return int(row[0])
-
     def numbers(self, wanted: WordQuery) -> list[int]:
-        """All numbers in one value: taking them row by row takes longer than finding them."""
-        row = self._database.row(f"SELECT json_group_array(rowid) {_WHERE}", _values(wanted))
+        """The numbers of all that are wanted."""
+        row = self._database.row(f"SELECT json_group_array(rowid) {self.where}", self._values(wanted))
         return msgspec.json.decode(row[0], type=list[int])
 
-    def newest(self, wanted: WordQuery, limit: int, skip: int = 0) -> list[int]:
-        """The highest numbers, from the last one backwards."""
-        statement = f"SELECT rowid {_WHERE} ORDER BY rowid DESC LIMIT ? OFFSET ?"
-        return [number for (number,) in self._database.rows(statement, [*_values(wanted), limit, skip])]
-
-
-def _values(wanted: WordQuery) -> list[object]:
-    groups = ("(" + " OR ".join(f'"{term}"' for term in group) + ")" for group in wanted.groups)
-    return [" AND ".join(groups), wanted.first, wanted.last]
+    def _values(self, wanted: WordQuery) -> list[object]:
+        groups = ("(" + " OR ".join(f'"{term}"' for term in group) + ")" for group in wanted.groups)
+        return [" AND ".join(groups), wanted.first, wanted.last]
 
 
 # Pages that are given back in one transaction, and the most that are written anew at once: 4 MB and 200 MB.
@@ -144,7 +133,7 @@ _PAGES, _MOST_REWRITTEN = 1_000, 50_000
 _NO_TRANSACTION = ("PRAGMA", "VACUUM")
 
 
-class SqliteDatabase:
+class SqliteDatabase(Database, Forkable):
     """One connection to write and one to read, each for one thread at a time; a forked process makes its own.
 
     Whoever reads outside of a transaction sees what is committed, and does not wait for who writes.
@@ -159,14 +148,14 @@ class SqliteDatabase:
         # The file stays the same one when the process goes to another folder and then forks.
         self._file = path if path == MEMORY else os.path.abspath(path)  # noqa: PTH100  links are not to be followed
         self._busy_seconds = busy_seconds
-        self._errors = ExplainedErrors(path, busy_seconds)
+        self._errors = explained_errors(path, busy_seconds)
         self._lock = threading.RLock()
         # Held by the one who is next to write: a thread that writes again and again does not pass those who wait.
         self._next = threading.Lock()
         self._current: OpenTransaction | None = None
         self._writer = 0  # the thread whose transaction is under way
         self._is_closed = False
-        self._is_resting = False
+        self._is_paused = False
         self._erasing = self._usual_erasing = 0  # how many want what they delete to be overwritten
         self._file_id = (0, 0)
         self._connection: sqlite3.Connection | None = self._connect()
@@ -200,30 +189,30 @@ class SqliteDatabase:
         return self._connection
 
     def before_fork(self) -> None:
-        """Rest while the process forks: SQLite's memory of its locks is inherited, but the locks are not.
+        """Pause while the process forks: SQLite's memory of its locks is inherited, but the locks are not.
 
         A thread that is in the middle of a transaction is waited for, though not for ever.
         """
         self._reader.before_fork()
-        self._is_resting = self._lock.acquire(timeout=self._busy_seconds)
-        if self._is_resting and self._current is None and self._connection is not None and self.path != MEMORY:
+        self._is_paused = self._lock.acquire(timeout=self._busy_seconds)
+        if self._is_paused and self._current is None and self._connection is not None and self.path != MEMORY:
             self._connection.close()
             self._connection = None
 
     def after_fork(self) -> None:
         """Go on."""
         self._reader.after_fork()
-        if self._is_resting:
+        if self._is_paused:
             self._lock.release()
 
     def after_fork_in_child(self) -> None:
         """Go on in the new process. A transaction that was under way is the parent's, and so is its connection."""
         self._reader.after_fork_in_child()
         self._next = threading.Lock()
-        if self._current is not None and (self.path != MEMORY or not self._is_resting):
+        if self._current is not None and (self.path != MEMORY or not self._is_paused):
             never_close(self._connection)  # closing it here would take back what the parent has written
             self._connection, self._current, self._is_closed = None, None, True
-        if self._is_resting:
+        if self._is_paused:
             self._lock.release()
         else:
             self._lock = threading.RLock()
@@ -233,21 +222,8 @@ class SqliteDatabase:
         """The transaction of this thread that is under way."""
         return self._current if self._writer == threading.get_ident() else None
 
-    def writing(self) -> AbstractContextManager[None]:
-        """A transaction that holds the only right to write: all of it happens, or nothing of it.
-
-        One within another is that one; see `part`.
-        """
-        current = self.current
-        return self._whole() if current is None else NestedTransaction(current)
-
-    def part(self) -> AbstractContextManager[None]:
-        """A part of the transaction under way, of which all or nothing happens, while the rest goes on."""
-        current = self.current
-        return self._whole() if current is None else self._part(current)
-
     @contextmanager
-    def _whole(self) -> Iterator[None]:
+    def _transaction(self, *, alone: bool = False) -> Iterator[None]:  # noqa: ARG002  whoever writes is alone
         with self._turn(), self._errors:
             connection = self._live()
             self._refuse_replaced()
@@ -277,28 +253,11 @@ class SqliteDatabase:
         finally:
             lock.release()
 
-    @contextmanager
-    def _part(self, current: OpenTransaction) -> Iterator[None]:
-        with self._errors:
-            connection = self._unbroken()
-            current.refuse_failed(self.path)
-            connection.execute("SAVEPOINT part")
-            try:
-                yield
-                if connection is self._connection:
-                    current.refuse_failed(self.path)
-                    connection.execute("RELEASE part")
-            except BaseException:
-                if connection is self._connection and connection.in_transaction:
-                    connection.execute("ROLLBACK TO part")
-                    connection.execute("RELEASE part")
-                current.forget()
-                raise
+    def _control(self, statement: str) -> None:
+        self._unbroken().execute(statement)
 
-    def alone(self) -> AbstractContextManager[None]:
-        """The same, though never within another one: whoever writes is alone in any case."""
-        refuse_nested(self.current, self.path)
-        return self._whole()
+    def _is_in_transaction(self) -> bool:
+        return self._connection is not None and self._connection.in_transaction
 
     def _unbroken(self) -> sqlite3.Connection:
         """The connection. After some errors, such as a full disk, SQLite has ended the transaction already."""
@@ -337,7 +296,7 @@ class SqliteDatabase:
             with self._reader.using() as connection:
                 yield connection
         elif is_outside and not statement.startswith(("SELECT", *_NO_TRANSACTION)):
-            with self._whole():
+            with self._transaction():
                 yield self._live()
         else:
             with self._lock:
@@ -402,7 +361,7 @@ class SqliteDatabase:
         self._refuse_replaced()
         place = f"{Path(self._file).as_uri()}?mode=rw"  # a file that is gone is not made anew
         with (
-            ExplainedErrors(self.path, seconds),
+            explained_errors(self.path, seconds),
             closing(sqlite3.connect(place, uri=True, timeout=seconds, isolation_level=None)) as connection,
         ):
             connection.execute(statement).fetchall()
@@ -413,7 +372,7 @@ class SqliteDatabase:
 
 
 class SqliteStore(SqlStore):
-    """Sessions in a SQLite file. Whoever waits longer than `busy_seconds` for another to write is told so."""
+    """Sessions in a SQLite file. Whoever waits longer than `busy_seconds` for another to write gets an error."""
 
     def __init__(self, path: str = MEMORY, *, busy_seconds: float = 10.0) -> None:
         super().__init__(SqliteDatabase(path, busy_seconds))

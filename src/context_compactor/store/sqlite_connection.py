@@ -8,11 +8,10 @@ import time
 from collections.abc import Iterator
 from errno import EACCES, EISDIR
 from pathlib import Path
-from types import TracebackType
 
 from context_compactor.errors import CompactorError, StoreError, StoreLocked
 from context_compactor.files import make_private_folder
-from context_compactor.store.database import Migrated, refuse_newer, scripts
+from context_compactor.store.database import ExplainedErrors, Migrated, refuse_newer, scripts
 
 
 def is_locked(error: sqlite3.DatabaseError) -> bool:
@@ -92,25 +91,13 @@ def _statements(script: str) -> Iterator[str]:
 
 MEMORY = ":memory:"
 _PAUSE = 0.01
-# Milliseconds that SQLite itself waits for a lock. It looks less and less often, so `begin` asks again and again.
-_LOOK_MS = 2
+# Milliseconds that SQLite itself waits for a lock. It tries less and less often, so `begin` asks again and again.
+_BUSY_TIMEOUT_MS = 2
 
 
-class ExplainedErrors:
+def explained_errors(path: str, busy_seconds: float) -> ExplainedErrors:
     """Within it an error of SQLite becomes one that says what to do."""
-
-    def __init__(self, path: str, busy_seconds: float) -> None:
-        self._path = path
-        self._busy_seconds = busy_seconds
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, sqlite3.DatabaseError):
-            raise explain(error, self._path, self._busy_seconds) from error
+    return ExplainedErrors(sqlite3.DatabaseError, lambda error: explain(error, path, busy_seconds))
 
 
 def open_file(path: str, file: str, busy_seconds: float) -> tuple[sqlite3.Connection, Migrated]:
@@ -122,11 +109,12 @@ def open_file(path: str, file: str, busy_seconds: float) -> tuple[sqlite3.Connec
         refuse_foreign(connection, path)
         if not connection.execute("PRAGMA page_count").fetchone()[0]:  # it is new: what is deleted can be given back
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        _use_write_ahead_log(connection, busy_seconds)
+        # Of two processes that do this to a new file at once, SQLite refuses one without waiting.
+        _execute_patiently(connection, "PRAGMA journal_mode = WAL", busy_seconds, _PAUSE)
         # A message that was accepted is on the disk, whatever happens to the machine.
         connection.execute("PRAGMA synchronous = FULL")
         migrated = migrate(connection, path)
-        connection.execute(f"PRAGMA busy_timeout = {_LOOK_MS}")
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
         return connection, migrated
     except BaseException:
         connection.close()
@@ -135,31 +123,23 @@ def open_file(path: str, file: str, busy_seconds: float) -> tuple[sqlite3.Connec
 
 def begin(connection: sqlite3.Connection, busy_seconds: float) -> None:
     """Begin a transaction that may write, once nobody else does."""
+    _execute_patiently(connection, "BEGIN IMMEDIATE", busy_seconds, 0.0)
+
+
+def _execute_patiently(connection: sqlite3.Connection, statement: str, busy_seconds: float, pause: float) -> None:
     give_up = time.monotonic() + busy_seconds
     while True:
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(statement)
             return
         except sqlite3.OperationalError as error:
             if not is_locked(error) or time.monotonic() > give_up:
                 raise
-
-
-def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
-    """Of two processes that do this to a new file at once, SQLite refuses one without waiting."""
-    give_up = time.monotonic() + busy_seconds
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if not is_locked(error) or time.monotonic() > give_up:
-                raise
-        time.sleep(_PAUSE)
+        time.sleep(pause)
 
 
 def file_id(file: str) -> tuple[int, int]:
-    """What tells a file from another one of the same name; of one that is not there, nothing."""
+    """What distinguishes a file from another one of the same name; (0, 0) when there is none."""
     try:
         found = os.stat(file)  # noqa: PTH116  a path object for each transaction is not worth it
     except OSError:

@@ -38,7 +38,7 @@ class StatisticsSnapshot(Struct, frozen=True):
 
 
 class SessionStatistics:
-    """Counts the sessions of a store. A look costs what has changed in the last minute; deletions count after ten."""
+    """Counts the sessions of a store. Reading costs what has changed in the last minute; deletions count after ten."""
 
     def __init__(self, store: Store) -> None:
         self._database = store._database if isinstance(store, SqlStore) else None
@@ -46,34 +46,30 @@ class SessionStatistics:
         self._levels: Counter[str] = Counter()
         self._tokens = 0
         self._seen = ""
-        self._look_at = self._all_at = 0.0
+        self._read_at = self._all_at = 0.0
         self._lock = Lock()
 
-    def look(self) -> StatisticsSnapshot:
+    def read(self) -> StatisticsSnapshot:
         """The numbers, not older than a few seconds."""
         with self._lock:
             now = time.monotonic()
-            if now >= self._look_at and self._database is not None:
+            if now >= self._read_at and self._database is not None:
                 if now >= self._all_at:
-                    self._begin_anew(now)
-                self._read()
-                self._look_at = time.monotonic() + _FRESH_SECONDS
+                    self._known, self._levels, self._tokens, self._seen = {}, Counter(), 0, ""
+                    self._all_at = now + _ALL_SECONDS
+                self._read_changes()
+                self._read_at = time.monotonic() + _FRESH_SECONDS
             return StatisticsSnapshot(dict(self._levels), self._tokens)
 
-    def _begin_anew(self, now: float) -> None:
-        self._known, self._levels, self._tokens, self._seen = {}, Counter(), 0, ""
-        self._all_at = now + _ALL_SECONDS
-
-    def _read(self) -> None:
-        after, number = self._look_back(), 0
+    def _read_changes(self) -> None:
+        after, number = "", 0
+        if self._seen:
+            after = timestamp(datetime.fromisoformat(self._seen), -_CLOCKS_DIFFER)
         while rows := self._page(after, number):
             for found, _, state in rows:
                 self._count(int(found), msgspec.json.decode(as_bytes(state), type=_State))
             number, after = rows[-1][0], rows[-1][1]
             self._seen = max(self._seen, after)
-
-    def _look_back(self) -> str:
-        return timestamp(datetime.fromisoformat(self._seen), -_CLOCKS_DIFFER) if self._seen else ""
 
     def _page(self, after: str, number: int) -> list[tuple[int, str, bytes]]:
         assert self._database is not None

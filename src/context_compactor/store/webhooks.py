@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from context_compactor.store.database import Database
-from context_compactor.store.event_log import kept_event
+from context_compactor.store.database import Database, where_given
+from context_compactor.store.event_log import stored_event
 from context_compactor.store.rows import (
     Delivery,
     DeliveryAttempt,
@@ -37,7 +37,7 @@ _GONE = "NOT EXISTS (SELECT 1 FROM events e WHERE e.number = deliveries.event)"
 
 
 class ForgottenDeliveries(Struct, frozen=True):
-    """A webhook that will never be told of some events."""
+    """A webhook that will never get some events."""
 
     webhook: str
     namespace: str
@@ -45,7 +45,7 @@ class ForgottenDeliveries(Struct, frozen=True):
 
 
 class WebhookTable:
-    """Who is told of events, and the deliveries that are under way."""
+    """The webhooks, and the deliveries that are under way."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -54,34 +54,24 @@ class WebhookTable:
         """Register a webhook."""
         self._database.write(
             f"INSERT INTO webhooks ({_WEBHOOK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                webhook.id,
-                webhook.namespace,
-                webhook.url,
-                webhook.secret,
-                " ".join(webhook.types),
-                webhook.created_at,
-                webhook.failures,
-                webhook.disabled_at,
-                webhook.reason,
-            ],
+            [" ".join(each) if isinstance(each, tuple) else each for each in structs.astuple(webhook)],
         )
 
     def all(self, namespace: str | None = None) -> list[Webhook]:
         """The webhooks, of one namespace if it is given, oldest first."""
-        where, values = ("", []) if namespace is None else (" WHERE namespace = ?", [namespace])
-        rows = self._database.rows(f"SELECT {_WEBHOOK_COLUMNS} FROM webhooks{where} ORDER BY created_at, id", values)
-        return [_webhook(row) for row in rows]
+        where, values = where_given({"namespace = ?": namespace}, {})
+        return self._find(f"{where} ORDER BY created_at, id", values)
 
     def find(self, webhook_id: str, namespace: str) -> Webhook | None:
         """The webhook of this id, if it is one of the namespace."""
-        row = self._database.row(
-            f"SELECT {_WEBHOOK_COLUMNS} FROM webhooks WHERE id = ? AND namespace = ?", [webhook_id, namespace]
-        )
-        return _webhook(row) if row else None
+        return next(iter(self._find("id = ? AND namespace = ?", [webhook_id, namespace])), None)
+
+    def _find(self, where: str, values: Sequence[Any]) -> list[Webhook]:
+        rows = self._database.rows(f"SELECT {_WEBHOOK_COLUMNS} FROM webhooks WHERE {where}", values)
+        return [Webhook(*[*row[:4], tuple(row[4].split()), *row[5:]]) for row in rows]
 
     def remove(self, webhook_id: str, namespace: str) -> bool:
-        """Delete a webhook and what it was yet to be told; whether there was one."""
+        """Delete a webhook and what it was yet to be sent; whether there was one."""
         with self._database.writing():
             gone = self._database.rows(
                 "DELETE FROM webhooks WHERE id = ? AND namespace = ? RETURNING id", [webhook_id, namespace]
@@ -91,38 +81,37 @@ class WebhookTable:
             return bool(gone)
 
     def disable(self, webhook_id: str, now: str, reason: str) -> None:
-        """Tell a webhook nothing more; what it was yet to be told waits until it is enabled, or is too old."""
+        """Send a webhook nothing more; what it was yet to be sent waits until it is enabled, or is too old."""
         statement = "UPDATE webhooks SET disabled_at = ?, reason = ? WHERE id = ?"
         self._database.write(statement, [now, plain_reason(reason), webhook_id])
 
     def enable(self, webhook_id: str) -> None:
-        """Tell a webhook of events again, as if it had never failed."""
+        """Send a webhook events again, as if it had never failed."""
         statement = "UPDATE webhooks SET disabled_at = '', reason = '', failures = 0 WHERE id = ?"
         self._database.write(statement, [webhook_id])
 
     # Deliveries
 
-    def owe(self, kept: StoredEvent, now: str) -> int:
-        """Note that everybody who wants this event is yet to be told; how many that are."""
+    def queue_deliveries(self, stored: StoredEvent, now: str) -> int:
+        """Queue an event for every webhook that wants it; how many that are."""
         with self._database.writing():
-            near = self.all(namespace_of(kept.event.session_id))
-            return sum(self._owe(webhook.id, kept.number, now) for webhook in near if _wants(webhook, kept))
+            near = self.all(namespace_of(stored.event.session_id))
+            return sum(self._queue(webhook.id, stored.number, now) for webhook in near if _wants(webhook, stored))
 
     def replay(self, webhook: Webhook, events: Sequence[StoredEvent], now: str) -> int:
-        """Owe a webhook these events once more, those that it wants; how many that are."""
+        """Queue these events for a webhook once more, those that it wants; how many that are."""
         with self._database.writing():
             if lock_webhook(self._database, webhook.id) is None:
                 return 0
-            return sum(self._owe(webhook.id, kept.number, now) for kept in events if _wants(webhook, kept))
+            return sum(self._queue(webhook.id, stored.number, now) for stored in events if _wants(webhook, stored))
 
-    def _owe(self, webhook_id: str, number: int, now: str) -> bool:
-        return bool(
-            self._database.rows(
-                "INSERT INTO deliveries (webhook, event, attempts, due_at, lease_until, worker, reason) "
-                "VALUES (?, ?, 0, ?, '', '', '') ON CONFLICT (webhook, event) DO NOTHING RETURNING id",
-                [webhook_id, number, now],
-            )
+    def _queue(self, webhook_id: str, number: int, now: str) -> bool:
+        made = self._database.rows(
+            "INSERT INTO deliveries (webhook, event, attempts, due_at, lease_until, worker, reason) "
+            "VALUES (?, ?, 0, ?, '', '', '') ON CONFLICT (webhook, event) DO NOTHING RETURNING id",
+            [webhook_id, number, now],
         )
+        return bool(made)
 
     def claim(self, worker: str, now: str, until: str) -> Delivery | None:
         """The next delivery that is due, held by this worker until then. One webhook's go out one at a time."""
@@ -139,7 +128,7 @@ class WebhookTable:
             return _delivery(claimed) if claimed else None  # its webhook may have been removed meanwhile
 
     def delivered(self, delivery: Delivery) -> bool:
-        """The webhook was told; False when another worker has the delivery by now."""
+        """The webhook got it; False when another worker has the delivery by now."""
         with self._database.writing():
             self._database.write("UPDATE webhooks SET failures = 0 WHERE id = ?", [delivery.webhook])
             gone = self._database.rows(
@@ -148,7 +137,7 @@ class WebhookTable:
             return bool(gone)
 
     def failed(self, delivery: Delivery, due_at: str, reason: str) -> int:
-        """The webhook could not be told and is to be tried again then; how often it has failed in a row."""
+        """The webhook did not get it and is to be tried again then; how often it has failed in a row."""
         with self._database.writing():
             failures = self._database.rows(
                 "UPDATE webhooks SET failures = failures + 1, reason = ? WHERE id = ? RETURNING failures",
@@ -162,7 +151,7 @@ class WebhookTable:
             return int(failures[0][0]) if failures else 0
 
     def waiting(self, webhook_id: str, limit: int = 100) -> list[Delivery]:
-        """What a webhook is yet to be told, in order."""
+        """What a webhook is yet to be sent, in order."""
         statement = f"SELECT {_DELIVERY} {_JOIN} WHERE d.webhook = ? ORDER BY d.event LIMIT ?"
         return [_delivery(row) for row in self._database.rows(statement, [webhook_id, limit])]
 
@@ -179,24 +168,18 @@ class WebhookTable:
         return ForgottenDeliveries(webhook_id, namespace, len(gone)) if gone and namespace is not None else None
 
 
-def _wants(webhook: Webhook, kept: StoredEvent) -> bool:
-    if webhook.disabled_at or namespace_of(kept.event.session_id) != webhook.namespace:
+def _wants(webhook: Webhook, stored: StoredEvent) -> bool:
+    if webhook.disabled_at or namespace_of(stored.event.session_id) != webhook.namespace:
         return False
-    return not webhook.types or kept.event.type in webhook.types
+    return not webhook.types or stored.event.type in webhook.types
 
 
 def _holder(delivery: Delivery) -> tuple[int, str, int]:
     return delivery.id, delivery.worker, delivery.attempts
 
 
-def _webhook(row: Sequence[Any]) -> Webhook:
-    webhook_id, namespace, url, secret, types, *rest = row
-    return Webhook(webhook_id, namespace, url, secret, tuple(types.split()), *rest)
-
-
 def _delivery(row: Sequence[Any]) -> Delivery:
-    number, webhook, attempts, due_at, worker, reason, *event = row
-    return Delivery(number, webhook, attempts, due_at, worker, reason, kept_event(event))
+    return Delivery(*[*row[:6], stored_event(row[6:])])
 
 
 _ATTEMPT_COLUMNS = "webhook, event_id, type, attempt, created_at, status, reason"
@@ -217,15 +200,7 @@ class AttemptTable:
                 return
             self._database.write(
                 f"INSERT INTO attempts ({_ATTEMPT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [
-                    attempt.webhook,
-                    attempt.event_id,
-                    attempt.type,
-                    attempt.attempt,
-                    attempt.created_at,
-                    attempt.status,
-                    plain_reason(attempt.reason),
-                ],
+                structs.astuple(structs.replace(attempt, reason=plain_reason(attempt.reason))),
             )
             self._database.write(
                 "DELETE FROM attempts WHERE webhook = ? AND id <= "

@@ -13,7 +13,7 @@ from msgspec import Struct
 from context_compactor.dialects.messages import Text, ToolResult
 from context_compactor.dialects.record import RULES, TASK
 from context_compactor.dialects.turns import REFERENCE_PATTERN, Turn, reference_id
-from context_compactor.engine.view import call_body
+from context_compactor.facts.calls import call_body
 from context_compactor.facts.decisions import replies_through_tools
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.outputs import mentions_failure

@@ -22,19 +22,17 @@ from context_compactor.dialects.record import (
     render_record,
     story_text,
 )
-from context_compactor.dialects.turns import Turn, reference_id
-from context_compactor.engine import compact as flow
+from context_compactor.dialects.turns import reference_id
 from context_compactor.engine.apply import WrittenContext
+from context_compactor.engine.compact import write_context
 from context_compactor.engine.decisions import explain_decisions
 from context_compactor.engine.layouts import Room, Zone
 from context_compactor.engine.plan import Decision
 from context_compactor.engine.report import ModelCall
-from context_compactor.engine.request import Goal
 from context_compactor.engine.required import root_line
-from context_compactor.engine.result import CompactionResult, PreparedRequest, build_result, effective_goal
+from context_compactor.engine.result import CompactionResult, build_result
 from context_compactor.engine.tiers import Tier
 from context_compactor.engine.verify import find_damage
-from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import FILE_STATUSES
 from context_compactor.summarize.evidence import LineIndex, names_in, paths_in, plain_words
 from context_compactor.summarize.summary import Summary, fit_summary
@@ -65,47 +63,20 @@ _ADDED: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-class EngineCompaction(Struct, frozen=True):
-    """One compaction that was made already: what was asked, what it works with, and what came out."""
+def record_room(result: CompactionResult) -> int:
+    """The tokens that the target leaves for a record, beside the turns that stay."""
+    written, count = result.context.written, result.run.config.counter.text
+    target = result.run.effective_goal.target
+    return target - (written.tokens - count(render_record(written.record))) if written.record else 0
 
-    request: PreparedRequest
-    goal: Goal
-    scene: flow.ParsedContext
-    config: flow.EngineConfig
-    digest: CompactionResult
 
-    @property
-    def folded(self) -> list[Turn]:
-        """The turns that leave the context."""
-        view = self.digest.outcome.composer.view
-        return [turn for turn in view.turns if view.zones[turn.number] is Zone.FOLDED]
-
-    @property
-    def facts(self) -> tuple[Fact, ...]:
-        """What is known of these turns."""
-        gone = {turn.number for turn in self.folded}
-        return tuple(fact for fact in self.scene.facts if fact.turn in gone or fact.last_turn in gone)
-
-    @property
-    def record(self) -> Record | None:
-        """The record that the engine wrote."""
-        return self.digest.outcome.written.record
-
-    @property
-    def room(self) -> int:
-        """The tokens that the target leaves for a record, beside the turns that stay."""
-        written, count = self.digest.outcome.written, self.config.counter.text
-        target = effective_goal(self.goal, self.request).target
-        return target - (written.tokens - count(render_record(written.record))) if written.record else 0
-
-    @property
-    def summary_tokens(self) -> int:
-        """How long a summary is asked for; 0 when there is no room for one."""
-        if self.record is None:
-            return 0
-        fixed = self.config.counter.text(render_record(_bare(self.record)))
-        tokens = min(int(_ASKED * (self.room - fixed)), _MOST_TOKENS)
-        return tokens if tokens >= _LEAST_TOKENS else 0
+def summary_tokens(result: CompactionResult) -> int:
+    """How long a summary is asked for; 0 when there is no room for one."""
+    if result.record is None:
+        return 0
+    fixed = result.run.config.counter.text(render_record(_bare(result.record)))
+    tokens = min(int(_ASKED * (record_room(result) - fixed)), _MOST_TOKENS)
+    return tokens if tokens >= _LEAST_TOKENS else 0
 
 
 class FixedLayout(Struct, frozen=True):
@@ -119,19 +90,21 @@ class FixedLayout(Struct, frozen=True):
         return {turn.number: self.kept[turn.number] for turn in room.turns}
 
 
-def with_room(job: EngineCompaction) -> EngineCompaction:
-    """The job with room for a record of some length: where the engine has left little, the rest is made shorter."""
-    target = effective_goal(job.goal, job.request).target
-    wanted = min(max(int(_LEAST_SHARE * target), _SHORT_RECORD), _MOST_TOKENS)
-    if job.record is None or not job.folded or target < _LEAST_TARGET or job.summary_tokens >= wanted:
-        return job
-    missing = int((wanted - job.summary_tokens) / _ASKED) + 1
-    config = structs.replace(job.config, layouts=(FixedLayout(job.digest.outcome.composer.view.zones),))
-    lower = structs.replace(effective_goal(job.goal, job.request), target=target - missing)
-    outcome = flow.compact_context(job.scene, lower, config)
-    if outcome.damage or outcome.written.record is None or outcome.written.tokens > lower.target:
-        return job
-    return structs.replace(job, digest=structs.replace(job.digest, outcome=outcome))
+def with_room(result: CompactionResult) -> CompactionResult:
+    """The result with room for a record of some length: where the engine has left little, the rest is made shorter."""
+    run, goal = result.run, result.run.effective_goal
+    wanted = min(max(int(_LEAST_SHARE * goal.target), _SHORT_RECORD), _MOST_TOKENS)
+    asked = summary_tokens(result)
+    if result.record is None or not result.folded or goal.target < _LEAST_TARGET or asked >= wanted:
+        return result
+    missing = int((wanted - asked) / _ASKED) + 1
+    layout = FixedLayout(result.context.composer.view.zones)
+    config = structs.replace(run.config, layouts=(layout,), custom_layouts=())
+    lower = structs.replace(goal, target=goal.target - missing)
+    context = write_context(run.parsed, lower, config)
+    if context.damage or context.written.record is None or context.written.tokens > lower.target:
+        return result
+    return structs.replace(result, context=context)
 
 
 def _bare(record: Record) -> Record:
@@ -139,27 +112,26 @@ def _bare(record: Record) -> Record:
     return structs.replace(record, sections={}, happened=(), excerpts=())
 
 
-def place_summary(job: EngineCompaction, summary: Summary, model: str) -> tuple[CompactionResult | None, str]:
+def place_summary(result: CompactionResult, summary: Summary, model: str) -> tuple[CompactionResult | None, str]:
     """The compaction with a summary as its record, within the target, or what was wrong."""
-    own = job.record
+    own = result.record
     if own is None:
         return None, "there is no record whose place it could take"
-    target, room = effective_goal(job.goal, job.request).target, job.room
+    target, room = result.run.effective_goal.target, record_room(result)
     for _ in range(_ROUNDS):
-        record = merge_record(summary, own, room, job.config.counter.text)
+        record = merge_record(summary, own, room, result.run.config.counter.text)
         if record is None:
             return None, "there is no room for it"
-        outcome = job.digest.outcome
-        written = outcome.composer.write_record(record, outcome.written.texts)
+        written = result.context.composer.write_record(record, result.context.written.texts)
         if written.tokens <= target:
             break
         room -= written.tokens - target
     else:
         return None, "with it the context would not fit"
-    made = _settled(job, written, model)
-    if made.report.status != "success" or not made.report.changed:
-        return None, made.report.reason or "with it the context would not be smaller"
-    return made, ""
+    placed = _with_record(result, written, model)
+    if placed.report.status != "success" or not placed.report.changed:
+        return None, placed.report.reason or "with it the context would not be smaller"
+    return placed, ""
 
 
 def merge_record(summary: Summary, own: Record, room: int, count: Callable[[str], int]) -> Record | None:
@@ -272,22 +244,19 @@ def _more_lines(
     return (*reversed(kept), *first), room
 
 
-def _settled(job: EngineCompaction, written: WrittenContext, model: str) -> CompactionResult:
-    outcome = job.digest.outcome
-    damage = find_damage(job.scene.messages, written.messages, job.config.dialect)
-    decisions = tuple(_decisions_after(job, written))
-    made = build_result(
-        job.request, job.goal, job.scene, structs.replace(outcome, written=written, damage=damage), decisions
-    )
-    return structs.replace(made, report=structs.replace(made.report, told_by=model))
+def _with_record(result: CompactionResult, written: WrittenContext, model: str) -> CompactionResult:
+    """The result with a context whose record a model wrote."""
+    damage = find_damage(result.run.parsed.messages, written.messages, result.run.config.dialect)
+    context = structs.replace(result.context, written=written, damage=damage)
+    placed = build_result(result.run, context, tuple(_decisions_after(result, written)))
+    return structs.replace(placed, report=structs.replace(placed.report, told_by=model))
 
 
-def _decisions_after(job: EngineCompaction, written: WrittenContext) -> Iterator[Decision]:
+def _decisions_after(result: CompactionResult, written: WrittenContext) -> Iterator[Decision]:
     """What was decided; a text of which no line stands in the record any more is in the model's summary."""
-    outcome = job.digest.outcome
     shown = {excerpt.ref for excerpt in written.record.excerpts} if written.record else set()
-    folded = {turn.number for turn in job.folded}
-    for decision in explain_decisions(outcome.composer, outcome.cut):
+    folded = {turn.number for turn in result.folded}
+    for decision in explain_decisions(result.context.composer, result.context.cut):
         is_shown = {decision.ref, reference_id("turn", max(decision.turn, 0))} & shown
         if decision.turn in folded and not is_shown and decision.tier in (Tier.KEEP, Tier.SUMMARIZE):
             changes = {"strategy": "summarizer", "reason": "told in the model's record", "tokens_after": 0}
@@ -296,11 +265,9 @@ def _decisions_after(job: EngineCompaction, written: WrittenContext) -> Iterator
             yield decision
 
 
-def with_model_calls(
-    job: EngineCompaction, made: CompactionResult, calls: tuple[ModelCall, ...], reason: str
-) -> CompactionResult:
+def with_model_calls(result: CompactionResult, calls: tuple[ModelCall, ...], reason: str) -> CompactionResult:
     """A result whose report says which calls were made and, beside what it says already, why it is as it is."""
-    report = made.report
+    report = result.report
     both = "; ".join(text for text in (report.reason, reason) if text)
-    spent = job.request.head()["duration_ms"]
-    return structs.replace(made, report=structs.replace(report, reason=both, model_calls=calls, duration_ms=spent))
+    spent = result.run.report_head()["duration_ms"]
+    return structs.replace(result, report=structs.replace(report, reason=both, model_calls=calls, duration_ms=spent))

@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 from msgspec import Struct
 
 from context_compactor.errors import ModelError, ModelStopped
+from context_compactor.tokens.prices import ModelUsage
 
 _log = logging.getLogger("context_compactor")
 _Shown = TypeVar("_Shown")
@@ -35,15 +36,6 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     max_tokens: int
     prefix: tuple[dict[str, Any], ...] = ()
     beside: dict[str, Any] = {}
-
-
-class ModelUsage(Struct, frozen=True):
-    """Tokens as the provider counted them. `input` are those that were neither read from a cache nor written to one."""
-
-    input: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    output: int = 0
 
 
 class ModelAnswer(Struct, frozen=True, kw_only=True):

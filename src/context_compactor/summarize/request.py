@@ -13,8 +13,7 @@ from msgspec import Struct
 from context_compactor.dialects.messages import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from context_compactor.dialects.record import EXCERPTS, HAPPENED, SECTIONS
 from context_compactor.dialects.turns import Turn, reference_id
-from context_compactor.engine.view import call_body
-from context_compactor.facts.calls import describe_call
+from context_compactor.facts.calls import call_body, describe_call
 from context_compactor.facts.failures import failure_of
 from context_compactor.protocols import Model
 from context_compactor.summarize.language import language_name

@@ -13,18 +13,17 @@ from context_compactor.archive.redaction import redact
 from context_compactor.dialects.detection import dialect_named
 from context_compactor.dialects.legality import find_violations
 from context_compactor.dialects.turns import Turn
-from context_compactor.engine import compact
+from context_compactor.engine.parse import parse_context
 from context_compactor.engine.report import Expected, ModelCall
-from context_compactor.engine.result import PreparedRequest
+from context_compactor.engine.request import CompactionRun
+from context_compactor.engine.result import CompactionResult
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.utterances import agent_utterances, user_utterances
 from context_compactor.protocols import Model
 from context_compactor.settings import Level, Price, Settings
 from context_compactor.summarize.evidence import Objection
 from context_compactor.summarize.language import language_of
-from context_compactor.summarize.merge import EngineCompaction
-from context_compactor.summarize.model import ModelUsage
-from context_compactor.summarize.prices import call_cost
+from context_compactor.summarize.merge import summary_tokens
 from context_compactor.summarize.prompt import Prompt
 from context_compactor.summarize.request import (
     Count,
@@ -39,6 +38,7 @@ from context_compactor.summarize.request import (
     room_for_text,
 )
 from context_compactor.summarize.summary import Summary, from_record
+from context_compactor.tokens.prices import ModelUsage, call_cost
 
 # Of a system text, and of the exact lines in an earlier record, a model is shown no more than this.
 _SYSTEM_TOKENS = 2_000
@@ -213,16 +213,16 @@ class RequestPlan(Struct, frozen=True):
 
 
 def plan_request(
-    job: EngineCompaction, model: Model, settings: Settings, prompt: Prompt, *, may_send_own: bool = True
+    result: CompactionResult, model: Model, settings: Settings, prompt: Prompt, *, may_send_own: bool = True
 ) -> RequestPlan:
     """Brief a model on a compaction. The conversation's own messages are used where they may be and are cheaper."""
-    count = job.config.counter.text
-    subject, limits = subject_of(job), limits_for(settings, job.summary_tokens)
+    count = result.run.config.counter.text
+    subject, limits = subject_of(result), limits_for(settings, summary_tokens(result))
     copied = estimate_copy(model, subject, count, limits, prompt)
-    prefix = cached_prefix(job, model, settings) if may_send_own else ()
+    prefix = cached_prefix(result, model, settings) if may_send_own else ()
     if not prefix:
         return RequestPlan(subject, limits, copied)
-    prefix_tokens = job.config.counter.count_many(job.config.dialect.parse(prefix))
+    prefix_tokens = result.run.config.counter.count_many(result.run.config.dialect.parse(prefix))
     beside = count(str(settings.agent_request))
     sent = estimate_prefix(model, subject, count, limits, prompt, sum(prefix_tokens) + beside)
     # Where no price is known one call that a cache serves is taken for cheaper than copies.
@@ -235,32 +235,27 @@ def plan_request(
 
 
 def subject_of(
-    job: EngineCompaction, turns: Sequence[Turn] | None = None, previous: Summary | None = None
+    result: CompactionResult, turns: Sequence[Turn] | None = None, previous: Summary | None = None
 ) -> SummarySubject:
     """The turns that leave the context, what is known of them, and what stands before them.
 
     With `turns` only these are summarized, behind the `previous` summary of those before.
     """
-    shown = without_secrets(job)
-    numbers = {turn.number for turn in (job.folded if turns is None else turns)}
-    earlier = from_record(shown.scene.past) if previous is None else previous
-    instructions = [message.text for turn in shown.scene.turns if turn.is_instruction for message in turn.messages]
+    parsed, focus = result.run.parsed, result.run.config.focus
+    if result.run.request.settings.redact_secrets:  # taken out first: half of one would not be recognized any more
+        dialect = result.run.config.dialect
+        parsed = parse_context(dialect.parse(redact([message.raw for message in parsed.messages]).value), dialect)
+        focus = redact(focus).value
+    earlier = from_record(parsed.past) if previous is None else previous
+    numbers = {turn.number for turn in (result.folded if turns is None else turns)}
+    gone = {turn.number for turn in result.folded}
     return SummarySubject(
-        turns=[turn for turn in shown.scene.turns if turn.number in numbers],
-        facts=shown.facts,
-        previous=earlier if shown is job else redact(earlier).value,
-        system="\n".join(instructions),
-        focus=shown.config.focus,
+        turns=[turn for turn in parsed.turns if turn.number in numbers],
+        facts=tuple(fact for fact in parsed.facts if fact.turn in gone or fact.last_turn in gone),
+        previous=redact(earlier).value if result.run.request.settings.redact_secrets else earlier,
+        system="\n".join(message.text for turn in parsed.turns if turn.is_instruction for message in turn.messages),
+        focus=focus,
     )
-
-
-def without_secrets(job: EngineCompaction) -> EngineCompaction:
-    """The job as a model may see it. Secrets are taken out first: half of one would not be known any more."""
-    if not job.request.ask.settings.redact_secrets:
-        return job
-    dialect, raws = job.config.dialect, [message.raw for message in job.scene.messages]
-    scene = compact.parse_context(dialect.parse(redact(raws).value), dialect)
-    return structs.replace(job, scene=scene, config=structs.replace(job.config, focus=redact(job.config.focus).value))
 
 
 def limits_for(settings: Settings, tokens: int) -> SummaryLimits:
@@ -274,37 +269,37 @@ def limits_for(settings: Settings, tokens: int) -> SummaryLimits:
     )
 
 
-def reason_to_skip(job: EngineCompaction) -> str:
+def reason_to_skip(result: CompactionResult) -> str:
     """Why a model is not asked; empty when it is."""
-    if not is_model_asked(job.request):
+    if not is_model_asked(result.run):
         return "an emergency cannot wait for one"
-    if job.digest.report.status != "success":
+    if result.report.status != "success":
         return "the context does not fit even without one"
-    if not job.folded:
+    if not result.folded:
         return "no turn was folded, so there is nothing to tell"
-    if not job.summary_tokens:
-        return f"a target of {job.goal.target:,} tokens leaves no room for a record by a model"
+    if not summary_tokens(result):
+        return f"a target of {result.run.goal.target:,} tokens leaves no room for a record by a model"
     return ""
 
 
-def is_model_asked(request: PreparedRequest) -> bool:
+def is_model_asked(run: CompactionRun) -> bool:
     """Whether a model is asked in such a compaction: at the soft and aggressive levels, and when somebody asked."""
-    return request.trigger.level in (Level.SOFT, Level.AGGRESSIVE) or request.ask.is_wanted
+    return run.trigger.level in (Level.SOFT, Level.AGGRESSIVE) or run.request.is_wanted
 
 
-def cached_prefix(job: EngineCompaction, model: Model, settings: Settings) -> tuple[dict[str, Any], ...]:
+def cached_prefix(result: CompactionResult, model: Model, settings: Settings) -> tuple[dict[str, Any], ...]:
     """The conversation up to the last turn that leaves it, as the agent sends it; empty when it cannot be sent.
 
     A cache is read as long as a request begins the same, and what the agent sends first are its tools and its system
     prompt. So without `agent_request` there is nothing to gain, and neither where secrets are to be left out.
     """
-    ask, dialect = job.request.ask, job.config.dialect
-    if ask.settings.redact_secrets or not settings.agent_request or not job.folded:
+    request, dialect = result.run.request, result.run.config.dialect
+    if request.settings.redact_secrets or not settings.agent_request or not result.folded:
         return ()
-    if not is_agent_model(model.name, ask.model, dialect.name):
+    if not is_agent_model(model.name, request.model, dialect.name):
         return ()
-    last = job.folded[-1].messages[-1].raw
-    sent = list(ask.sent) or [message.raw for message in job.scene.messages]
+    last = result.folded[-1].messages[-1].raw
+    sent = list(request.sent) or [message.raw for message in result.run.parsed.messages]
     end = next((at for at, raw in enumerate(sent, 1) if raw is last or raw == last), 0)
     prefix = sent[:end]
     return () if find_violations(dialect.parse(prefix), dialect) else tuple(prefix)

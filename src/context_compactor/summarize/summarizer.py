@@ -12,17 +12,14 @@ import msgspec
 from msgspec import structs
 
 from context_compactor.dialects.turns import Turn
-from context_compactor.engine import compact
-from context_compactor.engine.request import Goal
-from context_compactor.engine.result import CompactionResult, PreparedRequest
+from context_compactor.engine.result import CompactionResult
 from context_compactor.errors import BadSetting, LimitReached, ModelError, ModelStopped
 from context_compactor.protocols import Model
 from context_compactor.settings import Level, Settings, Spending
 from context_compactor.summarize.clients.client import Secrets
 from context_compactor.summarize.clients.names import FORMS, open_model
-from context_compactor.summarize.merge import EngineCompaction, place_summary, with_model_calls, with_room
-from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, ModelStep, ModelUsage, with_retries
-from context_compactor.summarize.prices import call_cost
+from context_compactor.summarize.merge import place_summary, summary_tokens, with_model_calls, with_room
+from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, ModelStep, with_retries
 from context_compactor.summarize.prompt import load_prompt
 from context_compactor.summarize.subject import (
     RequestPlan,
@@ -36,6 +33,7 @@ from context_compactor.summarize.subject import (
 )
 from context_compactor.summarize.summary import Summary
 from context_compactor.summarize.writer import UNMERGED, write_summary
+from context_compactor.tokens.prices import ModelUsage, call_cost
 
 # Windows are guessed at times, and counts differ between tokenizers, but not by more than this.
 _BELIEVED_WINDOWS = 16
@@ -194,22 +192,15 @@ class ModelSummarizer:
         self._is_cold = False
         self._running: LimitedModel | None = None
 
-    def summarize(
-        self,
-        request: PreparedRequest,
-        goal: Goal,
-        scene: compact.ParsedContext,
-        config: compact.EngineConfig,
-        digest: CompactionResult,
-    ) -> CompactionResult:
+    def summarize(self, result: CompactionResult) -> CompactionResult:
         """The compaction with the model's record, or as it was; the report has every call, and why it is as it was."""
-        job = EngineCompaction(request, goal, scene, config, digest)
-        if not digest.report.changed or not (is_model_asked(request) or request.trigger.level is Level.EMERGENCY):
-            return digest
-        roomy = with_room(job)
+        run = result.run
+        if not result.report.changed or not (is_model_asked(run) or run.trigger.level is Level.EMERGENCY):
+            return result
+        roomy = with_room(result)
         why = reason_to_skip(roomy)
         if why:
-            return with_model_calls(job, digest, (), f"no model was asked: {why}")
+            return with_model_calls(result, (), f"no model was asked: {why}")
         try:
             subject = self._plan(roomy).subject
             outcome = self._write(roomy, subject)
@@ -219,7 +210,7 @@ class ModelSummarizer:
         except (KeyboardInterrupt, ModelStopped):
             self.cancel = Event()  # the next compaction was not cancelled
             raise
-        return with_model_calls(job, made or digest, outcome.calls, why)
+        return with_model_calls(made or result, outcome.calls, why)
 
     def fork(self, cancel: Event, *, silent: bool = False) -> ModelSummarizer:
         """The same for one piece of work that `cancel` ends; `join` it afterwards. A silent one shows no text."""
@@ -233,10 +224,10 @@ class ModelSummarizer:
         self.failed |= fork.failed
         self._is_cold |= fork._is_cold
 
-    def presummarize(self, job: EngineCompaction, turns: Sequence[Turn], previous: Summary) -> SummaryOutcome:
+    def presummarize(self, result: CompactionResult, turns: Sequence[Turn], previous: Summary) -> SummaryOutcome:
         """A summary of these turns of a compaction that is not made yet; `previous` summarizes those before them."""
-        job = with_room(job)
-        return self._write(job, subject_of(job, turns, previous))
+        result = with_room(result)
+        return self._write(result, subject_of(result, turns, previous))
 
     @property
     def taken(self) -> Spending:
@@ -248,12 +239,12 @@ class ModelSummarizer:
         """In which way a record is asked for: the same for the same model and prompt."""
         return f"{self.model.name}\n{self._prompt.text}"
 
-    def _write(self, job: EngineCompaction, subject: SummarySubject) -> SummaryOutcome:
-        settings, count = self._settings, job.config.counter.text
-        deadline = time.monotonic() + max(settings.deadline_seconds - (time.perf_counter() - job.request.began), 0.0)
+    def _write(self, result: CompactionResult, subject: SummarySubject) -> SummaryOutcome:
+        settings, count = self._settings, result.run.config.counter.text
+        deadline = time.monotonic() + max(settings.deadline_seconds - (time.perf_counter() - result.run.began), 0.0)
         model = LimitedModel(self.model, settings, count, self.before.plus(self.spent), self.ahead)
         control = Control(deadline, self.cancel, self._on_text, self._step)
-        limits = limits_for(settings, job.summary_tokens)
+        limits = limits_for(settings, summary_tokens(result))
         self._running = model
         try:
             outcome = write_summary(model, subject, control, count, limits, self._prompt, self.failed)
@@ -262,35 +253,28 @@ class ModelSummarizer:
         self.failed |= outcome.failed
         return outcome
 
-    def _merged(self, job: EngineCompaction, outcome: SummaryOutcome) -> tuple[CompactionResult | None, str]:
+    def _merged(self, result: CompactionResult, outcome: SummaryOutcome) -> tuple[CompactionResult | None, str]:
         """The compaction with the model's record, or why there is none."""
         if outcome.summary is None:
             return None, self._refusal(objections_of(outcome))
-        made, wrong = place_summary(job, outcome.summary, self.model.name)
+        made, wrong = place_summary(result, outcome.summary, self.model.name)
         if made is None:
             return None, self._refusal(wrong)
         report = structs.replace(made.report, corrections=corrections_of(outcome))
         unmerged = next((objection.words for objection in outcome.objections if objection.code == UNMERGED), "")
         return structs.replace(made, report=report), unmerged
 
-    def _plan(self, job: EngineCompaction) -> RequestPlan:
+    def _plan(self, result: CompactionResult) -> RequestPlan:
         check_model(self.model)
-        return plan_request(job, self.model, self._settings, self._prompt, may_send_own=not self._is_cold)
+        return plan_request(result, self.model, self._settings, self._prompt, may_send_own=not self._is_cold)
 
-    def estimate(
-        self,
-        request: PreparedRequest,
-        goal: Goal,
-        scene: compact.ParsedContext,
-        config: compact.EngineConfig,
-        digest: CompactionResult,
-    ) -> CompactionResult:
+    def estimate(self, result: CompactionResult) -> CompactionResult:
         """The compaction as it was, with what `summarize` would request and what that should cost; nothing is sent."""
-        job = with_room(EngineCompaction(request, goal, scene, config, digest))
-        if not digest.report.changed or not is_model_asked(request) or reason_to_skip(job):
-            return digest
-        expected = self._plan(job).effort.expected(self.model.name, self._settings.prices)
-        return structs.replace(digest, report=structs.replace(digest.report, expected=expected))
+        roomy = with_room(result)
+        if not result.report.changed or not is_model_asked(result.run) or reason_to_skip(roomy):
+            return result
+        expected = self._plan(roomy).effort.expected(self.model.name, self._settings.prices)
+        return structs.replace(result, report=structs.replace(result.report, expected=expected))
 
     def _step(self, step: ModelStep) -> None:
         for watcher in self.watchers:

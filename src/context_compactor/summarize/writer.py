@@ -29,15 +29,7 @@ from context_compactor.protocols import Model
 from context_compactor.settings import Price
 from context_compactor.summarize.evidence import Evidence, Objection
 from context_compactor.summarize.gate import check_answer
-from context_compactor.summarize.model import (
-    Control,
-    ModelAnswer,
-    ModelRequest,
-    ModelStep,
-    ModelUsage,
-    raise_if_stopped,
-)
-from context_compactor.summarize.prices import call_cost
+from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, ModelStep, raise_if_stopped
 from context_compactor.summarize.prompt import Prompt, built_in_prompt
 from context_compactor.summarize.request import (
     Chunk,
@@ -64,6 +56,7 @@ from context_compactor.summarize.subject import (
     language_for,
 )
 from context_compactor.summarize.summary import Summary, fit_summary, merge_summaries, render_summary
+from context_compactor.tokens.prices import ModelUsage, call_cost
 
 ACCEPTED = "accepted"
 _LIMIT = "limit"

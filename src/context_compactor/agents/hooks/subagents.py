@@ -40,7 +40,7 @@ def subagent_start(call: HookCall) -> HookAnswer | None:
                 log_hook(call.root, call.event, "not registered", key=parent.key, problem=str(problem))
             else:
                 save_orchestrator(core, structs.replace(state, subagents=register))
-        raws = conversation_raws(core.seen())
+        raws = conversation_raws(core.current_context())
         if not call.settings.brief_subagents or len(raws) < _FEWEST_MESSAGES:
             return None
         text = summary_for(core, "research")

@@ -13,11 +13,11 @@ from context_compactor.agents.hooks.call import HookAnswer, HookCall, agent_wind
 from context_compactor.agents.paths import AGENT_TOOLS, settings_fingerprint
 from context_compactor.agents.sync import hook_state_of, synced_session
 from context_compactor.agents.transcript_tail import last_window_tokens
-from context_compactor.archive.originals import Original, result_original
+from context_compactor.archive.originals import Original
 from context_compactor.archive.storage import prepare_items, store_items
 from context_compactor.dialects.detection import find_dialect
 from context_compactor.dialects.turns import ToolUse, split_turns
-from context_compactor.engine.classify import Verdict, classify
+from context_compactor.engine.classify import Verdict, classify, result_original
 from context_compactor.engine.truncation import MAX_OUTPUT_TOKENS, truncate_output
 from context_compactor.handoff.context_summary import MOST_TOKENS as HANDOFF_TOKENS
 from context_compactor.handoff.context_summary import clean_summary

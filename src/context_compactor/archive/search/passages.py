@@ -13,8 +13,8 @@ from context_compactor.archive.originals import Original
 from context_compactor.dialects.client_text import is_client_text, without_client_blocks
 from context_compactor.dialects.detection import detect
 from context_compactor.dialects.messages import Message, Part, Text, Thinking, ToolCall, ToolResult
-from context_compactor.engine.view import call_body
 from context_compactor.errors import BadInput
+from context_compactor.facts.calls import call_body
 from context_compactor.facts.kinds import Kind, Voice
 
 TALK_KINDS = frozenset({Voice.USER.value, Voice.AGENT.value, Voice.THINKING.value})

@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import cast
 
 from context_compactor.dialects.messages import ToolCall
-from context_compactor.engine.digests.text import LINE_LIMIT
 from context_compactor.facts.kinds import Kind
 from context_compactor.facts.outputs import ToolOutput, unwrap
+from context_compactor.text import LINE_LIMIT
 
 __all__ = ["digest"]
 

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.digests.searches import digest_paths
-from context_compactor.engine.digests.text import clip, counted, in_room, to_lines, wrapped
 from context_compactor.facts.outputs import ToolOutput
+from context_compactor.text import clip_line, in_room, plural, to_lines, wrapped
 
 _GIT = re.compile(r"diff --git \"?a/(.+?)\"? \"?b/(.+?)\"?$")
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")
@@ -42,7 +42,7 @@ def digest_diff(_: ToolCall | None, output: ToolOutput) -> list[str]:
         return _stat(lines)
     added, removed = sum(each.added for each in changes), sum(each.removed for each in changes)
     hunks = sum(each.hunks for each in changes)
-    total = f"{counted(len(changes), 'file')}, {counted(hunks, 'hunk')}, +{added:,} -{removed:,}"
+    total = f"{plural(len(changes), 'file')}, {plural(hunks, 'hunk')}, +{added:,} -{removed:,}"
     shown = [_line(change) for change in changes[:_MOST_FILES]]
     rest = [f"also {in_room(change.path for change in changes[_MOST_FILES:])}"] if changes[_MOST_FILES:] else []
     return [*_commits(lines), total, *shown, *rest]
@@ -54,7 +54,7 @@ def _line(change: _Change) -> str:
     places = f": {in_room(change.places, 110, '; ')}" if change.places else ""
     new = [name for name in change.adds if name not in places]
     adds = f"; adds {in_room(new, 90)}" if new else ""
-    return clip(f"{head}{places}{adds}")
+    return clip_line(f"{head}{places}{adds}")
 
 
 def _changes(lines: list[str]) -> list[_Change]:
@@ -67,7 +67,8 @@ def _changes(lines: list[str]) -> list[_Change]:
                 _count_line(found[-1], line, mark)
         elif mark == "@" and found and (hunk := _HUNK.match(line)):
             found[-1].hunks += 1
-            _note_place(found[-1], hunk.group(1))
+            place = clip_line(hunk.group(1), 70).rstrip(" {(:")
+            found[-1].places |= {place: None} if place and place != "import" else {}
         elif mark == "d" and (git := _GIT.match(line)):
             found.append(_Change(git.group(2), places={}, adds={}))
         elif mark == "*" and (patch := _PATCH_FILE.match(line)):
@@ -78,8 +79,9 @@ def _changes(lines: list[str]) -> list[_Change]:
             before = line[4:].partition("\t")[0]
         elif line.startswith("+++ "):
             _open_plain(found, before, line[4:].partition("\t")[0])
-        else:
-            _note(found, line)
+        elif found and line.startswith(("new file", "deleted file", "rename from ", "Binary files")):
+            note = line.partition(" mode")[0].removeprefix("rename from ") if line[0] in "nd" else clip_line(line, 80)
+            found[-1].note = note
     return found
 
 
@@ -91,12 +93,6 @@ def _count_line(change: _Change, line: str, mark: str) -> None:
             change.adds[match.group(1)] = None
 
 
-def _note_place(change: _Change, place: str) -> None:
-    plain = clip(place, 70).rstrip(" {(:")
-    if plain and plain != "import":
-        change.places[plain] = None
-
-
 def _open_plain(found: list[_Change], before: str, after: str) -> None:
     """A file of a diff that git did not write; git has named it already."""
     path = after if after != "/dev/null" else before
@@ -105,24 +101,19 @@ def _open_plain(found: list[_Change], before: str, after: str) -> None:
         found.append(_Change(path, places={}, adds={}))
 
 
-def _note(found: list[_Change], line: str) -> None:
-    if found and line.startswith(("new file", "deleted file", "rename from ", "Binary files")):
-        found[-1].note = line.partition(" mode")[0].removeprefix("rename from ") if line[0] in "nd" else clip(line, 80)
-
-
 def _commits(lines: list[str]) -> list[str]:
     """The commit that a `git show` begins with: its hash and first words."""
     match = _COMMIT.match(lines[0]) if lines else None
     if match is None:
         return []
     words = next((line.strip() for line in lines[1:12] if line.startswith("    ") and line.strip()), "")
-    return [clip(f"commit {match.group(1)[:12]} {words}")]
+    return [clip_line(f"commit {match.group(1)[:12]} {words}")]
 
 
 def _stat(lines: list[str]) -> list[str]:
     rows = [match for match in map(_STAT.match, lines) if match]
     if not rows:
         return digest_paths([line for line in lines if line.strip()])
-    total = next((line.strip() for line in reversed(lines) if _TOTAL.match(line)), counted(len(rows), "file"))
+    total = next((line.strip() for line in reversed(lines) if _TOTAL.match(line)), plural(len(rows), "file"))
     ranked = sorted(rows, key=lambda row: -int(row.group(2)) if row.group(2).isdigit() else 0)
     return [*_commits(lines), total, *wrapped([f"{row.group(1)} {row.group(2)}" for row in ranked], 6)]

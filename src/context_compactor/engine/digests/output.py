@@ -9,9 +9,9 @@ from itertools import islice
 from msgspec import Struct
 
 from context_compactor.dialects.messages import ToolCall
-from context_compactor.engine.digests.text import TIMES, clip, counted, to_lines
 from context_compactor.facts.numbered_lines import read_numbered_lines
 from context_compactor.facts.outputs import ToolOutput
+from context_compactor.text import TIMES, clip_line, plural, to_lines
 
 _COMPLAINTS = (
     *"error fatal panic exception failed failure denied cannot undefined unresolved warning deprecated refused".split(),
@@ -46,20 +46,16 @@ def informative_lines(output: ToolOutput) -> list[str]:
     last = _telling(lines, range(len(lines) - 1, max(len(lines) - _ENDS_READ, 0) - 1, -1), _LAST + more)
     shown: dict[str, str] = {}
     for at in sorted({*first, *complaints, *last}):
-        text = clip(lines[at], _LINE)
+        text = clip_line(lines[at], _LINE)
         shown.setdefault(_key(text) if _key(text) in counts else text, text)
     kept = [f"{text}  {TIMES}{counts[key]:,}" if counts.get(key, 1) > 1 else text for key, text in shown.items()]
-    return [_heading(output, len(lines)), *kept] if lines else []
+    code = f"exit code {output.exit_code}, " if output.exit_code is not None else ""
+    return [f"{code}{plural(len(lines), 'line')}", *kept] if lines else []
 
 
 def _telling(lines: list[str], order: range, count: int) -> list[int]:
     """Where the first few lines are that are more than progress and rulers."""
     return list(islice((at for at in order if not NOISE.match(lines[at])), count))
-
-
-def _heading(output: ToolOutput, count: int) -> str:
-    code = f"exit code {output.exit_code}, " if output.exit_code is not None else ""
-    return f"{code}{counted(count, 'line')}"
 
 
 def _key(line: str) -> str:
@@ -76,7 +72,7 @@ def _complaints(lines: list[str]) -> tuple[dict[str, int], list[int]]:
     for at, line in enumerate(lines) if words else ():
         small = line.lower()
         if any(word in small for word in words) and not NOISE.match(line):
-            key = _key(clip(line, _LINE))
+            key = _key(clip_line(line, _LINE))
             places += [] if key in counts else [at]
             counts[key] = counts.get(key, 0) + 1
     half = _MOST_COMPLAINTS // 2
@@ -119,7 +115,9 @@ def digest_log(_: ToolCall | None, output: ToolOutput) -> list[str]:
     if not lines:
         return []
     levels, tallies = _tally(lines)
-    return [_log_heading(lines, levels), *_merged(tallies), f"last: {clip(lines[-1], 170)}"]
+    counts = ", ".join(f"{name} {levels[name]:,}" for name in _NAMES if levels[name])
+    heading = "; ".join(part for part in (plural(len(lines), "line"), counts, _span(lines)) if part)
+    return [heading, *_merged(tallies), f"last: {clip_line(lines[-1], 170)}"]
 
 
 def _tally(lines: list[str]) -> tuple[Counter[str], list[_Tally]]:
@@ -141,11 +139,6 @@ def _level_of(line: str) -> int:
     return _LEVEL_WORDS[match.group()]
 
 
-def _log_heading(lines: list[str], levels: Counter[str]) -> str:
-    told = ", ".join(f"{name} {levels[name]:,}" for name in _NAMES if levels[name])
-    return "; ".join(part for part in (counted(len(lines), "line"), told, _span(lines)) if part)
-
-
 def _span(lines: list[str]) -> str:
     first = next((match.group() for line in lines[:50] if (match := _TIME.search(line, 0, 120))), "")
     last = next((match.group() for line in reversed(lines[-50:]) if (match := _TIME.search(line, 0, 120))), "")
@@ -155,6 +148,8 @@ def _span(lines: list[str]) -> str:
 def _merged(tallies: list[_Tally]) -> list[str]:
     """Worst level first, then the most frequent."""
     ranked = sorted(tallies, key=lambda tally: (tally.level, -tally.count))
-    lines = [clip(each.line, 170) + (f"  {TIMES}{each.count:,}" if each.count > 1 else "") for each in ranked[:_MOST]]
+    lines = [
+        clip_line(each.line, 170) + (f"  {TIMES}{each.count:,}" if each.count > 1 else "") for each in ranked[:_MOST]
+    ]
     left = len(ranked) - len(lines)
-    return [*lines, f"… {counted(left, 'more kind')} of line"] if left > 0 else lines
+    return [*lines, f"… {plural(left, 'more kind')} of line"] if left > 0 else lines

@@ -6,14 +6,15 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.digests.output import informative_lines
-from context_compactor.engine.digests.text import LINE_LIMIT, clip, counted, in_room, to_lines, wrapped
 from context_compactor.facts.outputs import ToolOutput
+from context_compactor.text import LINE_LIMIT, clip_line, in_room, plural, to_lines, wrapped
 
 STATUS_LINE = re.compile(r"HTTP/[\d.]+ \d{3}[^\n]{0,80}")
 FIRST_KEYS = (
@@ -41,7 +42,7 @@ def digest_json(_: ToolCall | None, output: ToolOutput) -> list[str]:
     status = STATUS_LINE.match(body)
     if status:
         body = body.replace("\r\n", "\n").partition("\n\n")[2].strip()
-    top = [clip(status.group())] if status else []
+    top = [clip_line(status.group())] if status else []
     lines = list(_render(body))
     return [*top, *lines] if lines else [*top, *informative_lines(ToolOutput(body, output.exit_code))]
 
@@ -53,8 +54,13 @@ def _render(body: str) -> Iterator[str]:
     elif isinstance(value, list):
         yield from _items(value)
     elif body[:1] in ("{", "["):
-        records = _records(body)
-        yield from _items(records) if len(records) > 1 else _pairs(body)
+        decoded = (_decode(line.strip()) for line in body[:_DECODE_LIMIT].split("\n"))
+        records = [value for value in decoded if value is not None]  # JSON lines
+        pairs = dict.fromkeys(f"{key}: {value}" for key, value in _PAIR.findall(body[:200_000]))
+        if len(records) > 1:
+            yield from _items(records)
+        elif pairs:  # JSON that is cut or broken
+            yield from ("JSON, cut off; fields found:", *wrapped([clip_line(pair, 120) for pair in pairs], 10))
 
 
 def _decode(body: str) -> Any:
@@ -66,55 +72,39 @@ def _decode(body: str) -> Any:
         return None
 
 
-def _records(body: str) -> list[Any]:
-    """JSON lines; whatever is not JSON is left out."""
-    decoded = (_decode(line.strip()) for line in body[:_DECODE_LIMIT].split("\n"))
-    return [value for value in decoded if value is not None]
-
-
-def _pairs(body: str) -> list[str]:
-    """The plain fields of JSON that is cut or broken."""
-    found = dict.fromkeys(f"{key}: {value}" for key, value in _PAIR.findall(body[:200_000]))
-    return ["JSON, cut off; fields found:", *wrapped([clip(pair, 120) for pair in found], 10)] if found else []
-
-
 def _fields(value: dict[str, Any]) -> list[str]:
     plain = {key: each for key, each in value.items() if not isinstance(each, dict | list)}
     prose = [key for key in plain if key in _PROSE_KEYS and len(str(plain[key])) > _PROSE_ROOM]
     first = [key for key in FIRST_KEYS if key in plain]
     order = [key for key in dict.fromkeys((*first, *plain)) if key not in prose]
-    lines = wrapped([_pair(key, plain[key]) for key in order], 6)
-    lines += [clip(f"{key}: {_scalar(plain[key])}") for key in prose]
+    lines = wrapped([f"{clip_line(key, 60)}: {clip_line(_scalar(plain[key]), _VALUE)}" for key in order], 6)
+    lines += [clip_line(f"{key}: {_scalar(plain[key])}") for key in prose]
     nested = [(key, each) for key, each in value.items() if isinstance(each, dict | list)]
-    lines += [_nested_line(key, each) for key, each in nested[:14]]
-    return lines + (["also " + in_room([clip(key, 60) for key, _ in nested[14:]])] if nested[14:] else [])
-
-
-def _nested_line(key: str, value: Any) -> str:
-    head = f"{clip(key, 60)}: "
-    return head + _brief(value, LINE_LIMIT - len(head) - 4)
+    heads = [f"{clip_line(key, 60)}: " for key, _ in nested]
+    lines += [
+        head + _brief(each, LINE_LIMIT - len(head) - 4) for head, (_, each) in zip(heads[:14], nested, strict=False)
+    ]
+    return lines + (["also " + in_room([clip_line(key, 60) for key, _ in nested[14:]])] if nested[14:] else [])
 
 
 def _items(values: list[Any]) -> list[str]:
     if not values:
         return []
     keys = dict.fromkeys(key for value in values[:50] if isinstance(value, dict) for key in value)
-    shape = f" of {{{in_room((clip(key, 40) for key in keys), 130)}}}" if keys else ""
+    shape = f" of {{{in_room((clip_line(key, 40) for key in keys), 130)}}}" if keys else ""
     shown = [f"- {_brief(value, LINE_LIMIT - 6)}" for value in values[:3]]
-    return [f"{counted(len(values), 'item')}{shape}", *shown, *_tallies(values)]
+    return [f"{plural(len(values), 'item')}{shape}", *shown, *_tallies(values)]
 
 
 def _tallies(values: list[Any]) -> list[str]:
     """How often each value of a status-like field comes."""
     lines: list[str] = []
     for key in ("status", "state", "type", "level", "severity", "conclusion"):
-        counts: dict[str, int] = {}
-        for value in values:
-            if isinstance(value, dict) and isinstance(value.get(key), str):
-                counts[value[key]] = counts.get(value[key], 0) + 1
+        counts = Counter(each[key] for each in values if isinstance(each, dict) and isinstance(each.get(key), str))
         if len(counts) > 1:
-            ranked = sorted(counts.items(), key=lambda pair: -pair[1])
-            lines.append(f"{key}: " + in_room(f"{clip(name, 40)} {count:,}" for name, count in ranked))
+            lines.append(
+                f"{key}: " + in_room(f"{clip_line(name, 40)} {count:,}" for name, count in counts.most_common())
+            )
     return lines
 
 
@@ -124,20 +114,16 @@ def _brief(value: Any, room: int, depth: int = 0) -> str:
     if isinstance(value, list):
         inner = ", ".join(_brief(each, room // 2, depth + 1) for each in value[:3]) if depth < _BRIEF_DEPTH else ""
         more = ", …" if len(value) > 3 else ""
-        return clip(f"[{len(value):,}] {inner}{more}" if value else "[]", max(room, 12))
-    return clip(_scalar(value), max(min(room, _VALUE), 12))
+        return clip_line(f"[{len(value):,}] {inner}{more}" if value else "[]", max(room, 12))
+    return clip_line(_scalar(value), max(min(room, _VALUE), 12))
 
 
 def _brief_object(value: dict[str, Any], room: int, depth: int) -> str:
     if depth >= _BRIEF_DEPTH or not value:
-        return "{" + in_room((clip(key, 40) for key in value), max(room - 2, 12)) + "}"
+        return "{" + in_room((clip_line(key, 40) for key in value), max(room - 2, 12)) + "}"
     order = sorted(value, key=lambda key: (key not in FIRST_KEYS, isinstance(value[key], dict | list)))
-    pairs = [f"{clip(key, 40)}: {_brief(value[key], _INLINE // (depth + 1), depth + 1)}" for key in order[:12]]
+    pairs = [f"{clip_line(key, 40)}: {_brief(value[key], _INLINE // (depth + 1), depth + 1)}" for key in order[:12]]
     return "{" + in_room([*pairs, *order[12:]], max(room - 2, 12)) + "}"
-
-
-def _pair(key: str, value: Any) -> str:
-    return f"{clip(key, 60)}: {clip(_scalar(value), _VALUE)}"
 
 
 def _scalar(value: Any) -> str:
@@ -166,13 +152,9 @@ def digest_web_page(call: ToolCall | None, output: ToolOutput) -> list[str]:
     found = _html(body) if _HTML.match(body) else None
     title, headings, paragraphs = found if found and any(found) else _markdown(body)
     first = next((text for text in paragraphs if len(text) > 40), next(iter(paragraphs), ""))
-    listed = [f"headings: {in_room(headings, 400, ' · ')}"] if headings else []
-    return [*([f"title: {clip(title, 170)}"] if title else []), *_split(listed), *([clip(first)] if first else [])]
-
-
-def _split(listed: list[str]) -> list[str]:
-    """Two lines of headings, each short enough."""
-    return [part for line in listed for part in (line[:185], line[185:370]) if part]
+    listed = f"headings: {in_room(headings, 400, ' · ')}" if headings else ""
+    lines = (f"title: {clip_line(title, 170)}" if title else "", listed[:185], listed[185:370], clip_line(first))
+    return [line for line in lines if line]
 
 
 def _html(body: str) -> tuple[str, list[str], list[str]]:
@@ -193,11 +175,11 @@ def _inside(body: str, opening: re.Pattern[str], closing: str, length: int, most
 
 
 def _plain(fragment: str) -> str:
-    return clip(html.unescape(_TAG.sub(" ", fragment)), 400)
+    return clip_line(html.unescape(_TAG.sub(" ", fragment)), 400)
 
 
 def _markdown(body: str) -> tuple[str, list[str], list[str]]:
     lines = [line.strip() for line in to_lines(body)]
     headings = [match.group(2) for match in map(_MARKDOWN.match, lines) if match]
     prose = [line for line in lines if line and not line.startswith(("#", "-", "*", "|", "```", ">", "[", "!", "<"))]
-    return headings[0] if headings else "", [clip(text, 80) for text in headings[1:]], prose
+    return headings[0] if headings else "", [clip_line(text, 80) for text in headings[1:]], prose

@@ -10,9 +10,9 @@ from msgspec import Struct
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.digests.output import informative_lines
 from context_compactor.engine.digests.responses import digest_json
-from context_compactor.engine.digests.text import clip, counted, in_room, to_lines, wrapped
 from context_compactor.facts.calls import parse_call
 from context_compactor.facts.outputs import ToolOutput
+from context_compactor.text import clip_line, in_room, plural, to_lines, wrapped
 
 _LONG = re.compile(r"([-dlcbps])[rwxsStT-]{9}\S?\s+\d+\s+\S+\s+\S+\s+[\d.,KMGT]+\s+\S+\s+\S+\s+\S+\s+(.+)|total \d")
 _TREE = re.compile(r"[│├└─|`+\\\s\xa0-]*(?:── |-- )(.+)")
@@ -34,10 +34,12 @@ def digest_paths(lines: list[str]) -> list[str]:
         return []
     folders = sum(1 for name in names if name.endswith("/"))
     prefix = _common_folder(names)
-    short = [clip(name.removeprefix(prefix), 80) for name in names]
-    sizes = counted(len(names) - folders, "file") + (f", {counted(folders, 'folder')}" if folders else "")
-    under = f" under {clip(prefix, 120)}" if prefix else ""
-    return [f"{sizes}{under}{_endings(names)}", *_folders_of(short), *wrapped(short, _NAME_LINES)]
+    short = [clip_line(name.removeprefix(prefix), 80) for name in names]
+    sizes = plural(len(names) - folders, "file") + (f", {plural(folders, 'folder')}" if folders else "")
+    under = f" under {clip_line(prefix, 120)}" if prefix else ""
+    counts = Counter(f".{match.group(1)}" for match in map(_ENDING.search, names) if match).most_common(8)
+    endings = ": " + in_room((f"{ending} {count:,}" for ending, count in counts), 100) if counts else ""
+    return [f"{sizes}{under}{endings}", *_folders_of(short), *wrapped(short, _NAME_LINES)]
 
 
 def _name(line: str) -> str:
@@ -50,10 +52,7 @@ def _name(line: str) -> str:
         return match.group(1).strip()
     if first.isdigit() and (match := _OBJECT.match(line)):
         return match.group(2) + "/" * (match.group(1) == "tree")
-    return _plain_name(line.strip())
-
-
-def _plain_name(name: str) -> str:
+    name = line.strip()
     if name[-1] == ":" and " " not in name:
         return name[:-1] + "/"
     return name if any(map(str.isalnum, name)) and _PLAIN.fullmatch(name) else ""
@@ -63,11 +62,6 @@ def _common_folder(names: list[str]) -> str:
     first, last = min(names), max(names)
     at = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
     return first[: first.rfind("/", 0, at) + 1]
-
-
-def _endings(names: list[str]) -> str:
-    endings = Counter(f".{match.group(1)}" for match in map(_ENDING.search, names) if match)
-    return ": " + in_room((f"{ending} {count:,}" for ending, count in endings.most_common(8)), 100) if endings else ""
 
 
 def _folders_of(names: list[str]) -> list[str]:
@@ -105,7 +99,7 @@ def digest_search(call: ToolCall | None, output: ToolOutput) -> list[str]:
     """How many matches in which files, and the three that tell most: definitions first."""
     web = WEB_HIT.findall(output.body[:200_000])
     if web:
-        return [counted(len(web), "result"), *(clip(f"- {title} {url}") for title, url in web[:_TOP])]
+        return [plural(len(web), "result"), *(clip_line(f"- {title} {url}") for title, url in web[:_TOP])]
     if output.body.lstrip()[:1] in ("{", "["):
         return digest_json(call, output)
     lines = [line for line in to_lines(output.body) if line.strip() and not _FOUND.match(line)]
@@ -118,11 +112,11 @@ def digest_search(call: ToolCall | None, output: ToolOutput) -> list[str]:
 def _render(hits: list[SearchMatch]) -> list[str]:
     files = Counter(hit.path for hit in hits if hit.path)
     top = top_hits(hits)
-    where = f" in {counted(len(files), 'file')}" if len(files) > 1 else ""
-    lines = [f"{counted(len(hits), 'match', 'matches')}{where}"]
+    where = f" in {plural(len(files), 'file')}" if len(files) > 1 else ""
+    lines = [f"{plural(len(hits), 'match', 'matches')}{where}"]
     if len(files) > 1:
         lines += wrapped([f"{path} {count:,}" for path, count in files.most_common()], 2)
-    return [*lines, *(clip(":".join(part for part in (hit.path, hit.line, hit.text) if part)) for hit in top)]
+    return [*lines, *(clip_line(":".join(part for part in (hit.path, hit.line, hit.text) if part)) for hit in top)]
 
 
 def top_hits(hits: list[SearchMatch]) -> list[SearchMatch]:
@@ -136,11 +130,8 @@ def top_hits(hits: list[SearchMatch]) -> list[SearchMatch]:
 
 def find_hits(lines: list[str], searched: str) -> list[SearchMatch]:
     """The matches among the lines of a search; `searched` is the file that was searched, if it was only one."""
-    found = [SearchMatch(*match.groups()) for match in map(_HIT.match, lines) if match]
-    if found:
-        return found
-    found = [SearchMatch(searched, *match.groups()) for match in map(_NUMBERED.match, lines) if match]
-    if found:
+    placed = [SearchMatch(*match.groups()) for match in map(_HIT.match, lines) if match]
+    if found := placed or [SearchMatch(searched, *match.groups()) for match in map(_NUMBERED.match, lines) if match]:
         return found
     told = [match for match in map(_UNNUMBERED.match, lines) if match and match.group(2).strip()]
     numeric = sum(1 for match in told if match.group(2).strip().isdigit())

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.digests.responses import digest_json
-from context_compactor.engine.digests.text import clip, in_room, to_lines
 from context_compactor.facts.outputs import ToolOutput
+from context_compactor.text import clip_line, in_room, to_lines
 
 _FIELD = re.compile(r"[-*\s]{0,4}\*{0,2}([A-Za-z][\w /-]{1,40}?)\*{0,2}\s?:\*{0,2}\s*(.*)")
 _HEADING = re.compile(r"#{1,6} (.+)|\*\*([^*]{2,80})\*\*:?$")
@@ -64,7 +64,9 @@ class SubagentReport(Struct, frozen=True):
 
 def read_subagent_report(body: str) -> SubagentReport:
     """Read an answer in Markdown or in plain words; parts that it does not have are empty."""
-    lines = _without_fences(to_lines(_own_words(body)))
+    read = body[:_READ]
+    added = read.find("\nagentId: ", max(0, len(read) - _ADDED))  # what a client adds below an answer
+    lines = _without_fences(to_lines(read[:added] if added >= 0 else read))
     fields = {name.lower(): value for name, value in _fields(lines).items()}
     sections = _sections(lines)
     summary = next((fields[name] for name in _ANSWER_LABELS if fields.get(name)), "") or _conclusion(lines, sections)
@@ -74,13 +76,6 @@ def read_subagent_report(body: str) -> SubagentReport:
     return SubagentReport(
         fields.get("status", ""), _plain(summary), tuple(changed), tests.group() if tests else "", tuple(advice)
     )
-
-
-def _own_words(body: str) -> str:
-    """An answer without what a client adds below it."""
-    body = body[:_READ]
-    end = body.find("\nagentId: ", max(0, len(body) - _ADDED))
-    return body[:end] if end >= 0 else body
 
 
 def _sections(lines: list[str]) -> list[tuple[str, list[str]]]:
@@ -145,10 +140,10 @@ def digest_subagent(call: ToolCall | None, output: ToolOutput) -> list[str]:
     fields = _fields(lines)
     summary = [] if any(label.lower() == "summary" for label in fields) else _opening(lines)
     return [
-        *(f"{name}: {clip(value, 170)}" for name, value in fields.items()),
+        *(f"{name}: {clip_line(value, 170)}" for name, value in fields.items()),
         *summary,
         *_labelled("files", _paths(output.body)),
-        *_labelled("tests", dict.fromkeys(clip(found, 100) for found in _TESTS.findall(output.body[:_READ]))),
+        *_labelled("tests", dict.fromkeys(clip_line(found, 100) for found in _TESTS.findall(output.body[:_READ]))),
         *_advice(lines),
         *_labelled("agent", dict.fromkeys(_AGENT_ID.findall(output.body[-2000:]))),
     ]
@@ -184,7 +179,7 @@ def _opening(lines: list[str]) -> list[str]:
     plain = (line.strip() for line in lines if len(line) > 30)
     prose = [line for line, _ in zip(filter(_is_prose, plain), range(6), strict=False)]
     first = next((line for line in prose if not _FILLER.match(line)), next(iter(prose), ""))
-    return [clip(first)] if first else []
+    return [clip_line(first)] if first else []
 
 
 def _is_prose(line: str) -> bool:
@@ -217,11 +212,11 @@ def _advice(lines: list[str]) -> list[str]:
         if heading:
             title = (heading.group(1) or heading.group(heading.lastindex or 1) or "").strip(" *:#")
             room = 3 if _ADVICE.search(title) else 0
-            headings += [clip(title, 60)] if line.startswith("#") else []
-            found += [f"{clip(title, 80)}:"] if room else []
+            headings += [clip_line(title, 60)] if line.startswith("#") else []
+            found += [f"{clip_line(title, 80)}:"] if room else []
         elif room and any(map(str.isalnum, line)):
             point = _BULLET.match(line)
-            found.append(f"- {clip(point.group(1) if point else line, 150)}")
+            found.append(f"- {clip_line(point.group(1) if point else line, 150)}")
             room -= 1
     told = [line for line, after in zip(found, [*found[1:], ""], strict=False) if line[:2] == "- " or after[:2] == "- "]
     return [*([f"headings: {in_room(headings, 175, ' · ')}"] if headings else []), *told[:14]]

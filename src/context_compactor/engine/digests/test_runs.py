@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.digests.output import informative_lines
-from context_compactor.engine.digests.text import clip, counted, merged, to_lines
 from context_compactor.facts.outputs import ToolOutput
+from context_compactor.text import clip_line, merged, plural, to_lines
 
 _COUNT = re.compile(
     r"(\d[\d,]*) (?:tests? |examples? )?(pass|fail|error|skip|ignored|pending|todo|total|tests?\b|examples?\b)"
@@ -49,10 +49,10 @@ class TestRunResult(Struct, frozen=True):
         if not bad and self.failures:
             totals["failed"] = len(self.failures)
         told = [f"{totals[word]:,} {word}" for word in ("passed", "failed") if totals.get(word)]
-        told += [counted(totals["errors"], "error")] if totals.get("errors") else []
+        told += [plural(totals["errors"], "error")] if totals.get("errors") else []
         told += [f"{totals['skipped']:,} skipped"] if totals.get("skipped") else []
         if totals.get("packages", 0) > bool(told):
-            told.append(f"{counted(totals['packages'], 'package')} ok")
+            told.append(f"{plural(totals['packages'], 'package')} ok")
         return ", ".join(told) or self.counts
 
 
@@ -315,10 +315,10 @@ def digest_test_run(_: ToolCall | None, output: ToolOutput) -> list[str]:
     verdict = read_test_run(output.body)
     if verdict is None:
         return informative_lines(output)
-    shown = [clip(f"FAILED {name}{': ' + why if why else ''}") for name, why in verdict.failures[:_MOST_FAILURES]]
+    shown = [clip_line(f"FAILED {name}{': ' + why if why else ''}") for name, why in verdict.failures[:_MOST_FAILURES]]
     left = len(verdict.failures) - len(shown)
-    more = [f"… {counted(left, 'more failing test')}"] if left > 0 else []
-    return [f"{verdict.runner}: {clip(verdict.counts, 160)}", *shown, *more]
+    more = [f"… {plural(left, 'more failing test')}"] if left > 0 else []
+    return [f"{verdict.runner}: {clip_line(verdict.counts, 160)}", *shown, *more]
 
 
 def read_test_run(text: str) -> TestRunResult | None:
@@ -384,11 +384,8 @@ def _first(match: re.Match[str]) -> str:
 def _key(name: str) -> str:
     """One key for `tests/a.py::TestB::test_c[1]` and `TestB.test_c[1]`."""
     base, bracket, rest = name.partition("[")
-    return re.split(r"::|\.", base)[-1] + bracket + rest if "::" in base or _is_dotted(base) else name
-
-
-def _is_dotted(name: str) -> bool:
-    return "." in name and "/" not in name and " " not in name
+    is_dotted = "." in base and "/" not in base and " " not in base
+    return re.split(r"::|\.", base)[-1] + bracket + rest if "::" in base or is_dotted else name
 
 
 def _verdict(runner: Runner, found: _Reading, text: str) -> TestRunResult | None:
@@ -400,8 +397,13 @@ def _verdict(runner: Runner, found: _Reading, text: str) -> TestRunResult | None
     counts = _go_counts(text, found.sums) if is_go else ", ".join(merged(found.sums[-_MOST_SUMS:]))
     if not failing and not counts:
         return None
-    pick = _telling if is_go else _all_of
-    failures = [(name, _why(said, pick(found.reasons.get(_key(name), [])))) for name, said in failing.items()]
+    failures = []
+    for name, said in failing.items():
+        reasons = found.reasons.get(_key(name), [])
+        if is_go:  # it prints a test's log in the same form as what made it fail
+            reasons = [line for line in reasons if _TELLS.search(line, 0, 300)] or reasons[-1:]
+        why = " ".join(reasons[:_REASONS])
+        failures.append((name, why if not said or said.rstrip(".…") in why else said))
     totals = _go_totals(text) if is_go else total_counts(found.sums)
     return TestRunResult(runner.name, counts or "no totals in the output", failures, totals)
 
@@ -413,26 +415,12 @@ def _without_shorter_names(failing: dict[str, str]) -> dict[str, str]:
     return {name: said for name, said in failing.items() if not any(other.endswith(f"> {name}") for other in failing)}
 
 
-def _why(said: str, reasons: list[str]) -> str:
-    told = " ".join(reasons[:_REASONS])
-    return told if not said or said.rstrip(".…") in told else said
-
-
-def _all_of(reasons: list[str]) -> list[str]:
-    return reasons
-
-
-def _telling(reasons: list[str]) -> list[str]:
-    """Go prints a test's log in the same form as what made it fail."""
-    return [line for line in reasons if _TELLS.search(line, 0, 300)] or reasons[-1:]
-
-
 def _go_counts(text: str, sums: list[str]) -> str:
     """Go prints no totals, so the lines are counted as they stand."""
     totals = _go_totals(text)
     packages = totals.pop("packages")
     counts = [f"{count:,} {word}" for word, count in totals.items() if count]
-    counts += [f"{counted(packages, 'package')} ok"] if packages else []
+    counts += [f"{plural(packages, 'package')} ok"] if packages else []
     return ", ".join([*counts, *merged(line.replace("\t", " ") for line in sums[:_MOST_SUMS])])
 
 

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.digests.output import informative_lines
-from context_compactor.engine.digests.text import clip, counted, to_lines
 from context_compactor.facts.outputs import ToolOutput
+from context_compactor.text import clip_line, plural, to_lines
 
 _PYTHON = re.compile(r'\s*(?:\| )?File "([^"]{1,400})", line (\d+)(?:, in (.+))?')
 _NODE = re.compile(r"\s+at (?:(.{1,200}?) \(|async )?((?:file://)?(?:[A-Za-z]:)?[^\s():][^\s()]{0,300}:\d+:\d+)\)?$")
@@ -71,11 +71,11 @@ def digest_trace(_: ToolCall | None, output: ToolOutput) -> list[str]:
         return informative_lines(output)
     last, root = _last_and_root(trace)
     code = f"exit code {output.exit_code}" if output.exit_code else ""
-    count = f"{counted(len(trace.frames), 'frame')} in all" if len(trace.frames) > 1 else ""
+    count = f"{plural(len(trace.frames), 'frame')} in all" if len(trace.frames) > 1 else ""
     return [
-        clip(last),
-        *([f"root cause: {clip(root, 170)}"] if root and root != last else []),
-        *([f"at {clip(place, 180)}"] if (place := _innermost_own(trace)) else []),
+        clip_line(last),
+        *([f"root cause: {clip_line(root, 170)}"] if root and root != last else []),
+        *([f"at {clip_line(place, 180)}"] if (place := _innermost_own(trace)) else []),
         ", ".join(part for part in (code, count) if part),
         *_printed("before", lines[: trace.start]),
         *_printed("after", lines[trace.end + 1 :]),
@@ -163,4 +163,4 @@ def _frames_of_root(trace: _Trace) -> list[str]:
 
 def _printed(when: str, lines: list[str]) -> list[str]:
     telling = [line for line in lines[-20:] if any(map(str.isalnum, line))]
-    return [f"printed {when}: {clip(line, 160)}" for line in telling[-2:]]
+    return [f"printed {when}: {clip_line(line, 160)}" for line in telling[-2:]]

@@ -139,7 +139,7 @@ async def recall(visit: PageRequest[NoForm, OriginalPageQuery]) -> HtmlPage:
     """One original, page by page."""
 
     def look(opened: SessionHandle) -> RecalledPage:
-        return recalled.recall_page(opened.core, visit.ref, visit.query.page, tell=visit.may_write)
+        return recalled.recall_page(opened.core, visit.ref, visit.query.page, emit=visit.may_write)
 
     page = await visit.with_handle(look)
     shelved = await visit.with_handle(lambda opened: opened.core.store.original(opened.id, page.id))

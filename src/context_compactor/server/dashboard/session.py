@@ -283,7 +283,7 @@ async def series(visit: PageRequest[NoForm, NoForm]) -> dict[str, object]:
         return {
             "messages": [point[0] for point in saw.points],
             "tokens": [point[1] for point in saw.points],
-            "teeth": [structs.asdict(tooth) for tooth in saw.teeth],
+            "teeth": [structs.asdict(each) for each in saw.compactions],
             "budget": measured.budget_tokens,
             "levels": msgspec.to_builtins(opened.core.settings.levels),
         }

@@ -23,10 +23,10 @@ from context_compactor.store.rows import Job, timestamp
 
 
 class WorkerTiming(Struct, frozen=True):
-    """How often an engine looks, in seconds.
+    """The intervals of a worker pool, in seconds.
 
-    `lease` is how long a job is held without a sign of life, `beat` how often that sign is given, `poll` how often
-    somebody with nothing to do looks for jobs of other processes, and `watch` how often for those of dead ones.
+    `lease` is how long a job is held without a heartbeat, `beat` how often there is one, `poll` how often an idle
+    thread looks for jobs of other processes, and `watch` how often for those of dead ones.
     """
 
     lease: float = 15.0
@@ -37,13 +37,13 @@ class WorkerTiming(Struct, frozen=True):
     def __post_init__(self) -> None:
         if not 0 < self.beat < self.lease or self.poll <= 0 or self.watch <= 0:
             raise BadSetting(
-                f"pace: a lease of {self.lease:g} s with a beat of {self.beat:g} s, looks every {self.poll:g} s and "
+                f"pace: a lease of {self.lease:g} s with a beat of {self.beat:g} s, polls every {self.poll:g} s and "
                 f"{self.watch:g} s. All must be above 0, and the beat shorter than the lease."
             )
 
 
 class WorkerStage(IntEnum):
-    """How far an engine has come: from doing all it can to doing nothing."""
+    """How far a pool has stopped: from doing all it can to doing nothing."""
 
     WORKING = 0
     STOPPING = 1
@@ -52,7 +52,7 @@ class WorkerStage(IntEnum):
 
 
 class WorkerPoolStatus(Struct, frozen=True):
-    """What an engine is doing: the jobs it runs itself, and how many there are in the store by kind and state."""
+    """What a pool is doing: the jobs it runs itself, and how many there are in the store by kind and state."""
 
     name: str
     workers: int
@@ -71,7 +71,7 @@ _LONGEST_WAIT = 5.0
 
 
 class Outage:
-    """Whether the store answers, for all threads of an engine."""
+    """Whether the store answers, for all threads of a pool."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -84,7 +84,7 @@ class Outage:
         return 0.0 if since is None else min(time.monotonic() - since, _LONGEST_WAIT)
 
     def begin(self, error: StoreError) -> None:
-        """The store did not answer. Only the first who says so is heard."""
+        """The store did not answer. Only the first time is logged."""
         with self._lock:
             is_known, self._since = self._since is not None, self._since or time.monotonic()
         if not is_known:
@@ -99,7 +99,7 @@ class Outage:
 
 
 class Retries:
-    """Ends attempts that failed. Of two who end the same attempt, one does, and tells it."""
+    """Ends attempts that failed. Of two who end the same attempt, one does, and emits it."""
 
     def __init__(self, service_store: ServiceStore, work: JobRunner, bus: Bus, clock: Clock) -> None:
         self._service_store = service_store
@@ -117,12 +117,12 @@ class Retries:
         self._again(job, settings.retry_attempts, settings.retry_delay_seconds * 2 ** (job.attempts - 1), reason)
 
     def lapsed(self, job: Job) -> None:
-        """After an attempt whose worker was not heard of any more."""
+        """After an attempt whose worker sent no heartbeat any more."""
         self._again(job, self._settings(job).retry_attempts, 0.0, f"the worker {job.worker} stopped answering")
 
     def returned(self, job: Job) -> None:
-        """After an attempt that was broken off because its engine stops: it never was."""
-        self._service_store.jobs.put_back(job, timestamp(self._clock()), "its engine was stopped", is_counted=False)
+        """After an attempt that was broken off because its pool stops: it does not count."""
+        self._service_store.jobs.put_back(job, timestamp(self._clock()), "its worker was stopped", is_counted=False)
 
     def _again(self, job: Job, most: int, wait: float, reason: str) -> None:
         if job.attempts >= most:
@@ -130,7 +130,7 @@ class Retries:
             return
         waits = self._service_store.jobs.put_back(job, timestamp(self._clock(), wait), reason)
         if waits is not None:
-            self._tell("job.retried", waits, attempt=waits.attempts, due_at=waits.due_at)
+            self._emit("job.retried", waits, attempt=waits.attempts, due_at=waits.due_at)
 
     def _drop(self, job: Job, reason: str) -> None:
         try:
@@ -138,7 +138,7 @@ class Retries:
         except CompactorError:  # its session is gone, or can no longer be opened as it is
             dropped = self._service_store.jobs.drop(job, timestamp(self._clock()), reason)
         if dropped is not None:
-            self._tell("job.dropped", dropped, attempt=dropped.attempts)
+            self._emit("job.dropped", dropped, attempt=dropped.attempts)
 
     def _settings(self, job: Job) -> Settings:
         try:
@@ -146,13 +146,13 @@ class Retries:
         except CompactorError:  # how often to try is no reason not to try
             return Settings()
 
-    def _tell(self, kind: EventType, job: Job, **more: Any) -> None:
+    def _emit(self, kind: EventType, job: Job, **more: Any) -> None:
         payload = {"job": job.id, "what": job.kind, "level": job.level, "reason": job.reason, **more}
         self._bus.emit(make_event(kind, job.session_id, payload, self._clock()))
 
 
 class Leases:
-    """The jobs that one engine holds."""
+    """The jobs that one pool holds."""
 
     def __init__(
         self, service_store: ServiceStore, work: JobRunner, retries: Retries, clock: Clock, pace: WorkerTiming
@@ -190,16 +190,16 @@ class Leases:
             return list(self._held.values())
 
     def renew(self) -> None:
-        """Give a sign of life. A job that was given to somebody else, or is in the way, waits for no model."""
+        """Renew all leases. A job that was given to somebody else, or delays a compaction, waits for no model."""
         known = sorted(self.held(), key=attempt_of)
         still = self._service_store.jobs.extend(known, timestamp(self._clock(), self._pace.lease)) if known else set()
         newest = {job.id: job for job in known}
         for job in known:
-            if job.id not in still or newest[job.id] is not job or self._work.is_in_the_way(job):
+            if job.id not in still or newest[job.id] is not job or self._work.delays_compaction(job):
                 self._work.cancel(job)
 
     def free_lapsed(self) -> bool:
-        """Let jobs whose holder gave no sign of life wait again, or drop them; whether there were any."""
+        """Let jobs whose lease lapsed wait again, or drop them; whether there were any."""
         lapsed = self._service_store.jobs.lapsed(timestamp(self._clock()))
         for job in lapsed:
             try:
@@ -212,7 +212,7 @@ class Leases:
 
 
 class Heartbeat:
-    """Looks after leases. `freed` is called when a job waits again whose holder is gone."""
+    """Renews and frees leases. `freed` is called when a job waits again whose holder is gone."""
 
     def __init__(self, leases: Leases, outage: Outage, pace: WorkerTiming, freed: Callable[[], None]) -> None:
         self._leases = leases
@@ -221,8 +221,8 @@ class Heartbeat:
         self._freed = freed
         self._beat_at = time.monotonic()
 
-    def look(self) -> float:
-        """Give a sign of life when it is time, and free what lapsed; the seconds until the next look."""
+    def beat(self) -> float:
+        """Renew leases when it is time, and free what lapsed; the seconds until the next call."""
         try:
             if time.monotonic() >= self._beat_at:
                 self._leases.renew()

@@ -37,21 +37,21 @@ class JobRunner:
         bus: Bus,
         clock: Clock,
         count_tokens: Callable[[str], int] | None = None,
-        teller: ModelSummarizer | None = None,
+        summarizer: ModelSummarizer | None = None,
     ) -> None:
         self._store = store
         self._service_store = service_store
         self._bus = bus
         self._clock = clock
         self._count_tokens = count_tokens
-        self._teller = teller
+        self._summarizer = summarizer
         self._open: dict[tuple[int, int], Core] = {}
         self._lock = Lock()
 
     def do(self, job: Job) -> None:
         """Do a job and mark it done, or raise. `JobLost` says that somebody else has it by now."""
-        told = {"session_id": job.session_id, "kind": job.kind, "level": job.level, "attempt": job.attempts}
-        run_in_span("job", job.trace, told, lambda: self._do(job))
+        attributes = {"session_id": job.session_id, "kind": job.kind, "level": job.level, "attempt": job.attempts}
+        run_in_span("job", job.trace, attributes, lambda: self._do(job))
 
     def _do(self, job: Job) -> None:
         with self._opened(job) as core:
@@ -85,8 +85,8 @@ class JobRunner:
         if core is not None:
             core.cancel()
 
-    def is_in_the_way(self, job: Job) -> bool:
-        """Whether a job waits for a model whose words come too late: a compaction of its session waits for its end."""
+    def delays_compaction(self, job: Job) -> bool:
+        """Whether a job waits for a model whose summary comes too late: a compaction of its session waits for it."""
         return job.kind == "idle" and any(
             each.kind == "compact" for each in self._service_store.jobs.open(job.session_id)
         )
@@ -95,8 +95,8 @@ class JobRunner:
     def _opened(self, job: Job) -> Iterator[Core]:
         """The session of a job, which must be there; its `UnknownSession` is not worth a retry."""
         core = continue_core(job.session_id, self._store, self._bus, clock=self._clock, count_tokens=self._count_tokens)
-        if self._teller is not None:
-            core.use_summarizer(self._teller)
+        if self._summarizer is not None:
+            core.use_summarizer(self._summarizer)
         with self._lock:
             self._open[attempt_of(job)] = core
         try:
@@ -112,7 +112,8 @@ class JobRunner:
         finish_and_requeue(core, self._service_store, job, before, report, reason)
 
     def _work_in_quiet(self, core: Core, job: Job) -> None:
-        """Work ahead, or wait again when the session was not quiet. What comes meanwhile gets a job of its own."""
+        """Prepare the next compaction, or wait again when the session was not quiet. What comes meanwhile gets a job
+        of its own."""
         before = self._store.session(core.id)
         quiet_at = timestamp(datetime.fromisoformat(before.updated_at), core.settings.idle_seconds)
         if core.now() < quiet_at:
@@ -127,14 +128,11 @@ class JobRunner:
                 queue_idle(core, self._service_store)
 
     def _presummarize(self, core: Core, job: Job) -> None:
-        """Index the archive, and have older turns told by the session's model, if it has one.
-
-        What is ended by a stop is begun anew later.
-        """
-        with core.running.begin("ahead") as control:
+        """Index the archive and have older turns summarized, if there is a model; what a stop ends is redone later."""
+        with core.running.begin("preparation") as control:
             core.index(control)
             presummarize(core, control)
-            if not self.is_in_the_way(job):
+            if not self.delays_compaction(job):
                 raise_if_stopped(control)
 
     def _finish(self, core: Core, job: Job) -> None:
@@ -143,7 +141,7 @@ class JobRunner:
 
 
 def attempt_of(job: Job) -> tuple[int, int]:
-    """What tells one attempt at a job from the next, which may begin before the first has noticed that it lost it."""
+    """The key of one attempt at a job; the next may begin before the first has noticed that it lost the job."""
     return job.id, job.attempts
 
 

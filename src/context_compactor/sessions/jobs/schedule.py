@@ -17,26 +17,21 @@ from context_compactor.tokens.triggers import Trigger, with_token_limit
 
 
 class Schedule:
-    """Give it to `Session.open`: what the session would do by itself becomes jobs in this desk, all but emergencies."""
+    """Give it to `Session.open`: what the session would do by itself becomes jobs in a store, all but emergencies."""
 
     def __init__(self, service_store: ServiceStore) -> None:
         self._service_store = service_store
 
-    def __call__(self, core: Core, watched: AppendOutcome) -> AppendOutcome:
-        """Queue what is to be done; the look with the jobs that are new. What waits or runs already is left out."""
-        asked = (self._compact(core, watched), self._extract(core, watched), queue_idle(core, self._service_store))
-        return structs.replace(watched, jobs=tuple(job for job in asked if job))
-
-    def _compact(self, core: Core, watched: AppendOutcome) -> Job | None:
-        if not is_left_to_jobs(core, watched):
-            return None
-        level = watched.trigger.level if watched.trigger else None
-        return self._service_store.jobs.queue_level(core.id, level or "", core.now())
-
-    def _extract(self, core: Core, watched: AppendOutcome) -> Job | None:
-        if not watched.is_extraction_due:
-            return None
-        return self._service_store.jobs.queue(core.id, "extract", now=core.now())
+    def __call__(self, core: Core, outcome: AppendOutcome) -> AppendOutcome:
+        """Queue what is to be done; the outcome with the jobs that are new. What waits or runs already is left out."""
+        jobs, queued = self._service_store.jobs, list[Job | None]()
+        if is_left_to_jobs(core, outcome):
+            level = outcome.trigger.level if outcome.trigger else None
+            queued.append(jobs.queue_level(core.id, level or "", core.now()))
+        if outcome.is_extraction_due:
+            queued.append(jobs.queue(core.id, "extract", now=core.now()))
+        queued.append(queue_idle(core, self._service_store))
+        return structs.replace(outcome, jobs=tuple(job for job in queued if job))
 
 
 def queue_idle(core: Core, service_store: ServiceStore) -> Job | None:
@@ -107,7 +102,7 @@ _REASON = "cancelled"
 
 
 def cancel_compactions(core: Core, service_store: ServiceStore) -> list[Job]:
-    """Drop the compactions of a session that are being done. Their workers hear of it at the next sign of life.
+    """Drop the compactions of a session that are being done. Their workers notice it at the next heartbeat.
 
     One that was committed by then stands. As after any cancel, the level is answered again after a wait.
     """
@@ -117,7 +112,6 @@ def cancel_compactions(core: Core, service_store: ServiceStore) -> list[Job]:
         if dropped:
             core.save(structs.replace(read_session_state(row.state), failed_at=core.seconds()))
     for job in dropped:
-        told = {"level": job.level, "reason": _REASON}
-        core.emit("job.dropped", job=job.id, what=job.kind, attempt=job.attempts, **told)
-        core.emit("compaction.refused", **told)
+        core.emit("job.dropped", job=job.id, what=job.kind, attempt=job.attempts, level=job.level, reason=_REASON)
+        core.emit("compaction.refused", level=job.level, reason=_REASON)
     return dropped

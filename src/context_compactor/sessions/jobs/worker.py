@@ -30,26 +30,26 @@ from context_compactor.store.service_store import clock_of, service_store_of
 
 
 class RepeatingThread:
-    """Calls `look` again and again, from `start` to `stop`; what it returns is how many seconds to rest."""
+    """Calls `work` again and again, from `start` to `stop`; what it returns is how many seconds to wait."""
 
-    def __init__(self, name: str, look: Callable[[], float]) -> None:
-        self._look = look
+    def __init__(self, name: str, work: Callable[[], float]) -> None:
+        self._work = work
         self._over = Event()
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin, with a look at once."""
+        """Begin, with a call at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more; what is being done is finished."""
+        """Stop; what is being done is finished."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
         while not self._over.is_set():
-            self._over.wait(self._look())
+            self._over.wait(self._work())
 
 
 _log = logging.getLogger("context_compactor")
@@ -67,8 +67,8 @@ class Cleanup:
         self._service_store = service_store
         self._clock = clock
 
-    def look(self) -> float:
-        """Delete what is too old; the seconds until the next look."""
+    def run(self) -> float:
+        """Delete what is too old; the seconds until the next call."""
         try:
             self._service_store.delete_expired(self._clock())
             expire_old(self._store, load_settings().settings, self._clock)
@@ -83,8 +83,8 @@ WAKING_EVENTS = ("", "job.queued", "job.retried")
 
 _MOST_WORKERS = 256
 _PAUSE = 0.005
-# How long jobs that were broken off may take to say so.
-_LET_GO_SECONDS = 2.0
+# How long jobs that were broken off may take to end.
+_BREAK_OFF_SECONDS = 2.0
 
 
 class WorkerPool:
@@ -115,22 +115,22 @@ class WorkerPool:
         self._stage = WorkerStage.WORKING
         self._outage = Outage()
         self._leases = Leases(self.service_store, self._work, self._retries, clock, pace)
-        self._hands = [Thread(target=self._serve, args=(at,), name=f"job {at}", daemon=True) for at in range(workers)]
-        self._tidier = RepeatingThread("tidying", Cleanup(store, self.service_store, clock).look)
-        self._keeper = RepeatingThread("job leases", Heartbeat(self._leases, self._outage, pace, self.wake).look)
-        self._leave: Callable[[], None] = lambda: None
+        self._threads = [Thread(target=self._serve, args=(at,), name=f"job {at}", daemon=True) for at in range(workers)]
+        self._cleanup = RepeatingThread("cleanup", Cleanup(store, self.service_store, clock).run)
+        self._heartbeat = RepeatingThread("job leases", Heartbeat(self._leases, self._outage, pace, self.wake).beat)
+        self._unsubscribe: Callable[[], None] = lambda: None
 
     # From outside
 
     def start(self) -> None:
         """Begin. Jobs that wait in the store from before are picked up too."""
         prepare_types()
-        self._leave = self.bus.subscribe(lambda _: self.wake(), types=("job.queued",))
-        self._at_work = len(self._hands)
-        for hand in self._hands:
-            hand.start()
-        self._keeper.start()
-        self._tidier.start()
+        self._unsubscribe = self.bus.subscribe(lambda _: self.wake(), types=("job.queued",))
+        self._at_work = len(self._threads)
+        for thread in self._threads:
+            thread.start()
+        self._heartbeat.start()
+        self._cleanup.start()
 
     def wake(self) -> None:
         """Look for jobs now, not at the next poll."""
@@ -141,23 +141,23 @@ class WorkerPool:
     def stop(self, *, finish: bool = True, timeout: float = 30.0) -> None:
         """Begin nothing more. Jobs under way are finished, within `timeout` seconds; the rest is returned.
 
-        Without `finish`, and after the time, a model's call is ended, and the job waits for another engine as if it
+        Without `finish`, and after the time, a model's call is ended, and the job waits for another worker as if it
         had never been begun. A second time does nothing.
         """
-        self._go_on_to(WorkerStage.STOPPING)
-        self._wait_for_hands(timeout if finish else 0.0, WorkerStage.RETURNING)
+        self._enter(WorkerStage.STOPPING)
+        self._wait_for_threads(timeout if finish else 0.0, WorkerStage.RETURNING)
         self.hurry()
-        self._wait_for_hands(_LET_GO_SECONDS, WorkerStage.OVER)
+        self._wait_for_threads(_BREAK_OFF_SECONDS, WorkerStage.OVER)
         for job in self._leases.held():
             self._note(job, None)
-        self._go_on_to(WorkerStage.OVER)
-        self._keeper.stop()
-        self._tidier.stop()
-        self._leave()
+        self._enter(WorkerStage.OVER)
+        self._heartbeat.stop()
+        self._cleanup.stop()
+        self._unsubscribe()
 
     def hurry(self) -> None:
         """While `stop` waits: do not wait for the jobs under way any longer, but return them."""
-        self._go_on_to(WorkerStage.RETURNING)
+        self._enter(WorkerStage.RETURNING)
         for job in self._leases.held():
             self._work.cancel(job)
 
@@ -175,33 +175,33 @@ class WorkerPool:
     def wait_idle(self, timeout: float) -> bool:
         """Wait until no job of the store runs and none is due; False when that takes longer than `timeout` seconds."""
         give_up = time.monotonic() + timeout
-        while not (self._is_idle() and self._is_idle()):  # what came due during the first look is seen by the second
+        while not (self._is_idle() and self._is_idle()):  # what came due during the first check is seen by the second
             if time.monotonic() > give_up:
                 return False
             time.sleep(_PAUSE)
         return True
 
     def _is_idle(self) -> bool:
-        """A job that is over in the store is held here until its events are told."""
+        """A job that is over in the store is held here until its events are emitted."""
         return self.service_store.jobs.is_idle(timestamp(self._clock())) and not self._leases.held()
 
     def status(self) -> WorkerPoolStatus:
         """What it is doing."""
         running = tuple(self._leases.held())
         return WorkerPoolStatus(
-            self.name, len(self._hands), self._stage > WorkerStage.WORKING, running, self.service_store.jobs.counts()
+            self.name, len(self._threads), self._stage > WorkerStage.WORKING, running, self.service_store.jobs.counts()
         )
 
-    def _go_on_to(self, stage: WorkerStage) -> None:
+    def _enter(self, stage: WorkerStage) -> None:
         with self._changed:
             self._stage = max(stage, self._stage)
             self._changed.notify_all()
 
-    def _wait_for_hands(self, seconds: float, stage: WorkerStage) -> None:
+    def _wait_for_threads(self, seconds: float, stage: WorkerStage) -> None:
         with self._changed:
             self._changed.wait_for(lambda: not self._at_work or self._stage >= stage, seconds)
 
-    # Hands
+    # Threads
 
     def _serve(self, at: int) -> None:
         try:
@@ -219,10 +219,10 @@ class WorkerPool:
             job = self._claim(worker)
             if job is not None:
                 return job
-            self._rest(wakes)
+            self._wait(wakes)
         return None
 
-    def _rest(self, wakes: int) -> None:
+    def _wait(self, wakes: int) -> None:
         seconds = max(self._pace.poll, self._outage.wait)
         with self._changed:
             self._changed.wait_for(lambda: self._stage > WorkerStage.WORKING or self._wakes != wakes, seconds)
@@ -230,7 +230,7 @@ class WorkerPool:
     def _claim(self, worker: str) -> Job | None:
         try:
             job = self._leases.claim(worker)
-        except StoreError as error:  # what is there now will be there at the next look
+        except StoreError as error:  # what is there now will be there the next time
             self._outage.begin(error)
             return None
         self._outage.end()
@@ -241,16 +241,16 @@ class WorkerPool:
             self._work.do(job)
         except JobLost as error:
             _log.info("%s", error)
-        except Exception as error:  # noqa: BLE001  whatever a job raises is an attempt that failed, and is told
+        except Exception as error:  # noqa: BLE001  whatever a job raises is an attempt that failed, and is emitted
             self._note(job, error)
 
     def _note(self, job: Job, error: Exception | None) -> None:
-        """After an attempt that failed, or that is broken off because the engine stops.
+        """After an attempt that failed, or that is broken off because the pool stops.
 
-        A store that is away is waited for: until then the job is held, and nobody else has to miss it first.
+        A store that is away is waited for: until then the job is held.
         """
         while not self._noted(job, error):
-            self._rest(self._wakes)
+            self._wait(self._wakes)
 
     def _noted(self, job: Job, error: Exception | None) -> bool:
         """Whether that is done, or cannot be, so that the job's lease will lapse."""
@@ -259,7 +259,7 @@ class WorkerPool:
                 self._retries.returned(job)
             else:
                 self._retries.failed(job, error)
-        except Exception as second:  # noqa: BLE001  a hand must live on
+        except Exception as second:  # noqa: BLE001  the thread must live on
             if isinstance(second, StoreError) and self._stage is WorkerStage.WORKING:
                 self._outage.begin(second)
                 return False

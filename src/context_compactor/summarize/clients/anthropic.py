@@ -6,7 +6,8 @@ from types import ModuleType
 from typing import Any
 
 from context_compactor.summarize.clients.client import Body, ModelSpec, StreamedAnswer
-from context_compactor.summarize.model import ModelRequest, ModelUsage, StopReason
+from context_compactor.summarize.model import ModelRequest, StopReason
+from context_compactor.tokens.prices import ModelUsage
 
 _STOPS: dict[str, StopReason] = {
     "end_turn": "complete",

@@ -26,12 +26,12 @@ from context_compactor.summarize.model import (
     Control,
     ModelAnswer,
     ModelRequest,
-    ModelUsage,
     StopReason,
     raise_if_stopped,
 )
 from context_compactor.tokens.counting import replace_surrogates
 from context_compactor.tokens.overflow import is_overflow
+from context_compactor.tokens.prices import ModelUsage
 
 _Result = TypeVar("_Result")
 StreamedText = tuple[str, bool]

@@ -9,9 +9,9 @@ from typing import Any
 from context_compactor.summarize.clients.client import Body, ModelSpec, StreamedAnswer
 from context_compactor.summarize.model import (
     ModelRequest,
-    ModelUsage,
     StopReason,
 )
+from context_compactor.tokens.prices import ModelUsage
 
 STOPS: dict[str, StopReason] = {
     "stop": "complete",

@@ -25,9 +25,10 @@ from context_compactor.errors import (
 from context_compactor.protocols import Model
 from context_compactor.settings import Level, Settings
 from context_compactor.summarize.clients.client import split_reasoning
-from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, ModelUsage, with_retries
+from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, with_retries
 from context_compactor.tokens.counting import message_counter_for
 from context_compactor.tokens.overflow import limit_in
+from context_compactor.tokens.prices import ModelUsage
 from context_compactor.tui.chat.models import dialect_of_model, is_same_model
 from context_compactor.tui.chat.request import ChatRequest, chat_request
 from context_compactor.tui.sources.base import AppendResult, Raw, SessionSource, SessionStatus

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from context_compactor.engine.api import parse_level
 from context_compactor.errors import BadSetting
+from context_compactor.library import parse_level
 from context_compactor.settings import Level
 from context_compactor.text import parse_target
 from context_compactor.tui.commands.command import Choice, Command, quoted, refuse_arguments

@@ -168,7 +168,7 @@ class LocalSource(ThreadedStore):
 
         def look(opened: LocalSession) -> list[Raw]:
             core = opened.core
-            return views.context(core, core.seen() if at is None else views.context_at(core, at))
+            return views.context(core, core.current_context() if at is None else views.context_at(core, at))
 
         return await self._use(session_id, look)
 
@@ -187,11 +187,11 @@ class LocalSource(ThreadedStore):
         """Tokens over messages. The messages are weighed while others look at the session."""
 
         def look(_: Session, opened: LocalSession) -> TokenPlot:
-            twin = opened.core.twin()
+            twin = opened.core.clone()
             with opened.weighing:
                 opened.weighed.follow(twin)
                 series = token_series(opened.weighed)
-            compactions = [struct_from(PlottedCompaction, each) for each in series.teeth]
+            compactions = [struct_from(PlottedCompaction, each) for each in series.compactions]
             budget = twin.budget(twin.counter(twin.dialect()))
             return TokenPlot(series.points, compactions, budget.tokens, twin.settings.levels)
 
@@ -220,7 +220,7 @@ class LocalSource(ThreadedStore):
 
     async def steering(self, session_id: str) -> dict[int, Tier]:
         """What was decided about turns that stand in the context."""
-        return await self._use(session_id, lambda opened: opened.session.steering())
+        return await self._use(session_id, lambda opened: opened.session.tiers())
 
     # Doing
 
@@ -234,15 +234,15 @@ class LocalSource(ThreadedStore):
         steers: Mapping[int, str] | None = None,
     ) -> Plan:
         """What a compaction would do now, turn by turn. One that nobody waits for any more comes to its own end."""
-        return await self._use_twin(session_id, lambda twin, _: twin.plan(focus, level, target_tokens, steers=steers))
+        return await self._use_twin(session_id, lambda twin, _: twin.plan(focus, level, target_tokens, tiers=steers))
 
     async def steer(self, session_id: str, turn: int, tier: str) -> None:
         """Decide about a turn."""
-        await self._use(session_id, lambda opened: opened.session.steer(turn, tier))
+        await self._use(session_id, lambda opened: opened.session.set_tier(turn, tier))
 
     async def unsteer(self, session_id: str, turn: int | None = None) -> None:
         """Leave a turn to the engine again, or all of them."""
-        await self._use(session_id, lambda opened: opened.session.unsteer(turn))
+        await self._use(session_id, lambda opened: opened.session.clear_tier(turn))
 
     async def compact(
         self, session_id: str, *, level: str | None = None, target_tokens: int | None = None, focus: str | None = None
@@ -348,7 +348,9 @@ class LocalSource(ThreadedStore):
 def _context_request(opened: LocalSession, known: int) -> ContextRequest:
     core = opened.core
     made = [each for each in core.context_reader.log_state().compactions[known:] if each.is_active]
-    return ContextRequest(views.context(core, core.seen()), views.report_of(core, made[-1]) if made else None)
+    return ContextRequest(
+        views.context(core, core.current_context()), views.report_of(core, made[-1]) if made else None
+    )
 
 
 def _original_page(opened: LocalSession, ref: str, page: int) -> OriginalPage:

@@ -118,7 +118,7 @@ class LocalSessions:
 
     def use_twin(self, row: SessionRow, work: Callable[[Session, LocalSession], T]) -> T:
         """Do something long with a session while others look at it."""
-        with self._opened(row) as opened, opened.session.twin() as twin:
+        with self._opened(row) as opened, opened.session.clone() as twin:
             return work(twin, opened)
 
     def cancel(self, session_id: str) -> None:

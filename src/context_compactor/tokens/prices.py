@@ -1,21 +1,27 @@
-"""What a call of a model costs, and what a compaction saves on the agent's own bill."""
+"""What a call of a model costs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from math import ceil
 from typing import Any
 
 from msgspec import Struct
 
-from context_compactor.engine.report import Cost, Report
 from context_compactor.settings import Price
-from context_compactor.summarize.model import ModelUsage
 
 _MILLION = 1_000_000
 # A date or a release behind a name leaves its price as it is: "-2026-03-05", "-20251001", "-latest", "@20251001".
 _DATED = r"(?:[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|latest))?"
+
+
+class ModelUsage(Struct, frozen=True):
+    """Tokens as the provider counted them. `input` are those that were neither read from a cache nor written to one."""
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
 
 
 class KnownPrice(Struct, frozen=True):
@@ -85,35 +91,3 @@ def call_cost(usage: ModelUsage, model: str, prices: Mapping[str, Price] | None 
     if price.long_above is not None and usage.input + usage.cache_read + usage.cache_write > price.long_above:
         taken, given = taken * price.long_input, given * price.long_output
     return (taken + given) / _MILLION
-
-
-# No agent makes so many requests with one context.
-_NEVER = 1_000_000
-
-
-def agent_cost(report: Report, model: str, prices: Mapping[str, Price] | None = None) -> Cost | None:
-    """The bill of an agent that works with this model; None when the model's price is not known."""
-    if price_of(model, prices) is None:
-        return None
-    kept = min(report.cache.prefix_tokens_kept, report.tokens_after)
-    before = _cost_or_zero(ModelUsage(cache_read=report.tokens_before), model, prices)
-    after = _cost_or_zero(ModelUsage(cache_read=report.tokens_after), model, prices)
-    first = _cost_or_zero(ModelUsage(cache_read=kept, cache_write=report.tokens_after - kept), model, prices)
-    spent = report.spent_on_models
-    turns = None if spent is None else break_even(before, after, max(first - after, 0.0) + spent)
-    return Cost(before, after, max(first - after, 0.0), spent, turns)
-
-
-def break_even(before: float, after: float, once: float) -> int | None:
-    """The fewest requests after which `once` and then `after` each is no more than `before` each; None if never."""
-    if once <= 0 and after <= before:
-        return 0
-    if once >= _NEVER * (before - after):
-        return None
-    turns = ceil(once / (before - after))
-    # A division rounds; the promise is about the sums.
-    return turns if once + after * turns <= before * turns else turns + 1
-
-
-def _cost_or_zero(usage: ModelUsage, model: str, prices: Mapping[str, Price] | None) -> float:
-    return call_cost(usage, model, prices) or 0.0
