@@ -259,7 +259,7 @@ def compact_plan(found: OpenedSession, given: schemas.PlanInput) -> schemas.Plan
         target_tokens=given.target_tokens or None,
         kind="manual",
     )
-    plan = run_engine(core, ask, core.seen(), None, dry_run=True)
+    plan = run_engine(core, ask, core.current_context(), None, dry_run=True)
     decisions = sorted(plan.decisions, key=lambda each: each.tokens_after - each.tokens_before)
     rows = [_decision(each) for each in decisions]
     pages, shown = page_of_list(
