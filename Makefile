@@ -40,20 +40,20 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/python -m tools.check
+	$(BIN)/python -m tools.checks.main
 
 format: $(READY)  ## Put the code into its one shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 bench: $(READY)  ## Speed and memory, as ratios measured in one run
-	$(BIN)/python -m tools.bench
+	$(BIN)/python -m tools.bench.main
 
 soak: $(READY)  ## Fifteen minutes of load on a server: is its memory flat, does any compaction come too early? STORE=url
-	$(BIN)/python -m tools.soak --minutes 10 $(if $(STORE),--store '$(STORE)')
+	$(BIN)/python -m tools.bench.soak --minutes 10 $(if $(STORE),--store '$(STORE)')
 
 eval: $(READY)  ## Measure quality beside the baselines, write docs/quality.md; CORPUS=folder, EVERY=1 for all of it
-	$(BIN)/python -m tools.evaluate $(if $(CORPUS),--corpus $(CORPUS)) $(if $(EVERY),--every $(EVERY))
+	$(BIN)/python -m tools.quality.evaluate $(if $(CORPUS),--corpus $(CORPUS)) $(if $(EVERY),--every $(EVERY))
 
 reference: $(READY)  ## Write docs/reference from the code
 	$(BIN)/python -m tools.reference --write
@@ -62,7 +62,7 @@ picture: $(READY)  ## Draw docs/images/demo.svg from the demo's real output
 	$(BIN)/python -m tools.picture
 
 agents: $(READY)  ## Check the real Claude Code and Codex of this machine against a scripted model; CLAUDE=, CODEX= where; PICTURES=1 draws
-	$(BIN)/python -m tools.agents_live $(if $(CLAUDE),--claude $(CLAUDE)) $(if $(CODEX),--codex $(CODEX)) \
+	$(BIN)/python -m tools.agents.live $(if $(CLAUDE),--claude $(CLAUDE)) $(if $(CODEX),--codex $(CODEX)) \
 	  $(if $(PICTURES),--pictures)
 
 constraints:  ## Pin every dependency again (needs uv)

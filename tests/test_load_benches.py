@@ -6,13 +6,16 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from tools.bench.main.calling import Caller, Wrong, append, create, turns
+from tools.bench.main.crossing import cross
+from tools.bench.main.pressure_load import WINDOW, PressureLoad
+from tools.bench.main.serving import Program, new_store, serving, working
 
-from tools import bench_events, bench_held, bench_load, bench_neighbour
-from tools.bench_crossing import cross
-from tools.calling import Caller, Wrong, append, create, turns
-from tools.pressure_load import WINDOW, PressureLoad
-from tools.serving import Program, new_store, serving, working
-from tools.soak import Memory, soak
+from tools.bench import events as bench_events
+from tools.bench import held as bench_held
+from tools.bench import load as bench_load
+from tools.bench import neighbour as bench_neighbour
+from tools.bench.soak import Memory, soak
 
 MINUTE = 60
 

@@ -124,7 +124,7 @@ def test_a_context_that_does_not_fit_is_named_with_the_instructions_that_are_too
 
 
 def test_a_method_that_refuses_a_conversation_is_counted_not_fatal(folder, monkeypatch):
-    def refuse(sample, asked, archive=None):
+    def refuse(*_given):
         raise BadMessage(3, "content", "odd")
 
     monkeypatch.setattr(runner, "score_sample", refuse)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.evaluation.talks import record
-from tools import evaluate, goals
+from tools.quality import evaluate, goals
 
 ROOT = Path(__file__).parents[2]
 

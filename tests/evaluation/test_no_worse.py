@@ -16,8 +16,8 @@ from context_compactor.evaluation.corpus import AGENT_SOURCES, default_corpus
 from context_compactor.evaluation.inputs import read_conversations
 from context_compactor.evaluation.methods import COMPACTOR, WITH_MODEL, suits
 from context_compactor.evaluation.output import mean
-from context_compactor.evaluation.samples import Sample, prepare
-from context_compactor.evaluation.scoring import MEASURES, Score, ScoringTask, score
+from context_compactor.evaluation.samples import Sample, samples_of
+from context_compactor.evaluation.scoring import MEASURES, Score, score_sample
 from context_compactor.evaluation.wanted import identifiers
 from tests.evaluation.models import MODELS
 
@@ -37,8 +37,7 @@ MOST_FAILURES = 0.2
 def shipped() -> Iterator[Sample]:
     """The session that ships with the repository."""
     for talk in read_conversations(str(SHIPPED)):
-        barred = frozenset(identifiers(talk.system))
-        yield from (Sample(talk.conversation, cut, want) for cut, want in prepare(talk.conversation, barred))
+        yield from samples_of(talk.conversation, frozenset(identifiers(talk.system)))
 
 
 def recorded() -> Iterator[Sample]:
@@ -47,7 +46,7 @@ def recorded() -> Iterator[Sample]:
         path = default_corpus() / f"{source}.jsonl.gz"
         talks = list(read_conversations(str(path)))[::EVERY] if path.is_file() else []
         for talk in talks:
-            yield from (Sample(talk.conversation, cut, want) for cut, want in list(prepare(talk.conversation))[:1])
+            yield from samples_of(talk.conversation)[:1]
 
 
 GROUPS = {"shipped": shipped, "recorded": recorded}
@@ -60,7 +59,7 @@ def samples(group: str) -> list[Sample]:
 
 @cache
 def without(group: str, at: int, budget: str) -> Score:
-    return score(samples(group)[at], ScoringTask(COMPACTOR, 0, budget, True))
+    return score_sample(samples(group)[at], COMPACTOR, budget).score
 
 
 @cache
@@ -68,7 +67,7 @@ def scores(group: str, name: str) -> list[tuple[Score, Score]]:
     """For each sample and budget the score without a model and the one with it."""
     model = MODELS[name]()
     return [
-        (without(group, at, budget), score(sample, ScoringTask(WITH_MODEL, 0, budget, True, model)))
+        (without(group, at, budget), score_sample(sample, WITH_MODEL, budget, model).score)
         for at, sample in enumerate(samples(group))
         for budget in (BUDGETS[:1] if name in REFUSED or group == "recorded" else BUDGETS)
     ]
@@ -89,8 +88,8 @@ def worse(before: Score, after: Score) -> dict[str, float]:
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_model_that_is_endless_empty_hostile_lying_or_an_echo_changes_no_measure(name, monkeypatch):
     for before, after in compared("shipped", name, monkeypatch):
-        assert after.told.why
-        assert after.told.calls
+        assert after.model_use.why
+        assert after.model_use.calls
         assert (after.shares, after.tokens) == (before.shares, before.tokens)
 
 
@@ -103,7 +102,7 @@ def test_whether_it_lies_or_not_a_shipped_session_stays_sound(name, monkeypatch)
 
 
 def test_a_good_model_is_used(monkeypatch):
-    assert all(not after.told.why for _, after in compared("shipped", "good", monkeypatch))
+    assert all(not after.model_use.why for _, after in compared("shipped", "good", monkeypatch))
 
 
 @pytest.mark.skipif(not default_corpus().is_dir(), reason="the corpus is not at hand")
