@@ -59,18 +59,26 @@ def locked() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def own_postgres() -> Iterator[Server]:
-    """A PostgreSQL of our own, which may be stopped and started."""
+def started_postgres() -> Iterator[Server]:
+    """A PostgreSQL of our own, for all tests of this process."""
     server = Server()
     yield server
     server.remove()
+
+
+@pytest.fixture
+def own_postgres(started_postgres: Server) -> Iterator[Server]:
+    """A PostgreSQL that a test may stop and start; it serves again for the next test, also when this one fails."""
+    yield started_postgres
+    if not started_postgres.is_running():
+        started_postgres.start()
 
 
 @pytest.fixture(scope="session")
 def postgres(request: pytest.FixtureRequest) -> Iterator[Server | Given]:
     """A PostgreSQL to work with; one for all tests."""
     given = os.environ.get("TEST_DATABASE_URL")
-    server = Given(given) if given else request.getfixturevalue("own_postgres")
+    server = Given(given) if given else request.getfixturevalue("started_postgres")
     yield server
     if isinstance(server, Given):
         server.remove()

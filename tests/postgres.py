@@ -78,6 +78,10 @@ class Server:
         """End, letting go of everybody: `immediate` is as if the power had failed."""
         self._do("pg_ctl", "stop", "-w", "-m", mode)
 
+    def is_running(self) -> bool:
+        """Whether it serves; one that was ended leaves no file with its process."""
+        return (self._folder / "postmaster.pid").exists()
+
     def restart(self, mode: str = "fast") -> None:
         """End and begin again."""
         self.stop(mode)
