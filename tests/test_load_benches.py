@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from tools.bench.main.calling import Caller, Wrong, append, create, turns
-from tools.bench.main.crossing import cross
-from tools.bench.main.pressure_load import WINDOW, PressureLoad
-from tools.bench.main.serving import Program, new_store, serving, working
 
 from tools.bench import events as bench_events
 from tools.bench import held as bench_held
 from tools.bench import load as bench_load
 from tools.bench import neighbour as bench_neighbour
+from tools.bench.calling import Caller, Wrong, append, create, turns
+from tools.bench.crossing import cross
+from tools.bench.pressure_load import WINDOW, PressureLoad
+from tools.bench.serving import Program, new_store, serving, working
 from tools.bench.soak import Memory, soak
 
 MINUTE = 60

@@ -14,9 +14,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from tools.bench.main.calling import Caller, append, create, demand, share_out, turn, turns
-from tools.bench.main.listening import Listener, listening
-from tools.bench.main.serving import Program
+from tools.bench.calling import Caller, append, create, demand, share_out, turn, turns
+from tools.bench.listening import Listener, listening
+from tools.bench.serving import Program
 
 TURNS = 12
 _PROBE = 9_999

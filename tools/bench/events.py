@@ -1,6 +1,6 @@
 """The part of `make bench` about readers of events: how quickly many get all of them, beside a bare relay.
 
-`python -m tools.bench.main.events relay` is that relay: it writes what it is sent to everybody who is there.
+`python -m tools.bench.events relay` is that relay: it writes what it is sent to everybody who is there.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
-from tools.bench.main.calling import Caller, append, create, demand, share_out, turns
-from tools.bench.main.listening import Listener, listening
-from tools.bench.main.serving import Program, module
-from tools.bench.main.sessions import Line
+from tools.bench.calling import Caller, append, create, demand, share_out, turns
+from tools.bench.listening import Listener, listening
+from tools.bench.serving import Program, module
+from tools.bench.sessions import Line
 
 READERS = 500
 EVENTS = 200
@@ -29,7 +29,7 @@ def bench(line: Line, server: Program, readers: int = READERS, events: int = EVE
     ref = asyncio.run(_prepare(server))
     alone, _, _ = asyncio.run(_told(server, 1, events, ref))
     seconds, behind, frame = asyncio.run(_told(server, readers, events, ref))
-    with module("tools.bench.main.events", "relay") as relay:
+    with module("tools.bench.events", "relay") as relay:
         bare = asyncio.run(_relayed(relay, readers, events, frame))
     count = readers * events
     print(
@@ -117,5 +117,5 @@ async def _relay() -> None:
 
 
 if __name__ == "__main__":
-    demand(sys.argv[1:] == ["relay"], "only the relay runs alone; the bench is `python -m tools.bench.main.load`")
+    demand(sys.argv[1:] == ["relay"], "only the relay runs alone; the bench is `python -m tools.bench.load`")
     asyncio.run(_relay())

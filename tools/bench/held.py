@@ -10,9 +10,9 @@ from random import Random
 
 from msgspec import Struct
 
-from tools.bench.main.calling import Caller, append, create, demand, share_out, turn
-from tools.bench.main.serving import Program
-from tools.bench.main.sessions import Line
+from tools.bench.calling import Caller, append, create, demand, share_out, turn
+from tools.bench.serving import Program
+from tools.bench.sessions import Line
 
 WINDOW = 200_000
 _PREFIX = "run-"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from context_compactor.dialects.transcripts.transcript import Transcript
-from tools.bench.main.sessions import Line
+from tools.bench.sessions import Line
 
 COMMAND = str(Path(sys.executable).with_name("compactor"))
 _ROUNDS = 40

@@ -1,6 +1,6 @@
 """The part of `make bench` about load: many sessions, compactions and readers, several workers, neighbours.
 
-`python -m tools.bench.main.load` runs it alone; names such as `held`, `crossing`, `events`, `postgres` and `neighbour`
+`python -m tools.bench.load` runs it alone; names such as `held`, `crossing`, `events`, `postgres` and `neighbour`
 choose parts.
 """
 
@@ -14,10 +14,10 @@ from tests.postgres import Server
 from tools.bench import events as bench_events
 from tools.bench import held as bench_held
 from tools.bench import neighbour as bench_neighbour
-from tools.bench.main.calling import Caller, Wrong, create, share_out, turn
-from tools.bench.main.crossing import Crossed, cross
-from tools.bench.main.serving import Program, files_allowed, module, new_store, serving, working
-from tools.bench.main.sessions import Line
+from tools.bench.calling import Caller, Wrong, create, share_out, turn
+from tools.bench.crossing import Crossed, cross
+from tools.bench.serving import Program, files_allowed, module, new_store, serving, working
+from tools.bench.sessions import Line
 
 SESSIONS = 200
 WORKERS = (1, 2, 4)
@@ -75,7 +75,7 @@ def on_postgres(
     line: Line, store: str, sessions: int = SESSIONS, workers: Sequence[int] = WORKERS, requests: int = REQUESTS
 ) -> None:
     """Sessions that reach a level at once, with more and more workers; and messages appended beside an echo."""
-    with serving(store, workers=0) as server, module("tools.bench.main.server", "echo") as echo:
+    with serving(store, workers=0) as server, module("tools.bench.server", "echo") as echo:
         crossed = [_with_workers(server, store, count, sessions) for count in workers]
         speeds = [asyncio.run(_speed(each, requests)) for each in (echo, server)]
     for count, each in zip(workers, crossed, strict=True):

@@ -25,7 +25,7 @@ from context_compactor.dialects.transcripts.transcript import Transcript
 from context_compactor.evaluation.corpus import default_corpus
 from context_compactor.tokens.counting import counter_for
 from tools.bench import hooks, load, server, sessions, tui
-from tools.bench.main.timing import seconds
+from tools.bench.timing import seconds
 
 SHIPPED = Path("examples/demo_session.jsonl.gz")
 WANTED_TOKENS = 200_000

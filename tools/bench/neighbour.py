@@ -1,7 +1,7 @@
 """The part of `make bench` about neighbours: how long does an append wait while another session appends 8 MB?
 
 Each line is the longest wait of small appends while one large tool result is appended, indexed and found, times their
-median wait alone, in the same run. `python -m tools.bench.main.neighbour` runs it alone; `thread`, `process`, `server` and
+median wait alone, in the same run. `python -m tools.bench.neighbour` runs it alone; `thread`, `process`, `server` and
 `cost` choose parts.
 """
 
@@ -22,9 +22,9 @@ from typing import Any
 import msgspec
 
 from context_compactor import Session
-from tools.bench.main.calling import Caller, append, create, demand
-from tools.bench.main.serving import new_store, serving
-from tools.bench.main.sessions import Line, open_session, session_lines
+from tools.bench.calling import Caller, append, create, demand
+from tools.bench.serving import new_store, serving
+from tools.bench.sessions import Line, open_session, session_lines
 
 LARGE = 8_000_000
 MOST_RATIO = 40
@@ -176,7 +176,7 @@ def _find(session: Session) -> None:
 @contextmanager
 def _other_process(store: str, size: int) -> Iterator[Callable[[], Callable[[], bool]]]:
     """A process that is ready to append. What it gives begins that, and tells how to ask whether it is done."""
-    command = [sys.executable, "-m", "tools.bench.main.neighbour", "append", store, str(size)]
+    command = [sys.executable, "-m", "tools.bench.neighbour", "append", store, str(size)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None

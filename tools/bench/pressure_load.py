@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import count, pairwise
 from random import Random
 
-from tools.bench.main.calling import Caller, Raw, create, demand
+from tools.bench.calling import Caller, Raw, create, demand
 
 WINDOW = 60_000
 CALLERS = 3

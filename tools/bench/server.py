@@ -1,7 +1,7 @@
 """The part of `make bench` about the server: messages appended over HTTP beside a bare echo of the same body.
 
 Both are real servers in processes of their own, called by the same client in turns, so that whatever else the machine
-does is the same for both. `python -m tools.bench.main.server` runs it alone.
+does is the same for both. `python -m tools.bench.server` runs it alone.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def measure() -> tuple[float, float, float]:
 @contextmanager
 def _running(what: str, *arguments: str) -> Iterator[int]:
     """A server in a process of its own; its port."""
-    command = [sys.executable, "-m", "tools.bench.main.server", what, *arguments]
+    command = [sys.executable, "-m", "tools.bench.server", what, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
         assert process.stdout is not None
         try:

@@ -18,7 +18,7 @@ from context_compactor.dialects.transcripts.reader import read_transcript
 from context_compactor.json_values import read_json
 from context_compactor.store.connect import connect
 from context_compactor.store.rows import MESSAGE
-from tools.bench.main.timing import seconds
+from tools.bench.timing import seconds
 from tools.day import SHIPPED, live, stream
 
 FEW, MANY = 100, 100_000

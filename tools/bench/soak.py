@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from tools.bench.main.calling import Wrong
-from tools.bench.main.pressure_load import PressureLoad
-from tools.bench.main.serving import Program, new_store, serving
-from tools.bench.main.soak_load import Audience, Load
+from tools.bench.calling import Wrong
+from tools.bench.pressure_load import PressureLoad
+from tools.bench.serving import Program, new_store, serving
+from tools.bench.soak_load import Audience, Load
 
 LIVES = 300
 """More than a server keeps open."""

@@ -11,8 +11,8 @@ from collections import Counter
 from itertools import count
 from random import Random
 
-from tools.bench.main.calling import Caller, append, create, demand, share_out, turn
-from tools.bench.main.listening import Listener
+from tools.bench.calling import Caller, append, create, demand, share_out, turn
+from tools.bench.listening import Listener
 
 WINDOW = 8_000
 SHORTEST, LONGEST = 10, 40

@@ -1,6 +1,6 @@
 """The part of `make bench` about the terminal UI: does a page of a long session take longer than one of a short one?
 
-`python -m tools.bench.main.tui` runs it alone.
+`python -m tools.bench.tui` runs it alone.
 """
 
 from __future__ import annotations
