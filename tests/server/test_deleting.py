@@ -19,7 +19,7 @@ from tests.llm.provider import Provider
 from tests.server.running import Running, running
 from tests.server.test_auth import Guarded, guarded
 from tests.server.test_cancel import silent
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 __all__ = ["guarded", "silent"]
 
@@ -171,7 +171,7 @@ def test_jobs_of_a_deleted_session_end_without_a_word(tmp_path: Path, monkeypatc
         assert server.call("DELETE", path).status == 204
         engine = server.service.engine
         assert engine is not None
-        assert engine.wait_idle(60)
+        assert engine.wait_idle(PATIENCE)
         assert server.service.service_store.jobs.newest(session_id="run") == []
         assert told_of(server, "run") == ["session.deleted"]
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]

@@ -30,6 +30,7 @@ AGENTS = 6
 EVERY = 0.3
 MOST_GROWTH = 0.05
 _LOOKS = 300
+_FEWEST_LOOKS = 4
 _TURNS = 200
 _LEAST_LOOK_SECONDS = 0.1
 
@@ -99,7 +100,7 @@ async def _press(server: Program, seconds: float) -> None:
 
 async def _look(server: Program, seconds: float) -> list[tuple[float, int]]:
     start, looks = time.monotonic(), []
-    while (now := time.monotonic() - start) < seconds:
+    while (now := time.monotonic() - start) < seconds or len(looks) < _FEWEST_LOOKS:
         looks.append((now, server.memory()))
         await asyncio.sleep(max(_LEAST_LOOK_SECONDS, seconds / _LOOKS))
     return looks

@@ -13,7 +13,7 @@ from pathlib import Path
 _TESTS = Path("tests")
 _HOME = "tests/waiting.py"
 _SLEEPS = frozenset({"sleep", "time.sleep", "asyncio.sleep", "pilot.pause"})
-_LIMITED = frozenset({"wait", "result", "join"})
+_LIMITED = frozenset({"wait", "wait_idle", "result", "join"})
 _CLOCKS = frozenset({"monotonic", "perf_counter", "time"})
 _PACE = "how fast a scripted counterpart is; nobody waits for it"
 _MOMENT = "a random moment at which something is killed or cancelled: all must be well, whichever it is"
@@ -23,6 +23,7 @@ EXCEPTIONS = {
     "tests/client/test_events.py::test_a_reader_who_is_slow_gets_all_the_same_events_in_order": _PACE,
     "tests/engine/test_model.py::test_an_endless_model_is_ended_by_the_deadline_and_the_digest_is_used": _LATE,
     "tests/installing.py::_installed": "installing a package is no wait of a test, and may take longer",
+    "tests/jobs/test_engine.py::test_an_engine_says_what_it_does": "that it is not idle is what is tested",
     "tests/jobs/test_processes.py::talk": _PACE,
     "tests/jobs/test_processes.py::test_two_processes_never_run_one_sessions_jobs_at_once_nor_commit_one_twice": _WORK,
     "tests/jobs/test_processes.py::test_whenever_workers_are_killed_no_job_is_lost_and_none_commits_twice": _MOMENT,
