@@ -105,6 +105,7 @@ def test_a_good_model_is_used(monkeypatch):
     assert all(not after.model_use.why for _, after in compared("shipped", "good", monkeypatch))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not default_corpus().is_dir(), reason="the corpus is not at hand")
 @pytest.mark.parametrize("name", ["lying", "smoothly lying"])
 def test_over_recorded_conversations_a_liar_changes_no_measure(name, monkeypatch):
@@ -113,6 +114,7 @@ def test_over_recorded_conversations_a_liar_changes_no_measure(name, monkeypatch
     assert all((after.shares, after.tokens) == (before.shares, before.tokens) for before, after in pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not default_corpus().is_dir(), reason="the corpus is not at hand")
 def test_over_recorded_conversations_a_good_record_stays_legal_and_loses_little(monkeypatch):
     pairs = compared("recorded", "good", monkeypatch)
