@@ -25,7 +25,7 @@ CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base
 
 FAST = [Phase.explicit, Phase.reuse, Phase.generate]
 
-for profile, examples in (("ci", 10), ("more", 30)):
+for profile, examples in (("ci", 6), ("more", 30)):
     settings.register_profile(
         profile, deadline=None, max_examples=examples, derandomize=True, suppress_health_check=CALM, phases=FAST
     )

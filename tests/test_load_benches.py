@@ -52,12 +52,14 @@ def test_every_reader_is_seen_to_be_told_everything(server: Program):
     assert len(lines) == 1
 
 
+@pytest.mark.slow
 def test_appends_beside_a_large_result_are_measured_wherever_it_comes_from():
     lines = Lines()
     bench_neighbour.bench(lines, size=100_000, alone=3)
     assert len(lines) == 4
 
 
+@pytest.mark.slow
 def test_workers_on_postgresql_are_measured(postgres_url: str):
     lines = Lines()
     bench_load.on_postgres(lines, postgres_url, sessions=2, workers=(2,), requests=32)
@@ -74,6 +76,7 @@ def test_under_pressure_no_compaction_begins_below_its_level_and_none_follows_an
     assert server.complaints() == []
 
 
+@pytest.mark.slow
 def test_under_pressure_the_same_holds_on_postgresql_with_workers_beside_the_server(postgres_url: str):
     with serving(postgres_url) as server, working(postgres_url, 1):
         load = PressureLoad(server.port)

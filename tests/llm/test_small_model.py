@@ -41,6 +41,7 @@ def test_it_streams_an_answer_with_its_usage(model):
     assert 0 < answer.usage.output <= 24
 
 
+@pytest.mark.slow
 def test_an_answer_that_needs_more_room_is_cut_off_by_length(model):
     request = ModelRequest(messages=STORY.messages, max_tokens=8)
     assert model.write(request, control()).stop == "length"
@@ -72,6 +73,7 @@ def test_the_deadline_stops_it_in_mid_answer_and_the_next_call_is_served(model):
     assert model.write(ModelRequest(messages=STORY.messages, max_tokens=4), control()).usage.output == 4
 
 
+@pytest.mark.slow
 def test_a_cancel_stops_it_in_mid_answer(model):
     asked = control()
     asked.on_text = lambda _: asked.cancel.set()
@@ -79,6 +81,7 @@ def test_a_cancel_stops_it_in_mid_answer(model):
         model.write(STORY, asked)
 
 
+@pytest.mark.slow
 def test_a_restart_in_mid_call_is_worth_a_retry_and_the_retry_is_answered(model, small_model):
     heard, waits = [], []
 
@@ -97,6 +100,7 @@ def test_a_restart_in_mid_call_is_worth_a_retry_and_the_retry_is_answered(model,
     assert len(waits) == 1
 
 
+@pytest.mark.slow
 def test_the_gate_refuses_what_it_takes_for_a_summary(model):
     turns = refresh_talk(2)
     asked = f"Summarize under these headings:\n{headings()}\n\n{quote_turns(turns)[-1].body}"
@@ -134,6 +138,7 @@ def assert_judged(report: Report, messages: list) -> None:
         assert "the one without a model stands" in report.reason
 
 
+@pytest.mark.slow
 def test_a_compaction_with_it_is_judged_and_no_worse_than_without(small_model):
     short = "{messages}\nSay only: done."  # a story of its own would be as poor, and takes it long to write
     settings = Settings(model_window=WINDOW, retry_delay_seconds=0.0, deadline_seconds=15.0, compact_prompt=short)
@@ -141,6 +146,7 @@ def test_a_compaction_with_it_is_judged_and_no_worse_than_without(small_model):
     assert_judged(result.report, result.messages)
 
 
+@pytest.mark.slow
 def test_a_session_with_it_goes_on_whatever_it_says(small_model):
     settings = structs.replace(CALM, model=small_model.name, model_window=WINDOW, deadline_seconds=5.0)
     with Session.open("run", window=1_000_000, store="memory:", settings=settings) as session:

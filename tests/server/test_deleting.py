@@ -16,6 +16,7 @@ from context_compactor.store.rows import Webhook
 from tests.cli.conftest import conversation
 from tests.jobs.place import turn
 from tests.llm.provider import Provider
+from tests.postgres import STORES
 from tests.server.running import Running, running
 from tests.server.test_auth import Guarded, guarded
 from tests.server.test_cancel import silent
@@ -27,7 +28,7 @@ HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
 PARTS = ("", "/context", "/history", "/compactions", "/archive", "/facts", "/checkpoint", "/search?q=a", "/plan")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch):
     """A server over each kind of store."""
     monkeypatch.chdir(tmp_path)
