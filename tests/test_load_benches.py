@@ -66,7 +66,7 @@ def test_workers_on_postgresql_are_measured(postgres_url: str):
     assert len(lines) == 1
 
 
-@pytest.mark.parametrize("with_usage", [False, True])
+@pytest.mark.parametrize("with_usage", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_under_pressure_no_compaction_begins_below_its_level_and_none_follows_another(
     server: Program, with_usage: bool
 ):

@@ -12,11 +12,10 @@ import pytest
 from context_compactor.errors import BadInput, BadMessage
 from context_compactor.evaluation import runner
 from context_compactor.evaluation.methods import read_budgets, read_methods, with_real
-from context_compactor.evaluation.output import SilentProgress
 from context_compactor.evaluation.results import ALL
 from context_compactor.evaluation.runner import EvaluationRequest, evaluate_paths
 from context_compactor.evaluation.scoring import MEASURES
-from tests.evaluation.talks import long_messages, record
+from tests.evaluation.talks import SilentProgress, long_messages, record
 
 
 @pytest.fixture(scope="module")

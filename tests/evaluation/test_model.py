@@ -19,13 +19,12 @@ from context_compactor.evaluation.methods import (
     model_use_row,
     read_model,
 )
-from context_compactor.evaluation.output import SilentProgress
 from context_compactor.evaluation.page import page
 from context_compactor.evaluation.runner import EvaluationRequest, evaluate_paths
 from context_compactor.summarize.model import ModelAnswer, ModelUsage
 from context_compactor.testing import ScriptedModel
 from tests.evaluation.models import NAME, good, scripted
-from tests.evaluation.talks import record
+from tests.evaluation.talks import SilentProgress, record
 from tests.failures.served import says, serving
 from tests.llm.formats import FORMATS
 

@@ -11,10 +11,11 @@ WORDS = frozenset(
     "compress compressed compressor condense condensed prune pruned optimize optimized process processed processor "
     "handle handled handler manage managed manager data info util utils".split()
 )
-# Names that a base class of somebody else asks for.
+# Names that a base class of somebody else asks for; processes of an operating system, handlers of requests and calls.
 ALLOWED = frozenset(
     "handle_starttag handle_endtag handle_data handle_exit data_received _handle_exception "
-    "_process_messages_loop".split()
+    "_process_messages_loop _started_process _ends_process _PROCESS_ENDED process_name _process_started "
+    "_handler _page_handler SessionHandle ActivityData data_table".split()
 )
 _PIECES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 

@@ -17,8 +17,8 @@ from context_compactor.evaluation import baselines
 from context_compactor.evaluation.baselines import Method
 from context_compactor.evaluation.corpus import summary_tokens
 from context_compactor.evaluation.messages import PER_MESSAGE, RawMessage, count_messages, is_instruction
-from context_compactor.evaluation.samples import Sample
 from context_compactor.evaluation.search import Search, as_text
+from context_compactor.evaluation.wanted import Sample
 from context_compactor.protocols import Model
 from context_compactor.settings import load_settings
 
@@ -233,7 +233,6 @@ def suits(sample: Sample, budget: str) -> bool:
     return sample.cut.group == (REAL if budget == REAL else "main")
 
 
-DEFAULT_BUDGETS = ("5", "10", "25", "50")
 DEFAULT_METHODS = (
     COMPACTOR,
     "keep-last",

@@ -51,10 +51,9 @@ from context_compactor.evaluation.results import (
     sample_rows,
     score_rows,
 )
-from context_compactor.evaluation.samples import Sample, samples_of
 from context_compactor.evaluation.scoring import COLUMNS, Retention, Score, nothing_kept, score_sample
 from context_compactor.evaluation.search import Search, plain_search
-from context_compactor.evaluation.wanted import identifiers
+from context_compactor.evaluation.wanted import Sample, identifiers, samples_of
 from context_compactor.protocols import Model
 
 # A replay compacts again and again: with a model its bill would be the model's, which is shown by itself.

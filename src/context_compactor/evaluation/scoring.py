@@ -22,11 +22,11 @@ from context_compactor.evaluation.messages import (
     without_line_numbers,
 )
 from context_compactor.evaluation.methods import MethodResult, ModelUse, budget_tokens, run_method
-from context_compactor.evaluation.samples import Sample
 from context_compactor.evaluation.search import Search, plain_search
 from context_compactor.evaluation.wanted import (
     CopiedSpan,
     FailedCall,
+    Sample,
     WantedItems,
     found_with_search,
     identifiers,
