@@ -44,3 +44,11 @@ def test_the_product_takes_nothing_from_the_harness():
     for path in FOLDER.parent.rglob("*.py"):
         if path.parent.name not in ("evaluation", "cli"):
             assert not any(name.startswith("evaluation") for name in imports(path)), path.name
+
+
+def test_the_command_line_loads_the_harness_for_eval_alone():
+    for path in (FOLDER.parent / "cli").rglob("*.py"):
+        loaded = [node.module or "" for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)]
+        names = [name.removeprefix("context_compactor.") for name in loaded]
+        assert "cli.eval_table" not in names, path.name
+        assert path.name == "eval_table.py" or not any(name.startswith("evaluation") for name in names), path.name

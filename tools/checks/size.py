@@ -88,9 +88,8 @@ def touched(call: Callable[[], object]) -> set[str]:
 def _calls() -> tuple[set[str], set[str]]:
     from context_compactor import Session, compact
     from context_compactor.dialects.transcripts.reader import read_transcript
-    from examples.demo import SESSION
 
-    messages = read_transcript(SESSION).messages
+    messages = read_transcript(ROOT.parent / "examples" / "demo_session.jsonl.gz").messages
     by_compact = touched(lambda: compact(messages, target_tokens=8_000))
     with TemporaryDirectory() as folder, Session.open("size", store=f"sqlite:///{folder}/s.db") as session:
         session.append({"role": "user", "content": "Add a test."})
