@@ -33,7 +33,7 @@ test: $(READY)  ## Run the tests, all but those that need minutes
 test-all: test  ## Run the slow tests too, and more examples of each property
 	HYPOTHESIS_PROFILE=more $(PYTEST) -m 'slow or hypothesis'
 
-check: $(READY)  ## Lint, format, types, import layers, exports, docs, import cost
+check: $(READY)  ## Lint, format, types, import layers, exports, docs, import cost, size
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync types lint
 
 types: $(READY)
