@@ -99,7 +99,7 @@ async def _press(server: Program, seconds: float) -> None:
 
 
 async def _look(server: Program, seconds: float) -> list[tuple[float, int]]:
-    start, looks = time.monotonic(), []
+    start, looks = time.monotonic(), list[tuple[float, int]]()
     while (now := time.monotonic() - start) < seconds or len(looks) < _FEWEST_LOOKS:
         looks.append((now, server.memory()))
         await asyncio.sleep(max(_LEAST_LOOK_SECONDS, seconds / _LOOKS))
