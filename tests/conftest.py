@@ -1,6 +1,6 @@
 """How property tests are run: the same examples each time, without a clock or a search for the smallest one.
 
-`HYPOTHESIS_PROFILE=deep` looks further.
+`HYPOTHESIS_PROFILE=more` takes some more examples, as `make test-all` does; `deep` takes many.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base
 
 FAST = [Phase.explicit, Phase.reuse, Phase.generate]
 
-settings.register_profile(
-    "ci", deadline=None, max_examples=10, derandomize=True, suppress_health_check=CALM, phases=FAST
-)
+for profile, examples in (("ci", 6), ("more", 30)):
+    settings.register_profile(
+        profile, deadline=None, max_examples=examples, derandomize=True, suppress_health_check=CALM, phases=FAST
+    )
 settings.register_profile("deep", deadline=None, max_examples=400, suppress_health_check=CALM)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
@@ -59,18 +60,26 @@ def locked() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def own_postgres() -> Iterator[Server]:
-    """A PostgreSQL of our own, which may be stopped and started."""
+def started_postgres() -> Iterator[Server]:
+    """A PostgreSQL of our own, for all tests of this process."""
     server = Server()
     yield server
     server.remove()
+
+
+@pytest.fixture
+def own_postgres(started_postgres: Server) -> Iterator[Server]:
+    """A PostgreSQL that a test may stop and start; it serves again for the next test, also when this one fails."""
+    yield started_postgres
+    if not started_postgres.is_running():
+        started_postgres.start()
 
 
 @pytest.fixture(scope="session")
 def postgres(request: pytest.FixtureRequest) -> Iterator[Server | Given]:
     """A PostgreSQL to work with; one for all tests."""
     given = os.environ.get("TEST_DATABASE_URL")
-    server = Given(given) if given else request.getfixturevalue("own_postgres")
+    server = Given(given) if given else request.getfixturevalue("started_postgres")
     yield server
     if isinstance(server, Given):
         server.remove()

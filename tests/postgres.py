@@ -18,6 +18,7 @@ from itertools import count
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from tests.waiting import PATIENCE
 
@@ -35,6 +36,10 @@ _SETTINGS = {
 }
 _ACCESS = "host all guarded 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n"
 _numbers = count(1)
+
+STORES = ("sqlite", pytest.param("postgres", marks=pytest.mark.slow))
+"""On what the suites above the store run: tests/store holds both kinds to one contract each time, so that whatever is
+built on it is run on PostgreSQL with the slow tests."""
 
 
 class Server:
@@ -77,6 +82,10 @@ class Server:
     def stop(self, mode: str = "fast") -> None:
         """End, letting go of everybody: `immediate` is as if the power had failed."""
         self._do("pg_ctl", "stop", "-w", "-m", mode)
+
+    def is_running(self) -> bool:
+        """Whether it serves; one that was ended leaves no file with its process."""
+        return (self._folder / "postmaster.pid").exists()
 
     def restart(self, mode: str = "fast") -> None:
         """End and begin again."""

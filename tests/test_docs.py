@@ -12,7 +12,7 @@ import pytest
 from context_compactor.errors import PACKAGE, MissingExtra
 from context_compactor.settings import Settings
 from tests.cli.conftest import conversation
-from tools import check_docs, check_exports, check_imports, check_names, check_tracked
+from tools.checks import docs, exports, imports, names, size, tracked
 
 ROOT = Path(__file__).parent.parent
 
@@ -23,24 +23,24 @@ def _at_the_root(monkeypatch):
 
 
 def test_every_exported_name_is_documented():
-    assert check_exports.problems() == []
+    assert exports.problems() == []
 
 
 def test_the_docs_match_the_code():
-    assert check_docs.problems() == []
+    assert docs.problems() == []
 
 
 def test_importing_the_package_loads_nothing_slow():
-    loaded = check_imports.loaded_modules()
-    assert not loaded & set(check_imports.HEAVY)
+    loaded = imports.loaded_modules()
+    assert not loaded & set(imports.HEAVY)
 
 
 def test_tracked_files_name_no_machine_and_no_registry():
-    assert check_tracked.problems() == []
+    assert tracked.problems() == []
 
 
 def test_names_are_from_the_glossary():
-    assert check_names.problems() == []
+    assert names.problems() == []
 
 
 @pytest.mark.parametrize(
@@ -48,18 +48,18 @@ def test_names_are_from_the_glossary():
 )
 def test_a_name_with_a_word_that_means_three_things_is_found(tmp_path, code):
     (tmp_path / "module.py").write_text(code)
-    assert len(check_names.problems(tmp_path)) == 1
+    assert len(names.problems(tmp_path)) == 1
 
 
 def test_a_word_inside_of_another_word_is_no_problem(tmp_path):
     (tmp_path / "module.py").write_text("import subprocess\nmetadata = subprocess\ninformation = 1\n")
-    assert check_names.problems(tmp_path) == []
+    assert names.problems(tmp_path) == []
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path, monkeypatch):
     (tmp_path / "README.md").write_text("[there](docs/gone.md) [web](https://example.com/x)\n```\n[no](link.md)\n```\n")
     monkeypatch.chdir(tmp_path)
-    assert list(check_docs.dead_links()) == ["README.md: the link to docs/gone.md leads nowhere"]
+    assert list(docs.dead_links()) == ["README.md: the link to docs/gone.md leads nowhere"]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_line_that_tells_to_install_in_a_way_that_does_not_work_is_found(tmp_p
     (tmp_path / "README.md").write_text(f"{line}\npip install . and `uv tool install` and pip install -e '.[dev]'\n")
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     monkeypatch.chdir(tmp_path)
-    (problem,) = check_docs.other_installs()
+    (problem,) = docs.other_installs()
     assert problem.startswith("README.md:1: ")
 
 
@@ -89,14 +89,27 @@ def test_the_error_for_a_missing_extra_tells_what_works():
 def test_a_line_that_names_a_machine_or_a_registry_is_found(tmp_path, line):
     page = tmp_path / "page.md"
     page.write_text(line.format(home=Path.home(), index="index" + "-url", registry="pypi" + ".org"))
-    assert len(list(check_tracked.in_file(page))) == 1
+    assert len(list(tracked.in_file(page))) == 1
 
 
 def test_the_words_not_used_in_names_are_those_of_the_glossary():
     glossary = (ROOT / "docs/glossary.md").read_text()
     words = re.search(r"three things in this field: ([^.]+)\.", glossary)
     assert words is not None
-    assert set(re.findall(r"\w+", words[1])) <= check_names.WORDS
+    assert set(re.findall(r"\w+", words[1])) <= names.WORDS
+
+
+def test_a_figure_of_the_packages_size_above_its_limit_is_found():
+    within = dict(size.LIMITS)
+    assert size.problems(within) == []
+    assert size.problems({**within, "modules": within["modules"] + 1}) == [
+        f"{within['modules'] + 1:,} modules: at most {within['modules']:,}"
+    ]
+
+
+def test_the_modules_that_a_call_runs_through_are_counted():
+    path = size.modules()["context_compactor.settings"]
+    assert str(path) in size.touched(lambda: Settings(window=1_000))
 
 
 def test_the_dependencies_are_those_that_were_chosen():

@@ -1,7 +1,7 @@
 """The one way in which tests wait: for something to be so, and not for ever.
 
 `wait_for` is for threads and processes, `until` for what runs on the same event loop. `PATIENCE` is for what waits by
-itself, such as `Event.wait` or `subprocess.run`. `tools/check_waits.py` looks that no test waits in another way.
+itself, such as `Event.wait` or `subprocess.run`. `tools/checks/waits.py` looks that no test waits in another way.
 """
 
 from __future__ import annotations

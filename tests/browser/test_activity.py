@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import demo_messages, talk
 from tests.server.running import running
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def busy(tmp_path_factory):
         path = site.made("crossing", window=60_000, dialect="anthropic")
         for message in demo_messages():
             site.post(f"{path}/messages", {"messages": [message]})
-            assert site.service.engine.wait_idle(30)
+            assert site.service.engine.wait_idle(PATIENCE)
         yield site
 
 

@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import DESKTOP, PHONE, demo_messages, talk
 from tests.server.running import Running, running
+from tests.waiting import PATIENCE
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
@@ -26,7 +27,7 @@ def lively(tmp_path_factory) -> Iterator[Running]:
         path = site.made("fix-lint-and-review", window=60_000, dialect="anthropic")
         for message in [*demo_messages(), *demo_messages()[2:90] * 3]:
             site.post(f"{path}/messages", {"messages": [message]})
-            assert site.service.engine.wait_idle(30)
+            assert site.service.engine.wait_idle(PATIENCE)
         yield site
 
 

@@ -39,7 +39,8 @@ def provider():
 class Screen(Struct):
     """A process whose standard error is a terminal, and everything it has shown there."""
 
-    process: subprocess.Popen
+    process: warm.Started
+    output: int
     master: int
     shown: bytearray
     reader: threading.Thread
@@ -51,10 +52,12 @@ class Screen(Struct):
 
     def end(self) -> tuple[int, bytes, str]:
         """The exit code, standard output, and the screen."""
-        out, _ = self.process.communicate(timeout=PATIENCE)
+        with os.fdopen(self.output, "rb") as output:
+            out = output.read()
+        code = self.process.wait()
         self.reader.join(PATIENCE)
         os.close(self.master)
-        return self.process.returncode, out, self.shown.decode().replace("\r\n", "\n")
+        return code, out, self.shown.decode().replace("\r\n", "\n")
 
 
 @pytest.fixture
@@ -77,7 +80,11 @@ def environment(**more: str) -> dict[str, str]:
 
 def at_terminal(folder: Path, command: list[str], **env: str) -> Screen:
     master, slave = pty.openpty()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=slave, cwd=folder, env=environment(**env))
+    output, written = os.pipe()
+    with Path(os.devnull).open() as nothing:
+        streams = [nothing.fileno(), written, slave]
+        process = warm.start(*command[len(COMMAND) :], cwd=folder, env=environment(**env), streams=streams)
+    os.close(written)
     os.close(slave)
     shown = bytearray()
 
@@ -90,7 +97,7 @@ def at_terminal(folder: Path, command: list[str], **env: str) -> Screen:
 
     reader = threading.Thread(target=read)
     reader.start()
-    return Screen(process, master, shown, reader)
+    return Screen(process, output, master, shown, reader)
 
 
 def elsewhere(folder: Path, command: list[str]) -> subprocess.CompletedProcess[bytes]:
@@ -149,7 +156,7 @@ def test_ctrl_c_leaves_with_130_and_everything_as_it_was(provider, day, reply):
     screen = at_terminal(day, arguments(provider, "-o", "out.json"), NO_COLOR="1")
     screen.until(b"nothing yet" if reply is SLOW else b"asking")
     wait_for(lambda: provider.bodies)
-    screen.process.send_signal(signal.SIGINT)
+    os.kill(screen.process.pid, signal.SIGINT)
     code, out, shown = screen.end()
     assert (code, out) == (130, b"")
     assert shown.endswith("interrupted: nothing was written\n")
@@ -164,7 +171,7 @@ def test_ctrl_c_in_a_session_leaves_its_context_as_it_was_and_it_goes_on(provide
     provider.replies = [SLOW, WHOLE]
     screen = at_terminal(day, arguments(provider, "--session", "s1", "-o", "out.json"), NO_COLOR="1")
     screen.until(b"nothing yet")
-    screen.process.send_signal(signal.SIGINT)
+    os.kill(screen.process.pid, signal.SIGINT)
     code, _, shown = screen.end()
     assert code == 130
     assert "interrupted: the context is as it was" in shown

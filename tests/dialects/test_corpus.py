@@ -15,7 +15,10 @@ from context_compactor.dialects.repair import repair
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "dev"
 FILES = sorted(CORPUS.glob("*.jsonl.gz"))
 
-pytestmark = pytest.mark.skipif(not FILES, reason="the development corpus is not beside the repository")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not FILES, reason="the development corpus is not beside the repository"),
+]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])

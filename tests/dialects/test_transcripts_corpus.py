@@ -13,7 +13,7 @@ from context_compactor.evaluation.corpus import default_corpus
 CORPUS = default_corpus()
 FILES = sorted(CORPUS.glob("*.jsonl.gz")) + sorted(CORPUS.glob("raw/*.jsonl.gz"))
 
-pytestmark = pytest.mark.skipif(not FILES, reason="the corpus is not here")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not FILES, reason="the corpus is not here")]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -1,4 +1,4 @@
-"""The promises over recorded conversations: a sample of the corpus where it is at hand, else the ones shipped.
+"""The promises over recorded conversations: those that are shipped, and a sample of the corpus where it is at hand.
 
 `COMPACTOR_FULL_CORPUS=1` takes all of them at every target.
 """
@@ -21,7 +21,10 @@ from tests.engine import promises
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT.parent / "shared" / "corpus" / "dev"
-FILES = sorted((*CORPUS.glob("*.jsonl.gz"), *ROOT.glob("examples/*.gz")))
+FILES = [
+    *sorted(ROOT.glob("examples/*.gz")),
+    *(pytest.param(path, marks=pytest.mark.slow) for path in sorted(CORPUS.glob("*.jsonl.gz"))),
+]
 SHARES = (0.5, 0.25, 0.1, 0.05)
 FULL = bool(os.environ.get("COMPACTOR_FULL_CORPUS"))
 EVERY = 10

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from context_compactor.evaluation.corpus import RecordedCompaction, RecordedConversation
 
+
+class SilentProgress:
+    """A listener that shows nothing."""
+
+    def start(self, what: str, total: int) -> None: ...
+
+    def step(self, amount: int = 1) -> None: ...
+
+
 FILLER = "The weather report says nothing new about anything at all today.\n" * 40
 
 PRICING = """\

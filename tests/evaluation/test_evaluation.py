@@ -12,11 +12,10 @@ import pytest
 from context_compactor.errors import BadInput, BadMessage
 from context_compactor.evaluation import runner
 from context_compactor.evaluation.methods import read_budgets, read_methods, with_real
-from context_compactor.evaluation.output import SilentProgress
 from context_compactor.evaluation.results import ALL
 from context_compactor.evaluation.runner import EvaluationRequest, evaluate_paths
 from context_compactor.evaluation.scoring import MEASURES
-from tests.evaluation.talks import long_messages, record
+from tests.evaluation.talks import SilentProgress, long_messages, record
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +123,7 @@ def test_a_context_that_does_not_fit_is_named_with_the_instructions_that_are_too
 
 
 def test_a_method_that_refuses_a_conversation_is_counted_not_fatal(folder, monkeypatch):
-    def refuse(sample, asked, archive=None):
+    def refuse(*_given):
         raise BadMessage(3, "content", "odd")
 
     monkeypatch.setattr(runner, "score_sample", refuse)

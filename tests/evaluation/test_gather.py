@@ -20,8 +20,7 @@ from context_compactor.evaluation.inputs import (
     stem,
     survey_files,
 )
-from context_compactor.evaluation.output import SilentProgress
-from tests.evaluation.talks import long_messages, record
+from tests.evaluation.talks import SilentProgress, long_messages, record
 
 SHIPPED = Path(__file__).parents[2] / "examples" / "demo_session.jsonl.gz"
 

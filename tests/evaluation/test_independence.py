@@ -8,18 +8,21 @@ from pathlib import Path
 import context_compactor.evaluation
 
 FOLDER = Path(context_compactor.evaluation.__file__).parent
+TRANSCRIPTS = "dialects.transcripts"
 ALLOWED = {
-    "dialogues": {"archive.archive", "archive.search.search", "measure.tokens"},  # the search that is measured
-    "gather": {"messages.logs.decode", "messages.logs.lines", "messages.transcripts"},  # a user's files
-    "gauges": {"measure.calibrate", "measure.count", "messages.detect", "messages.message", "messages.transcripts"},
-    "methods": {"handoff", "protocols", "settings"},
-    "choices": {"llm.names", "settings"},  # a model that is asked, and what is set for it
-    "conversations": {"protocols"},
-    "evaluation": {"protocols"},
-    "run": {"protocols"},
+    "dialogues": {"archive.originals", "archive.search.search", "tokens.counting"},  # the search that is measured
+    "inputs": {f"{TRANSCRIPTS}.json_lines", f"{TRANSCRIPTS}.reader", f"{TRANSCRIPTS}.transcript"},  # a user's files
+    "counting": {
+        "dialects.detection",
+        "dialects.messages",
+        f"{TRANSCRIPTS}.transcript",
+        "tokens.calibration",
+        "tokens.counting",
+    },
+    "methods": {"engine.report", "handoff", "protocols", "settings", "summarize.clients.names"},
+    "runner": {"protocols"},
     "scoring": {"protocols"},
-    "told": {"report"},
-    "search": {"archive.search.hits"},
+    "search": {"archive.search.passages"},
 }
 
 
@@ -32,12 +35,20 @@ def imports(path):
 def test_the_harness_takes_from_the_product_only_reading_files_counting_and_compacting():
     for path in FOLDER.glob("*.py"):
         foreign = {
-            name for name in imports(path) if not name.startswith("quality") and name not in ("errors", "markup")
+            name for name in imports(path) if not name.startswith("evaluation") and name not in ("errors", "markup")
         }
         assert foreign <= ALLOWED.get(path.stem, set()), path.name
 
 
 def test_the_product_takes_nothing_from_the_harness():
     for path in FOLDER.parent.rglob("*.py"):
-        if path.parent.name not in ("quality", "cli"):
-            assert not any(name.startswith("quality") for name in imports(path)), path.name
+        if path.parent.name not in ("evaluation", "cli"):
+            assert not any(name.startswith("evaluation") for name in imports(path)), path.name
+
+
+def test_the_command_line_loads_the_harness_for_eval_alone():
+    for path in (FOLDER.parent / "cli").rglob("*.py"):
+        loaded = [node.module or "" for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)]
+        names = [name.removeprefix("context_compactor.") for name in loaded]
+        assert "cli.eval_table" not in names, path.name
+        assert path.name == "eval_table.py" or not any(name.startswith("evaluation") for name in names), path.name

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.evaluation.talks import record
-from tools import evaluate, goals
+from tools.quality import evaluate, goals
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,6 +50,6 @@ def test_every_budget_has_a_goal_for_legality():
 def test_the_written_page_is_from_the_template():
     text = (ROOT / "docs" / "quality.md").read_text()
     for heading in (
-        line for line in (ROOT / "tools" / "quality_page.md").read_text().splitlines() if line[:3] == "## "
+        line for line in (ROOT / "tools" / "quality" / "page.md").read_text().splitlines() if line[:3] == "## "
     ):
         assert heading in text

@@ -4,14 +4,12 @@ import pytest
 
 from context_compactor.evaluation.messages import count_message, count_text
 from context_compactor.evaluation.methods import budget_tokens, find_method, run_method, suits
-from context_compactor.evaluation.samples import Sample, prepare
+from context_compactor.evaluation.wanted import samples_of
 from tests.evaluation.talks import long_messages, openai_talk
 
 
 def sample(label):
-    talk = openai_talk()
-    cut, want = next((cut, want) for cut, want in prepare(talk) if cut.label == label)
-    return Sample(talk, cut, want)
+    return next(sample for sample in samples_of(openai_talk()) if sample.cut.label == label)
 
 
 def test_a_budget_is_a_share_of_the_history():

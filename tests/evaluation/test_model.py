@@ -19,14 +19,13 @@ from context_compactor.evaluation.methods import (
     model_use_row,
     read_summarizer,
 )
-from context_compactor.evaluation.output import SilentProgress
 from context_compactor.evaluation.page import page
 from context_compactor.evaluation.runner import EvaluationRequest, evaluate_paths
 from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
 from context_compactor.tokens.prices import ModelUsage
 from tests.evaluation.models import NAME, good, scripted
-from tests.evaluation.talks import record
+from tests.evaluation.talks import SilentProgress, record
 from tests.failures.served import says, serving
 from tests.llm.formats import FORMATS
 
@@ -54,7 +53,7 @@ def test_a_model_adds_one_method_behind_ours(talk):
 def test_without_a_model_there_is_none(talk):
     found = evaluated(talk, None)
     assert WITH_MODEL not in found.methods
-    assert (found.model, found.told) == ("", ())
+    assert (found.model, found.model_use) == ("", ())
 
 
 def test_the_model_of_the_settings_is_not_asked(talk, monkeypatch):
@@ -66,27 +65,27 @@ def test_the_model_of_the_settings_is_not_asked(talk, monkeypatch):
 
 def test_what_became_of_the_summaries_is_counted(talk):
     found = evaluated(talk, scripted(good), ("25", "50"))
-    assert [row.budget for row in found.told] == ["25", "50"]
-    row = found.told[0]
+    assert [row.budget for row in found.model_use] == ["25", "50"]
+    row = found.model_use[0]
     assert row.used == row.compactions > 0
     assert row.outcomes["accepted"] == row.calls > 0
     assert row.shown > row.written > 0
-    refused = evaluated(talk, scripted("")).told[0]
+    refused = evaluated(talk, scripted("")).model_use[0]
     assert (refused.used, refused.refused) == (0, {"empty": refused.compactions})
 
 
 def test_the_cost_is_summed_where_it_is_known(talk, monkeypatch, tmp_path):
     usage = ModelUsage(input=1_000_000, output=0)
     model = ScriptedModel([lambda request: ModelAnswer(text=good(request), stop="complete", usage=usage)], name=NAME)
-    assert evaluated(talk, model).told[0].cost is None
+    assert evaluated(talk, model).model_use[0].cost is None
     monkeypatch.setenv("COMPACTOR_PRICES", json.dumps({NAME: {"input": 2.0, "output": 1.0}}))
-    row = evaluated(talk, model).told[0]
+    row = evaluated(talk, model).model_use[0]
     assert row.cost == pytest.approx(2.0 * row.calls)
 
 
 def test_it_is_told_in_two_lines_and_on_the_page(talk):
     found = evaluated(talk, scripted(""))
-    first, second = model_use_lines(found.told[0])
+    first, second = model_use_lines(found.model_use[0])
     assert first.startswith("0 of ")
     assert "empty" in second
     assert "cost unknown" in second

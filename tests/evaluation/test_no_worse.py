@@ -14,11 +14,10 @@ import pytest
 
 from context_compactor.evaluation.corpus import AGENT_SOURCES, default_corpus
 from context_compactor.evaluation.inputs import read_conversations
-from context_compactor.evaluation.methods import COMPACTOR, WITH_MODEL, suits
+from context_compactor.evaluation.methods import COMPACTOR, WITH_MODEL, run_method, suits
 from context_compactor.evaluation.output import mean
-from context_compactor.evaluation.samples import Sample, prepare
-from context_compactor.evaluation.scoring import MEASURES, Score, ScoringTask, score
-from context_compactor.evaluation.wanted import identifiers
+from context_compactor.evaluation.scoring import MEASURES, Score, score_sample
+from context_compactor.evaluation.wanted import Sample, identifiers, samples_of
 from tests.evaluation.models import MODELS
 
 SHIPPED = Path(__file__).parents[2] / "examples" / "demo_session.jsonl.gz"
@@ -37,8 +36,7 @@ MOST_FAILURES = 0.2
 def shipped() -> Iterator[Sample]:
     """The session that ships with the repository."""
     for talk in read_conversations(str(SHIPPED)):
-        barred = frozenset(identifiers(talk.system))
-        yield from (Sample(talk.conversation, cut, want) for cut, want in prepare(talk.conversation, barred))
+        yield from samples_of(talk.conversation, frozenset(identifiers(talk.system)))
 
 
 def recorded() -> Iterator[Sample]:
@@ -47,7 +45,7 @@ def recorded() -> Iterator[Sample]:
         path = default_corpus() / f"{source}.jsonl.gz"
         talks = list(read_conversations(str(path)))[::EVERY] if path.is_file() else []
         for talk in talks:
-            yield from (Sample(talk.conversation, cut, want) for cut, want in list(prepare(talk.conversation))[:1])
+            yield from samples_of(talk.conversation)[:1]
 
 
 GROUPS = {"shipped": shipped, "recorded": recorded}
@@ -60,7 +58,7 @@ def samples(group: str) -> list[Sample]:
 
 @cache
 def without(group: str, at: int, budget: str) -> Score:
-    return score(samples(group)[at], ScoringTask(COMPACTOR, 0, budget, True))
+    return score_sample(samples(group)[at], COMPACTOR, budget).score
 
 
 @cache
@@ -68,15 +66,19 @@ def scores(group: str, name: str) -> list[tuple[Score, Score]]:
     """For each sample and budget the score without a model and the one with it."""
     model = MODELS[name]()
     return [
-        (without(group, at, budget), score(sample, ScoringTask(WITH_MODEL, 0, budget, True, model)))
+        (without(group, at, budget), score_sample(sample, WITH_MODEL, budget, model).score)
         for at, sample in enumerate(samples(group))
         for budget in (BUDGETS[:1] if name in REFUSED or group == "recorded" else BUDGETS)
     ]
 
 
-def compared(group: str, name: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Score, Score]]:
+def limit_seconds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPACTOR_DEADLINE_SECONDS", str(SECONDS) if name == "endless" else "300")
     monkeypatch.setenv("COMPACTOR_RETRY_DELAY_SECONDS", "0")
+
+
+def compared(group: str, name: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Score, Score]]:
+    limit_seconds(name, monkeypatch)
     return scores(group, name)
 
 
@@ -86,12 +88,19 @@ def worse(before: Score, after: Score) -> dict[str, float]:
     return {name: now - old for name, (old, now) in both.items() if old is not None and now is not None and now < old}
 
 
+@cache
+def context_without(at: int) -> list:
+    return run_method(COMPACTOR, samples("shipped")[at], BUDGETS[0]).messages
+
+
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_model_that_is_endless_empty_hostile_lying_or_an_echo_changes_no_measure(name, monkeypatch):
-    for before, after in compared("shipped", name, monkeypatch):
-        assert after.told.why
-        assert after.told.calls
-        assert (after.shares, after.tokens) == (before.shares, before.tokens)
+def test_a_model_that_is_endless_empty_hostile_lying_or_an_echo_changes_nothing(name, monkeypatch):
+    limit_seconds(name, monkeypatch)
+    for at, sample in enumerate(samples("shipped")):
+        made = run_method(WITH_MODEL, sample, BUDGETS[0], MODELS[name]())
+        assert made.model_use.why
+        assert made.model_use.calls
+        assert made.messages == context_without(at)
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in REFUSED])
@@ -103,9 +112,10 @@ def test_whether_it_lies_or_not_a_shipped_session_stays_sound(name, monkeypatch)
 
 
 def test_a_good_model_is_used(monkeypatch):
-    assert all(not after.told.why for _, after in compared("shipped", "good", monkeypatch))
+    assert all(not after.model_use.why for _, after in compared("shipped", "good", monkeypatch))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not default_corpus().is_dir(), reason="the corpus is not at hand")
 @pytest.mark.parametrize("name", ["lying", "smoothly lying"])
 def test_over_recorded_conversations_a_liar_changes_no_measure(name, monkeypatch):
@@ -114,6 +124,7 @@ def test_over_recorded_conversations_a_liar_changes_no_measure(name, monkeypatch
     assert all((after.shares, after.tokens) == (before.shares, before.tokens) for before, after in pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not default_corpus().is_dir(), reason="the corpus is not at hand")
 def test_over_recorded_conversations_a_good_record_stays_legal_and_loses_little(monkeypatch):
     pairs = compared("recorded", "good", monkeypatch)

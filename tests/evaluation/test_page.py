@@ -10,13 +10,12 @@ import pytest
 
 from context_compactor.evaluation.descriptions import MEASURE_DESCRIPTIONS
 from context_compactor.evaluation.methods import DEFAULT_METHODS
-from context_compactor.evaluation.output import SilentProgress
 from context_compactor.evaluation.page import page
 from context_compactor.evaluation.plots import PlotBar, Series, bar_plot, line_plot
 from context_compactor.evaluation.results import Evaluation, Inputs
 from context_compactor.evaluation.runner import EvaluationRequest, evaluate_paths
 from context_compactor.markup import element, join, table
-from tests.evaluation.talks import record
+from tests.evaluation.talks import SilentProgress, record
 
 VOID = {"meta"}
 NASTY = "<script>alert(1)</script>"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from context_compactor.evaluation.corpus import AGENT_SOURCES, default_corpus, history_cuts, load
+from context_compactor.evaluation.corpus import AGENT_SOURCES, default_corpus, history_cuts
+from context_compactor.evaluation.inputs import read_conversations
 from context_compactor.evaluation.output import mean
-from context_compactor.evaluation.samples import prepare
 from context_compactor.evaluation.scoring import MEASURES, measure_retention, nothing_kept, retention_in
-from context_compactor.evaluation.wanted import find_wanted
+from context_compactor.evaluation.wanted import find_wanted, samples_of
 from tests.evaluation.talks import anthropic_talk, openai_talk, other_talk
 
 TALKS = [anthropic_talk, openai_talk]
@@ -21,16 +21,15 @@ def prepared(talk):
 
 @pytest.mark.parametrize("make", TALKS)
 def test_keeping_everything_is_100_in_every_measure(make):
-    talk = make()
-    for cut, want in prepare(talk):
-        shares = measure_retention(want, cut.history(talk)).shares()
+    for sample in samples_of(make()):
+        shares = measure_retention(sample.wanted, sample.history).shares()
         assert set(shares.values()) <= {1.0, None}
 
 
 @pytest.mark.parametrize("make", TALKS)
 def test_keeping_nothing_is_0_in_every_measure(make):
-    for _, want in prepare(make()):
-        assert set(nothing_kept(want).shares().values()) <= {0.0, None}
+    for sample in samples_of(make()):
+        assert set(nothing_kept(sample.wanted).shares().values()) <= {0.0, None}
 
 
 def test_every_measure_has_something_to_look_for():
@@ -57,18 +56,18 @@ def corpus_samples():
     folder = default_corpus()
     if not folder.is_dir():
         pytest.skip("the development corpus is not beside the repository")
-    chosen = [load(folder, source)[0] for source in AGENT_SOURCES]
-    return [(talk, *prepare(talk)[0]) for talk in chosen]
+    first = [next(read_conversations(str(folder / f"{source}.jsonl.gz"))) for source in AGENT_SOURCES]
+    return [samples_of(talk.conversation)[0] for talk in first]
 
 
 def test_on_the_corpus_keeping_everything_is_100_and_nothing_is_0(corpus_samples):
-    for talk, cut, want in corpus_samples:
-        assert set(measure_retention(want, cut.history(talk)).shares().values()) <= {1.0, None}
-        assert set(nothing_kept(want).shares().values()) <= {0.0, None}
+    for sample in corpus_samples:
+        assert set(measure_retention(sample.wanted, sample.history).shares().values()) <= {1.0, None}
+        assert set(nothing_kept(sample.wanted).shares().values()) <= {0.0, None}
 
 
 def test_on_the_corpus_another_projects_conversation_is_about_0(corpus_samples):
-    for talk, _, want in corpus_samples:
-        others = [other.messages for other, _, _ in corpus_samples if other is not talk]
-        shares = [measure_retention(want, messages).shares() for messages in others]
+    for sample in corpus_samples:
+        others = [other.conversation.messages for other in corpus_samples if other is not sample]
+        shares = [measure_retention(sample.wanted, messages).shares() for messages in others]
         assert all((mean(item[name] for item in shares) or 0.0) < 0.1 for name in MEASURES)

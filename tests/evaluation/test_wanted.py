@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 from context_compactor.evaluation.corpus import history_cuts
-from context_compactor.evaluation.samples import common_to_projects, prepare
-from context_compactor.evaluation.wanted import FailedCall, RecalledName, find_wanted, is_bound
-from tests.evaluation.talks import anthropic_talk, openai_talk, other_talk
+from context_compactor.evaluation.wanted import FailedCall, RecalledName, find_wanted, is_bound, samples_of
+from tests.evaluation.talks import anthropic_talk, openai_talk
 
 
 def shop():
@@ -22,7 +21,7 @@ def test_names_a_later_result_shows_first_are_not_wanted():
 
 def test_names_of_the_system_prompt_are_not_wanted():
     talk = openai_talk()
-    texts = {name.text for _, want in prepare(talk) for name in want.names}
+    texts = {name.text for sample in samples_of(talk) for name in sample.wanted.names}
     assert "repo/src" not in texts
     assert "roundPriceUp" in texts
 
@@ -31,11 +30,6 @@ def test_names_common_to_many_projects_are_not_wanted():
     talk = anthropic_talk()
     cut = next(cut for cut in history_cuts(talk) if cut.label == "75")
     assert "roundPriceUp" not in {name.text for name in find_wanted(talk, cut, frozenset({"roundPriceUp"})).names}
-
-
-def test_a_name_is_common_when_it_stands_in_enough_projects():
-    assert common_to_projects([anthropic_talk(), openai_talk(), other_talk()], 2) == frozenset()
-    assert "roundPriceUp" in common_to_projects([anthropic_talk(), other_talk()], 1)
 
 
 def test_calls_hold_the_names_they_need():

@@ -18,7 +18,9 @@ from tests.failures.scenes import code, fill, record_text, seen, squeeze, workin
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 
 
-@every_dialect
+@pytest.mark.parametrize(
+    "dialect", [DIALECT_NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in DIALECT_NAMES[1:])]
+)
 def test_a_replay_of_500_turns_compacts_rarely_and_works_in_between(dialect):
     """Row 2."""
     talk = talk_in(dialect).system("Be careful.").user("Go through all folders.")

@@ -1,4 +1,4 @@
-"""The stores on which the engine must keep its promises. Another one joins by an entry in `KINDS`."""
+"""The stores on which the engine must keep its promises. Another one joins by an entry in `KINDS` and in `STORES`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.jobs.place import Place, Ticking
+from tests.postgres import STORES
 
 KINDS: dict[str, Callable[[pytest.FixtureRequest], str]] = {
     "sqlite": lambda request: f"sqlite:///{request.getfixturevalue('tmp_path') / 'sessions.db'}",
@@ -15,7 +16,7 @@ KINDS: dict[str, Callable[[pytest.FixtureRequest], str]] = {
 """The address of a new store of each kind."""
 
 
-@pytest.fixture(params=list(KINDS))
+@pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest) -> str:
     return KINDS[request.param](request)
 

@@ -121,7 +121,7 @@ def talk(url: str, name: str) -> None:
     place.close()
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_whenever_workers_are_killed_no_job_is_lost_and_none_commits_twice(url: str, seed: int):
     dice = Random(seed)
     queued(url, SESSIONS)

@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 
 from context_compactor.summarize.model import Control, ModelMessage, ModelRequest
+from tests.waiting import PATIENCE
 
 
 def ask(text: str = "Say hello.", **more: Any) -> ModelRequest:
@@ -15,5 +16,5 @@ def ask(text: str = "Say hello.", **more: Any) -> ModelRequest:
     return ModelRequest(**{"messages": said, "max_tokens": 50, **more})
 
 
-def control(seconds: float = 30, on_text: Callable[[str], None] | None = None) -> Control:
+def control(seconds: float = PATIENCE, on_text: Callable[[str], None] | None = None) -> Control:
     return Control(monotonic() + seconds, Event(), on_text)

@@ -167,14 +167,14 @@ def test_an_error_says_whether_the_call_may_have_to_be_paid_for(provider, wire, 
 def test_an_answer_that_broke_off_or_timed_out_may_have_to_be_paid_for(provider, wire, end):
     provider.replies = [Reply(pieces=wire.text("Good "), end=end)]
     with pytest.raises(ModelUnavailable) as caught:
-        _patient(wire.client(provider.url), 0.2).write(ask(), control())
+        _patient(wire.client(provider.url), 2.0).write(ask(), control())
     assert caught.value.billed
 
 
 def test_silence_before_the_first_word_may_have_to_be_paid_for(provider, wire):
     provider.replies = [Reply(end="stall")]
     with pytest.raises(ModelUnavailable) as caught:
-        _patient(wire.client(provider.url), 0.2).write(ask(), control())
+        _patient(wire.client(provider.url), 1.0).write(ask(), control())
     assert caught.value.billed
 
 
@@ -199,15 +199,17 @@ def test_nobody_at_the_address_is_worth_a_retry(provider, wire):
 def test_silence_is_given_up_before_the_deadline_and_may_be_tried_again(provider, wire):
     provider.replies = [Reply(pieces=wire.text("Good "), end="stall")]
     with pytest.raises(ModelUnavailable):
-        _patient(wire.client(provider.url), 0.2).write(ask(), control())
+        _patient(wire.client(provider.url), 1.0).write(ask(), control())
     assert provider.gone.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("end", ["stall", "endless"])
 def test_the_deadline_ends_a_call_and_closes_its_stream(provider, wire, end):
     provider.replies = [Reply(pieces=wire.text("la "), end=end)]
+    asked = control()
+    asked.on_text = lambda _: setattr(asked, "deadline", 0.0)
     with pytest.raises(ModelStopped, match="deadline"):
-        wire.client(provider.url).write(ask(max_tokens=50_000), control(0.5))
+        wire.client(provider.url).write(ask(max_tokens=50_000), asked)
     assert provider.gone.wait(PATIENCE)
 
 

@@ -16,6 +16,7 @@ from context_compactor.testing import ScriptedModel
 from context_compactor.tokens.prices import ModelUsage
 from tests.engine.test_model import SHORT
 from tests.llm.asking import ask, control
+from tests.waiting import PATIENCE
 
 PRICES = {"scripted": Price(input=10.0, output=10.0)}
 ANSWER = ModelAnswer(text="Hello", stop="complete", usage=ModelUsage(input=1_000, output=1_000))  # 2 cents
@@ -234,7 +235,7 @@ def test_who_watches_cannot_stop_the_work_and_is_told_nothing_more(caplog):
         shown.append(what)
         raise BrokenPipeError("nobody reads")
 
-    asked = Control(monotonic() + 30, threading.Event(), break_down, break_down)
+    asked = Control(monotonic() + PATIENCE, threading.Event(), break_down, break_down)
     model, _ = limited(ModelUnavailable("busy"), ModelUnavailable("busy"), ANSWER, ANSWER)
     for _ in range(2):
         assert model.write(ask(), asked).text == "Hello"

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from context_compactor.errors import ModelStopped, ModelUnavailable
+from context_compactor.errors import ModelDenied, ModelStopped, ModelUnavailable
 from context_compactor.summarize.model import ModelAnswer
-from context_compactor.testing import ScriptedModel
+from context_compactor.testing import FileModel, ScriptedModel
 from tests.llm.asking import ask, control
 
 
@@ -48,3 +48,11 @@ def test_threads_share_it():
     for thread in threads:
         thread.join()
     assert sorted(given, key=int) == [str(number) for number in range(50)]
+
+
+def test_a_model_of_files_writes_what_it_is_asked_and_reads_the_answer_beside_it(tmp_path):
+    with pytest.raises(ModelDenied, match=r"answer_001\.md is missing"):
+        FileModel(tmp_path).write(ask("How are you?"), control())
+    assert "How are you?" in (tmp_path / "request_001.md").read_text()
+    (tmp_path / "answer_001.md").write_text("Well.")
+    assert FileModel(tmp_path).write(ask("How are you?"), control()).text == "Well."

@@ -33,7 +33,7 @@ def model(small_model):
 def test_it_streams_an_answer_with_its_usage(model):
     heard = []
     request = ModelRequest(messages=(ModelMessage("user", "Say hello."),), max_tokens=24)
-    answer = model.write(request, control(120, heard.append))
+    answer = model.write(request, control(on_text=heard.append))
     assert answer.text.strip()
     assert "".join(heard) == answer.text
     assert len(heard) > 1
@@ -41,19 +41,20 @@ def test_it_streams_an_answer_with_its_usage(model):
     assert 0 < answer.usage.output <= 24
 
 
+@pytest.mark.slow
 def test_an_answer_that_needs_more_room_is_cut_off_by_length(model):
     request = ModelRequest(messages=STORY.messages, max_tokens=8)
-    assert model.write(request, control(120)).stop == "length"
+    assert model.write(request, control()).stop == "length"
 
 
 def test_a_request_beyond_its_window_is_an_overflow(model):
     long = (ModelMessage("user", "lighthouse " * 3 * WINDOW),)
     with pytest.raises(ModelOverflow):
-        model.write(ModelRequest(messages=long, max_tokens=8), control(120))
+        model.write(ModelRequest(messages=long, max_tokens=8), control())
 
 
 def test_the_deadline_stops_it_in_mid_answer_and_the_next_call_is_served(model):
-    asked = control(120)
+    asked = control()
 
     def first_piece(_: str) -> None:
         asked.deadline = 0.0
@@ -61,16 +62,18 @@ def test_the_deadline_stops_it_in_mid_answer_and_the_next_call_is_served(model):
     asked.on_text = first_piece
     with pytest.raises(ModelStopped, match="deadline"):
         model.write(STORY, asked)
-    assert model.write(ModelRequest(messages=STORY.messages, max_tokens=4), control(120)).usage.output == 4
+    assert model.write(ModelRequest(messages=STORY.messages, max_tokens=4), control()).usage.output == 4
 
 
+@pytest.mark.slow
 def test_a_cancel_stops_it_in_mid_answer(model):
-    asked = control(120)
+    asked = control()
     asked.on_text = lambda _: asked.cancel.set()
     with pytest.raises(ModelStopped, match="cancelled"):
         model.write(STORY, asked)
 
 
+@pytest.mark.slow
 def test_a_restart_in_mid_call_is_worth_a_retry_and_the_retry_is_answered(model, small_model):
     heard, waits = [], []
 
@@ -83,16 +86,17 @@ def test_a_restart_in_mid_call_is_worth_a_retry_and_the_retry_is_answered(model,
         waits.append(error)
         small_model.start()
 
-    asked = control(120, kill_once)
+    asked = control(on_text=kill_once)
     request = ModelRequest(messages=STORY.messages, max_tokens=40)
     assert with_retries(lambda: model.write(request, asked), 3, 0, asked, restart).text.strip()
     assert len(waits) == 1
 
 
+@pytest.mark.slow
 def test_the_gate_refuses_what_it_takes_for_a_summary(model):
     turns = refresh_talk(2)
     asked = f"Summarize under these headings:\n{headings()}\n\n{quote_turns(turns)[-1].body}"
-    answer = model.write(ModelRequest(messages=(ModelMessage("user", asked),), max_tokens=100), control(120))
+    answer = model.write(ModelRequest(messages=(ModelMessage("user", asked),), max_tokens=100), control())
     assert answer.text.strip()
     assert check_answer(answer, evidence_of(turns)).wrong
 
@@ -126,6 +130,7 @@ def assert_judged(report: Report, messages: list) -> None:
         assert "the one without a model stands" in report.reason
 
 
+@pytest.mark.slow
 def test_a_compaction_with_it_is_judged_and_no_worse_than_without(small_model):
     short = "{messages}\nSay only: done."  # a story of its own would be as poor, and takes it long to write
     settings = Settings(summarizer_window=WINDOW, retry_delay_seconds=0.0, deadline_seconds=15.0, compact_prompt=short)
@@ -133,6 +138,7 @@ def test_a_compaction_with_it_is_judged_and_no_worse_than_without(small_model):
     assert_judged(result.report, result.messages)
 
 
+@pytest.mark.slow
 def test_a_session_with_it_goes_on_whatever_it_says(small_model):
     settings = structs.replace(CALM, summarizer=small_model.name, summarizer_window=WINDOW, deadline_seconds=5.0)
     with Session.open("run", window=1_000_000, store="memory:", settings=settings) as session:

@@ -246,7 +246,7 @@ def test_a_level_that_is_reached_is_answered_at_once_or_by_a_job(tmp_path, level
         assert size["level"] is None
         path = server.made(window=int(tokens / share * 1.16))
         got = server.post(f"{path}/messages", {"messages": conversation()}).json
-        assert server.service.engine.wait_idle(30)
+        assert server.service.engine.wait_idle(PATIENCE)
         told = server.get(path).json
         assert told["totals"]["compactions"] == 1, (got, told)
         assert (got["report"] is not None) == (level == "emergency")

@@ -16,10 +16,11 @@ from context_compactor.store.rows import Webhook
 from tests.cli.conftest import conversation
 from tests.jobs.place import turn
 from tests.llm.provider import Provider
+from tests.postgres import STORES
 from tests.server.running import Running, running
 from tests.server.test_auth import Guarded, guarded
 from tests.server.test_cancel import silent
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 __all__ = ["guarded", "silent"]
 
@@ -27,7 +28,7 @@ HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
 PARTS = ("", "/context", "/history", "/compactions", "/archive", "/facts", "/checkpoint", "/search?q=a", "/plan")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch):
     """A server over each kind of store."""
     monkeypatch.chdir(tmp_path)
@@ -171,7 +172,7 @@ def test_jobs_of_a_deleted_session_end_without_a_word(tmp_path: Path, monkeypatc
         assert server.call("DELETE", path).status == 204
         engine = server.service.engine
         assert engine is not None
-        assert engine.wait_idle(60)
+        assert engine.wait_idle(PATIENCE)
         assert server.service.service_store.jobs.newest(session_id="run") == []
         assert told_of(server, "run") == ["session.deleted"]
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]

@@ -128,11 +128,11 @@ def test_what_is_no_http_is_refused(server, junk):
 
 def test_a_body_that_comes_too_slowly_ends_its_connection(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with running(tmp_path, body_seconds=0.3) as server:
+    with running(tmp_path, body_seconds=1) as server:
         path = server.made()
         head = f"POST {path}/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         pieces = [f"{head}Content-Length: 1000\r\n\r\n".encode(), *[b" "] * 8]
-        assert _talk(server.port, *pieces, pause=0.1) == b""
+        assert _talk(server.port, *pieces, pause=0.3) == b""
         assert server.get(f"{path}/history").json["total"] == 0
 
 

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from context_compactor.archive.originals import original_text
 from context_compactor.client import Client
@@ -141,6 +142,7 @@ def loaded(url: str, fleet: Fleet, sessions: int, turns: int) -> Iterator[Load]:
             load.talkers.stop()
 
 
+@pytest.mark.slow
 def test_two_servers_and_three_workers_lose_and_double_nothing_whatever_is_killed_or_restarted(
     tmp_path: Path, own_postgres: Server
 ):

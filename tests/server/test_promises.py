@@ -18,6 +18,7 @@ import pytest
 
 from context_compactor.server import metrics as metrics_module
 from context_compactor.store.rows import Job
+from tests.postgres import STORES
 from tests.server.filling import WIDE, Held, Raw, Talk, before_jobs, idle, told, turn
 from tests.server.receivers import receiving
 from tests.server.running import Running, running
@@ -28,7 +29,7 @@ from tests.waiting import PATIENCE, wait_for
 Serve = Callable[..., Any]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def serve(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
     """Begins a server on the store of the test; a second time on the same one."""
     monkeypatch.chdir(tmp_path)

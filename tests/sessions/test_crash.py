@@ -25,7 +25,7 @@ from tests.sessions.talk import Raw, illegal, messages, opened, references
 from tests.store.children import Child
 
 KILLS = 40
-SEEDS = (1, 2, 3)
+SEEDS = (1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3)))
 # Seconds within which each operation is killed: about as long as it takes.
 OPERATIONS = {"append": 0.003, "batch": 0.004, "compact": 0.03, "undo": 0.003, "redo": 0.003, "restore": 0.01}
 WEIGHTS = (10, 3, 4, 3, 1, 1)

@@ -21,6 +21,7 @@ from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.sqlite import SqliteStore
 from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest
 from context_compactor.testing import ScriptedModel
+from tests.postgres import STORES
 from tests.sessions import telling
 from tests.sessions.talk import messages, opened
 from tests.sessions.telling import PLAIN
@@ -28,7 +29,7 @@ from tests.sessions.telling import PLAIN
 READABLE = Path(".tmp", "context-archive")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'sessions.db'}"

@@ -20,6 +20,7 @@ from context_compactor.store import originals as runs
 from context_compactor.store.connect import connect
 from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.sqlite import SqliteStore
+from tests.postgres import STORES
 from tests.sessions.talk import opened
 from tests.store.rows import AT
 from tests.waiting import wait_for
@@ -48,7 +49,7 @@ def found(session: Session, text: str) -> list[str]:
     return [hit.id for hit in session.search(text) if text in hit.text]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a new store of either kind."""
     is_file = request.param == "sqlite"

@@ -69,7 +69,7 @@ def test_an_open_session_lives_through_a_fork_on_both_sides(postgres_url: str):
         check_whole(session, 2, each=EACH)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_whenever_a_process_is_killed_everything_it_had_done_is_there_and_nothing_by_half(postgres_url: str, seed: int):
     dice, first = Random(seed), 0
     for _ in range(KILLS):

@@ -16,10 +16,11 @@ from context_compactor.store.postgres import PostgresStore
 from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.sqlite import SqliteStore
 from tests.dialects.strategies import DIALECT_NAMES
+from tests.postgres import STORES
 from tests.sessions.talk import CALM, Raw, illegal, message, messages, opened, output, references
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest) -> Iterator[SqlStore]:
     is_sqlite = request.param == "sqlite"
     with closing(

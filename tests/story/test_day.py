@@ -14,6 +14,8 @@ from context_compactor.engine.result import failures_share
 from context_compactor.facts.failures import find_failures
 from tools.day import live, open_day, stream
 
+pytestmark = pytest.mark.slow
+
 ANTHROPIC = DIALECTS["anthropic"]
 MESSAGES = 900
 

@@ -17,6 +17,7 @@ from context_compactor.summarize.request import quote_turns
 from context_compactor.testing import Scripted as Line
 from context_compactor.testing import ScriptedModel
 from tests.engine.talks import Call, bash, edit, read, talk_in
+from tests.waiting import PATIENCE
 
 GOOD = """## Task
 > Add refresh tokens to the login flow. (turn_001)
@@ -94,7 +95,7 @@ def answer(text: str, stop: StopReason = "complete", **more: object) -> ModelAns
     return ModelAnswer(text=text, stop=stop, **more)  # type: ignore[arg-type]
 
 
-def control(seconds: float = 60.0, on_text: Callable[[str], None] | None = None) -> Control:
+def control(seconds: float = PATIENCE, on_text: Callable[[str], None] | None = None) -> Control:
     """A control that nobody has cancelled."""
     return Control(deadline=time.monotonic() + seconds, cancel=threading.Event(), on_text=on_text)
 

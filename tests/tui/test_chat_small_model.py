@@ -13,6 +13,8 @@ from tests.llm.small_model import SmallModel
 from tests.tui.places import WIDE, enter, screen_text, settle, until
 from tests.tui.talking import Place, assert_valid, run, send, show
 
+pytestmark = pytest.mark.slow
+
 WINDOW, TURNS = 800, 8
 WORDS = "The keeper of the lighthouse counts the ships that pass the rock, and writes them down. " * 4
 

@@ -26,7 +26,7 @@ def print_evaluation(found: Evaluation, out: LineOutput, html: str | None = None
         out.print(line)
     for budget in dict.fromkeys((*found.budgets, HANDOFF_BUDGET)):
         _print_table(found, budget, out)
-    _print_told(found, out)
+    _print_model_use(found, out)
     for line in (*_cost_lines(found), *_count_lines(found), *_dialogue_lines(found)):
         out.print(line)
     _print_troubles("did not fit", found.misfits, out, "they count as nothing kept")
@@ -87,11 +87,11 @@ def _short(method: str) -> str:
     return method if len(method) < _NAME + 2 else f"…{method[2 - _NAME :]}"
 
 
-def _print_told(found: Evaluation, out: LineOutput) -> None:
+def _print_model_use(found: Evaluation, out: LineOutput) -> None:
     """What became of the model's summaries at each budget, and what they took."""
-    if found.told:
+    if found.model_use:
         out.print(f"\nSummaries by {one_line(found.model, 80)}: what is not used leaves the context as without a model")
-    for row in found.told:
+    for row in found.model_use:
         for at, line in enumerate(model_use_lines(row)):
             out.print(f"{'' if at else describe_budget(row.budget):<{_NAME}}{line}")
 

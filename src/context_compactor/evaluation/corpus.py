@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from context_compactor.evaluation.messages import PER_MESSAGE, RawMessage, count_message, count_text, read_message
@@ -39,34 +36,6 @@ class RecordedConversation(Struct, frozen=True):
 def default_corpus() -> Path:
     """The corpus folder beside the repository."""
     return Path(__file__).resolve().parents[4] / "shared" / "corpus" / "dev"
-
-
-def records(folder: Path, source: str) -> list[dict[str, Any]]:
-    """The lines of one corpus file as they are."""
-    with gzip.open(folder / f"{source}.jsonl.gz") as lines:
-        return [msgspec.json.decode(line) for line in lines]
-
-
-def load(folder: Path, source: str) -> list[RecordedConversation]:
-    """All conversations of one corpus file."""
-    return [conversation_from(record, source) for record in records(folder, source)]
-
-
-def conversation_from(record: dict[str, Any], source: str) -> RecordedConversation:
-    """One corpus record as a conversation; the logged usage is taken out of the messages."""
-    messages = [{key: value for key, value in item.items() if key != "usage"} for item in record["messages"]]
-    usages = {index: item["usage"] for index, item in enumerate(record["messages"]) if item.get("usage")}
-    events = tuple(
-        RecordedCompaction(event["at"], event.get("summary") or "", event.get("trigger") or "")
-        for event in record.get("events") or ()
-    )
-    provider = "anthropic" if record.get("schema") == "anthropic" else "openai"
-    return RecordedConversation(record["id"], source, _project(record), provider, messages, events, usages)
-
-
-def _project(record: dict[str, Any]) -> str:
-    last = str(record["id"]).rsplit("/", 1)[-1]
-    return last.split("__")[0] if "__" in last else str(record.get("source", ""))
 
 
 SHORT_HISTORY = 4000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -25,35 +24,18 @@ class CountedReply(Struct, frozen=True):
     reported: int
 
 
-class BlindCounter(Protocol):
-    """Something that learns from replies; `estimate` gives a value with `tokens`."""
-
-    def learn(self, counted: int, reported: int) -> BlindCounter:
-        """The gauge after one more reply."""
-        ...
-
-    def estimate(self, counted: int) -> Any:
-        """What the provider would count."""
-        ...
-
-
-def reported_tokens(usage: dict[str, int]) -> int:
-    """The prompt a provider billed: fresh, written to the cache and read from it."""
-    return usage.get("input", 0) + usage.get("cache_write", 0) + usage.get("cache_read", 0)
-
-
 def anchored_errors(replies: Sequence[CountedReply]) -> Iterator[float]:
     """The error of what the last reply reported plus the count since."""
     for before, now in pairwise(replies):
         yield abs(before.reported + now.counted - before.counted - now.reported) / now.reported
 
 
-def blind_errors(replies: Sequence[CountedReply], gauge: BlindCounter) -> Iterator[float]:
-    """The error of a gauge that learns from the first five replies alone."""
+def blind_errors(replies: Sequence[CountedReply], calibration: Calibration) -> Iterator[float]:
+    """The error of a calibration that learns from the first five replies alone."""
     for reply in replies[:BLIND_AFTER]:
-        gauge = gauge.learn(reply.counted, reply.reported)
+        calibration = calibration.learn(reply.counted, reply.reported)
     for reply in replies[BLIND_AFTER:]:
-        yield abs(gauge.estimate(reply.counted).tokens - reply.reported) / reply.reported
+        yield abs(calibration.estimate(reply.counted).tokens - reply.reported) / reply.reported
 
 
 FEWEST_REPLIES = 2 * BLIND_AFTER
@@ -69,7 +51,7 @@ class CountErrors(Struct, frozen=True):
 
 
 def count_errors(transcript: Transcript, source: str) -> CountErrors | None:
-    """How far the gauge was off; None where no usage was logged or the messages cannot be read."""
+    """How far the calibration was off; None where no usage was logged or the messages cannot be read."""
     try:
         runs = list(_runs(transcript))
     except BadInput:

@@ -113,7 +113,7 @@ MEASURE_DESCRIPTIONS: dict[str, MeasureDescription] = {
 
 METHOD_DESCRIPTIONS: dict[str, str] = {
     COMPACTOR: "Context Compactor, without a model",
-    WITH_MODEL: "the same, with a model that tells the story of what is folded",
+    WITH_MODEL: "the same, with a model that summarizes what leaves the context",
     "keep-last": "keep the last messages that fit",
     "trim": "the system prompt and the last messages that fit, as LangChain's trim does",
     "head-and-tail": "the first and the last turns, the middle is dropped",

@@ -17,12 +17,10 @@ from context_compactor.dialects.transcripts.json_lines import JsonFile, unpack
 from context_compactor.dialects.transcripts.reader import read_transcripts
 from context_compactor.dialects.transcripts.transcript import Transcript
 from context_compactor.errors import BadInput, BadTranscript
-from context_compactor.evaluation import corpus
 from context_compactor.evaluation.corpus import RecordedCompaction, RecordedConversation, history_cuts
 from context_compactor.evaluation.messages import RawMessage, arguments_text, flat_text, text_of
 from context_compactor.evaluation.output import ProgressListener
 from context_compactor.evaluation.pool import spread
-from context_compactor.evaluation.samples import COMMON_PROJECTS
 from context_compactor.evaluation.wanted import identifiers
 
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
@@ -189,8 +187,8 @@ def _source(transcript: Transcript, path: str) -> str:
 
 def _project(transcript: Transcript, path: str) -> str:
     if _is_recorded(transcript):
-        record = {"id": "", "messages": [], **transcript.extra}
-        return corpus.conversation_from(record, "").project
+        last = str(transcript.extra.get("id", "")).rsplit("/", 1)[-1]
+        return last.split("__")[0] if "__" in last else str(transcript.extra["source"])
     return project_of(transcript.cwd) or Path(path).resolve().parent.name
 
 
@@ -217,14 +215,15 @@ def _unpacked_size(path: str) -> int:
             packed = file.read(2) == b"\x1f\x8b"
             if packed and size > 18:
                 file.seek(-4, os.SEEK_END)
-                told = int.from_bytes(file.read(4), "little")
-                return told if size < told <= _BEST_GZIP * size else size
+                stated = int.from_bytes(file.read(4), "little")
+                return stated if size < stated <= _BEST_GZIP * size else size
     except OSError as error:
         raise BadTranscript(f"{path}: cannot be read ({error.strerror}).") from None
     return size
 
 
 MOST_CONVERSATIONS = 50
+COMMON_PROJECTS = 3
 
 
 class ConversationLocation(Struct, frozen=True):
@@ -297,7 +296,7 @@ def load(places: Sequence[ConversationLocation]) -> Iterator[GatheredConversatio
     """The conversations at these places, file by file."""
     for path in dict.fromkeys(place.path for place in places):
         numbers = {place.number for place in places if place.path == path}
-        with suppress(BadInput):  # told in the survey; what could be read before it is here too
+        with suppress(BadInput):  # reported by the survey; what could be read before it is here too
             yield from (talk for number, talk in enumerate(read_conversations(path)) if number in numbers)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -15,12 +14,11 @@ from msgspec import Struct, structs
 from context_compactor.engine.report import ModelCall, Report
 from context_compactor.errors import BadSetting
 from context_compactor.evaluation import baselines
-from context_compactor.evaluation import baselines as lists
 from context_compactor.evaluation.baselines import Method
 from context_compactor.evaluation.corpus import summary_tokens
 from context_compactor.evaluation.messages import PER_MESSAGE, RawMessage, count_messages, is_instruction
-from context_compactor.evaluation.samples import Sample
 from context_compactor.evaluation.search import Search, as_text
+from context_compactor.evaluation.wanted import Sample
 from context_compactor.protocols import Model
 from context_compactor.settings import load_settings
 
@@ -32,7 +30,7 @@ AS_A_WHOLE = "refused as a whole"
 class ModelUse(Struct, frozen=True):
     """One compaction for which a model was at hand.
 
-    `why` says in a word or two why its story is not used; it is empty where it is. `outcomes` counts what became of
+    `why` says in a word or two why its summary is not used; it is empty where it is. `outcomes` counts what became of
     the single calls. `cost` is in US dollars, or None where it is not known.
     """
 
@@ -45,7 +43,7 @@ class ModelUse(Struct, frozen=True):
 
 
 class ModelUseRow(Struct, frozen=True):
-    """All compactions of one budget for which a model was at hand: how many were told by it, and why not the others."""
+    """All compactions of one budget with a model at hand: how many summaries are used, and why the others are not."""
 
     budget: str
     compactions: int
@@ -72,7 +70,7 @@ def model_use_of(report: Report) -> ModelUse:
 
 
 def _why(calls: Sequence[ModelCall]) -> str:
-    """The objections to the last answer; where it was accepted, the story as a whole was not."""
+    """The objections to the last answer; where it was accepted, the summary as a whole was not."""
     if not calls:
         return NOT_ASKED
     return AS_A_WHOLE if calls[-1].outcome.startswith(ACCEPTED) else calls[-1].outcome
@@ -82,29 +80,29 @@ def _codes(call: ModelCall) -> list[str]:
     return [ACCEPTED] if call.outcome.startswith(ACCEPTED) else call.outcome.split(", ")
 
 
-def model_use_row(budget: str, told: Sequence[ModelUse]) -> ModelUseRow:
+def model_use_row(budget: str, uses: Sequence[ModelUse]) -> ModelUseRow:
     """The sums of these compactions; what is commonest comes first."""
-    whys = Counter(code for one in told if one.why for code in one.why.split(", "))
+    whys = Counter(code for one in uses if one.why for code in one.why.split(", "))
     outcomes: Counter[str] = Counter()
-    for one in told:
+    for one in uses:
         outcomes.update(one.outcomes)
     return ModelUseRow(
         budget=budget,
-        compactions=len(told),
-        used=sum(not one.why for one in told),
+        compactions=len(uses),
+        used=sum(not one.why for one in uses),
         refused=dict(whys.most_common()),
-        calls=sum(one.calls for one in told),
+        calls=sum(one.calls for one in uses),
         outcomes=dict(outcomes.most_common()),
-        shown=sum(one.shown for one in told),
-        written=sum(one.written for one in told),
-        cost=_total(one.cost for one in told if one.calls),
+        shown=sum(one.shown for one in uses),
+        written=sum(one.written for one in uses),
+        cost=_total(one.cost for one in uses if one.calls),
     )
 
 
 def model_use_lines(row: ModelUseRow) -> Iterator[str]:
-    """The same for people: one line on the stories, one on the calls."""
+    """The same for people: one line on the summaries, one on the calls."""
     others = f"; not used: {counted(row.refused)}" if row.refused else ""
-    yield f"{row.used:,} of {row.compactions:,} told by the model{others}"
+    yield f"{row.used:,} of {row.compactions:,} summaries of the model are used{others}"
     price = "cost unknown" if row.cost is None else f"${row.cost:.4f}"
     tokens = f"{row.shown:,} tokens shown, {row.written:,} written, {price}"
     calls = f": {counted(row.outcomes)}" if row.outcomes else ""
@@ -138,22 +136,21 @@ BASELINES: dict[str, Method] = {
     "truncate-outputs": baselines.truncate_outputs,
     "masking": baselines.mask_observations,
     "random-drop": baselines.random_drop,
-    "name-list": lists.name_list,
-    "ledger": lists.ledger,
+    "name-list": baselines.name_list,
+    "ledger": baselines.ledger,
 }
 
 
 class MethodResult(Struct, frozen=True):
-    """What a method made of a history: the context, its archive's search and recall if it has them, the seconds.
+    """What a method made of a history: the context, its archive's search and recall if it has them.
 
-    `told` is what a model had to do with it.
+    `model_use` is what a model had to do with it.
     """
 
     messages: list[RawMessage]
     search: Search | None = None
     recall: Callable[[str], Any] | None = None
-    seconds: float = 0.0
-    told: ModelUse | None = None
+    model_use: ModelUse | None = None
 
 
 def compactor(messages: list[RawMessage], budget: int, summarizer: str | Model | None = None) -> Any:
@@ -166,7 +163,7 @@ def compactor(messages: list[RawMessage], budget: int, summarizer: str | Model |
         found.messages,
         as_text(found.search),
         found.recall,
-        told=None if summarizer is None else model_use_of(found.report),
+        model_use=None if summarizer is None else model_use_of(found.report),
     )
 
 
@@ -209,15 +206,12 @@ def run_method(method: str, sample: Sample, budget: str, summarizer: str | Model
     if method == SUMMARY:
         return MethodResult([{"role": "user", "content": sample.cut.summary}])
     run = partial(compactor, summarizer=summarizer) if method == WITH_MODEL else find_method(method)
-    history = sample.history
-    start = time.perf_counter()
-    result = run(history, budget_tokens(sample, budget))
-    seconds = time.perf_counter() - start
-    if isinstance(result, list):
-        return MethodResult(result, seconds=seconds)
+    result = run(sample.history, budget_tokens(sample, budget))
     if isinstance(result, MethodResult):
-        return structs.replace(result, seconds=seconds)
-    return MethodResult(result.messages, getattr(result, "search", None), getattr(result, "recall", None), seconds)
+        return result
+    if isinstance(result, list):
+        return MethodResult(result)
+    return MethodResult(result.messages, getattr(result, "search", None), getattr(result, "recall", None))
 
 
 def budget_tokens(sample: Sample, budget: str) -> int:
@@ -239,7 +233,6 @@ def suits(sample: Sample, budget: str) -> bool:
     return sample.cut.group == (REAL if budget == REAL else "main")
 
 
-DEFAULT_BUDGETS = ("5", "10", "25", "50")
 DEFAULT_METHODS = (
     COMPACTOR,
     "keep-last",
@@ -285,7 +278,7 @@ def read_methods(text: str) -> tuple[str, ...]:
 
 
 def read_summarizer(name: str | None) -> str | None:
-    """A summarizer's name, when it can be opened: a wrong one or a missing key is told before the long work."""
+    """A summarizer's name, when it can be opened: a wrong one or a missing key is reported before the long work."""
     if name is not None:
         from context_compactor.summarize.clients.names import open_model
 

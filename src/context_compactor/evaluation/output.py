@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -11,12 +10,6 @@ def mean(values: Iterable[float | None]) -> float | None:
     """The mean of the values that are there."""
     there = [value for value in values if value is not None]
     return sum(there) / len(there) if there else None
-
-
-def show(*lines: str) -> None:
-    """Write lines to the standard output."""
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()
 
 
 def percent(share: float | None) -> str:
@@ -45,13 +38,3 @@ class ProgressListener(Protocol):
     def step(self, amount: int = 1) -> None:
         """So many steps are done."""
         ...
-
-
-class SilentProgress:
-    """Nobody looks."""
-
-    def start(self, what: str, total: int) -> None:
-        """Nothing to say."""
-
-    def step(self, amount: int = 1) -> None:
-        """Nothing to say."""

@@ -166,7 +166,7 @@ def main_budget(found: Evaluation) -> str:
 _MODEL_COLUMNS = (
     "budget",
     "compactions",
-    "told by the model",
+    "summaries used",
     "why not the others",
     "calls",
     "tokens shown",
@@ -177,17 +177,19 @@ _MODEL_COLUMNS = (
 
 def model_section(found: Evaluation) -> Iterator[Markup]:
     """How many summaries of a model were used, why not the others, and what they took."""
-    if not found.told:
+    if not found.model_use:
         return
     yield element("h2", f"Summaries by {found.model}")
     yield element(
         "p",
-        f"{WITH_MODEL} is {COMPACTOR} with a model that tells the story of what is folded. A summary that is refused "
+        f"{WITH_MODEL} is {COMPACTOR} with a model that summarizes what leaves the context. A summary that is refused "
         "leaves the context as it is without a model.",
     )
-    yield table("What became of the summaries", _MODEL_COLUMNS, [_model_cells(row) for row in found.told])
+    yield table("What became of the summaries", _MODEL_COLUMNS, [_model_cells(row) for row in found.model_use])
     rows = [
-        (describe_budget(row.budget), what, f"{times:,}") for row in found.told for what, times in row.outcomes.items()
+        (describe_budget(row.budget), what, f"{times:,}")
+        for row in found.model_use
+        for what, times in row.outcomes.items()
     ]
     yield table("What became of the single calls", ("budget", "outcome", "calls"), rows)
 

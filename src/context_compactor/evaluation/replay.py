@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from msgspec import Struct
 
 from context_compactor.evaluation.baselines import mask_old_outputs
-from context_compactor.evaluation.corpus import AGENT_SOURCES, RecordedConversation, default_corpus, load
+from context_compactor.evaluation.corpus import RecordedConversation
 from context_compactor.evaluation.messages import RawMessage, count_message
-from context_compactor.evaluation.methods import COMPACTOR, find_method
-from context_compactor.evaluation.output import mean, show
-from context_compactor.evaluation.pool import spread
+from context_compactor.evaluation.methods import find_method
 
 WINDOW = 32_000
 CACHED, WRITTEN = 0.1, 1.25
@@ -111,44 +106,3 @@ def _shorten(method: str) -> Shorten:
         return list(made if isinstance(made, list) else made.messages)
 
     return shorten
-
-
-def _replay_one(shared: tuple[list[RecordedConversation], str, int], index: int) -> ReplayResult | None:
-    conversations, method, share = shared
-    return replay(conversations[index], method, share)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    options = _options(arguments)
-    loaded = [item for source in options.sources.split(",") for item in load(options.corpus, source)[:: options.every]]
-    for method in options.method.split(","):
-        done = spread(_replay_one, (loaded, method, options.share), range(len(loaded)), options.jobs)
-        bills = [bill for bill in done if bill]
-        show(_row(method, bills))
-        sources = dict.fromkeys(bill.source for bill in bills)
-        show(*(_row(f"  {source}", [bill for bill in bills if bill.source == source]) for source in sources))
-    return 0
-
-
-def _row(name: str, bills: Sequence[ReplayResult]) -> str:
-    """The mean over conversations, and all that was billed with the method against all without."""
-    average = mean(bill.cost / bill.plain for bill in bills) or 0.0
-    whole = sum(bill.cost for bill in bills) / (sum(bill.plain for bill in bills) or 1.0)
-    compactions = mean(bill.compactions for bill in bills) or 0.0
-    return f"{name:28}{len(bills):4} {average:6.3f} (all together {whole:.3f}), {compactions:.1f} compactions each"
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="quality.replay", description=__doc__)
-    parser.add_argument("--method", default=COMPACTOR, help=f"methods of quality.run, or {EVERY_TURN}")
-    parser.add_argument("--share", type=int, default=25, help="bring the context down to this percentage of the window")
-    parser.add_argument("--sources", default=",".join(AGENT_SOURCES))
-    parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--corpus", type=Path, default=default_corpus())
-    return parser.parse_args(arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -98,7 +98,7 @@ class SampleScore(Struct, frozen=True):
     shares: dict[str, float | None]
 
 
-class Evaluation(Struct, frozen=True, kw_only=True):
+class Evaluation(Struct, frozen=True, kw_only=True, rename={"model_use": "told"}):
     """Everything that was measured."""
 
     version: str
@@ -108,7 +108,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     model: str = ""
     """The model that `compactor+model` asked; empty when none was."""
     rows: tuple[ScoreRow, ...] = ()
-    told: tuple[ModelUseRow, ...] = ()
+    model_use: tuple[ModelUseRow, ...] = ()
     losses: tuple[Loss, ...] = ()
     costs: tuple[ReplayCost, ...] = ()
     counts: tuple[CountError, ...] = ()
@@ -171,9 +171,9 @@ def score_rows(scored: Sequence[MethodScore], pairs: Iterable[tuple[str, str]]) 
 def model_use_rows(scored: Sequence[MethodScore], budgets: Iterable[str]) -> Iterator[ModelUseRow]:
     """For each budget what a model had to do with the contexts, where there was one."""
     for budget in budgets:
-        told = [item.score.told for item in scored if item.score.budget == budget and item.score.told]
-        if told:
-            yield model_use_row(budget, told)
+        uses = [item.score.model_use for item in scored if item.score.budget == budget and item.score.model_use]
+        if uses:
+            yield model_use_row(budget, uses)
 
 
 def _grouped(items: Sequence[_Sourced]) -> Iterator[tuple[str, Sequence[_Sourced]]]:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from context_compactor import __version__
 from context_compactor.errors import BadInput, CompactorError
+from context_compactor.evaluation.corpus import RecordedConversation
 from context_compactor.evaluation.counting import CountErrors, count_errors
 from context_compactor.evaluation.dialogues import ask_dialogues
 from context_compactor.evaluation.inputs import (
@@ -50,10 +51,9 @@ from context_compactor.evaluation.results import (
     sample_rows,
     score_rows,
 )
-from context_compactor.evaluation.samples import Sample, prepare
-from context_compactor.evaluation.scoring import COLUMNS, Score, ScoreDetail, ScoringTask, nothing_kept, score_sample
+from context_compactor.evaluation.scoring import COLUMNS, Retention, Score, nothing_kept, score_sample
 from context_compactor.evaluation.search import Search, plain_search
-from context_compactor.evaluation.wanted import identifiers
+from context_compactor.evaluation.wanted import Sample, identifiers, samples_of
 from context_compactor.protocols import Model
 
 # A replay compacts again and again: with a model its bill would be the model's, which is shown by itself.
@@ -72,7 +72,7 @@ class EvaluationPlan(Struct, frozen=True):
 
     @property
     def replayed(self) -> tuple[str, ...]:
-        """The methods whose cost is replayed, and one that is known to be dear."""
+        """The methods whose cost is replayed, and one that is known to be expensive."""
         methods = (method for method, budget in self.pairs if budget != HANDOFF_BUDGET and method not in NOT_REPLAYED)
         return (*dict.fromkeys(methods), EVERY_TURN)
 
@@ -92,61 +92,51 @@ def evaluate_conversation(
     shared: tuple[Sequence[GatheredConversation], EvaluationPlan], index: int
 ) -> ConversationResult:
     """Everything about one of the conversations."""
-    talks, plan = shared
-    talk = talks[index]
-    samples = list(_samples(talk, plan.common))
+    gathered, plan = shared[0][index], shared[1]
+    conversation = gathered.conversation
+    found = samples_of(conversation, plan.common | identifiers(gathered.system))
+    samples = [sample for sample in found if sample.cut.group != "short"]
     scores: list[MethodScore] = []
     lost: list[Loss] = []
     for sample in samples:
         archive = cache(lambda history=sample.history: plain_search(history))
         for method, budget in plan.pairs:
             if suits(sample, budget):
-                asked = ScoringTask(method, 0, budget, search=True, summarizer=plan.summarizer)
-                scored, judged = _run(sample, asked, archive)
-                scores.append(scored)
-                lost.extend(losses(method, budget, sample, judged.kept))
+                score, kept = _run(sample, method, budget, plan.summarizer, archive)
+                scores.append(score)
+                lost.extend(losses(method, budget, sample, kept))
     return ConversationResult(
         samples=sum(sample.cut.group != REAL for sample in samples),
         real=sum(sample.cut.group == REAL for sample in samples),
         scores=scores,
         losses=sum_losses(lost),
-        bills=list(_bills(talk, plan.replayed)),
-        errors=count_errors(talk.transcript, talk.conversation.source),
+        bills=list(_bills(conversation, plan.replayed)),
+        errors=count_errors(gathered.transcript, conversation.source),
     )
 
 
-def _samples(talk: GatheredConversation, common: frozenset[str]) -> Iterator[Sample]:
-    barred = common | identifiers(talk.system)
-    for cut, wanted in prepare(talk.conversation, barred):
-        if cut.group != "short":
-            yield Sample(talk.conversation, cut, wanted)
-
-
-def _run(sample: Sample, asked: ScoringTask, archive: Callable[[], Search]) -> tuple[MethodScore, ScoreDetail]:
+def _run(
+    sample: Sample, method: str, budget: str, model: str | Model | None, archive: Callable[[], Search]
+) -> tuple[MethodScore, Retention]:
+    """The score of a method; one that refused to make a context kept nothing."""
     try:
-        judged = score_sample(sample, asked, archive)
+        found = score_sample(sample, method, budget, model, archive)
     except BadMethod:
         raise
     except CompactorError as error:
-        judged = _refused(sample, asked.budget)
-        return MethodScore(asked.method, judged.score, refusal=str(error)), judged
-    fits = judged.score.fits
-    instructions = 0 if fits else count_messages(filter(is_instruction, sample.history))
-    return MethodScore(asked.method, judged.score, instructions), judged
+        nothing = nothing_kept(sample.wanted)
+        shares = dict.fromkeys(COLUMNS, None) | nothing.shares()
+        limit = budget_tokens(sample, budget)
+        score = Score(sample.id, sample.conversation.source, budget, False, 0, limit, shares)
+        return MethodScore(method, score, refusal=str(error)), nothing
+    instructions = 0 if found.score.fits else count_messages(filter(is_instruction, sample.history))
+    return MethodScore(method, found.score, instructions), found.kept
 
 
-def _refused(sample: Sample, budget: str) -> ScoreDetail:
-    """A method that made no context kept nothing."""
-    nothing = nothing_kept(sample.wanted)
-    shares = dict.fromkeys(COLUMNS, None) | nothing.shares()
-    limit = budget_tokens(sample, budget)
-    return ScoreDetail(Score(sample.id, sample.conversation.source, budget, False, 0.0, 0, limit, shares), nothing)
-
-
-def _bills(talk: GatheredConversation, methods: Sequence[str]) -> Iterator[tuple[str, ReplayResult]]:
+def _bills(conversation: RecordedConversation, methods: Sequence[str]) -> Iterator[tuple[str, ReplayResult]]:
     for method in methods:
         try:
-            bill = replay(talk.conversation, method)
+            bill = replay(conversation, method)
         except BadMethod:
             raise
         except CompactorError:
@@ -181,33 +171,33 @@ class EvaluationRequest(Struct, frozen=True):
         return (*self.methods[:at], WITH_MODEL, *self.methods[at:])
 
 
-def evaluate_paths(trial: EvaluationRequest, watch: ProgressListener) -> Evaluation:
+def evaluate_paths(request: EvaluationRequest, watch: ProgressListener) -> Evaluation:
     """Read, choose, cut, run every method and measure. Raises `BadInput` when there is nothing to measure."""
-    files = find_files(trial.paths)
+    files = find_files(request.paths)
     if not files.paths:
-        raise BadInput(f"{', '.join(trial.paths)}: no file here ends in {', '.join(ENDINGS)}. Try: another folder.")
-    found = survey_files(files, trial.jobs, watch)
+        raise BadInput(f"{', '.join(request.paths)}: no file here ends in {', '.join(ENDINGS)}. Try: another folder.")
+    found = survey_files(files, request.jobs, watch)
     _refuse_nothing(found)
-    places, step = sampled(found, trial.every)
-    budgets = with_real(trial.budgets, sum(place.real for place in places))
+    places, step = sampled(found, request.every)
+    budgets = with_real(request.budgets, sum(place.real for place in places))
     if not budgets:
         raise BadInput("--budget: no compaction really happened in these conversations. Try: --budget 25")
-    plan = EvaluationPlan(_pairs(budgets, trial.all_methods), found.common, trial.summarizer)
+    plan = EvaluationPlan(_pairs(budgets, request.all_methods), found.common, request.summarizer)
     watch.start("Evaluating", sum(place.tokens for place in places))
-    done = list(_studied(places, plan, trial.jobs, watch))
+    done = list(_evaluated(places, plan, request.jobs, watch))
     scored = [item for one in done for item in one.scores]
     return Evaluation(
         version=__version__,
         budgets=budgets,
-        methods=trial.all_methods,
-        model=_name_of(trial.summarizer),
+        methods=request.all_methods,
+        model=_name_of(request.summarizer),
         inputs=_inputs(found, places, step, done),
         rows=tuple(score_rows(scored, plan.pairs)),
-        told=tuple(model_use_rows(scored, budgets)),
+        model_use=tuple(model_use_rows(scored, budgets)),
         losses=tuple(sum_losses(loss for one in done for loss in one.losses)),
         costs=tuple(cost_rows([bill for one in done for bill in one.bills])),
         counts=tuple(count_rows([one.errors for one in done if one.errors])),
-        dialogues=tuple(ask_dialogues(found.dialogues, trial.methods, trial.jobs, watch)),
+        dialogues=tuple(ask_dialogues(found.dialogues, request.methods, request.jobs, watch)),
         misfits=tuple(misfits(scored)),
         illegal=tuple(illegal(scored)),
         samples=tuple(sample_rows(scored)),
@@ -242,14 +232,14 @@ def _pairs(budgets: Sequence[str], methods: Sequence[str]) -> tuple[tuple[str, s
     return tuple(dict.fromkeys(pairs))
 
 
-def _studied(
+def _evaluated(
     places: Sequence[ConversationLocation], plan: EvaluationPlan, jobs: int, watch: ProgressListener
 ) -> Iterator[ConversationResult]:
     """The conversations in groups that fit into memory, each group spread over the jobs."""
     for group in _groups(places):
-        talks = list(load(group))
+        conversations = list(load(group))
         for place, found in zip(
-            group, spread(evaluate_conversation, (talks, plan), range(len(talks)), jobs), strict=False
+            group, spread(evaluate_conversation, (conversations, plan), range(len(conversations)), jobs), strict=False
         ):
             watch.step(place.tokens)
             yield found

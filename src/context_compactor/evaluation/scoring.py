@@ -22,11 +22,11 @@ from context_compactor.evaluation.messages import (
     without_line_numbers,
 )
 from context_compactor.evaluation.methods import MethodResult, ModelUse, budget_tokens, run_method
-from context_compactor.evaluation.samples import Sample
 from context_compactor.evaluation.search import Search, plain_search
 from context_compactor.evaluation.wanted import (
     CopiedSpan,
     FailedCall,
+    Sample,
     WantedItems,
     found_with_search,
     identifiers,
@@ -63,8 +63,7 @@ def share(flags: Sequence[bool]) -> float | None:
 
 def measure_retention(wanted: WantedItems, context: Sequence[RawMessage]) -> Retention:
     """Look up everything a sample wants in a context's flattened text."""
-    texts = [text for _, text in flatten(context)]
-    return retention_in(wanted, texts)
+    return retention_in(wanted, [text for _, text in flatten(context)])
 
 
 def retention_in(wanted: WantedItems, texts: Sequence[str]) -> Retention:
@@ -99,12 +98,12 @@ def _failures(wanted: Sequence[FailedCall], text: str) -> tuple[bool, ...]:
 
 def problems(messages: Sequence[RawMessage], provider: str) -> list[str]:
     """What is wrong with a context, in words; empty when it is legal."""
-    talk = [message for message in messages if not is_instruction(message)]
-    if not talk:
+    spoken = [message for message in messages if not is_instruction(message)]
+    if not spoken:
         return ["no message"]
-    found = [] if talk[0].get("role", "user") == "user" else ["the first message is not the user's"]
-    found += _anthropic(talk) if provider == "anthropic" else _openai(talk)
-    return found + [f"message {index} is empty" for index, message in enumerate(talk) if _is_empty(message)]
+    found = [] if spoken[0].get("role", "user") == "user" else ["the first message is not the user's"]
+    found += _anthropic(spoken) if provider == "anthropic" else _openai(spoken)
+    return found + [f"message {index} is empty" for index, message in enumerate(spoken) if _is_empty(message)]
 
 
 def _is_empty(message: RawMessage) -> bool:
@@ -215,29 +214,18 @@ COLUMNS = (*MEASURES, "1Q", "LEGAL", "RESTOR", "CACHE", "size")
 class Score(Struct, frozen=True):
     """What one method did to one sample at one budget.
 
-    `problems` says why a context is not legal, `told` what a model had to do with it.
+    `problems` says why a context is not legal, `model_use` what a model had to do with it.
     """
 
     sample: str
     source: str
     budget: str
     fits: bool
-    seconds: float
     tokens: int
     limit: int
     shares: dict[str, float | None]
     problems: tuple[str, ...] = ()
-    told: ModelUse | None = None
-
-
-class ScoringTask(Struct, frozen=True):
-    """What to run: a method on a sample at a budget, with or without searching and recalling, perhaps with a model."""
-
-    method: str
-    index: int
-    budget: str
-    search: bool
-    summarizer: str | Model | None = None
+    model_use: ModelUse | None = None
 
 
 class ScoreDetail(Struct, frozen=True):
@@ -247,27 +235,31 @@ class ScoreDetail(Struct, frozen=True):
     kept: Retention
 
 
-def score(sample: Sample, asked: ScoringTask) -> Score:
-    """Run a method on one sample and look up what it kept; a context over its budget keeps nothing."""
-    return score_sample(sample, asked).score
+def score_sample(
+    sample: Sample,
+    method: str,
+    budget: str,
+    summarizer: str | Model | None = None,
+    archive: Callable[[], Search] | None = None,
+) -> ScoreDetail:
+    """Run a method on one sample and look up what it kept; a context over its budget keeps nothing.
 
-
-def score_sample(sample: Sample, asked: ScoringTask, archive: Callable[[], Search] | None = None) -> ScoreDetail:
-    """The score of a method with what it kept. `archive` gives the search for methods that have none of their own."""
-    made = run_method(asked.method, sample, asked.budget, asked.summarizer)
-    limit, size = budget_tokens(sample, asked.budget), count_messages(made.messages)
-    fits = size <= limit or asked.method == "everything"
+    `archive` gives the search for methods that have none of their own.
+    """
+    made = run_method(method, sample, budget, summarizer)
+    limit, size = budget_tokens(sample, budget), count_messages(made.messages)
+    fits = size <= limit or method == "everything"
     found = measure_retention(sample.wanted, made.messages) if fits else nothing_kept(sample.wanted)
     wrong = problems(made.messages, sample.conversation.provider)
     shares = found.shares()
-    shares["1Q"] = _one_question(sample, made, found.names, archive) if asked.search else None
+    shares["1Q"] = _one_question(sample, made, found.names, archive)
     shares["LEGAL"] = float(not wrong)
-    shares["RESTOR"] = restored(sample.history, made.messages, made.recall) if asked.search and made.recall else None
+    shares["RESTOR"] = restored(sample.history, made.messages, made.recall) if made.recall else None
     shares["CACHE"] = prefix_share(sample.history, made.messages)
     shares["size"] = size / limit if limit else 1.0
     source = sample.conversation.source
-    done = Score(sample.id, source, asked.budget, fits, made.seconds, size, limit, shares, tuple(wrong[:3]), made.told)
-    return ScoreDetail(done, found)
+    score = Score(sample.id, source, budget, fits, size, limit, shares, tuple(wrong[:3]), made.model_use)
+    return ScoreDetail(score, found)
 
 
 def _one_question(

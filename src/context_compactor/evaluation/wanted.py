@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from context_compactor.evaluation.corpus import HistoryCut, RecordedConversation
+from context_compactor.evaluation.corpus import HistoryCut, RecordedConversation, history_cuts
 from context_compactor.evaluation.messages import FlatPart, RawMessage, origin, read_message, read_messages
 from context_compactor.evaluation.search import Search
 
@@ -404,3 +404,26 @@ def find_wanted(
         failures=tuple(failures(history)),
         questions=tuple(questions(cut.future(conversation), names)),
     )
+
+
+class Sample(Struct, frozen=True):
+    """One cut of one conversation and what its future wants."""
+
+    conversation: RecordedConversation
+    cut: HistoryCut
+    wanted: WantedItems
+
+    @property
+    def id(self) -> str:
+        """The conversation's id and the cut's label."""
+        return f"{self.conversation.id}@{self.cut.label}"
+
+    @property
+    def history(self) -> list[RawMessage]:
+        """What the agent knew at the cut."""
+        return self.cut.history(self.conversation)
+
+
+def samples_of(conversation: RecordedConversation, common: frozenset[str] = frozenset()) -> list[Sample]:
+    """Every cut of a conversation; the `common` identifiers are not wanted."""
+    return [Sample(conversation, cut, find_wanted(conversation, cut, common)) for cut in history_cuts(conversation)]

@@ -1,0 +1,1 @@
+"""The real coding agents of this machine, checked against a scripted model."""

@@ -1,0 +1,1 @@
+"""Speed, memory and load: `make bench` and `make soak`."""

@@ -1,0 +1,1 @@
+"""Every check that a linter cannot do: part of `make check`."""

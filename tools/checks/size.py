@@ -1,0 +1,136 @@
+"""The size of the package: modules, lines, single importers, class names with two meanings, modules behind one call.
+
+`python -m tools.checks.size` prints the figures, with `-v` the modules behind them. A figure above its limit fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).parents[2] / "src"
+PACKAGE = ROOT / "context_compactor"
+SMALL = 120  # lines
+# What each figure may be at most. Lower a limit when its figure has fallen; raise one only with a reason.
+LIMITS = {
+    "modules": 373,
+    "lines of source": 79_000,
+    "small modules whose single importer stands beside them": 12,
+    "class names with more than one meaning": 4,
+    "modules that compact() runs through": 70,
+    "modules that a quiet append() runs through": 22,
+}
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by its name."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def importers(paths: dict[str, Path]) -> dict[str, set[str]]:
+    """The modules that import each module."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, path in paths.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    inner = f"{node.module}.{alias.name}"
+                    found[inner if inner in paths else node.module].add(name)
+    return found
+
+
+def _single(paths: dict[str, Path]) -> Iterator[str]:
+    for name, users in importers(paths).items():
+        path = paths.get(name)
+        if path is None or path.name == "__init__.py" or len(users) != 1:
+            continue
+        beside = next(iter(users)).rpartition(".")[0] == name.rpartition(".")[0]
+        if beside and len(path.read_text(encoding="utf-8").splitlines()) <= SMALL:
+            yield name
+
+
+def _double(paths: dict[str, Path]) -> list[str]:
+    found: dict[str, int] = defaultdict(int)
+    for path in paths.values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            found[node.name if isinstance(node, ast.ClassDef) else ""] += 1
+    return sorted(name for name, count in found.items() if name and count > 1)
+
+
+def touched(call: Callable[[], object]) -> set[str]:
+    """The modules of the package whose functions run during a call; comprehensions and class bodies count too."""
+    found: set[str] = set()
+    start = str(PACKAGE)
+
+    def watch(frame: object, event: str, _value: object) -> None:
+        if event == "call":
+            name = frame.f_code.co_filename  # type: ignore[attr-defined]
+            if name.startswith(start) and frame.f_code.co_name != "<module>":  # type: ignore[attr-defined]
+                found.add(name)
+
+    call()  # what is imported or cached at first use is no part of the way
+    sys.setprofile(watch)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def _calls() -> tuple[set[str], set[str]]:
+    from context_compactor import Session, compact
+    from context_compactor.dialects.transcripts.reader import read_transcript
+
+    messages = read_transcript(ROOT.parent / "examples" / "demo_session.jsonl.gz").messages
+    by_compact = touched(lambda: compact(messages, target_tokens=8_000))
+    with TemporaryDirectory() as folder, Session.open("size", store=f"sqlite:///{folder}/s.db") as session:
+        session.append({"role": "user", "content": "Add a test."})
+        by_append = touched(lambda: session.append({"role": "assistant", "content": "The test is there."}))
+    return by_compact, by_append
+
+
+def figures() -> dict[str, int]:
+    """All figures, in the order of their limits."""
+    paths = modules()
+    by_compact, by_append = _calls()
+    values = (
+        len(paths),
+        sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths.values()),
+        len(list(_single(paths))),
+        len(_double(paths)),
+        len(by_compact),
+        len(by_append),
+    )
+    return dict(zip(LIMITS, values, strict=True))
+
+
+def problems(found: dict[str, int] | None = None) -> list[str]:
+    """Each figure that is above its limit. Prints all of them."""
+    found = figures() if found is None else found
+    for name, value in found.items():
+        print(f"{value:9,} {name} (at most {LIMITS[name]:,})")
+    return [f"{value:,} {name}: at most {LIMITS[name]:,}" for name, value in found.items() if value > LIMITS[name]]
+
+
+def main() -> int:
+    """Print the figures; 1 when one is above its limit."""
+    failed = problems()
+    if "-v" in sys.argv:
+        paths = modules()
+        print("single:", *sorted(_single(paths)), sep="\n  ")
+        print("double:", *_double(paths), sep="\n  ")
+        for name, found in zip(("compact", "append"), _calls(), strict=True):
+            print(f"{name}:", *sorted(each.removeprefix(f"{PACKAGE}/") for each in found), sep="\n  ")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

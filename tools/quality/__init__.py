@@ -1,0 +1,1 @@
+"""`make eval`: quality on the development corpus."""
