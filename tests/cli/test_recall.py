@@ -99,8 +99,8 @@ def test_a_search_that_finds_nothing_is_an_answer(run, stored):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "name one original"),
-        (["file_003", "--search", "x"], "name one original"),
+        ([], "needs either an id or --search"),
+        (["file_003", "--search", "x"], "needs either an id or --search"),
         (["file_003", "--limit", "3"], "--limit"),
         (["file_003", "--lines", "1-2", "--page", "1"], "--lines, --page"),
         (["file_003", "--again", "--lines", "1-2"], "--again, --lines"),
@@ -108,15 +108,15 @@ def test_a_search_that_finds_nothing_is_an_answer(run, stored):
         (["file_003", "--turns"], "--turns cannot be used with file_003"),
         (["--turns", "--limit", "3"], "--turns cannot be used with --limit"),
         (["file_003", "--from", "2"], "--from and --to"),
-        (["file_003", "--lines", "two"], "'two' names no lines"),
+        (["file_003", "--lines", "two"], "'two' is not a range of lines"),
         (["file_003", "--lines", "9-3"], "lines 9-3"),
         (["file_003", "--lines", "900-"], "it has 50 lines"),
         (["file_003", "--page", "99"], "page 99"),
         (["file_999"], "no original of session 'run-42' has the id 'file_999'"),
-        (["../etc/passwd"], "is no id"),
-        (["--search", "x", "--since", "yesterday"], "since='yesterday' is no time"),
+        (["../etc/passwd"], "is not a reference id"),
+        (["--search", "x", "--since", "yesterday"], "since='yesterday' is not a time"),
         (["--search", "x", "--until", "0001-01-01T00:00+14:00"], "until="),
-        (["--search", "x", "--kind", "rumour"], "is no kind of content"),
+        (["--search", "x", "--kind", "rumour"], "is not a kind of content"),
     ],
 )
 def test_what_cannot_be_recalled_is_refused_with_a_reason(run, stored, arguments, told):

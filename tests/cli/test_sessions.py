@@ -118,7 +118,7 @@ def test_a_store_can_be_named(run, stored):
     assert ids == ["elsewhere"]
     ran = run("sessions", "--store", "other/store.db")
     assert ran.code == 2
-    assert "is no address of a store" in ran.err
+    assert "is not a store URL" in ran.err
 
 
 # What the model sees, and what was said

@@ -41,9 +41,9 @@ def test_a_plan_of_a_session_follows_what_was_decided(run, steerable):
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["steer", "run-42", "--keep", "five"], "--keep: 'five' is no turn"),
-        (["steer", "run-42", "--drop", "9-3"], "--drop: '9-3' is no turn"),
-        (["steer", "run-42", "--keep", "5", "--drop", "4-6"], "turn 5 is named by --keep as well"),
+        (["steer", "run-42", "--keep", "five"], "--keep: 'five' is not a turn"),
+        (["steer", "run-42", "--drop", "9-3"], "--drop: '9-3' is not a turn"),
+        (["steer", "run-42", "--keep", "5", "--drop", "4-6"], "turn 5 is already given to --keep"),
         (["steer", "run-42", "--drop", "0"], "instructions"),
         (["steer", "run-42", "--keep", "5", "--drop", "999"], "there is no such turn"),
         (["steer", "nobody", "--keep", "5"], "no session 'nobody'"),

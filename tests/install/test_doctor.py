@@ -666,7 +666,7 @@ def test_the_status_line_is_ours_somebody_elses_or_none(claude: Desk):
     assert claude.doctor().has("look", "status line", "no status line")
 
 
-# 6. The store and the diary
+# 6. The store and the hook log
 
 
 def test_a_store_that_is_damaged_foreign_newer_or_gone_is_wrong_and_an_older_one_is_left_as_it_is(claude: Desk):
@@ -700,7 +700,7 @@ def test_files_that_others_can_read_are_named_and_a_store_in_memory_is_refused(c
     home.chmod(0o700)
     assert not claude.doctor().has("look", "store")
     (home / "config.toml").write_text('store = "memory:"\n')
-    assert claude.doctor().has("wrong", "settings", "SQLite file within it")
+    assert claude.doctor().has("wrong", "settings", "SQLite file inside the project")
 
 
 def test_how_far_a_session_has_followed_its_log_is_told(claude: Desk):
@@ -720,7 +720,7 @@ def test_failures_of_the_last_day_are_told_once_each_the_newest_first_with_what_
     for problem in ("StoreError: the disk is full", "KeyError: 'x'", "StoreError: the disk is full"):
         log_hook(root, "stop", "failed", problem=problem)
     log_hook(root, "stop", "failed", problem="long ago", time=stamp(3 * 24 * 3600))
-    told = [each for each in claude.doctor().all if each["area"] == "diary"]
+    told = [each for each in claude.doctor().all if each["area"] == "hook log"]
     assert len(told) == 2
     assert all(each["state"] == "wrong" for each in told)
     assert any("2× in the last day" in each["what"] and each["try"] == "Free some space" for each in told)
@@ -730,14 +730,14 @@ def test_failures_of_the_last_day_are_told_once_each_the_newest_first_with_what_
 def test_a_failure_after_which_the_hook_worked_is_only_to_be_looked_at(claude: Desk):
     log_hook(str(claude.root), "session-start", "failed", problem="BadSetting: x", time=stamp(60))
     claude.work()
-    assert claude.doctor().has("look", "diary", "It has worked since", "compactor config")
+    assert claude.doctor().has("look", "hook log", "It has worked since", "compactor config")
 
 
-def test_what_agents_call_with_bad_input_shows_in_the_diary(claude: Desk):
+def test_what_agents_call_with_bad_input_shows_in_the_hook_log(claude: Desk):
     subprocess.run(
         [PROGRAM, "hook", "stop"], input=b"{", cwd=claude.root, env=claude.env, check=True, capture_output=True
     )
-    assert claude.doctor().has("wrong", "diary", "no JSON", "Only agents call")
+    assert claude.doctor().has("wrong", "hook log", "not JSON", "Only agents call")
 
 
 # 7. Others

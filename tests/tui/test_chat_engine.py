@@ -376,7 +376,7 @@ def test_without_a_model_nothing_is_kept_and_it_is_said_how_to_name_one(provider
         ("anthropic/claude-haiku-4-5", "ANTHROPIC_API_KEY"),
         ("claude-haiku-4-5", "ANTHROPIC_API_KEY"),
         ("smollm2", "names no model"),
-        ("http://127.0.0.1:1/v1", "behind a #"),
+        ("http://127.0.0.1:1/v1", "followed by #"),
     ],
 )
 def test_a_model_that_cannot_be_opened_is_said_to_need_what_it_needs_and_nothing_is_kept(

@@ -40,7 +40,7 @@ def _is_answer(payload: Any) -> bool:
 
 
 def read_time(text: object) -> datetime | None:
-    """A time as logs, the diary and people write it; without a zone it is in UTC."""
+    """A time as logs and people write it; without a zone it is in UTC."""
     try:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
         return found and (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)

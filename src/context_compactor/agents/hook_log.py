@@ -40,7 +40,7 @@ def append_log_line(root: str, file: str, line: dict[str, object], longest: int 
 
 
 def read_hook_log(root: str) -> Iterator[dict[str, object]]:
-    """The lines of a project's diary, in order; what is no line is left out."""
+    """The lines of a project's hook log, in order; lines that cannot be read are left out."""
     path = os.path.join(root, ".compactor", LOG_FILE)
     for name in (f"{path}.1", path):
         try:

@@ -172,7 +172,7 @@ def _content(path: str) -> bytes:
         content = _inflated(content, path)
     if content is None or len(content) > MAX_LOG_BYTES:
         raise BadTranscript(
-            f"{path}: it holds more than the {MAX_LOG_BYTES // 1_000_000:,} MB that are read into memory."
+            f"{path}: it is larger than the {MAX_LOG_BYTES // 1_000_000:,} MB that are read into memory. Try: split it."
         )
     # Without the end that a reader would cut off: it would hold a second copy of everything.
     return unpack(content, path).rstrip()
@@ -189,7 +189,7 @@ def _inflated(content: bytes, path: str) -> bytes:
                 raise zlib.error("it ends too early")
             content = member.unused_data.lstrip(b"\0")  # some writers fill up a block
     except zlib.error as problem:
-        raise BadTranscript(f"{path}: the gzip data is damaged ({problem}). Try: pack it again.") from None
+        raise BadTranscript(f"{path}: the gzip data is damaged ({problem}). Try: compress it again.") from None
     return b"".join(found)
 
 
@@ -405,7 +405,9 @@ def _import_part(part: LogConversation, work: _FileImport) -> ImportedSession:
                 return _import_as(name, part, work)
             except OtherConversation:
                 continue
-    raise StoreError(f"session {part.key!r} has gone {MAX_BRANCHES} other ways already. Try: another --store.")
+    raise StoreError(
+        f"session {part.key!r} already has {MAX_BRANCHES} branches, which is the limit. Try: another --store."
+    )
 
 
 def _import_as(name: str, part: LogConversation, work: _FileImport) -> ImportedSession:

@@ -68,7 +68,7 @@ def prepare_home(root: str) -> str:
     home = os.path.join(root, HOME)
     for name in ("", *_OWN_FILES):
         if os.path.islink(os.path.join(home, name).rstrip("/")):
-            raise PermissionError(f"{os.path.join(home, name)} is a link, which is not followed. Try: remove it.")
+            raise PermissionError(f"{os.path.join(home, name)} is a link, and links are not followed. Try: remove it.")
     if os.path.exists(home) and not _is_ours(home):
         raise PermissionError(f"{home} belongs to another user. Try: remove it, or work elsewhere.")
     try:

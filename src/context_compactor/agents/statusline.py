@@ -248,7 +248,7 @@ def _line(env: Mapping[str, str]) -> str:
     except KeyboardInterrupt:
         problem = "interrupted"
     except Exception as error:  # noqa: BLE001  a line that says so is more than the nothing that would be shown
-        problem = f"no status ({type(error).__name__}), see compactor doctor"
+        problem = f"no status ({type(error).__name__}); see compactor doctor"
     return f"compactor: {problem}"[: _available_columns(env) or None].rstrip()
 
 
@@ -381,14 +381,14 @@ def _can_write(text: str) -> bool:
 
 def _read_input() -> dict[str, Any]:
     if sys.stdin is None or sys.stdin.isatty():
-        raise NoStatus("Claude Code runs this with JSON on standard input, see compactor statusline --help")
+        raise NoStatus("Claude Code runs this with JSON on standard input; see compactor statusline --help")
     text = sys.stdin.buffer.read(_LONGEST_INPUT)
     try:
         call = json.loads(text)
     except (ValueError, RecursionError):
-        raise NoStatus("what came on standard input is no JSON" if text else "nothing on standard input") from None
+        raise NoStatus("standard input is not JSON" if text else "standard input is empty") from None
     if not isinstance(call, dict):
-        raise NoStatus("what came on standard input is no JSON object")
+        raise NoStatus("standard input is not a JSON object")
     return call
 
 

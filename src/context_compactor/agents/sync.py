@@ -173,7 +173,7 @@ def synced_session(
                 yield SyncedSession(session, core, transcript, followed)
                 return
     raise StoreError(
-        f"session {log.key!r} has gone {MAX_BRANCHES} other ways already. Try: a new session of the agent."
+        f"session {log.key!r} already has {MAX_BRANCHES} branches, which is the limit. Try: start a new session of the agent."
     )
 
 

@@ -73,20 +73,22 @@ def compact(
     """
     if dry_run:
         if session is not None or output is not None:
-            raise BadSetting("--dry-run: nothing is written, so leave --session and --output out")
+            raise BadSetting(
+                "--dry-run writes nothing, so it cannot be combined with --session or --output. Try: leave them out."
+            )
         from context_compactor.cli.plan import plan
 
         plan(file, window, target, level, focus, model, store=store, as_json=as_json)
     if not is_file(file):
         if window is not None or model is not None or session is not None or layout is not None:
             raise BadSetting(
-                f"--window, --model, --layout, --session: there is no file {file!r:.80}, and a session has its own. "
-                "Try: without them, or the name of a file."
+                f"--window, --model, --layout, --session: there is no file {file!r:.80}, and a stored session already has these. "
+                "Try: leave them out, or give the path of a file."
             )
         _compact_stored(file, store, (target, level, focus), output, as_json)
     refuse_same_file(file, output)
     if store is not None and session is None:
-        raise BadSetting("--store: name the session as well. Try: --session ID.")
+        raise BadSetting("--store needs --session when a file is compacted. Try: --session ID.")
     with progress_line("Reading", file):
         from context_compactor.cli.compact_session import live_summarizer
         from context_compactor.cli.conversation import open_conversation

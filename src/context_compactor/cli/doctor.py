@@ -121,7 +121,7 @@ def _root(project: Path | None) -> Path:
     if project is None:
         return Path(project_root("", os.environ))
     if not project.is_dir():
-        raise BadSetting(f"--project: there is no folder {project}. Try: the one in which the agent works.")
+        raise BadSetting(f"--project: the folder {project} does not exist. Try: the folder in which the agent works.")
     return Path(project_root(str(project), {}))
 
 

@@ -111,18 +111,16 @@ def refuse_unwritable(html: str | None, inputs: Sequence[str]) -> None:
     if html is None:
         return
     if not html.strip():
-        raise BadSetting("--html: the name of the page is empty. Try: --html quality.html.")
+        raise BadSetting("--html: the file name is empty. Try: --html quality.html.")
     path = Path(html)
     if not _can_write(path):
-        raise BadSetting(f"--html: {html} cannot be written. Try: another place.")
+        raise BadSetting(f"--html: {html} cannot be written. Try: another path.")
     if path.is_dir():
-        raise BadSetting(f"--html: {html} is a folder. Try: the name of a file in it.")
+        raise BadSetting(f"--html: {html} is a folder. Try: a file name in it.")
     if not path.parent.is_dir():
-        raise BadSetting(f"--html: there is no folder {path.parent}. Try: make it first.")
+        raise BadSetting(f"--html: the folder {path.parent} does not exist. Try: create it first.")
     if path.exists() and any(_holds(Path(given), path) for given in inputs):
-        raise BadSetting(
-            f"--html: {html} is one of the transcripts, and the page would overwrite it. Try: another name."
-        )
+        raise BadSetting(f"--html: {html} is one of the transcripts and would be overwritten. Try: another name.")
 
 
 def _can_write(page: Path) -> bool:

@@ -88,7 +88,7 @@ def lessons(
     Example: `compactor lessons`, then `compactor lessons remove 3f0c2a9d1b`
     """
     if owner is not None and unowned:
-        raise BadSetting("lessons: --owner and --unowned cannot both be meant. Try: one of them.")
+        raise BadSetting("lessons: --owner and --unowned exclude each other. Try: one of them.")
     folder = _folder(store)
     if action == "list":
         _list(folder, ids or [], owner, unowned, as_json)
@@ -97,7 +97,7 @@ def lessons(
     elif action == "claim":
         _claim(folder, ids or [], owner or _local_owner(store), as_json)
     else:
-        raise BadSetting(f"lessons: {action[:40]!r} is not known. Try: list, remove or claim.")
+        raise BadSetting(f"lessons: {action[:40]!r} is not an action. Try: list, remove or claim.")
 
 
 def _folder(store: str | None) -> Path:
@@ -105,7 +105,9 @@ def _folder(store: str | None) -> Path:
 
     project = project_of(store_url(store))
     if project is None:
-        raise BadSetting("lessons: this store is not in a folder of this machine, so nothing is learned there")
+        raise BadSetting(
+            "lessons: lessons need a store in a file on this machine. Try: --store sqlite:///.compactor/compactor.db"
+        )
     return project.learned
 
 
@@ -114,7 +116,9 @@ def _local_owner(store: str | None) -> str:
 
     owner = local_owner(store_url(store), Path.cwd())
     if not owner:
-        raise BadSetting("lessons claim: the store is not that of this folder. Try: --owner NAME, or in its folder.")
+        raise BadSetting(
+            "lessons claim: the store belongs to another folder. Try: --owner NAME, or run it in that folder."
+        )
     return owner
 
 
@@ -122,7 +126,7 @@ def _list(folder: Path, ids: Sequence[str], owner: str | None, unowned: bool, as
     from context_compactor.facts.lesson_folders import list_lessons
 
     if ids:
-        raise BadSetting(f"lessons list: {ids[0][:40]!r} is not expected. Try: `compactor lessons remove ID`.")
+        raise BadSetting(f"lessons list: {ids[0][:40]!r} list takes no id. Try: `compactor lessons remove ID`.")
     found = [each for each in list_lessons(folder) if (owner is None or each.owner == owner)]
     found = [each for each in found if not unowned or each.owner is None]
     if as_json:
@@ -152,7 +156,9 @@ def _remove(folder: Path, ids: Sequence[str], owner: str | None, unowned: bool, 
     from context_compactor.facts.lesson_folders import remove_lessons, remove_owner
 
     if bool(ids) + (owner is not None) + unowned != 1:
-        raise BadSetting("lessons remove: which? Try: `compactor lessons remove ID`, --owner NAME or --unowned.")
+        raise BadSetting(
+            "lessons remove: no lesson is named. Try: `compactor lessons remove ID`, --owner NAME or --unowned."
+        )
     gone = remove_lessons(folder, ids) if ids else remove_owner(folder, owner)
     _print_changed("removed", gone, {}, as_json)
 

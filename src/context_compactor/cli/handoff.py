@@ -216,10 +216,10 @@ def _lines(title: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _refuse_mix(phase: str | None, receive: str | None, points: bool, has_task: bool) -> None:
     if (phase is not None) + (receive is not None) + points != 1:
-        raise BadSetting("handoff: give one of --phase P, --receive FILE or --points")
+        raise BadSetting("handoff needs exactly one of these options. Try: --phase P, --receive FILE or --points.")
     if has_task and phase is None:
         raise BadSetting(
-            "handoff: --task, --task-id, --feature and --spec-path are for --phase; an answer names its own task"
+            "handoff: --task, --task-id, --feature and --spec-path are only for --phase. Try: leave them out, since an answer names its own task."
         )
 
 
@@ -231,4 +231,4 @@ def _read(file: str) -> str:
     except OSError as error:
         raise BadInput(f"--receive: {file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise BadInput(f"--receive: {file} is no UTF-8 text: {error.reason} at byte {error.start:,}") from error
+        raise BadInput(f"--receive: {file} is not UTF-8 text: {error.reason} at byte {error.start:,}") from error

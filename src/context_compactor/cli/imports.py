@@ -97,7 +97,7 @@ def _earliest(since: str | None, settings: Settings) -> datetime | None:
 
     found = None if since is None else read_time(since.strip())
     if since is not None and found is None:
-        raise BadSetting(f"--since: {since!r:.40} is no date. Try: {datetime.now(UTC).date() - timedelta(days=30)}.")
+        raise BadSetting(f"--since: {since!r:.40} is not a date. Try: {datetime.now(UTC).date() - timedelta(days=30)}.")
     if settings.retention_days is None:
         return found
     kept = datetime.now(UTC) - timedelta(days=settings.retention_days)
@@ -114,7 +114,7 @@ def _target(settings: Settings, *, dry_run: bool) -> Iterator[ImportTarget]:
 
     path = None if is_postgres(settings.store) else sqlite_path(settings.store)
     if path is None and not is_postgres(settings.store):
-        raise BadSetting("--store: one in memory is gone when the command ends. Try: sqlite:///history.db.")
+        raise BadSetting("--store: a store in memory is lost when the command ends. Try: sqlite:///history.db.")
     project = project_of(settings.store)
     if project is not None and not dry_run:
         project.prepare()

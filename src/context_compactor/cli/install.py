@@ -173,7 +173,7 @@ def _install_scope(user: bool, project: bool) -> InstallScope:
     if user and project:
         raise BadSetting("--user and --project exclude each other. Try: one of them; --user is the default.")
     if os.name == "nt":
-        raise BadSetting("agents on Windows are not supported yet. Try: in WSL.")
+        raise BadSetting("coding agents on Windows are not supported. Try: run it in WSL.")
     return InstallScope(dict(os.environ), Path(project_root(str(Path.cwd()), {})), project)
 
 

@@ -117,4 +117,6 @@ def _refuse_unclear(rows: list[SessionRow], path: str) -> None:
     newest = [row.id for row in rows if row.updated_at == rows[0].updated_at]
     if len(newest) > 1:
         names = ", ".join(map(repr, newest[:_MOST_NAMED])) + (", …" if len(newest) > _MOST_NAMED else "")
-        raise UnknownSession(f"several sessions of {path} were used last: {names}. Try: --session {newest[0]!r}.")
+        raise UnknownSession(
+            f"{path} has several sessions with the same last use: {names}. Try: --session {newest[0]!r}."
+        )

@@ -77,7 +77,7 @@ def confirm(question: str, *, yes: bool, default: bool, instead: str) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise BadSetting(f"there is no terminal to ask on, so nothing was changed. Try: {instead}.")
+        raise BadSetting(f"nothing was changed, since there is no terminal to ask for confirmation. Try: {instead}.")
     import typer
 
     sys.stdout.flush()  # the question comes on standard error, behind what it is about
@@ -118,7 +118,7 @@ def write_text(text: str) -> None:
 def refuse_same_file(source: str, out: str | None) -> None:
     """The input holds the originals of everything that is left out, so it is never overwritten."""
     if out is not None and Path(out).exists() and Path(source).exists() and Path(out).samefile(source):
-        raise BadSetting(f"--output: {out} is the input, which holds the originals. Try: another name.")
+        raise BadSetting(f"--output: {out} is the input file and would be overwritten. Try: another name.")
 
 
 def write_bytes(content: bytes) -> None:
@@ -132,9 +132,9 @@ def write_file(path: Path, content: bytes) -> None:
     """A whole file at once: what stood there before stays until the new content is on the disk."""
     with naming_write_errors(path):
         if path.is_dir():
-            raise BadSetting(f"--output: {path} is a folder. Try: the name of a file in it.")
+            raise BadSetting(f"--output: {path} is a folder. Try: a file name in it.")
         if not path.parent.is_dir():
-            raise BadSetting(f"--output: there is no folder {path.parent}. Try: make it first.")
+            raise BadSetting(f"--output: the folder {path.parent} does not exist. Try: create it first.")
         if path.is_file() or not path.exists():
             write_atomically(path, content, private=False)
         else:

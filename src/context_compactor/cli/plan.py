@@ -117,11 +117,13 @@ def plan(
     )
     if is_file(file):
         if steers:
-            raise BadSetting("--keep, --summarize, --reference and --drop are for a session, and this is a file")
+            raise BadSetting(
+                "--keep, --summarize, --reference and --drop need a stored session, and this is a file. Try: `compactor compact FILE --session ID` first."
+            )
         made = _of_file(file, window, target, level, focus, model)
     else:
         if window is not None or model is not None:
-            raise BadSetting(f"--window, --model: session {file!r:.80} has its own; leave them out")
+            raise BadSetting(f"--window, --model: session {file!r:.80} already has these. Try: leave them out.")
         made = _of_session(file, store, target, level, focus, steers)
     _print(made, most, as_json)
 

@@ -89,10 +89,10 @@ def recall(
         _list_turns(session, store, (first, last, search or ""), as_json)
         return
     if first > 1 or last is not None:
-        raise BadSetting("recall: --from and --to are for the list of turns. Try: with --turns.")
+        raise BadSetting("recall: --from and --to need --turns. Try: add --turns.")
     _refuse_mix(ref, search, frozenset(name for name, value in options.items() if value))
     if everywhere and (search is None or session is not None):
-        raise BadSetting("recall: --all searches every session. Try: with --search TEXT, and without --session.")
+        raise BadSetting("recall: --all needs --search and excludes --session. Try: --all --search TEXT.")
     wanted = read_lines(lines)
     if everywhere and search is not None:
         found = _search_all(search, store, limit=limit, tokens=tokens or _TOKENS, kind=kind, since=since, until=until)
@@ -147,7 +147,9 @@ def _refuse_with_turns(ref: str | None, options: dict[str, Any]) -> None:
     given = sorted(name for name, value in options.items() if value)
     if ref is not None or given:
         beside = ref or ", ".join(given)
-        raise BadSetting(f"recall: --turns cannot be used with {beside}. Try: --from, --to, --search.")
+        raise BadSetting(
+            f"recall: --turns cannot be combined with {beside}. Try: --turns with --from, --to or --search."
+        )
 
 
 def _list_turns(session_id: str | None, store: str | None, wanted: tuple[int, int | None, str], as_json: bool) -> None:
@@ -213,11 +215,13 @@ def _head(hit: Hit) -> str:
 def _refuse_mix(ref: str | None, search: str | None, given: frozenset[str]) -> None:
     """An option that would be ignored is refused."""
     if (ref is None) == (search is None):
-        raise BadSetting("recall: name one original, such as `recall tool_017`, or search with `recall --search TEXT`")
+        raise BadSetting("recall needs either an id or --search. Try: `recall tool_017` or `recall --search TEXT`.")
     fitting = given <= _WITH_SEARCH if ref is None else any(given <= group for group in _WITH_REF)
     if not fitting:
         beside = "a search" if ref is None else "one original"
-        raise BadSetting(f"recall: {', '.join(sorted(given))} cannot be used together for {beside}")
+        raise BadSetting(
+            f"recall: {', '.join(sorted(given))} cannot be combined for {beside}. Try: leave some of them out."
+        )
 
 
 def read_lines(text: str | None) -> tuple[int, int] | None:
@@ -226,6 +230,6 @@ def read_lines(text: str | None) -> tuple[int, int] | None:
         return None
     match = _LINES.fullmatch(text.strip())
     if match is None:
-        raise BadSetting(f"--lines: {text!r:.40} names no lines. Try: 10-40, 10- for the rest, or 10.")
+        raise BadSetting(f"--lines: {text!r:.40} is not a range of lines. Try: 10-40, 10- for the rest, or 10.")
     first, dash, last = match.groups()
     return int(first), int(last) if last else _LAST_LINE if dash else int(first)

@@ -57,12 +57,12 @@ def token(
     elif action == "remove":
         _remove(file, _needed(name, action), as_json)
     else:
-        raise BadSetting(f"token: {action[:40]!r} is not known. Try: add, list or remove.")
+        raise BadSetting(f"token: {action[:40]!r} is not an action. Try: add, list or remove.")
 
 
 def _needed(name: str | None, action: str) -> str:
     if name is None:
-        raise BadSetting(f"token {action}: which one? Try: `compactor token {action} NAME`.")
+        raise BadSetting(f"token {action}: the name is missing. Try: `compactor token {action} NAME`.")
     return name
 
 
@@ -162,7 +162,7 @@ def serve(
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it says at every try is said once by ourselves
     if demo and (store is not None or token_file is not None):
-        raise BadSetting("--demo has a store of its own, for this machine. Try: without --store and --token-file.")
+        raise BadSetting("--demo uses its own temporary store. Try: leave --store and --token-file out.")
     with _demo_store() if demo else nullcontext((store_url(store), _print_address)) as (url, told):
         config = ServerConfig(
             store=url,
@@ -232,7 +232,9 @@ def worker(store: StoreUrl = None, concurrency: Concurrency = 2, grace: Grace = 
     Example: `compactor worker --store sqlite:///.compactor/compactor.db --concurrency 4`
     """
     if store_url(store) == "memory:":
-        raise BadSetting("store: one in memory has no jobs of other programs. Try: --store with the server's address.")
+        raise BadSetting(
+            "store: a store in memory cannot be shared with other programs. Try: --store with the server's store URL."
+        )
     from context_compactor.sessions.events import Bus, ServiceStoreSink
     from context_compactor.sessions.jobs.worker import WAKING_EVENTS, WorkerPool
     from context_compactor.store.service_store import event_listener_of
@@ -337,7 +339,9 @@ def mcp(
     server, out = make_server(ToolContext(root, store, session)), styled_stream(beside_output=True)
     if not http:
         if token_file is not None:
-            raise BadSetting("--token-file is for --http: whoever starts this program can read everything anyway.")
+            raise BadSetting(
+                "--token-file needs --http: over standard input and output there is no caller to check. Try: add --http."
+            )
         from context_compactor.mcp.stdio import serve_stdio
 
         if sys.stdin.isatty():
@@ -359,7 +363,7 @@ def _root(project: Path | None) -> str:
     if project is None:
         return project_root("", os.environ)
     if not project.is_dir():
-        raise BadSetting(f"--project: there is no folder {project}. Try: the one in which the agent works.")
+        raise BadSetting(f"--project: the folder {project} does not exist. Try: the folder in which the agent works.")
     return str(project.absolute())
 
 

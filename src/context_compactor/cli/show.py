@@ -182,7 +182,7 @@ def show_session(name: str, window: str | None, store: str | None, as_json: bool
     """Show a session of the store."""
     row = find_named(name, store)
     if window is not None:
-        raise BadSetting(f"--window: session {name!r} has a window of its own; leave it out")
+        raise BadSetting(f"--window: session {name!r} already has a window. Try: leave it out.")
     shown = session_status(row, store_url(store))
     if as_json:
         print_json(_session_json(shown))

@@ -37,7 +37,7 @@ def export(session: SessionName = None, folder: Folder = None, store: StoreUrl =
     Example: `compactor export run-42 --dir archive`
     """
     if folder is not None and not folder.strip():
-        raise BadSetting("--dir: the name of the folder is empty. Try: --dir archive.")
+        raise BadSetting("--dir: the folder name is empty. Try: --dir archive.")
     with open_session(session, store) as opened:
         exported = opened.export(Path(folder) if folder else None)
         name = opened.id
@@ -117,7 +117,7 @@ def copy(source: Source, target: Target, as_json: AsJson = False) -> None:
 
     with closing(connect(source, create=False)) as old, closing(connect(target)) as new:
         if old.path == new.path:
-            raise BadSetting(f"--from and --to are the same store, {old.path}. Try: another one.")
+            raise BadSetting(f"--from and --to are the same store, {old.path}. Try: another --to.")
         bar, done = ProgressBar(), []
         bar.start("copying", count_messages(old))
         try:

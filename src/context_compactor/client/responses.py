@@ -55,7 +55,9 @@ def answer_of(reply: HttpReply, kind: type[T]) -> T:
     try:
         return msgspec.convert(read_json(reply.body), kind)
     except (msgspec.ValidationError, ValueError) as error:
-        problem = f"the answer is none of ours: {error}. Try: does the address lead to `compactor serve`?"
+        problem = (
+            f"the response is not from a compactor server: {error}. Try: check that the URL leads to `compactor serve`."
+        )
         raise ServerError(problem, reply.status) from error
 
 
@@ -129,7 +131,9 @@ def _read(text: str, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:
-        raise ServerError(f"what is told is none of ours: {error}. Try: does the address lead there?") from error
+        raise ServerError(
+            f"the event stream is not from a compactor server: {error}. Try: check that the URL leads to `compactor serve`."
+        ) from error
 
 
 def _warn(reason: str) -> None:

@@ -191,7 +191,7 @@ def evaluate_paths(trial: EvaluationRequest, watch: ProgressListener) -> Evaluat
     places, step = sampled(found, trial.every)
     budgets = with_real(trial.budgets, sum(place.real for place in places))
     if not budgets:
-        raise BadInput("--budget: no compaction really happened in these conversations. Try: --budget 25")
+        raise BadInput("--budget: these conversations contain no compaction made by an agent. Try: --budget 25")
     plan = EvaluationPlan(_pairs(budgets, trial.all_methods), found.common, trial.model)
     watch.start("Evaluating", sum(place.tokens for place in places))
     done = list(_studied(places, plan, trial.jobs, watch))

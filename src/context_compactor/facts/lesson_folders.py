@@ -153,9 +153,7 @@ def _add(page: LessonPage, kind: LessonKind, lesson: Lesson) -> bool:
 def read_regular_file(path: Path) -> bytes:
     """What a file holds. A link is refused: whoever made the folder may have aimed it at a file of yours."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise CompactorError(
-            f"{path} is not a file of its own; nothing is read from it or written to it. Move it away."
-        )
+        raise CompactorError(f"{path} is not a regular file, so it is neither read nor written. Try: move it away.")
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
@@ -164,7 +162,7 @@ def read_regular_file(path: Path) -> bytes:
     except OSError as error:
         raise CompactorError(f"cannot read {path}: {error.strerror or error}") from error
     if len(content) > _LARGEST_FILE:
-        raise CompactorError(f"{path} has more than {_LARGEST_FILE >> 20} MB; move what is not needed elsewhere")
+        raise CompactorError(f"{path} has more than {_LARGEST_FILE >> 20} MB; remove what is not needed")
     return content
 
 
@@ -212,7 +210,7 @@ def owner_folder(learned: Path, owner: str) -> Path:
     shown = _NOT_IN_A_FOLDER.sub("_", owner)[:_LONGEST_SHOWN]
     folder = learned / f"{shown}-{sha256(owner.encode()).hexdigest()[:16]}"
     if folder.is_symlink():
-        raise CompactorError(f"{folder} is a link, which is not followed. Move it away.")
+        raise CompactorError(f"{folder} is a link, and links are not followed. Try: move it away.")
     return folder
 
 
@@ -245,7 +243,7 @@ def remove_owner(learned: Path, owner: str | None) -> list[OwnedLesson]:
     """Take all lessons of an owner out of their files, or all that have none."""
     found = [lesson for lesson in list_lessons(learned) if lesson.owner == owner]
     if owner is not None and not found:
-        raise BadInput(f"owner: {owner[:80]!r} has no lessons; those who have: {_named(_owners(learned))}")
+        raise BadInput(f"owner: {owner[:80]!r} has no lessons; owners with lessons: {_named(_owners(learned))}")
     _take_out(found)
     return found
 
@@ -255,7 +253,9 @@ def claim_lessons(learned: Path, owner: str, ids: Collection[str] = ()) -> list[
     chosen = _chosen(learned, ids) if ids else [lesson for lesson in list_lessons(learned) if lesson.owner is None]
     owned = [lesson for lesson in chosen if lesson.owner is not None]
     if owned:
-        raise BadInput(f"lesson {owned[0].id} belongs to {owned[0].owner!r:.80}; only one without an owner is claimed")
+        raise BadInput(
+            f"lesson {owned[0].id} belongs to {owned[0].owner!r:.80}; only lessons without an owner can be claimed"
+        )
     if chosen:
         folder = make_owner_folder(learned, owner)
         for kind in LESSON_KINDS:

@@ -50,7 +50,7 @@ async def recall(asked: RequestContext[None, RecallQuery]) -> JsonResponse[Recal
     """
     query = asked.query
     if query.lines and query.page:
-        raise BadSetting("lines and page cannot both be asked for. Try: one of them.")
+        raise BadSetting("lines and page exclude each other. Try: one of them.")
 
     def look(opened: SessionHandle) -> RecallAnswer:
         tell, raw = asked.scope.may_write, query.form == "original"

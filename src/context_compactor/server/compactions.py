@@ -186,7 +186,7 @@ async def steer(asked: RequestContext[SteerBody, NoQuery]) -> SteeringAnswer:
     """Give a turn a tier, which every compaction follows, or leave it to the engine again."""
     body = asked.body
     if body.turn is None and body.tier is not None:
-        raise BadSetting(f"a tier, {body.tier}, and no turn. Try: both, or neither to leave all turns to the engine.")
+        raise BadSetting(f"tier is {body.tier} but turn is missing. Try: give both, or neither to clear all tiers.")
 
     def work(session: Session) -> dict[int, Tier]:
         if body.turn is not None and body.tier is not None:

@@ -40,10 +40,12 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65_536:
-            raise BadSetting(f"--port: {self.port} is no port. Try: a number from 1 to 65535, or 0 for a free one.")
+            raise BadSetting(
+                f"--port: {self.port} is not a port number. Try: a number from 1 to 65535, or 0 for a free one."
+            )
         if self.token_file is None and self.host not in LOOPBACK_HOSTS:
             raise BadSetting(
-                f"--host: {self.host!r:.80} can be reached from other machines, and no token file says who may call. "
+                f"--host: {self.host!r:.80} is reachable from other machines, and no token file limits who may call. "
                 "Try: `compactor token add NAME`, then --token-file; or --host 127.0.0.1."
             )
 

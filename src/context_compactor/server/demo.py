@@ -112,5 +112,5 @@ def demo_file() -> Path:
     places = (package / _SESSION, package.parent.parent / "examples" / _SESSION)
     found = next((place for place in places if place.is_file()), None)
     if found is None:
-        raise BadSetting(f"--demo: the session {_SESSION} is not there. Try: install context-compactor again.")
+        raise BadSetting(f"--demo: the recorded session {_SESSION} is missing. Try: reinstall context-compactor.")
     return found

@@ -68,7 +68,7 @@ class SessionHandle:
             if not asking.is_cancelled:
                 raise
             asking.was_stopped = True
-            raise Cancelled("it was cancelled, and everything is as it was") from error
+            raise Cancelled("cancelled; nothing was changed") from error
         finally:
             self._asked.discard(asking)
 
@@ -198,7 +198,7 @@ class CompactionPool:
     def _do(self, session: Session, work: Callable[[Session], T]) -> T:
         with session:
             if self._is_over:
-                raise ModelStopped("the server stops. Try: again in a moment.")
+                raise ModelStopped("the server is shutting down. Try: send the request again in a moment.")
             self._under_way.add(session)
             try:
                 return work(session)

@@ -196,7 +196,7 @@ def read_profile(stored: bytes) -> Profile:
         return msgspec.json.decode(stored, type=Profile)
     except msgspec.MsgspecError as error:
         raise StoreError(
-            f"what this session was opened with cannot be read ({error}). Try: the version that wrote it."
+            f"the stored options of this session cannot be read ({error}). Try: the version of context-compactor that wrote them."
         ) from error
 
 
@@ -211,10 +211,10 @@ def read_session_state(stored: bytes) -> SessionState:
 def check_id(session_id: object) -> str:
     """The id when it can be one."""
     if not isinstance(session_id, str) or not session_id.strip():
-        raise BadSetting(f"session id: {session_id!r:.40} is no name. Try: a short text such as 'run-42'.")
+        raise BadSetting(f"session id: {session_id!r:.40} is not a valid name. Try: a short text such as 'run-42'.")
     if len(session_id) > _LONGEST_ID:
         raise BadSetting(
-            f"session id: {session_id[:40]!r}… has {len(session_id):,} characters; {_LONGEST_ID} are the most."
+            f"session id: {session_id[:40]!r}… has {len(session_id):,} characters; {_LONGEST_ID} is the limit."
         )
     _refuse_unseen("session id", session_id)
     return session_id
@@ -223,12 +223,14 @@ def check_id(session_id: object) -> str:
 def check_owner(owner: object) -> str:
     """The owner of lessons as a program names one; only the command line names users of this machine."""
     if not isinstance(owner, str) or not owner.strip():
-        raise BadSetting(f"owner: {owner!r:.40} is no name. Try: a user's id such as 'user-17', or None if unknown.")
+        raise BadSetting(
+            f"owner: {owner!r:.40} is not a valid name. Try: a user's id such as 'user-17', or None if unknown."
+        )
     if len(owner) > _LONGEST_ID:
-        raise BadSetting(f"owner: {owner[:40]!r}… has {len(owner):,} characters; {_LONGEST_ID} are the most.")
+        raise BadSetting(f"owner: {owner[:40]!r}… has {len(owner):,} characters; {_LONGEST_ID} is the limit.")
     if owner.startswith(OS_USER):
         raise BadSetting(
-            f"owner: {owner[:80]!r} begins with {OS_USER!r}, as users of this machine do. Try: without it."
+            f"owner: {owner[:80]!r} begins with {OS_USER!r}, which is reserved for users of this machine. Try: another prefix."
         )
     _refuse_unseen("owner", owner)
     return owner
@@ -242,7 +244,7 @@ def check_model(model: str | None) -> None:
 def _refuse_unseen(what: str, text: str) -> None:
     odd = next((char for char in text if category(char) in _UNSEEN), "")
     if odd:
-        raise BadSetting(f"{what}: {text[:40]!r} holds {odd!r}, which cannot be seen. Try: without it.")
+        raise BadSetting(f"{what}: {text[:40]!r} holds {odd!r}, an invisible character. Try: remove it.")
 
 
 def given_settings(settings: Settings) -> dict[str, Any]:

@@ -175,7 +175,7 @@ class OpenTransaction:
     def refuse_failed(self, path: str) -> None:
         """Raise `StoreError` when it must not be kept, since a block of it failed and what it wrote is still there."""
         if self.has_failed:
-            raise StoreError(f"{path}: a part of this transaction failed, so nothing of it was written.")
+            raise StoreError(f"{path}: a statement of this transaction failed, so nothing was written.")
 
 
 class NestedTransaction:
@@ -197,7 +197,7 @@ class NestedTransaction:
 def refuse_nested(current: OpenTransaction | None, path: str) -> None:
     """Raise `StoreError` within a transaction, for what would wait for whoever waits for it."""
     if current is not None:
-        raise StoreError(f"{path}: this needs a transaction of its own, and cannot be done within another one.")
+        raise StoreError(f"{path}: this cannot run inside another transaction.")
 
 
 class Database(Protocol):

@@ -72,5 +72,5 @@ def _handler(event: str) -> Callable[[HookCall], HookAnswer | None]:
         case "session-end":
             from context_compactor.agents.hooks.session import session_end as found
         case _:
-            raise CompactorError(f"nothing answers the event {event!r}")
+            raise CompactorError(f"there is no handler for the event {event!r}")
     return found

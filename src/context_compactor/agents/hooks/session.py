@@ -136,7 +136,7 @@ def post_compact(call: HookCall) -> HookAnswer | None:
 
 
 def losses_message(call: HookCall, losses: SummaryLosses) -> str:
-    """What was lost, in two lines for the user; the diary has all of it."""
+    """What was lost, in two lines for the user; the hook log has all of it."""
     counts = ", ".join(f"{count:,} {_plural(kind, count)}" for kind, count in losses.by_kind().items())
     kept = losses.checked - len(losses.lost)
     log_hook(

@@ -103,7 +103,7 @@ def _rows(root: Path, session: str) -> tuple[list[AgentSessionRow], list[Finding
     chosen = [row for row in rows if session in (row.key, row.session)]
     if not chosen:
         known = ", ".join(row.key for row in rows[:3] if "/" not in row.key) or "none yet"
-        raise UnknownSession(f"no hook knows a session {session!r:.80} in {root}. Try: one of these: {known}.")
+        raise UnknownSession(f"the hooks have not seen a session {session!r:.80} in {root}. Try: one of: {known}.")
     return chosen, []
 
 

@@ -238,7 +238,7 @@ def _not_given(agent: CodingAgent, row: AgentSessionRow, trace: CompactionTrace,
     elif is_known or row.updated_at >= trace.compacted_at:
         told = f"session {row.key} was compacted at {moment(trace.compacted_at)}, and its model went on without a brief"
         yield wrong(
-            BRIEF_AREA, told, "See “hooks”: SessionStart must be called with `compact`; and “diary” for what failed"
+            BRIEF_AREA, told, "See “hooks”: SessionStart must be called with `compact`; and “hook log” for what failed"
         )
 
 
@@ -272,7 +272,7 @@ def _delivery_finding(
     )
 
 
-HOOK_LOG_AREA = "diary"
+HOOK_LOG_AREA = "hook log"
 _DAY = 24 * 60 * 60
 _MOST = 5
 _REMEDIES = (

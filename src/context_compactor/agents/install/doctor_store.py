@@ -112,7 +112,7 @@ def _writable(case: DoctorContext) -> Iterator[Finding]:
     place = home if home.exists() else case.root
     remedy = f"Make {place} a folder of your own that can be written"
     if not place.is_dir():
-        yield wrong(AREA, f"{place} is no folder, so every hook fails", remedy)
+        yield wrong(AREA, f"{place} is not a folder, so every hook fails", remedy)
     elif not os.access(place, os.W_OK | os.X_OK) or os.statvfs(place).f_flag & os.ST_RDONLY:
         yield wrong(AREA, f"{place} cannot be written, so every hook fails without a word", remedy)
     links = [path for path in (home, *(home.glob("*") if home.is_dir() else ())) if path.is_symlink()]

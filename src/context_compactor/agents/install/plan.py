@@ -131,7 +131,7 @@ def _install(agent: CodingAgent, target: SettingsTarget, ledger: InstallRecords)
     folders = record.folders if record else tuple(str(folder) for folder in missing_folders(path))
     new = InstallRecord(str(path), agent.name, None if base is None else digest(base), shape, folders)
     if _without(target, after, new) != base:
-        raise CompactorError(f"{target.path}: what would be added could not be taken out again; nothing was changed")
+        raise CompactorError(f"{target.path}: the entries could not be removed again later, so nothing was changed")
     place = ledger.place(path)
     return FilePlan(
         target.path,
@@ -253,7 +253,7 @@ def warnings(agent: CodingAgent, place: InstallScope, own: Command) -> Iterator[
             f"project need `{NAME}` on the PATH. Try: add its folder there."
         )
     if is_temporary(own) and not (place.is_project and is_on_path(place.env)):
-        yield f"{own[0]} may be gone tomorrow. Try: `uv tool install` or `pipx install` the package, then again."
+        yield f"{own[0]} may be gone tomorrow. Try: `uv tool install` or `pipx install` the package, then run this again."
     if agent is CLAUDE_CODE:
         yield from _claude_code_warnings(place)
     else:

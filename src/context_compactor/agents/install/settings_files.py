@@ -180,7 +180,7 @@ def _with_server(text: str, wanted: Mapping[str, Any]) -> str:
     if value is None and position_of(text, where) is None:
         return add(text, (_JSON_SERVERS,), SERVER, wanted)
     if not is_our_server(value):
-        problem = f"another MCP server is called {SERVER!r}. Try: rename or remove it, then again."
+        problem = f"another MCP server is already named {SERVER!r}. Try: rename or remove it."
         raise BadSettingsText(_json_line(text, where), problem)
     for key, part in wanted.items():  # what the user has added to our entry, such as an environment, stays
         if key not in value:
@@ -272,15 +272,13 @@ def _check_kind(text: str, path: JsonPath, kind: type[dict[str, Any]] | type[lis
     if position_of(text, path) is None or isinstance(value_at(text, path), kind):
         return
     name, wanted = " → ".join(str(key) for key in path), "an object {…}" if kind is dict else "a list […]"
-    raise BadSettingsText(
-        _json_line(text, path), f"{name!r} is not {wanted}, which the agent needs there. Try: correct it."
-    )
+    raise BadSettingsText(_json_line(text, path), f"{name!r} must be {wanted}. Try: correct it.")
 
 
 def _check_keys(text: str, known: frozenset[str]) -> None:
     for key in value_at(text, ()):
         if key not in known:
-            problem = f"because of {key!r} the agent ignores this whole file. Try: remove it, then again."
+            problem = f"the agent ignores the whole file because of the key {key!r}. Try: remove that key."
             raise BadSettingsText(_json_line(text, (key,)), problem)
 
 
@@ -308,7 +306,7 @@ class TomlSettings(Struct, frozen=True):
         """Raise `BadSettingsText` for a text in which nothing can be registered."""
         servers = read_toml(text).get(_TOML_SERVERS, {})
         if self.server is not None and not isinstance(servers, dict):
-            problem = f"{_TOML_SERVERS!r} is not a table. Try: correct it, then again."
+            problem = f"{_TOML_SERVERS!r} is not a table. Try: correct it first."
             raise BadSettingsText(_toml_line(text, (_TOML_SERVERS,)), problem)
 
     def with_ours(self, text: str, _shape: SettingsShape) -> str:
@@ -319,7 +317,7 @@ class TomlSettings(Struct, frozen=True):
         if there is None:
             return _checked(self.server, text, text + tail_of(text) + _table(self.server, _line_end(text)))
         if not is_our_server(there):
-            problem = f"another MCP server is called {SERVER!r}. Try: rename or remove it, then again."
+            problem = f"another MCP server is already named {SERVER!r}. Try: rename or remove it."
             raise BadSettingsText(_toml_line(text, _TABLE), problem)
         after = text
         for key, part in self.server.items():
@@ -336,7 +334,7 @@ class TomlSettings(Struct, frozen=True):
         if self.server is not None and _has_ours(after):
             after = _without(after, _TABLE, shape.tail)
         if self.server is not None and _has_ours(after):
-            problem = f"{SERVER!r} is written in a way that cannot be taken out. Try: remove it by hand, then again."
+            problem = f"{SERVER!r} is written in a form that cannot be removed automatically. Try: remove it by hand."
             raise BadSettingsText(_toml_line(after, (_TOML_SERVERS,)), problem)
         return after
 
@@ -359,7 +357,7 @@ def _table(server: Mapping[str, Any], end: str) -> str:
 def _with_value(text: str, key: str, part: Any) -> str:
     spot = next((each for each in statements(text) if each.keys == (*_TABLE, key) and not each.is_head), None)
     if spot is None:
-        problem = f"{SERVER!r} is written in a way that cannot be changed in place. Try: remove it by hand, then again."
+        problem = f"{SERVER!r} is written in a form that cannot be updated automatically. Try: remove it by hand."
         raise BadSettingsText(_toml_line(text, (_TOML_SERVERS,)), problem)
     return text[: spot.value] + _toml(part) + text[spot.value_end :]
 
@@ -374,7 +372,7 @@ def _checked(server: Mapping[str, Any], before: str, after: str) -> str:
         is_right = False
     if is_right:
         return after
-    problem = f"no table can be added to {_TOML_SERVERS!r}. Try: write each server as a table [{_TOML_SERVERS}.NAME]."
+    problem = f"a table cannot be added to {_TOML_SERVERS!r}. Try: write each server as a table [{_TOML_SERVERS}.NAME]."
     raise BadSettingsText(_toml_line(before, (_TOML_SERVERS,)), problem)
 
 

@@ -181,7 +181,7 @@ def decoded(content: bytes) -> str:
         return content.removeprefix(BOM).decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise BadSettingsText(line, "this is not UTF-8. Try: save it as UTF-8, then again.") from error
+        raise BadSettingsText(line, "this is not UTF-8. Try: save it as UTF-8.") from error
 
 
 def _claude_state(place: InstallScope) -> Path:

@@ -52,13 +52,13 @@ def check_json(text: str) -> None:
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        problem = f"this is not JSON ({error.msg}). Try: correct it, then again."
+        problem = f"this is not JSON ({error.msg}). Try: correct it first."
         raise BadSettingsText(line_of(text, error.pos), problem) from error
     except (ValueError, RecursionError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise BadSettingsText(1, f"this is not JSON an agent reads ({what}). Try: correct it, then again.") from error
+        raise BadSettingsText(1, f"this is not JSON that an agent can read ({what}). Try: correct it first.") from error
     if not isinstance(value, dict):
-        raise BadSettingsText(1, "settings are a JSON object, and this is none. Try: {} in its place, then again.")
+        raise BadSettingsText(1, "the file must hold a JSON object. Try: replace its content with {}.")
 
 
 def value_at(text: str, path: JsonPath) -> Any:
@@ -77,7 +77,7 @@ def position_of(text: str, path: JsonPath) -> JsonValue | None:
             return None
         if len(found) > 1:
             lines = " and ".join(str(line_of(text, child.start)) for child in found[:2])
-            problem = f"{key!r} stands there twice (lines {lines}). Try: remove one of them, then again."
+            problem = f"{key!r} is there twice (lines {lines}). Try: remove one of them."
             raise BadSettingsText(line_of(text, found[1].start), problem)
         spot = found[0]
     return spot
@@ -267,9 +267,9 @@ def read_toml(text: str) -> dict[str, Any]:
         found = _AT_LINE.search(str(error))
         line = int(found.group(1)) if found else line_of(text, len(text))
         why = _AT_LINE.sub("", str(error)).strip()
-        raise BadSettingsText(line, f"this is not TOML ({why}). Try: correct it, then again.") from error
+        raise BadSettingsText(line, f"this is not TOML ({why}). Try: correct it first.") from error
     except RecursionError as error:
-        raise BadSettingsText(1, "this is nested too deeply to be read. Try: correct it, then again.") from error
+        raise BadSettingsText(1, "this is nested too deeply. Try: correct it first.") from error
 
 
 def statements(text: str) -> Iterator[TomlStatement]:
