@@ -159,7 +159,10 @@ def test_a_hook_uses_no_network_though_a_model_is_set(place: Place, talk: Talk):
 def test_a_hook_with_nothing_to_do_loads_next_to_nothing(place: Place, talk: Talk):
     worked(talk)
     talk.hook("SessionStart", "session-start", source="startup")
-    loads = "import sys; from context_compactor.agents.hooks.entry import main; main(['post-tool-use']); print(*sys.modules)"
+    loads = (
+        "import sys; from context_compactor.agents.hooks.entry import main; "
+        "main(['post-tool-use']); print(*sys.modules)"
+    )
     said = json.dumps(talk.said("PostToolUse", tool_name="Bash", tool_response="ok")).encode()
     ran = subprocess.run([sys.executable, "-c", loads], input=said, capture_output=True, check=True, env=place.env)
     names = set(ran.stdout.decode().split())

@@ -30,7 +30,8 @@ def refuse_foreign_store(root: str, loaded: LoadedSettings) -> None:
     inside = os.path.realpath(root)
     if path is None or os.path.commonpath([inside, os.path.realpath(os.path.join(root, path))]) != inside:
         raise BadSetting(
-            f"store: {origin} of a project may only name a SQLite file inside the project, since it may come from anybody. "
+            f"store: {origin} of a project may only name a SQLite file inside the project, "
+            "since it may come from anybody. "
             "Try: COMPACTOR_STORE in your own environment."
         )
 

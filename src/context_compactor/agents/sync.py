@@ -173,7 +173,8 @@ def synced_session(
                 yield SyncedSession(session, core, transcript, followed)
                 return
     raise StoreError(
-        f"session {log.key!r} already has {MAX_BRANCHES} branches, which is the limit. Try: start a new session of the agent."
+        f"session {log.key!r} already has {MAX_BRANCHES} branches, which is the limit. "
+        "Try: start a new session of the agent."
     )
 
 

@@ -82,7 +82,8 @@ def compact(
     if not is_file(file):
         if window is not None or model is not None or session is not None or layout is not None:
             raise BadSetting(
-                f"--window, --model, --layout, --session: there is no file {file!r:.80}, and a stored session already has these. "
+                f"--window, --model, --layout, --session: there is no file {file!r:.80}, and a "
+                "stored session already has these. "
                 "Try: leave them out, or give the path of a file."
             )
         _compact_stored(file, store, (target, level, focus), output, as_json)

@@ -219,7 +219,8 @@ def _refuse_mix(phase: str | None, receive: str | None, points: bool, has_task: 
         raise BadSetting("handoff needs exactly one of these options. Try: --phase P, --receive FILE or --points.")
     if has_task and phase is None:
         raise BadSetting(
-            "handoff: --task, --task-id, --feature and --spec-path are only for --phase. Try: leave them out, since an answer names its own task."
+            "handoff: --task, --task-id, --feature and --spec-path are only for --phase. "
+            "Try: leave them out, since an answer names its own task."
         )
 
 

@@ -118,7 +118,8 @@ def plan(
     if is_file(file):
         if steers:
             raise BadSetting(
-                "--keep, --summarize, --reference and --drop need a stored session, and this is a file. Try: `compactor compact FILE --session ID` first."
+                "--keep, --summarize, --reference and --drop need a stored session, and this is a file. "
+                "Try: `compactor compact FILE --session ID` first."
             )
         made = _of_file(file, window, target, level, focus, model)
     else:

@@ -340,7 +340,8 @@ def mcp(
     if not http:
         if token_file is not None:
             raise BadSetting(
-                "--token-file needs --http: over standard input and output there is no caller to check. Try: add --http."
+                "--token-file needs --http: over standard input and output there is no caller to check. "
+                "Try: add --http."
             )
         from context_compactor.mcp.stdio import serve_stdio
 

@@ -132,7 +132,8 @@ def _read(text: str, kind: type[T]) -> T:
         return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:
         raise ServerError(
-            f"the event stream is not from a compactor server: {error}. Try: check that the URL leads to `compactor serve`."
+            f"the event stream is not from a compactor server: {error}. "
+            "Try: check that the URL leads to `compactor serve`."
         ) from error
 
 

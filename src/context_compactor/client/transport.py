@@ -147,7 +147,8 @@ class Transport:
         self._scheme, self._host, self._port, self._base = _read_url(url)
         if token is not None and not (token.isascii() and token.isprintable()):
             raise BadSetting(
-                "token: it contains characters that are not allowed in a token. Try: what `compactor token add` printed."
+                "token: it contains characters that are not allowed in a token. "
+                "Try: what `compactor token add` printed."
             )
         self._token = token
         self._timeout = timeout

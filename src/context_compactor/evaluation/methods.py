@@ -256,7 +256,8 @@ def read_budgets(text: str) -> tuple[str, ...]:
     for part in found:
         if not _BUDGET.fullmatch(part):
             raise BadSetting(
-                f"--budget: {part!r} is not a budget. Try: a percentage of the history from 1 to 100 (25), one with its "
+                f"--budget: {part!r} is not a budget. "
+                "Try: a percentage of the history from 1 to 100 (25), one with its "
                 "instructions on top (10+), a number of tokens (2000t), or real; several by comma"
             )
     if not found:

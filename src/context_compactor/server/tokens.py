@@ -178,7 +178,8 @@ def _parse_token(line: str, where: str) -> Token:
     parts = line.strip().split(":")
     if len(parts) != 4 or parts[2] not in (FULL, READ) or not _HASH.fullmatch(parts[3]):
         raise BadSetting(
-            f"{where} is not a valid token line. Try: `compactor token add NAME`, which writes name:namespace:kind:hash."
+            f"{where} is not a valid token line. "
+            "Try: `compactor token add NAME`, which writes name:namespace:kind:hash."
         )
     return Token(check_name("name", parts[0]), check_namespace(parts[1]), parts[2], parts[3])
 

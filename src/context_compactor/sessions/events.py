@@ -174,7 +174,8 @@ def _writer(sink: Sink | Callable[[Event], None]) -> Callable[[Event], None]:
     write = getattr(sink, "write", sink)
     if not callable(write) or iscoroutinefunction(write):
         raise BadSetting(
-            f"sink: {sink!r} cannot receive events; pass a function that takes one event, or an object with a synchronous write(event)"
+            f"sink: {sink!r} cannot receive events; pass a function that takes one event, or "
+            "an object with a synchronous write(event)"
         )
     taken: Callable[[Event], None] = write
     return taken

@@ -196,7 +196,8 @@ def read_profile(stored: bytes) -> Profile:
         return msgspec.json.decode(stored, type=Profile)
     except msgspec.MsgspecError as error:
         raise StoreError(
-            f"the stored options of this session cannot be read ({error}). Try: the version of context-compactor that wrote them."
+            f"the stored options of this session cannot be read ({error}). "
+            "Try: the version of context-compactor that wrote them."
         ) from error
 
 
@@ -230,7 +231,8 @@ def check_owner(owner: object) -> str:
         raise BadSetting(f"owner: {owner[:40]!r}… has {len(owner):,} characters; {_LONGEST_ID} is the limit.")
     if owner.startswith(OS_USER):
         raise BadSetting(
-            f"owner: {owner[:80]!r} begins with {OS_USER!r}, which is reserved for users of this machine. Try: another prefix."
+            f"owner: {owner[:80]!r} begins with {OS_USER!r}, which is reserved for users of this machine. "
+            "Try: another prefix."
         )
     _refuse_unseen("owner", owner)
     return owner

@@ -302,7 +302,8 @@ class PostgresDatabase:
             status = str(away)
         if status not in ("committed", "aborted"):
             raise StoreError(
-                f"{self.path}: the server went away while a transaction was committed, and it is unknown whether the commit succeeded "
+                f"{self.path}: the server went away while a transaction was committed, and it is "
+                "unknown whether the commit succeeded "
                 f"({status}). Try: look at the session before you repeat the write."
             ) from error
         return status

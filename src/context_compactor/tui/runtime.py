@@ -268,7 +268,8 @@ def check_terminal() -> None:
     encoding = sys.stderr.encoding or ""
     if not encoding.lower().replace("-", "").startswith("utf"):
         raise BadSetting(
-            f"tui: this terminal uses the encoding {encoding}, and the UI needs UTF-8. Try: LANG=C.UTF-8, or PYTHONUTF8=1."
+            f"tui: this terminal uses the encoding {encoding}, and the UI needs UTF-8. "
+            "Try: LANG=C.UTF-8, or PYTHONUTF8=1."
         )
 
 

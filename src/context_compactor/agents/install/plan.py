@@ -253,7 +253,9 @@ def warnings(agent: CodingAgent, place: InstallScope, own: Command) -> Iterator[
             f"project need `{NAME}` on the PATH. Try: add its folder there."
         )
     if is_temporary(own) and not (place.is_project and is_on_path(place.env)):
-        yield f"{own[0]} may be gone tomorrow. Try: `uv tool install` or `pipx install` the package, then run this again."
+        yield (
+            f"{own[0]} may be gone tomorrow. Try: `uv tool install` or `pipx install` the package, then run this again."
+        )
     if agent is CLAUDE_CODE:
         yield from _claude_code_warnings(place)
     else:
