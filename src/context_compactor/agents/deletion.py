@@ -73,10 +73,10 @@ def delete_sessions(store: Store, url: str, session_ids: Sequence[str]) -> None:
 
 
 def _forget_hook_state(home: Path, session_id: str) -> None:
-    tally = open_hook_state(str(home))
-    if tally is None:
+    state = open_hook_state(str(home))
+    if state is None:
         return
     try:
-        tally.remove(session_id)
+        state.remove(session_id)
     finally:
-        tally.close()
+        state.close()

@@ -202,27 +202,27 @@ class _Transaction:
 
 
 def open_hook_state(home: str, *, create: bool = False, wait: float = _WAIT_SECONDS) -> HookState | None:
-    """The tally in a project's folder `.compactor`; None when there is none, unless it is to be made.
+    """What is remembered in a project's folder `.compactor`; None when there is no file, unless `create` is set.
 
-    One that is damaged is put aside and begun anew: there is no word of a conversation in it.
+    A damaged file is set aside and a new one begun: no text of a conversation is in it.
     """
     path = os.path.join(home, STATE_FILE)
     if not os.path.exists(path) or os.path.islink(path):
         if not create:
             return None
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
-    tally = HookState(path, wait)
+    state = HookState(path, wait)
     if not create:
-        return tally
+        return state
     try:
-        tally.prepare()
+        state.prepare()
     except sqlite3.DatabaseError as error:
-        tally.close()
+        state.close()
         if "locked" in str(error):
             raise
         os.replace(path, f"{path}.damaged")
         return open_hook_state(home, create=True, wait=wait)
-    return tally
+    return state
 
 
 def _raise_unless_new(error: sqlite3.OperationalError) -> None:

@@ -75,10 +75,10 @@ def current_session_row(root: str, processes: list[str] | None = None) -> AgentS
 
 def known_session_rows(root: str) -> list[AgentSessionRow]:
     """All sessions of agents in a project, the one used last first."""
-    tally = open_hook_state(os.path.join(root, HOME))
-    if tally is None:
+    state = open_hook_state(os.path.join(root, HOME))
+    if state is None:
         return []
     try:
-        return list(tally.rows())
+        return list(state.rows())
     finally:
-        tally.close()
+        state.close()

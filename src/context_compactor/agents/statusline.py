@@ -9,7 +9,7 @@ import sys
 import time
 
 from context_compactor.agents.paths import HOME, project_root
-from context_compactor.agents.transcript_tail import last_bytes, reply_tokens, token_count
+from context_compactor.agents.transcript_tail import json_object, last_bytes, reply_tokens, token_count
 
 TYPE_CHECKING = False  # `typing` would cost more than all of this
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def read_limits(root: str, env: Mapping[str, str]) -> WindowLimits:
 
 
 def usable_window(limits: WindowLimits, reported: int, model: object, seen: int, env: Mapping[str, str]) -> int:
-    """The tokens that fit: a setting wins over what the agent reports, and the agent may be told to use less."""
+    """The tokens that fit: a setting wins over what the agent reports, and the agent may be set to use less."""
     window = limits.window or reported
     if not window:
         from context_compactor.tokens.models import window_for
@@ -85,9 +85,9 @@ def _load_settings(limits: WindowLimits, config: str, env: Mapping[str, str]) ->
         limits.levels, limits.problem = (), "compactor is off"
 
 
-def _lowered_window(told: str) -> int:
+def _lowered_window(text: str) -> int:
     """The number that a text begins with, as Claude Code reads it, or 0."""
-    text = told.strip().removeprefix("+")
+    text = text.strip().removeprefix("+")
     digits = text[: len(text) - len(text.lstrip("0123456789"))][:16]
     return min(_MOST_WINDOW, max(_LEAST_WINDOW, int(digits))) if digits.strip("0") else 0
 
@@ -135,7 +135,7 @@ class TranscriptTail:
 
 
 def read_tail(path: str) -> TranscriptTail:
-    """The end of a transcript; nothing, when it cannot be read or tells nothing."""
+    """The end of a transcript; empty when it cannot be read."""
     text = last_bytes(path, _TAIL)
     boundary, since = _last_boundary(text)
     totals: list[int] = []
@@ -184,13 +184,8 @@ def _first_total(text: bytes, since: int) -> int:
 
 def _parse_line(raw: bytes) -> dict[str, Any]:
     """A line of the main conversation, or nothing: a sub-agent has a window of its own."""
-    if len(raw) > _LONGEST_LINE:
-        return {}
-    try:
-        line = json.loads(raw)
-    except (ValueError, RecursionError):  # one that is still being written
-        return {}
-    return line if isinstance(line, dict) and not line.get("isSidechain") else {}
+    line = json_object(raw) if len(raw) <= _LONGEST_LINE else {}
+    return {} if line.get("isSidechain") else line
 
 
 def _reply_total(line: dict[str, Any]) -> int:
@@ -254,8 +249,8 @@ def _line(env: Mapping[str, str]) -> str:
 
 def session_status(call: dict[str, Any], env: Mapping[str, str], now: float) -> Status:
     """What is to be said about a session: from what Claude Code sent, else from the end of its transcript."""
-    window_told, workspace = _part(call, "context_window"), _part(call, "workspace")
-    usage = window_told.get("current_usage")
+    reported_window, workspace = _part(call, "context_window"), _part(call, "workspace")
+    usage = reported_window.get("current_usage")
     tail = read_tail(_text(call, "transcript_path"))
     tokens = reply_tokens(usage)
     # Zeros are sent after a compaction. What the transcript knows is then from before it, until there is an answer.
@@ -264,7 +259,7 @@ def session_status(call: dict[str, Any], env: Mapping[str, str], now: float) -> 
     if not tokens:
         return _waiting_status(tail, now)
     limits = read_limits(project_root(_text(workspace, "project_dir") or _text(call, "cwd"), env), env)
-    reported = token_count(window_told.get("context_window_size"))
+    reported = token_count(reported_window.get("context_window_size"))
     window = usable_window(limits, reported, _part(call, "model").get("id"), tokens, env)
     return _window_status(tokens, window, limits, tail, now)
 
@@ -365,9 +360,9 @@ def _line_variants(status: Status, bar: str) -> Iterator[tuple[str, ...]]:
 
 
 def _available_columns(env: Mapping[str, str]) -> int:
-    """Columns to write in, or 0 when nobody says how many there are."""
-    told = env.get("COLUMNS", "").strip()
-    columns = int(told) if told.isdecimal() and len(told) < 7 else 0
+    """Columns to write in, or 0 when the number is unknown."""
+    text = env.get("COLUMNS", "").strip()
+    columns = int(text) if text.isdecimal() and len(text) < 7 else 0
     return max(1, columns - _INDENT) if columns else 0
 
 

@@ -79,7 +79,7 @@ def install(
 
     What is in its settings stays as it is, byte by byte. The changes are shown first; `compactor uninstall` takes them
     back exactly. Your own settings name this command by its whole path, those of a project by its name alone. A second
-    install changes nothing; one from another place brings the paths up to date.
+    install changes nothing; one from another installation brings the paths up to date.
 
     Example: `compactor install claude-code`
     """
@@ -87,36 +87,37 @@ def install(
     from context_compactor.agents.install.plan import InstallRecords, next_steps, plan_install, undo_command, warnings
     from context_compactor.agents.install.targets import targets
 
-    known, place, own = find_agent(agent), _install_scope(user, project), own_command(sys.argv[0])
-    command = BY_NAME if place.is_project else own
-    ledger = InstallRecords(place.env)
+    known, scope, own = find_agent(agent), _install_scope(user, project), own_command(sys.argv[0])
+    command = BY_NAME if scope.is_project else own
+    records = InstallRecords(scope.env)
 
     def plan() -> list[FilePlan]:
-        return plan_install(known, targets(known, place, command), ledger)
+        return [plan_install(known, target, records) for target in targets(known, scope, command)]
 
     def launcher(_plans: Sequence[FilePlan]) -> FileChange:
-        return _launcher(place, launcher_text(own))
+        return _launcher(scope, launcher_text(own))
 
-    done = _apply(plan, launcher, ledger, dry_run=dry_run, yes=yes, as_json=as_json, ledger_first=True)
+    done = _apply(plan, launcher, records, dry_run=dry_run, yes=yes, as_json=as_json, records_first=True)
     is_new = not dry_run and any(each.is_changed for each in done)
-    told = list(warnings(known, place, own))
-    steps = list(next_steps(known, place)) if is_new else []
+    found_warnings = list(warnings(known, scope, own))
+    steps = list(next_steps(known, scope)) if is_new else []
     if as_json:
-        document = {"agent": agent, "scope": _scope(place), "command": shlex.join(command), "dry_run": dry_run}
+        document = {"agent": agent, "scope": scope.name, "command": shlex.join(command), "dry_run": dry_run}
+        more = {"warnings": found_warnings, "next": steps, "undo": undo_command(known, scope)}
         files = [{**_described(each), "registered": list(each.becomes)} for each in done]
-        print_json({**document, "files": files, "warnings": told, "next": steps, "undo": undo_command(known, place)})
+        print_json({**document, "files": files, **more})
         return
     out = styled_stream(beside_output=False)
     if not any(each.is_changed for each in done):
         out.print(f"Everything is registered with {known.title} already; nothing was changed.", style="bold")
     if not dry_run:
         _print_registered(out, known, done, is_new)
-    for warning in told:
+    for warning in found_warnings:
         out.print(wrap_text(warning, "! "), style="yellow")
     for number, step in enumerate(steps, 1):
         out.print(wrap_text(step, f"{number}. "))
     if is_new:
-        out.print(f"To take it back: {undo_command(known, place)}", style="dim")
+        out.print(f"To take it back: {undo_command(known, scope)}", style="dim")
 
 
 def uninstall(
@@ -135,35 +136,36 @@ def uninstall(
     Example: `compactor uninstall claude-code`
     """
     from context_compactor.agents.install.commands import BY_NAME
-    from context_compactor.agents.install.plan import InstallRecords, plan_uninstall, uninstall_notes
+    from context_compactor.agents.install.plan import InstallRecords, plan_uninstall
     from context_compactor.agents.install.targets import targets
 
-    known, place = find_agent(agent), _install_scope(user, project)
-    ledger = InstallRecords(place.env)
+    known, scope = find_agent(agent), _install_scope(user, project)
+    records = InstallRecords(scope.env)
 
     def plan() -> list[FilePlan]:
-        return plan_uninstall(targets(known, place, BY_NAME), ledger)
+        return [plan_uninstall(target, records) for target in targets(known, scope, BY_NAME)]
 
     def launcher(plans: Sequence[FilePlan]) -> FileChange:
-        gone = _launcher(place, None)
-        is_needed = ledger.records() - {each.ledger.path for each in plans}
+        gone = _launcher(scope, None)
+        is_needed = records.files() - {each.record.path for each in plans}
         return structs.replace(gone, after=gone.before) if is_needed else gone
 
-    done = _apply(plan, launcher, ledger, dry_run=dry_run, yes=yes, as_json=as_json, ledger_first=False)
+    done = _apply(plan, launcher, records, dry_run=dry_run, yes=yes, as_json=as_json, records_first=False)
     if as_json:
         files = [{**_described(each), "removed": list(each.was), "as_before": each.is_exact} for each in done]
-        print_json({"agent": agent, "scope": _scope(place), "dry_run": dry_run, "files": files})
+        print_json({"agent": agent, "scope": scope.name, "dry_run": dry_run, "files": files})
         return
     out = styled_stream(beside_output=False)
     changed = [each for each in done if each.is_changed]
     if not changed:
-        out.print(f"Nothing of ours is in the {_scope(place)} settings of {known.title}.", style="bold")
+        out.print(f"Nothing of ours is in the {scope.name} settings of {known.title}.", style="bold")
     elif not dry_run:
         out.print(f"Taken out of the settings of {known.title}:", style="bold")
         for each in changed:
             out.print(f"  {each.path}: {_outcome(each)}")
-        for step in uninstall_notes(known):
-            out.print(wrap_text(step))
+        out.print(
+            wrap_text(f"Restart {known.title}. The sessions in .compactor/ stay; delete that folder to remove them.")
+        )
 
 
 def _install_scope(user: bool, project: bool) -> InstallScope:
@@ -177,32 +179,32 @@ def _install_scope(user: bool, project: bool) -> InstallScope:
     return InstallScope(dict(os.environ), Path(project_root(str(Path.cwd()), {})), project)
 
 
-def _launcher(place: InstallScope, after: bytes | None) -> FileChange:
+def _launcher(scope: InstallScope, after: bytes | None) -> FileChange:
     """What becomes of the script by which settings without a path find this program."""
     from context_compactor.agents.install.commands import launcher
     from context_compactor.agents.install.files import FileChange, read_file
 
-    path = launcher(place.env)
+    path = launcher(scope.env)
     return FileChange(path, read_file(path), after, is_private=True, is_program=True)
 
 
 def _apply(
     plan: Callable[[], list[FilePlan]],
     launcher: Callable[[Sequence[FilePlan]], FileChange],
-    ledger: InstallRecords,
+    records: InstallRecords,
     *,
     dry_run: bool,
     yes: bool,
     as_json: bool,
-    ledger_first: bool,
+    records_first: bool,
 ) -> list[FilePlan]:
     """Show the changes, ask, and write them: all of them or none, and only one install at a time."""
     from context_compactor.agents.install.files import write_all
     from context_compactor.files import make_private_folder, one_writer
 
     if not dry_run:
-        make_private_folder(ledger.folder)
-    with nullcontext() if dry_run else one_writer(ledger.folder):
+        make_private_folder(records.folder)
+    with nullcontext() if dry_run else one_writer(records.folder):
         plans = plan()
         if not as_json or not (yes or dry_run):
             _print_diff(styled_stream(beside_output=as_json), plans)
@@ -210,7 +212,7 @@ def _apply(
             return plans
         if any(each.is_changed for each in plans):
             confirm("Write this?", yes=yes, default=True, instead="--yes, or --dry-run to look")
-        order = [(each.ledger, each.change) if ledger_first else (each.change, each.ledger) for each in plans]
+        order = [(each.record, each.change) if records_first else (each.change, each.record) for each in plans]
         script = launcher(plans)
         changes = [*(change for pair in order for change in pair), script]
         folders = [*(folder for each in plans for folder in each.folders), script.path.parent]
@@ -243,10 +245,6 @@ def _outcome(each: FilePlan) -> str:
     if each.change.after is None:
         return "the file is gone"
     return "as it was before" if each.is_exact else "the rest stays as it is now"
-
-
-def _scope(place: InstallScope) -> str:
-    return "project" if place.is_project else "user"
 
 
 def _described(each: FilePlan) -> dict[str, Any]:

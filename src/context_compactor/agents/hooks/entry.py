@@ -100,22 +100,22 @@ def _answer(event: str, call: dict[str, Any], root: str, agent: str) -> dict[str
 
 
 def _count(event: str, key: str, root: str) -> AgentSessionRow | None:
-    tally = None
+    state = None
     try:
-        tally = open_hook_state(os.path.join(root, HOME), wait=_WAIT_SECONDS)
-        if tally is None:
+        state = open_hook_state(os.path.join(root, HOME), wait=_WAIT_SECONDS)
+        if state is None:
             return None
         if event == "post-tool-use":
-            return tally.count(key, time.time())
-        row = tally.find(key)
+            return state.count(key, time.time())
+        row = state.find(key)
         if row is not None:
-            tally.note_event(key, event, utc_now_text())
+            state.note_event(key, event, utc_now_text())
         return row
     except Exception:  # noqa: BLE001  whoever has the time puts it aside and begins anew
         return None
     finally:
-        if tally is not None:
-            tally.close()
+        if state is not None:
+            state.close()
 
 
 def _needs_work(event: str, row: AgentSessionRow, call: dict[str, Any], root: str) -> bool:

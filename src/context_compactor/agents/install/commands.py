@@ -18,10 +18,10 @@ from context_compactor.errors import BadSetting
 
 def home_of(env: Mapping[str, str]) -> Path:
     """The user's home; `BadSetting` when the environment names none."""
-    told = env.get("HOME", "")
-    if not Path(told).is_absolute() or not Path(told).is_dir():
-        raise BadSetting(f"HOME is {told!r:.100}, which is not a folder. Try: set HOME to your home folder.")
-    return Path(told)
+    home = env.get("HOME", "")
+    if not Path(home).is_absolute() or not Path(home).is_dir():
+        raise BadSetting(f"HOME is {home!r:.100}, which is not a folder. Try: set HOME to your home folder.")
+    return Path(home)
 
 
 NAME = "compactor"

@@ -157,8 +157,8 @@ def _with_hook(text: str, event: str, group: Mapping[str, Any]) -> str:
         return add(text, (_HOOKS,), event, [group])
     mine = list(our_hooks(groups))
     if len(mine) == 1 and groups[mine[0][0]].get("matcher") == group.get("matcher"):
-        number, place = mine[0]
-        spot: JsonPath = (*where, number, "hooks", place)
+        number, index = mine[0]
+        spot: JsonPath = (*where, number, "hooks", index)
         return text if _same(text, spot, group["hooks"][0]) else replace(text, spot, group["hooks"][0])
     return add(_without_mine(text, where, mine), where, None, group)
 
@@ -210,20 +210,20 @@ def _without_hooks(text: str, event: str, shape: SettingsShape) -> str:
 
 def _without_mine(text: str, where: JsonPath, mine: list[tuple[int, int]]) -> str:
     """Without these hooks, and without groups that held no others. From the back, so that numbers stay right."""
-    for number, place in reversed(mine):
-        text = remove(text, (*where, number, "hooks", place))
+    for number, index in reversed(mine):
+        text = remove(text, (*where, number, "hooks", index))
         if not value_at(text, (*where, number, "hooks")):
             text = remove(text, (*where, number))
     return text
 
 
 def our_hooks(groups: Any) -> Iterator[tuple[int, int]]:
-    """Which hooks of an event are ours: the number of the group, and the place in it."""
+    """Which hooks of an event are ours: the number of the group, and the index in it."""
     for number, group in enumerate(groups if isinstance(groups, list) else []):
         hooks = group.get("hooks") if isinstance(group, dict) else None
-        for place, hook in enumerate(hooks if isinstance(hooks, list) else []):
+        for index, hook in enumerate(hooks if isinstance(hooks, list) else []):
             if is_our_hook(hook):
-                yield number, place
+                yield number, index
 
 
 def _tidied(text: str, path: JsonPath, shape: SettingsShape) -> str:
@@ -416,8 +416,8 @@ def _sections(text: str, keys: TomlPath) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _begin_of_line(text: str, place: int) -> int:
-    return len(text[:place].rstrip(" \t"))
+def _begin_of_line(text: str, index: int) -> int:
+    return len(text[:index].rstrip(" \t"))
 
 
 def _under(text: str, keys: TomlPath) -> Iterator[TomlStatement]:
