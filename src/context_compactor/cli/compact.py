@@ -18,6 +18,7 @@ from context_compactor.cli.options import (
     StoreUrl,
     Target,
     Window,
+    is_file,
     store_url,
 )
 from context_compactor.cli.output import (
@@ -26,10 +27,10 @@ from context_compactor.cli.output import (
     print_json,
     progress_line,
     refuse_same_file,
-    styled_stream,
+    stderr,
+    stdout,
     write_messages,
 )
-from context_compactor.cli.show import is_file
 from context_compactor.errors import BadSetting
 from context_compactor.text import one_line
 
@@ -107,7 +108,7 @@ def compact(
     if as_json:
         print_json({"messages": done.messages, "report": done.report.to_dict()})
     else:
-        _print(done, conversation, target, styled_stream(beside_output=output is None or output == "-"))
+        _print(done, conversation, target, stderr() if output is None or output == "-" else stdout())
     raise typer.Exit(EXIT_CODES[done.report.status])
 
 
@@ -128,7 +129,7 @@ def _compact_stored(
     else:
         from context_compactor.cli.report import IN_STORE, print_report
 
-        print_report(report, styled_stream(beside_output=output == "-"), IN_STORE)
+        print_report(report, stderr() if output == "-" else stdout(), IN_STORE)
     raise typer.Exit(EXIT_CODES[report.status])
 
 

@@ -14,9 +14,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from context_compactor.cli.conversation import TranscriptInput, budget_of
-from context_compactor.cli.options import store_url
-from context_compactor.cli.output import StyledStream, printable, progress_line
-from context_compactor.cli.show import find_named
+from context_compactor.cli.options import find_named, store_url
+from context_compactor.cli.output import printable, progress_line, stderr
 from context_compactor.engine.api import summarizer_for
 from context_compactor.engine.report import Report
 from context_compactor.engine.request import CompactionRequest
@@ -44,7 +43,7 @@ class LiveProgress:
     """Shows each call, each retry and the text as it is written, line by line. Any thread may tell it."""
 
     def __init__(self) -> None:
-        self._paper = StyledStream(sys.stderr)
+        self._paper = stderr()
         self._lock = Lock()
         self._is_amid_line = False
 
@@ -91,7 +90,7 @@ def live_summarizer(settings: Settings, left: str) -> Iterator[ModelSummarizer |
         yield teller
     except KeyboardInterrupt:
         _end_progress(live)
-        StyledStream(sys.stderr).print(f"interrupted: {left}")
+        stderr().print(f"interrupted: {left}")
         raise
     _end_progress(live)
 

@@ -12,7 +12,7 @@ import typer
 
 from context_compactor.agents.coding_agents import AGENTS, find_agent
 from context_compactor.cli.options import AsJson
-from context_compactor.cli.output import StyledStream, columns, print_json, styled_stream, write_text
+from context_compactor.cli.output import FAILED, StyledStream, columns, print_json, stdout, write_text
 from context_compactor.errors import BadSetting
 from context_compactor.settings import (
     LoadedSettings,
@@ -62,7 +62,7 @@ def _as_json(loaded: LoadedSettings) -> dict[str, Any]:
 
 
 def _print_table(loaded: LoadedSettings) -> None:
-    out = styled_stream(beside_output=False)
+    out = stdout()
     values = {name: setting_text(getattr(loaded.settings, name)) for name in Settings.__struct_fields__}
     names, widest = max(map(len, values)), max(map(len, values.values()))
     for name, value in values.items():
@@ -83,7 +83,6 @@ ProjectFolder = Annotated[
     Path | None, typer.Option("--project", metavar="DIR", help="The project; without, the one around this folder.")
 ]
 _STYLES = {"ok": None, "look": "yellow", "wrong": "red"}
-_WRONG = 1
 
 
 def doctor(
@@ -110,9 +109,9 @@ def doctor(
     if as_json:
         print_json({"findings": msgspec.to_builtins(found), "ok": is_well})
     else:
-        _print(styled_stream(beside_output=False), found)
+        _print(stdout(), found)
     if not is_well:
-        raise typer.Exit(_WRONG)
+        raise typer.Exit(FAILED)
 
 
 def _root(project: Path | None) -> Path:

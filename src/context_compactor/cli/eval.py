@@ -91,7 +91,7 @@ def evaluate(
     finally:
         watch.clear()
     if html is not None:
-        from context_compactor.cli.output import write_file
+        from context_compactor.cli.output import stdout, write_file
         from context_compactor.evaluation.page import page
 
         write_file(Path(html), page(found, str(datetime.now(UTC).date())).encode())
@@ -101,9 +101,8 @@ def evaluate(
         print_json(found.to_dict())
     else:
         from context_compactor.cli.eval_table import print_evaluation
-        from context_compactor.cli.output import styled_stream
 
-        print_evaluation(found, styled_stream(beside_output=False), html)
+        print_evaluation(found, stdout(), html)
 
 
 def refuse_unwritable(html: str | None, inputs: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from context_compactor.cli.options import AsJson, SessionId, StoreUrl, open_session, store_url
-from context_compactor.cli.output import LineOutput, print_json, styled_stream, wrap_text
+from context_compactor.cli.output import LineOutput, print_json, stdout, wrap_text
 from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def facts(kind: Kind = None, session: SessionId = None, store: StoreUrl = None, 
     if as_json:
         print_json({"session_id": name, "facts": msgspec.to_builtins(found)})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     if not found:
         out.print(f"Session {name!r} has no facts{f' of the kind {kind}' if kind else ' yet'}.")
         return
@@ -132,7 +132,7 @@ def _list(folder: Path, ids: Sequence[str], owner: str | None, unowned: bool, as
     if as_json:
         print_json({"folder": str(folder), "lessons": msgspec.to_builtins(found)})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     if not found:
         out.print(f"Nothing{f' of {owner!r}' if owner else ''} was learned in {folder}.")
     for (whose, file), group in groupby(found, key=lambda each: (each.owner, each.file)):
@@ -175,7 +175,7 @@ def _print_changed(what: str, done: Sequence[OwnedLesson], more: dict[str, str],
     if as_json:
         print_json({**more, what: msgspec.to_builtins(done)})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     for each in done:
         out.print(wrap_text(each.text, f"  {each.id:<{_ID - 2}}"))
     whose = f" for {more['owner']!r}" if more else ""

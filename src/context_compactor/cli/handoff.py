@@ -11,7 +11,17 @@ import msgspec
 import typer
 
 from context_compactor.cli.options import AsJson, SessionId, StoreUrl, open_session, store_url
-from context_compactor.cli.output import EXIT_CODES, LineOutput, print_json, printable, styled_stream, wrap_text
+from context_compactor.cli.output import (
+    DONE,
+    EXIT_CODES,
+    FAILED,
+    LineOutput,
+    print_json,
+    printable,
+    stderr,
+    stdout,
+    wrap_text,
+)
 from context_compactor.errors import BadInput, BadSetting
 from context_compactor.text import one_line
 
@@ -55,8 +65,8 @@ def checkpoint(note: Note = "", session: SessionId = None, store: StoreUrl = Non
     if as_json:
         print_json({"file": file} | msgspec.to_builtins(made))
         return
-    styled_stream(beside_output=False).print(printable(render_checkpoint(made)).rstrip("\n"))
-    styled_stream(beside_output=True).print(f"written to {file}", style="dim")
+    stdout().print(printable(render_checkpoint(made)).rstrip("\n"))
+    stderr().print(f"written to {file}", style="dim")
 
 
 def resume(
@@ -82,9 +92,9 @@ def resume(
         told = {"report": report.to_dict() if report else None} if fresh else {}
         print_json({"session_id": name} | msgspec.to_builtins(found) | told)
     else:
-        _print_readiness(name, found, styled_stream(beside_output=False))
-        _print_fresh(report, styled_stream(beside_output=True))
-    raise typer.Exit(1 if is_blocked else EXIT_CODES[report.status] if report else 0)
+        _print_readiness(name, found, stdout())
+        _print_fresh(report, stderr())
+    raise typer.Exit(FAILED if is_blocked else EXIT_CODES[report.status] if report else DONE)
 
 
 def _print_fresh(report: Report | None, out: LineOutput) -> None:
@@ -166,7 +176,7 @@ def handoff(
     if as_json:
         print_json({"session_id": name} | values)
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     for title, text in rows:
         out.print(wrap_text(text, f"{title:<{_NAME}}"))
 

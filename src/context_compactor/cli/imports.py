@@ -15,7 +15,7 @@ import msgspec
 import typer
 
 from context_compactor.cli.options import AsJson, StoreUrl
-from context_compactor.cli.output import LineOutput, StyledStream, print_json, styled_stream
+from context_compactor.cli.output import FAILED, INTERRUPTED, LineOutput, print_json, print_rows, stderr, stdout
 from context_compactor.errors import BadSetting
 from context_compactor.text import one_line
 
@@ -40,7 +40,6 @@ Since = Annotated[
 Here = Annotated[bool, typer.Option("--here", help="Only logs of work in this folder or below it.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be imported, and write nothing.")]
 
-INTERRUPTED = 130
 _MOST_NAMED = 5
 _STYLES = {"new": "green", "continued": "cyan"}
 
@@ -84,11 +83,11 @@ def import_logs(
     if as_json:
         print_json(summary)
     else:
-        _print(summary, styled_stream(beside_output=False))
+        _print(summary, stdout())
     if is_interrupted:
         raise typer.Exit(INTERRUPTED)
     if summary["failed"] or summary["not_tried"]:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 def _earliest(since: str | None, settings: Settings) -> datetime | None:
@@ -128,7 +127,7 @@ class _ImportLines:
     """What happens to each file, a line for each that was not passed over."""
 
     def __init__(self) -> None:
-        self._out = StyledStream(sys.stderr)
+        self._out = stderr()
 
     def __call__(self, outcome: ImportOutcome) -> None:
         """One file is done."""
@@ -246,8 +245,7 @@ def _print(summary: dict[str, Any], out: LineOutput) -> None:
     )
     style = "bold yellow" if failed or summary["interrupted"] else "bold green"
     out.print(f"Sessions: {counts}, {len(failed):,} failed", style=style)
-    for name, text in _rows(summary):
-        out.print(f"{name:<12}{text}")
+    print_rows(_rows(summary), out)
     for each in failed[:_MOST_NAMED]:
         out.print(f"{'failed':<12}{one_line(each['path'], 300)}: {one_line(each['reason'], 300)}", style="red")
     if len(failed) > _MOST_NAMED:

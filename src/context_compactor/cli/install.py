@@ -18,7 +18,7 @@ from context_compactor.agents.hooks.entry import EVENTS
 from context_compactor.agents.hooks.entry import main as answer
 from context_compactor.agents.statusline import main
 from context_compactor.cli.options import AsJson, Yes
-from context_compactor.cli.output import StyledStream, confirm, print_json, printable, styled_stream, wrap_text
+from context_compactor.cli.output import StyledStream, confirm, print_json, printable, stderr, stdout, wrap_text
 from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def install(
         files = [{**_described(each), "registered": list(each.becomes)} for each in done]
         print_json({**document, "files": files, **more})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     if not any(each.is_changed for each in done):
         out.print(f"Everything is registered with {known.title} already; nothing was changed.", style="bold")
     if not dry_run:
@@ -155,7 +155,7 @@ def uninstall(
         files = [{**_described(each), "removed": list(each.was), "as_before": each.is_exact} for each in done]
         print_json({"agent": agent, "scope": scope.name, "dry_run": dry_run, "files": files})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     changed = [each for each in done if each.is_changed]
     if not changed:
         out.print(f"Nothing of ours is in the {scope.name} settings of {known.title}.", style="bold")
@@ -207,7 +207,7 @@ def _apply(
     with nullcontext() if dry_run else one_writer(records.folder):
         plans = plan()
         if not as_json or not (yes or dry_run):
-            _print_diff(styled_stream(beside_output=as_json), plans)
+            _print_diff(stderr() if as_json else stdout(), plans)
         if dry_run:
             return plans
         if any(each.is_changed for each in plans):

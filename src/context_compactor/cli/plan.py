@@ -1,4 +1,4 @@
-"""`compactor plan` and `steer`: what a compaction would do, and deciding about turns yourself."""
+"""`compactor plan` and `set-tier`: what a compaction would do, and setting the tiers of turns yourself."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from context_compactor.cli.options import (
     StoreUrl,
     Target,
     Window,
+    find_named,
+    is_file,
     open_session,
 )
-from context_compactor.cli.output import EXIT_CODES, print_json, progress_line, styled_stream
-from context_compactor.cli.show import is_file
+from context_compactor.cli.output import EXIT_CODES, print_json, progress_line, stdout
 from context_compactor.engine.tiers import TURNS_SYNTAX, Tier, read_overrides, read_turns
 from context_compactor.errors import BadSetting
 
@@ -34,15 +35,17 @@ if TYPE_CHECKING:
 Keep = Annotated[
     str | None, typer.Option("--keep", metavar="TURNS", help=f"Turns to keep word for word: {TURNS_SYNTAX}.")
 ]
-Summarize = Annotated[str | None, typer.Option("--summarize", metavar="TURNS", help="Turns to have in a few lines.")]
-Reference = Annotated[str | None, typer.Option("--reference", metavar="TURNS", help="Turns to leave one line of.")]
-Drop = Annotated[str | None, typer.Option("--drop", metavar="TURNS", help="Turns to leave no text of.")]
+Summarize = Annotated[str | None, typer.Option("--summarize", metavar="TURNS", help="Turns to shorten to a few lines.")]
+Reference = Annotated[
+    str | None, typer.Option("--reference", metavar="TURNS", help="Turns to replace by a one-line reference.")
+]
+Drop = Annotated[str | None, typer.Option("--drop", metavar="TURNS", help="Turns to remove from the context.")]
 Free = Annotated[
-    str | None, typer.Option("--free", metavar="TURNS|all", help="Turns to leave to the engine again, or `all`.")
+    str | None, typer.Option("--free", metavar="TURNS|all", help="Turns whose tier the engine chooses again, or `all`.")
 ]
 
 
-def steer(
+def set_tier(
     session: SessionName = None,
     keep: Keep = None,
     summarize: Summarize = None,
@@ -52,12 +55,12 @@ def steer(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Decide about turns yourself: every compaction of the session follows, until a turn is freed or folded.
+    """Set the tier of turns yourself, for every compaction of the session until a turn is freed or folded.
 
-    Whatever is lowered, its original can be recalled, and failures and other facts stay. Without an option it shows
-    what was decided. `compactor plan SESSION` shows what comes of it.
+    Whatever tier is set, the original can be recalled, and failures and other facts stay. Without an option the tiers
+    that are set are listed. `compactor plan SESSION` shows their effect.
 
-    Example: `compactor steer run-42 --keep 12,15 --drop 3-9`
+    Example: `compactor set-tier run-42 --keep 12,15 --drop 3-9`
     """
     wanted = read_overrides(
         {Tier.KEEP: keep, Tier.SUMMARIZE: summarize, Tier.REFERENCE: reference, Tier.DROP: drop}, "--"
@@ -72,11 +75,11 @@ def steer(
     if as_json:
         print_json({"session_id": name, "steering": {str(turn): tier.value for turn, tier in found.items()}})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     for turn, tier in found.items():
         out.print(f"turn {turn:<5}{tier}")
     if not found:
-        out.print(f"Nothing is decided about turns of session {name!r}.")
+        out.print(f"No tier is set for any turn of session {name!r}.")
 
 
 def _free(session: Session, turns: str | None) -> None:
@@ -107,8 +110,8 @@ def plan(
     """Show what `compact` would do: every target with its tier, its reason and its tokens.
 
     Nothing is written, nothing is changed, and no model is asked. With a model it says what that one would be shown and
-    what it should cost; no key is needed for it. Turns of a session can be given another tier, to see what comes of
-    that; `compactor steer` makes it stand.
+    what it should cost; no key is needed for it. Turns of a session can be given another tier to see its
+    effect; `compactor set-tier` sets it for good.
 
     Example: `compactor plan session.jsonl --target 25% --most 20` or `compactor plan run-42 --keep 12,15 --drop 9`
     """
@@ -147,8 +150,6 @@ def _of_file(
 def _of_session(
     name: str, store: str | None, target: str | None, level: Level | None, focus: str | None, steers: Mapping[int, Tier]
 ) -> Plan:
-    from context_compactor.cli.options import open_session
-    from context_compactor.cli.show import find_named
     from context_compactor.text import parse_target
 
     find_named(name, store)
@@ -165,7 +166,7 @@ def _print(made: Plan, most: int | None, as_json: bool) -> None:
         raise typer.Exit(EXIT_CODES[report.status])
     from context_compactor.cli.report import biggest, print_plan, print_report, print_totals
 
-    out = styled_stream(beside_output=False)
+    out = stdout()
     decisions = made.decisions if report.status != "unchanged" else ()
     print_plan(biggest(decisions) if most else decisions, out, most)
     if decisions:

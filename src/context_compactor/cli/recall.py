@@ -11,7 +11,7 @@ import typer
 from msgspec import Struct
 
 from context_compactor.cli.options import AsJson, SessionId, StoreUrl, open_session, open_store
-from context_compactor.cli.output import print_json, printable, styled_stream, write_text
+from context_compactor.cli.output import FAILED, print_json, printable, stderr, stdout, write_text
 from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -130,9 +130,9 @@ def _print(session_id: str | None, answer: Recalled, as_json: bool) -> None:
     if answer.is_original:
         write_text(answer.text)
     elif answer.text:
-        styled_stream(beside_output=False).print(printable(answer.text))
+        stdout().print(printable(answer.text))
     if answer.note:
-        styled_stream(beside_output=True).print(answer.note, style="dim")
+        stderr().print(answer.note, style="dim")
 
 
 def _whole(session: Session, ref: str, lines: tuple[int, int] | None, as_json: bool) -> Recalled:
@@ -182,7 +182,7 @@ def _fetch_again(ref: str, session_id: str | None, store: str | None, as_json: b
     )
     _print(name, answer, as_json)
     if not fetched.can_restore:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 def _search_all(query: str, store: str | None, **wanted: Any) -> list[tuple[str, Hit]]:

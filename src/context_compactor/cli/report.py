@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from context_compactor.cli.output import LineOutput
+from context_compactor.cli.output import LineOutput, print_rows
 from context_compactor.engine.report import dollars
 from context_compactor.engine.tiers import Tier
 from context_compactor.text import one_line
@@ -38,8 +38,7 @@ def print_report(report: Report, out: LineOutput, originals: str = IN_INPUT) -> 
     out.print(report.short(), style=STATUS_STYLES[report.status])
     if report.changed:
         _print_bars(report, out)
-    for name, text in _rows(report, originals):
-        out.print(f"{name:<12}{text}")
+    print_rows(_rows(report, originals), out)
 
 
 def print_plan(decisions: Sequence[Decision], out: LineOutput, most: int | None = None) -> None:

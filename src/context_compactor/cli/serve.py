@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from context_compactor.cli.options import AsJson, StoreUrl, open_store, store_url
-from context_compactor.cli.output import print_json, styled_stream
+from context_compactor.cli.output import INTERRUPTED, print_json, stderr, stdout
 from context_compactor.errors import BadSetting, MissingExtra
 from context_compactor.text import one_line
 
@@ -73,7 +73,7 @@ def _list(file: Path, as_json: bool) -> None:
     if as_json:
         print_json({"file": str(file), "tokens": known})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     if not known:
         out.print(f"There is no token in {file}. Try: `compactor token add NAME`.")
         return
@@ -89,8 +89,8 @@ def _add(file: Path, name: str, namespace: str, read_only: bool, as_json: bool) 
     if as_json:
         print_json({"file": str(file), "name": name, "namespace": namespace, "token": secret})
         return
-    styled_stream(beside_output=False).print(secret)
-    styled_stream(beside_output=True).print(f"{name!r} was added to {file}; the token is shown this once", style="dim")
+    stdout().print(secret)
+    stderr().print(f"{name!r} was added to {file}; the token is shown this once", style="dim")
 
 
 def _remove(file: Path, name: str, as_json: bool) -> None:
@@ -100,7 +100,7 @@ def _remove(file: Path, name: str, as_json: bool) -> None:
     if as_json:
         print_json({"file": str(file), "removed": gone.name})
     else:
-        styled_stream(beside_output=False).print(f"{gone.name!r} was removed from {file}")
+        stdout().print(f"{gone.name!r} was removed from {file}")
 
 
 Host = Annotated[str, typer.Option(metavar="NAME", help="Where to listen; another than loopback needs a token file.")]
@@ -127,8 +127,6 @@ PrivateWebhooks = Annotated[
 Demo = Annotated[
     bool, typer.Option("--demo", help="Show a real session as it happens, in a store that is gone afterwards.")
 ]
-
-_INTERRUPTED = 130
 
 
 def serve(
@@ -177,13 +175,11 @@ def serve(
         )
         has_finished = listen(config, lambda address: told(address, config.store))
     if has_finished:
-        styled_stream(beside_output=True).print("stopped; everything that was begun is done")
+        stderr().print("stopped; everything that was begun is done")
         return
-    styled_stream(beside_output=True).print(
-        "stopped at once; what was answered for is kept, and jobs under way go to the next server"
-    )
+    stderr().print("stopped at once; what was answered for is kept, and jobs under way go to the next server")
     sys.stderr.flush()
-    os._exit(_INTERRUPTED)  # else the threads of what is still under way would be waited for
+    os._exit(INTERRUPTED)  # else the threads of what is still under way would be waited for
 
 
 Told = Callable[[str, str], None]
@@ -192,7 +188,7 @@ Told = Callable[[str, str], None]
 def _print_address(address: str, store: str) -> None:
     from context_compactor.addresses import without_password
 
-    out = styled_stream(beside_output=True)
+    out = stderr()
     out.print(f"listening at {address} (store: {without_password(store)}); Ctrl-C stops")
 
 
@@ -205,7 +201,7 @@ def _demo_store() -> Iterator[tuple[str, Told]]:
 
     def begin(address: str, _: str) -> None:
         replay.start(address)
-        out = styled_stream(beside_output=True)
+        out = stderr()
         out.print(f"a real session, as it happens: open {address}; Ctrl-C stops, and nothing is left behind")
 
     with demo_store() as url:
@@ -241,7 +237,7 @@ def worker(store: StoreUrl = None, concurrency: Concurrency = 2, grace: Grace = 
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it says at every try is said once by ourselves
-    out, bus = styled_stream(beside_output=True), Bus()
+    out, bus = stderr(), Bus()
     with open_store(store) as kept:
         engine = WorkerPool(kept, workers=concurrency, bus=bus)
         bus.subscribe(ServiceStoreSink(engine.service_store))
@@ -336,7 +332,7 @@ def mcp(
     from context_compactor.mcp.tools import ToolContext
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    server, out = make_server(ToolContext(root, store, session)), styled_stream(beside_output=True)
+    server, out = make_server(ToolContext(root, store, session)), stderr()
     if not http:
         if token_file is not None:
             raise BadSetting(

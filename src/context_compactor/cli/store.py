@@ -10,7 +10,7 @@ import typer
 from msgspec.structs import asdict
 
 from context_compactor.cli.options import AsJson, SessionName, StoreUrl, open_session, open_store, store_url
-from context_compactor.cli.output import print_json, styled_stream
+from context_compactor.cli.output import FAILED, print_json, stdout
 from context_compactor.cli.report import ProgressBar
 from context_compactor.errors import BadSetting
 
@@ -25,7 +25,6 @@ Folder = Annotated[
 OneSession = Annotated[
     str | None, typer.Argument(metavar="[SESSION]", help="Only this one's log; without, those of all sessions.")
 ]
-_DAMAGED = 1
 
 
 def export(session: SessionName = None, folder: Folder = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
@@ -45,7 +44,7 @@ def export(session: SessionName = None, folder: Folder = None, store: StoreUrl =
         files = [str(path) for path in exported.paths]
         print_json({"session_id": name, "folder": str(exported.folder), "files": files, "count": exported.count})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     out.print(f"{exported.count:,} originals are exported.", style="bold green")
     for path in exported.paths:
         out.print(f"  {path}")
@@ -68,14 +67,14 @@ def verify(session: OneSession = None, store: StoreUrl = None, as_json: AsJson =
     if as_json:
         print_json({"store": path, "sessions": [row.id for row in rows], "problems": problems})
     else:
-        out = styled_stream(beside_output=False)
+        out = stdout()
         for problem in problems:
             out.print(problem, style="red")
         verdict = f"{len(problems):,} problems were found." if problems else "Everything is as it was stored."
         out.print(verdict, style="bold red" if problems else "bold green")
         out.print(f"{path}: {sum(row.messages for row in rows):,} messages in sessions: {len(rows):,}")
     if problems:
-        raise typer.Exit(_DAMAGED)
+        raise typer.Exit(FAILED)
 
 
 _EXAMPLE = "such as sqlite:///.compactor/compactor.db or postgresql://user@host/database"
@@ -99,7 +98,7 @@ def migrate(store: StoreUrl = None, as_json: AsJson = False) -> None:
         print_json({"store": path, "before": schema.before, "now": schema.now})
         return
     told = "up to date" if schema.before == schema.now else f"brought from version {schema.before}"
-    styled_stream(beside_output=False).print(f"{path}: version {schema.now}, {told if schema.before else 'made now'}.")
+    stdout().print(f"{path}: version {schema.now}, {told if schema.before else 'made now'}.")
 
 
 def copy(source: Source, target: Target, as_json: AsJson = False) -> None:
@@ -134,7 +133,7 @@ def copy(source: Source, target: Target, as_json: AsJson = False) -> None:
         places = {"from": old.path, "to": new.path}
         print_json({**places, "copied": names, "were_there": kept, "webhooks": webhooks, "left": asdict(left)})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     out.print(f"Sessions copied to {new.path}: {len(fresh):,}, and every hash is right.", style="bold green")
     out.print(f"{sum(copied.messages for copied in fresh):,} messages; there already: {len(done) - len(fresh):,}")
     if webhooks:

@@ -65,7 +65,7 @@ def _closing(core: Core, agent: CodingAgent, mark: str) -> str:
         else ""
     )
     return (
-        f"{children}This record is synced by Context Compactor beside your own summary; where they differ, it has the "
+        f"{children}This record is kept by Context Compactor beside your own summary; where they differ, it has the "
         'exact words. Nothing is lost: the tools recall("tool_017"), search_archive("words") and facts() of the MCP '
         f"server `compactor`{_TOOL_HINTS[agent.name]} return originals, or run `compactor recall ID` and "
         f'`compactor recall --search "words"` with --session {core.id!r}. [{mark}]'

@@ -1,4 +1,4 @@
-"""Hooks for sub-agents: who runs is registered, what they start with is short, and what they found is synced."""
+"""Hooks for sub-agents: who runs is registered, what they start with is short, and what they found is kept."""
 
 from __future__ import annotations
 

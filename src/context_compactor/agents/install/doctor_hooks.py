@@ -121,7 +121,7 @@ def _agent_program(ctx: DoctorContext, agent: CodingAgent) -> Finding:
 
 
 def _called_program(ctx: DoctorContext, agent: CodingAgent, command: Command, hook: RegisteredHook) -> Finding:
-    """The program that an agent is what to run."""
+    """The program that an agent runs."""
     where = f"{agent.title} calls {shlex.join(command)} ({hook.source.scope})"
     again = install_line(ctx, agent, hook.source.scope)
     found = find_command(ctx, command)
