@@ -86,7 +86,7 @@ def test_what_was_learned_before_there_were_owners_is_shown_and_can_be_claimed_o
     folder.mkdir(parents=True)
     (folder / "decisions.md").write_text(OLD)
     ran = run("lessons")
-    assert "no owner: nobody is told these" in ran.out
+    assert "no owner, so no session reads these" in ran.out
     assert "run-1 turn_017" in ran.out
     assert run("lessons", "--unowned", "--json").json["lessons"][0]["owner"] is None
     claimed = run("lessons", "claim", "--json").json

@@ -19,7 +19,9 @@ def test_what_is_decided_about_turns_is_shown_kept_and_taken_back(run, steerable
     }
     assert run("set-tier").out.split() == "turn 5 keep turn 7 keep turn 9 drop turn 10 drop".split()
     assert run("set-tier", "run-42", "--free", "5,9-10", "--json").json["steering"] == {"7": "keep"}
-    assert run("set-tier", "run-42", "--free", "all", "--summarize", "3", "--json").json["steering"] == {"3": "summarize"}
+    assert run("set-tier", "run-42", "--free", "all", "--summarize", "3", "--json").json["steering"] == {
+        "3": "summarize"
+    }
     assert "No tier is set" in run("set-tier", "run-42", "--free", "all").out
 
 

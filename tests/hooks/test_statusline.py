@@ -448,7 +448,7 @@ def test_a_transcript_with_any_bytes_in_it_gives_one_line(tmp_path_factory, tail
 def test_an_error_of_our_own_is_a_line_too(tmp_path, monkeypatch):
     monkeypatch.setattr("context_compactor.agents.statusline.session_status", lambda *_: 1 // 0)
     said = in_here(sent(tmp_path, None), {})
-    assert said == "compactor: no status (ZeroDivisionError), see compactor doctor\n"
+    assert said == "compactor: no status (ZeroDivisionError); see compactor doctor\n"
 
 
 # How it is started

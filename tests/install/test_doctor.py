@@ -149,7 +149,7 @@ class Desk:
         with self.codex_config.open("a") as file:
             for hook in hooks_of(sources(case, CODEX)):
                 known = words[hook.event]
-                name = f"{hook.source.path}:{known.word.replace('-', '_')}:{hook.number}:{hook.place}"
+                name = f"{hook.source.path}:{known.word.replace('-', '_')}:{hook.number}:{hook.index}"
                 file.write(f'\n[hooks.state."{name}"]\ntrusted_hash = "{trusted_hash(hook, known)}"\n')
 
     def doctor(self, *arguments: str) -> Found:
@@ -305,8 +305,8 @@ def test_a_program_that_only_a_project_names_is_never_run(service_store: Desk, t
             text.replace("compactor hook", f"{trap} hook").replace("exec compactor mcp", f"exec {trap} mcp")
         )
     found = service_store.doctor()
-    assert found.has("look", "versions", "another program than this one")
-    assert found.has("look", "mcp", "another program than this one")
+    assert found.has("look", "versions", "another program")
+    assert found.has("look", "mcp", "another program")
     assert not (tmp_path / "sprung").exists()
 
 
@@ -531,7 +531,7 @@ def test_hooks_of_a_project_need_a_project_that_codex_trusts(service_store: Desk
 
 
 def test_hooks_that_never_came_are_to_be_looked_at(claude: Desk):
-    assert claude.doctor().has("look", "firing", "no hook of Claude Code has come", "Work with the agent")
+    assert claude.doctor().has("look", "firing", "no hook of Claude Code has run", "Work with the agent")
 
 
 @pytest.mark.parametrize(("ago", "state"), [(-60, "wrong"), (3600, "look")])

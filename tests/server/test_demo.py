@@ -51,7 +51,7 @@ def test_a_real_session_is_compacted_before_ones_eyes_and_then_all_is_gone(tmp_p
             assert {"demo-16k", "demo-24k", "demo-48k", "demo-finished"} >= live
         process.send_signal(number)
         assert process.wait(PATIENCE) == 0
-        assert process.stderr.read() == "stopped; everything that was begun is done\n"
+        assert process.stderr.read() == "stopped; all requests were completed\n"
     assert list((tmp_path / "here").iterdir()) == []
     assert list((tmp_path / "scratch").iterdir()) == []
 

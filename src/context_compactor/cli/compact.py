@@ -99,10 +99,10 @@ def compact(
     asked = (window, target, level, focus)
     left = _LEFT if session is None else _LEFT_IN_STORE
     with (
-        live_summarizer(conversation.settings, left) as teller,
-        progress_line("Compacting", file, is_quiet=teller is not None),
+        live_summarizer(conversation.settings, left) as summarizer,
+        progress_line("Compacting", file, is_quiet=summarizer is not None),
     ):
-        done = _compacted(conversation, session, store, asked, teller)
+        done = _compacted(conversation, session, store, asked, summarizer)
     if output is not None or not as_json:
         write_messages(done.messages, output)
     if as_json:
@@ -146,14 +146,14 @@ def _compacted(
     session_id: str | None,
     store: str | None,
     asked: tuple[str | None, str | None, Level | None, str | None],
-    teller: ModelSummarizer | None,
+    summarizer: ModelSummarizer | None,
 ) -> CompactOutput:
     if session_id is None:
-        result = conversation.compacted(*asked[1:], teller)
+        result = conversation.compacted(*asked[1:], summarizer)
         return CompactOutput(result.messages, result.report)
     from context_compactor.cli.compact_session import compact_session, read_compact_options
 
-    fed = compact_session(conversation, session_id, store_url(store), read_compact_options(*asked), teller)
+    fed = compact_session(conversation, session_id, store_url(store), read_compact_options(*asked), summarizer)
     return CompactOutput(
         fed.messages, fed.report, f"{session_id!r}: {fed.appended:,} messages appended, {fed.total:,} in all"
     )

@@ -73,14 +73,14 @@ def _print_table(loaded: LoadedSettings) -> None:
 
 
 AgentName = Annotated[
-    str | None, typer.Argument(metavar=f"[{'|'.join(AGENTS)}]", help="Only this coding agent; without, all of them.")
+    str | None, typer.Argument(metavar=f"[{'|'.join(AGENTS)}]", help="Only this coding agent; by default all of them.")
 ]
 OneSession = Annotated[
     str | None,
-    typer.Option("--session", metavar="ID", help="Only this session of an agent; without, all that are known."),
+    typer.Option("--session", metavar="ID", help="Only this session of an agent; by default all known ones."),
 ]
 ProjectFolder = Annotated[
-    Path | None, typer.Option("--project", metavar="DIR", help="The project; without, the one around this folder.")
+    Path | None, typer.Option("--project", metavar="DIR", help="The project; by default the one around this folder.")
 ]
 _STYLES = {"ok": None, "look": "yellow", "wrong": "red"}
 
@@ -148,9 +148,9 @@ def _print(out: StyledStream, found: list[Finding]) -> None:
 def _verdict(found: list[Finding]) -> str:
     wrong, looks = (sum(finding.state == state for finding in found) for state in ("wrong", "look"))
     if not wrong and not looks:
-        return "All is well."
-    told = f"{wrong} {'thing is' if wrong == 1 else 'things are'} wrong" if wrong else "Nothing is wrong"
-    return f"{told}{f'; {looks} to look at' if looks else ''}."
+        return "Everything works."
+    verdict = f"{wrong} {'thing is' if wrong == 1 else 'things are'} wrong" if wrong else "Nothing is wrong"
+    return f"{verdict}{f'; {looks} to look at' if looks else ''}."
 
 
 def _lines(text: str, first: str) -> str:

@@ -85,11 +85,11 @@ def evaluate(
     files = tuple(map(os.path.expanduser, paths))
     trial = EvaluationRequest(files, read_budgets(budget), chosen, every, jobs or cores(), read_model(model))
     refuse_unwritable(html, trial.paths)
-    watch = ProgressBar()
+    progress = ProgressBar()
     try:
-        found = evaluate_paths(trial, watch)
+        found = evaluate_paths(trial, progress)
     finally:
-        watch.clear()
+        progress.clear()
     if html is not None:
         from context_compactor.cli.output import stdout, write_file
         from context_compactor.evaluation.page import page
@@ -123,13 +123,13 @@ def refuse_unwritable(html: str | None, inputs: Sequence[str]) -> None:
 
 
 def _can_write(page: Path) -> bool:
-    """Whether the page can be put in its folder, in the place of one that is there; True where there is no folder."""
+    """Whether the page can be put in its folder, or replace one that is there; True where there is no folder."""
     effective = os.access in os.supports_effective_ids
     try:
-        places = [place for place in (page, page.parent) if place.exists()]
+        paths = [path for path in (page, page.parent) if path.exists()]
     except PermissionError:
         return False
-    return all(os.access(place, os.W_OK, effective_ids=effective) for place in places)
+    return all(os.access(path, os.W_OK, effective_ids=effective) for path in paths)
 
 
 def _holds(given: Path, page: Path) -> bool:

@@ -53,22 +53,24 @@ def _print_kind(kind: str, group: Sequence[Fact], out: LineOutput) -> None:
     out.print(f"{kind} ({len(group):,})", style="bold")
     for fact in group:
         source = fact.ref or f"turn_{fact.turn:03d}"
-        told = f", told by {fact.told_by}" if fact.told_by else ""
+        by = f", from the summary of {fact.told_by}" if fact.told_by else ""
         status = f"[{fact.status}] " if fact.status else ""
         times = f" ({fact.count:,} times)" if fact.count > 1 else ""
-        out.print(wrap_text(f"{status}{fact.content}{times}{told}{_when(fact)}", f"  {source:<10} "))
+        out.print(wrap_text(f"{status}{fact.content}{times}{by}{_when(fact)}", f"  {source:<10} "))
         if fact.detail:
             out.print(wrap_text(fact.detail, " " * 13), style="dim")
 
 
-Action = Annotated[str, typer.Argument(metavar="[list|remove|claim]", help="What to do; without, list.")]
+Action = Annotated[str, typer.Argument(metavar="[list|remove|claim]", help="What to do; by default list.")]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Which lessons, as the list calls them.")]
 Owner = Annotated[
     str | None, typer.Option("--owner", metavar="NAME", help="Those of this owner; for claim, who gets them.")
 ]
 Unowned = Annotated[bool, typer.Option("--unowned", help="Those that have no owner.")]
 
-_NO_OWNER = "no owner: nobody is told these. Try: `compactor lessons claim`, or `compactor lessons remove --unowned`"
+_NO_OWNER = (
+    "no owner, so no session reads these. Try: `compactor lessons claim` or `compactor lessons remove --unowned`"
+)
 _ID = 13
 
 
@@ -145,7 +147,7 @@ def _list(folder: Path, ids: Sequence[str], owner: str | None, unowned: bool, as
 def _origin(lesson: OwnedLesson) -> str:
     from context_compactor.facts.lessons import AUTHOR_NAMES
 
-    unread = "" if lesson.is_read or lesson.owner is None else " · struck out or among the older: not told"
+    unread = "" if lesson.is_read or lesson.owner is None else " · struck out or among the older ones: not read"
     if lesson.by is None:
         return f"noted by hand{unread}"
     times = f"{lesson.sessions:,} session{'s' * (lesson.sessions > 1)}"

@@ -89,8 +89,8 @@ def resume(
         is_blocked = found.status == "blocked"
         report = opened.fresh() if fresh and not is_blocked else None
     if as_json:
-        told = {"report": report.to_dict() if report else None} if fresh else {}
-        print_json({"session_id": name} | msgspec.to_builtins(found) | told)
+        more = {"report": report.to_dict() if report else None} if fresh else {}
+        print_json({"session_id": name} | msgspec.to_builtins(found) | more)
     else:
         _print_readiness(name, found, stdout())
         _print_fresh(report, stderr())
@@ -120,19 +120,19 @@ Phase = Annotated[
     str | None, typer.Option("--phase", metavar="P", help="Hand over to research, write, validate or parallel.")
 ]
 TaskText = Annotated[
-    str, typer.Option("--task", metavar="T", help="What is to be done; without, the last task.", show_default=False)
+    str, typer.Option("--task", metavar="T", help="What to do; by default the last task.", show_default=False)
 ]
 TaskId = Annotated[
-    str, typer.Option("--task-id", metavar="ID", help="Its id; without, one is made.", show_default=False)
+    str, typer.Option("--task-id", metavar="ID", help="Its id; by default a new one.", show_default=False)
 ]
 Feature = Annotated[
     str,
-    typer.Option("--feature", metavar="F", help="What the work is about; without, as last time.", show_default=False),
+    typer.Option("--feature", metavar="F", help="What the work is about; by default as last time.", show_default=False),
 ]
 SpecPath = Annotated[
     str,
     typer.Option(
-        "--spec-path", metavar="PATH", help="Where its specification is; without, as last time.", show_default=False
+        "--spec-path", metavar="PATH", help="Path of its specification; by default as last time.", show_default=False
     ),
 ]
 Receive = Annotated[
@@ -181,10 +181,10 @@ def handoff(
         out.print(wrap_text(text, f"{title:<{_NAME}}"))
 
 
-Told = tuple[dict[str, Any], list[tuple[str, str]]]
+ShownResult = tuple[dict[str, Any], list[tuple[str, str]]]
 
 
-def _handed(request: HandoffRequest) -> Told:
+def _handed(request: HandoffRequest) -> ShownResult:
     rows = [("task id", request.task_id), ("phase", request.phase), ("task", request.task)]
     rows += [*_lines("feature", [request.feature]), *_lines("specification", [request.spec_path])]
     rows += _lines("summary", request.context_summary.splitlines())
@@ -193,7 +193,7 @@ def _handed(request: HandoffRequest) -> Told:
     return request.to_dict(), rows
 
 
-def _received(found: Extracted) -> Told:
+def _received(found: Extracted) -> ShownResult:
     values = {name: getattr(found, name) for name in found.__struct_fields__ if name != "original"}
     values |= {"id": found.original.id if found.original else None, "reference": found.reference}
     rows = [("decision", found.decision), *_lines("asked", [found.asked])]
@@ -204,7 +204,7 @@ def _received(found: Extracted) -> Told:
     return values | {"saving": round(found.saving, 4)}, rows
 
 
-def _measured(points: Points) -> Told:
+def _measured(points: Points) -> ShownResult:
     from context_compactor.handoff.orchestrator import POINTS
 
     figures = {point: points.figures(point) for point in POINTS}
@@ -220,8 +220,8 @@ def _measured(points: Points) -> Told:
 
 def _lines(title: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     """One row for each line that says something, the title before the first."""
-    told = [line for line in lines if line.strip()]
-    yield from ((title if at == 0 else "", line) for at, line in enumerate(told))
+    shown = [line for line in lines if line.strip()]
+    yield from ((title if at == 0 else "", line) for at, line in enumerate(shown))
 
 
 def _refuse_mix(phase: str | None, receive: str | None, points: bool, has_task: bool) -> None:

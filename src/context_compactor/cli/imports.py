@@ -66,20 +66,20 @@ def import_logs(
 
     settings = load_settings({"store": store}).settings
     below = os.path.realpath(os.curdir) if here else ""
-    wish = ImportFilter(since=_earliest(since, settings), below=below, dry_run=dry_run)
+    wanted = ImportFilter(since=_earliest(since, settings), below=below, dry_run=dry_run)
     files = find_files(list(map(os.path.expanduser, paths)))
     done: list[ImportOutcome] = []
     is_interrupted = False
-    with _target(settings, dry_run=dry_run) as place, _watch(files.paths) as tell:
+    with _target(settings, dry_run=dry_run) as target, _watch(files.paths) as tell:
         try:
-            for outcome in run(files.paths, place, wish):
+            for outcome in run(files.paths, target, wanted):
                 done.append(outcome)
                 tell(outcome)
         except KeyboardInterrupt:
             is_interrupted = True
-        where = place.store.path if place.store else settings.store
-    shut = [(each.path, each.reason) for each in files.skipped]
-    summary = _summed(done, shut, where, len(files.paths), is_interrupted=is_interrupted, dry_run=dry_run)
+        where = target.store.path if target.store else settings.store
+    unreadable = [(each.path, each.reason) for each in files.skipped]
+    summary = _summed(done, unreadable, where, len(files.paths), is_interrupted=is_interrupted, dry_run=dry_run)
     if as_json:
         print_json(summary)
     else:
@@ -99,8 +99,8 @@ def _earliest(since: str | None, settings: Settings) -> datetime | None:
         raise BadSetting(f"--since: {since!r:.40} is not a date. Try: {datetime.now(UTC).date() - timedelta(days=30)}.")
     if settings.retention_days is None:
         return found
-    kept = datetime.now(UTC) - timedelta(days=settings.retention_days)
-    return max(found, kept) if found else kept
+    oldest = datetime.now(UTC) - timedelta(days=settings.retention_days)
+    return max(found, oldest) if found else oldest
 
 
 @contextmanager
@@ -200,7 +200,7 @@ def _watch(paths: Sequence[str]) -> Iterator[_ImportProgress | _ImportLines]:
 
 def _summed(
     done: Sequence[ImportOutcome],
-    shut: Sequence[tuple[str, str]],
+    unreadable: Sequence[tuple[str, str]],
     where: str,
     files: int,
     *,
@@ -214,7 +214,7 @@ def _summed(
     times = [time for each in taken for time in (each.began, each.ended) if time]
     told = [msgspec.to_builtins(outcome) for outcome in done if outcome.status in ("read", "failed")]
     failed = [{"path": outcome.path, "reason": outcome.reason} for outcome in done if outcome.status == "failed"]
-    failed += [{"path": path, "reason": reason} for path, reason in shut]
+    failed += [{"path": path, "reason": reason} for path, reason in unreadable]
     return {
         "store": where,
         "dry_run": dry_run,
@@ -252,7 +252,9 @@ def _print(summary: dict[str, Any], out: LineOutput) -> None:
         out.print(f"{'failed':<12}… and {len(failed) - _MOST_NAMED:,} more (--json lists them)", style="red")
     if summary["not_tried"]:
         why = "interrupted" if summary["interrupted"] else "the store refuses what is written"
-        out.print(f"{why}: what is done stays done, {summary['not_tried']:,} files are left. Try: the same again.")
+        out.print(
+            f"{why}: {summary['not_tried']:,} files are left, the others are done. Try: run the same command again."
+        )
     elif summary["messages"] and not summary["dry_run"]:
         out.print(
             'next        compactor sessions · compactor recall --search "…" --all · compactor eval PATH…',

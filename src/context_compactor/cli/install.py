@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HookEventArgument = Annotated[str, typer.Argument(metavar="EVENT", help=f"One of {', '.join(EVENTS)}.")]
 HookAgentOption = Annotated[
-    str, typer.Option("--agent", metavar="NAME", help="claude-code or codex; without it that is seen from the input.")
+    str, typer.Option("--agent", metavar="NAME", help="claude-code or codex; by default detected from the input.")
 ]
 
 
@@ -77,7 +77,7 @@ def install(
 ) -> None:
     """Register the hooks, the MCP server and the status line with a coding agent.
 
-    What is in its settings stays as it is, byte by byte. The changes are shown first; `compactor uninstall` takes them
+    Everything else in its settings stays byte for byte. The changes are shown first; `compactor uninstall` takes them
     back exactly. Your own settings name this command by its whole path, those of a project by its name alone. A second
     install changes nothing; one from another installation brings the paths up to date.
 

@@ -85,8 +85,8 @@ def open_store(store: str | None) -> Iterator[SqlStore]:
     """The store, which must be there."""
     from context_compactor.store.connect import connect
 
-    with closing(connect(store_url(store), create=False)) as kept:
-        yield kept
+    with closing(connect(store_url(store), create=False)) as opened:
+        yield opened
 
 
 @contextmanager
@@ -101,11 +101,11 @@ def open_session(session_id: str | None, store: str | None) -> Iterator[Session]
 
 def find_session(session_id: str | None, store: str | None) -> SessionRow:
     """The session of this id as the store knows it, or the one used last, which is then named on standard error."""
-    with open_store(store) as kept:
+    with open_store(store) as opened:
         if session_id is not None:
-            return kept.session(session_id)
-        rows = sorted(kept.sessions(), key=lambda row: row.updated_at, reverse=True)
-        _refuse_unclear(rows, kept.path)
+            return opened.session(session_id)
+        rows = sorted(opened.sessions(), key=lambda row: row.updated_at, reverse=True)
+        _refuse_unclear(rows, opened.path)
     which = f"the one used last of {len(rows):,}; --session chooses" if len(rows) > 1 else "the only one"
     stderr().print(f"session {rows[0].id!r}: {which}", style="dim")
     return rows[0]
@@ -131,8 +131,8 @@ def is_file(name: str) -> bool:
 def find_named(name: str, store: str | None) -> SessionRow:
     """The session, or an error that says that there is neither a file nor a session of this name."""
     try:
-        with open_store(store) as kept:
-            return kept.session(name)
+        with open_store(store) as opened:
+            return opened.session(name)
     except UnknownSession as error:
         raise UnknownSession(f"there is no file {name!r:.80}, and {error}") from None
     except BadSetting as error:

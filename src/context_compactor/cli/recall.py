@@ -24,7 +24,7 @@ Lines = Annotated[str | None, typer.Option("--lines", metavar="A-B", help="Only 
 PageNumber = Annotated[int | None, typer.Option("--page", min=1, metavar="N", help="One page of a long original.")]
 Tokens = Annotated[
     int | None,
-    typer.Option("--tokens", min=1, metavar="N", help="The size of a page, or of all hits; without, 2000."),
+    typer.Option("--tokens", min=1, metavar="N", help="The size of a page, or of all hits; by default 2000."),
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="At most N hits.")]
 Kind = Annotated[
@@ -157,8 +157,8 @@ def _list_turns(session_id: str | None, store: str | None, wanted: tuple[int, in
         found = opened.turns(*wanted)
         name = opened.id
     note = "" if found else "No turn is like that. Try: other words, or without --from and --to."
-    told = {"turns": [msgspec.to_builtins(each) for each in found]}
-    _print(name, Recalled("\n".join(each.line() for each in found), told, note, is_original=False), as_json)
+    values = {"turns": [msgspec.to_builtins(each) for each in found]}
+    _print(name, Recalled("\n".join(each.line() for each in found), values, note, is_original=False), as_json)
 
 
 def _paged(session: Session, ref: str, number: int, tokens: int) -> Recalled:
@@ -190,8 +190,8 @@ def _search_all(query: str, store: str | None, **wanted: Any) -> list[tuple[str,
     from context_compactor.archive.search.stored import search_all
     from context_compactor.tokens.counting import counter_for
 
-    with open_store(store) as kept:
-        return search_all(kept, [row.id for row in kept.sessions()], query, counter_for(None), **wanted)
+    with open_store(store) as opened:
+        return search_all(opened, [row.id for row in opened.sessions()], query, counter_for(None), **wanted)
 
 
 def _found(query: str, hits: Sequence[tuple[str, Hit]]) -> Recalled:
@@ -202,8 +202,8 @@ def _found(query: str, hits: Sequence[tuple[str, Hit]]) -> Recalled:
     shown = [(name, hit) for name, found in sessions.items() for hit in group_by_exchange(found)]
     blocks = [f"{f'{session_id}: ' if session_id else ''}{_head(hit)}:\n{hit.text}\n" for session_id, hit in shown]
     note = "" if hits else "Nothing was found. Try: other words, or fewer."
-    told = [({"session_id": name} if name else {}) | msgspec.to_builtins(hit) for name, hit in hits]
-    return Recalled("\n".join(blocks).rstrip("\n"), {"query": query, "hits": told}, note, is_original=False)
+    values = [({"session_id": name} if name else {}) | msgspec.to_builtins(hit) for name, hit in hits]
+    return Recalled("\n".join(blocks).rstrip("\n"), {"query": query, "hits": values}, note, is_original=False)
 
 
 def _head(hit: Hit) -> str:

@@ -40,9 +40,9 @@ def sessions(limit: Limit = None, store: StoreUrl = None, as_json: AsJson = Fals
 
     Example: `compactor sessions --limit 10`
     """
-    with open_store(store) as kept:
-        rows = sorted(kept.sessions(), key=lambda row: row.updated_at, reverse=True)[:limit]
-        path = kept.path
+    with open_store(store) as opened:
+        rows = sorted(opened.sessions(), key=lambda row: row.updated_at, reverse=True)[:limit]
+        path = opened.path
     known = [described(row) for row in rows]
     if as_json:
         print_json({"store": path, "sessions": known})
@@ -143,7 +143,7 @@ Ref = Annotated[str, typer.Argument(metavar="REF", help="The id of an original, 
 Before = Annotated[
     int | None, typer.Option("--before", min=0, metavar="N", help="The context when N messages had been appended.")
 ]
-After = Annotated[int | None, typer.Option("--after", min=0, metavar="N", help="The other one; without, as it is now.")]
+After = Annotated[int | None, typer.Option("--after", min=0, metavar="N", help="The other one; by default as now.")]
 
 
 def restore(ref: Ref, session: SessionId = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
@@ -185,8 +185,8 @@ def redo(session: SessionId = None, store: StoreUrl = None, as_json: AsJson = Fa
 
 def _print_turned(verb: str, session_id: str, report: Report | None, tokens: int, as_json: bool) -> None:
     if as_json:
-        told = report.to_dict() if report else None
-        print_json({"session_id": session_id, "done": report is not None, "tokens": tokens, "report": told})
+        result = report.to_dict() if report else None
+        print_json({"session_id": session_id, "done": report is not None, "tokens": tokens, "report": result})
         return
     out = stdout()
     if report is None:
@@ -235,18 +235,18 @@ def delete(sessions: Sessions, yes: Yes = False, store: StoreUrl = None, as_json
     from context_compactor.agents.deletion import delete_sessions, with_subagents
     from context_compactor.sessions.lifecycle import clear_deleted
 
-    with open_store(store) as kept:
-        clear_deleted(kept)  # what a deletion that was interrupted has left
-        wanted = list(dict.fromkeys(name for session in sessions for name in with_subagents(kept, session)))
-        messages = {name: kept.session(name).messages for name in wanted}
+    with open_store(store) as opened:
+        clear_deleted(opened)  # what a deletion that was interrupted has left
+        wanted = list(dict.fromkeys(name for session in sessions for name in with_subagents(opened, session)))
+        messages = {name: opened.session(name).messages for name in wanted}
         out = stderr() if as_json or not yes else stdout()
         if not yes:
             for name, count in messages.items():
                 out.print(f"  {one_line(name, 80)}: {plural(count, 'message')}, with everything archived of it")
         named = f"the session {one_line(wanted[0], 80)!r}" if len(wanted) == 1 else f"these {len(wanted):,} sessions"
-        confirm(f"Delete {named} from {kept.path} for good?", yes=yes, default=False, instead="--yes")
-        delete_sessions(kept, store_url(store), wanted)
-        path = kept.path
+        confirm(f"Delete {named} from {opened.path} for good?", yes=yes, default=False, instead="--yes")
+        delete_sessions(opened, store_url(store), wanted)
+        path = opened.path
     if as_json:
         gone = [{"id": name, "messages": count} for name, count in messages.items()]
         print_json({"store": path, "deleted": gone})

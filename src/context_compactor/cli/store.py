@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from msgspec.structs import asdict
@@ -14,16 +14,12 @@ from context_compactor.cli.output import FAILED, print_json, stdout
 from context_compactor.cli.report import ProgressBar
 from context_compactor.errors import BadSetting
 
-if TYPE_CHECKING:
-    from context_compactor.store.copy import NotCopied
-
-
 Folder = Annotated[
     str | None,
-    typer.Option("--dir", metavar="D", help="Where the session's folder goes; without, as `archive_dir` says."),
+    typer.Option("--dir", metavar="D", help="Where the session's folder goes; by default the setting `archive_dir`."),
 ]
 OneSession = Annotated[
-    str | None, typer.Argument(metavar="[SESSION]", help="Only this one's log; without, those of all sessions.")
+    str | None, typer.Argument(metavar="[SESSION]", help="Only this one's log; by default those of all sessions.")
 ]
 
 
@@ -59,11 +55,11 @@ def verify(session: OneSession = None, store: StoreUrl = None, as_json: AsJson =
     """
     from context_compactor.sessions.log import missing_contents
 
-    with open_store(store) as kept:
-        problems = list(kept.verify(session))
-        rows = kept.sessions() if session is None else [kept.session(session)]
-        problems += [problem for row in rows for problem in missing_contents(kept, row.id)]
-        path = kept.path
+    with open_store(store) as opened:
+        problems = list(opened.verify(session))
+        rows = opened.sessions() if session is None else [opened.session(session)]
+        problems += [problem for row in rows for problem in missing_contents(opened, row.id)]
+        path = opened.path
     if as_json:
         print_json({"store": path, "sessions": [row.id for row in rows], "problems": problems})
     else:
@@ -92,13 +88,13 @@ def migrate(store: StoreUrl = None, as_json: AsJson = False) -> None:
     """
     from context_compactor.store.connect import connect
 
-    with closing(connect(store_url(store))) as kept:
-        path, schema = kept.path, kept.schema
+    with closing(connect(store_url(store))) as opened:
+        path, schema = opened.path, opened.schema
     if as_json:
         print_json({"store": path, "before": schema.before, "now": schema.now})
         return
-    told = "up to date" if schema.before == schema.now else f"brought from version {schema.before}"
-    stdout().print(f"{path}: version {schema.now}, {told if schema.before else 'made now'}.")
+    change = "up to date" if schema.before == schema.now else f"upgraded from version {schema.before}"
+    stdout().print(f"{path}: version {schema.now}, {change if schema.before else 'created'}.")
 
 
 def copy(source: Source, target: Target, as_json: AsJson = False) -> None:
@@ -128,22 +124,16 @@ def copy(source: Source, target: Target, as_json: AsJson = False) -> None:
         webhooks, left = copy_webhooks(old, new), left_behind(old)
     fresh = [copied for copied in done if not copied.was_there]
     if as_json:
-        kept = [copied.session_id for copied in done if copied.was_there]
+        there = [copied.session_id for copied in done if copied.was_there]
         names = [copied.session_id for copied in fresh]
         places = {"from": old.path, "to": new.path}
-        print_json({**places, "copied": names, "were_there": kept, "webhooks": webhooks, "left": asdict(left)})
+        print_json({**places, "copied": names, "were_there": there, "webhooks": webhooks, "left": asdict(left)})
         return
     out = stdout()
     out.print(f"Sessions copied to {new.path}: {len(fresh):,}, and every hash is right.", style="bold green")
     out.print(f"{sum(copied.messages for copied in fresh):,} messages; there already: {len(done) - len(fresh):,}")
     if webhooks:
         out.print(f"Webhooks copied, with their secrets: {webhooks:,}")
-    if stays := _stays(left):
-        out.print(stays, style="yellow")
-
-
-def _stays(left: NotCopied) -> str:
-    """What stays behind, in words; nothing when nothing does."""
-    counts = {"events": left.events, "deliveries to webhooks": left.deliveries, "jobs that are over": left.jobs}
-    told = ", ".join(f"{name}: {count:,}" for name, count in counts.items() if count)
-    return f"Stays behind: {told}." if told else ""
+    counts = {"events": left.events, "deliveries to webhooks": left.deliveries, "finished jobs": left.jobs}
+    if not_copied := ", ".join(f"{name}: {count:,}" for name, count in counts.items() if count):
+        out.print(f"Not copied: {not_copied}.", style="yellow")
