@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import sha256
 
 import msgspec
@@ -61,7 +61,8 @@ def find_summary_losses(summary: str, facts: Iterable[Fact]) -> SummaryLosses:
     checked = [fact for fact in facts if fact.kind in _CHECKED and not fact.told_by and not _is_settled(fact)]
     found = find_losses(checked, summary)
     lost = {id(each.fact) for each in found if each.code != "lost_path" or not _names_file(summary, each.fact)}
-    lost |= _lost_rules(summary, checked)
+    lines = LineIndex(summary.split("\n"))
+    lost |= {id(fact) for fact in checked if fact.kind == "constraint" and not lines.says(fact.content)}
     return SummaryLosses(len(checked), tuple(fact for fact in checked if id(fact) in lost))
 
 
@@ -74,11 +75,6 @@ def _names_file(summary: str, fact: Fact) -> bool:
     """A summary may name a file without its folders."""
     paths = paths_in(fact.content)
     return bool(paths) and all(path.rstrip("/").rpartition("/")[2] in summary for path in paths)
-
-
-def _lost_rules(summary: str, facts: Sequence[Fact]) -> set[int]:
-    lines = LineIndex(summary.split("\n"))
-    return {id(fact) for fact in facts if fact.kind == "constraint" and not lines.says(fact.content)}
 
 
 ADOPTED = "adopted"

@@ -39,7 +39,6 @@ def with_subagents(store: Store, session_id: str) -> list[str]:
 
 
 def _sessions_below(store: Store, session_id: str) -> Iterator[SessionRow]:
-    """The sessions whose names begin with that of another one and a slash."""
     begin = after = session_key(session_id, "/")[:-1]
     while rows := store.sessions(limit=_AT_ONCE, after=after):
         for row in rows:

@@ -90,7 +90,8 @@ def read_head(path: str) -> LogHead:
         return LogHead(kind="other", mark=mark)
     rows = text.split(b"\n")
     lines = list(_objects(rows if stat.st_size < _HEAD_BYTES else rows[:-1]))
-    is_log = any(map(_is_line, lines)) or codex.is_old_header(lines[0] if lines else None)
+    is_line = any(agent.is_line(line) for line in lines for agent in (codex, pi, claude_code))
+    is_log = is_line or codex.is_old_header(lines[0] if lines else None)
     kind: Literal["log", "unclear", "other"] = "log" if is_log else "other" if lines else "unclear"
     session_id, agent_id = _subagent_of(lines, path)
     cwd = next((found for line in lines if (found := _text(_body(line), "cwd"))), "")
@@ -126,10 +127,6 @@ def _ended(content: bytes, head: LogHead) -> datetime:
     return min(stamped or datetime.fromtimestamp(head.mark.modified_ns / 1e9, UTC), datetime.now(UTC))
 
 
-def _is_line(line: LogLine) -> bool:
-    return codex.is_line(line) or pi.is_line(line) or claude_code.is_line(line)
-
-
 def _subagent_of(lines: Sequence[LogLine], path: str) -> tuple[str, str]:
     """The session and the name of a sub-agent, when the log is one of a sub-agent's own."""
     meta = next((_body(line) for line in lines if line.get("type") == "session_meta"), {})
@@ -152,7 +149,6 @@ def _own_side_chains(transcript: Transcript, key: str, path: str) -> Iterator[st
 
 
 def _side_chain_transcript(transcript: Transcript, name: str) -> Transcript:
-    """A side chain as a transcript."""
     return Transcript(
         messages=transcript.side_chains[name],
         dialect=transcript.dialect,
@@ -203,7 +199,6 @@ def _unpacked(start: bytes) -> bytes:
 
 
 def _objects(rows: Iterable[bytes]) -> Iterator[LogLine]:
-    """The lines that can be read."""
     for row in rows:
         try:
             value = decode_json(row) if row.strip() else None
@@ -385,8 +380,6 @@ def _dry_run_result(part: LogConversation, content: LogContent, known: _StoredSe
 
 
 class _FileImport(Struct, frozen=True):
-    """What is the same for all conversations of one file."""
-
     store: SqlStore
     target: ImportTarget
     content: LogContent

@@ -60,7 +60,6 @@ def usable_window(limits: WindowLimits, reported: int, model: object, seen: int,
 
 
 def _names_any(config: str) -> bool:
-    """Whether one of the settings that matter here may be in the file."""
     try:
         with open(config, encoding="utf-8") as file:
             return any(line.lstrip(" \t\"'[").startswith(_SETTING_NAMES) for line in file)
@@ -152,7 +151,6 @@ def read_tail(path: str) -> TranscriptTail:
 
 
 def _last_boundary(text: bytes) -> tuple[dict[str, Any], int]:
-    """The line that says that the agent compacted, and where the next one begins."""
     at = text.rfind(_BOUNDARY)
     while at >= 0:
         start, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
@@ -337,7 +335,6 @@ def _short(tokens: int) -> str:
 
 
 def _fit_line(status: Status, env: Mapping[str, str]) -> str:
-    """The line as long as there is room for it, in colour where that is wanted."""
     full = min(_BAR, max(int(status.share * _BAR + 0.5), 1 if status.share > 0 else 0))
     signs = {} if _can_write(_GLYPHS) else _IN_ASCII
     lines = [" · ".join(parts).translate(signs) for parts in _line_variants(status, "▓" * full + "░" * (_BAR - full))]

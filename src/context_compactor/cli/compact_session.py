@@ -157,7 +157,6 @@ def _open(session_id: str, url: str, window: int | None = None) -> Core:
 
 
 def _open_or_create(conversation: TranscriptInput, session_id: str, url: str) -> None:
-    """Make the session as what the transcript says of it; one that is there stays what it is."""
     transcript, overhead = conversation.transcript, conversation.settings.overhead_tokens
     profile = Profile(
         window=conversation.window.tokens,

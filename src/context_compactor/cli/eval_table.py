@@ -88,7 +88,6 @@ def _short(method: str) -> str:
 
 
 def _print_told(found: Evaluation, out: LineOutput) -> None:
-    """What became of the model's summaries at each budget, and what they took."""
     if found.told:
         out.print(f"\nSummaries by {one_line(found.model, 80)}: what is not used leaves the context as without a model")
     for row in found.told:

@@ -45,7 +45,6 @@ def facts(kind: Kind = None, session: SessionId = None, store: StoreUrl = None, 
 
 
 def _when(fact: Fact) -> str:
-    """The time at which it was last seen, to the minute."""
     return f" ({fact.last_seen[:16].replace('T', ' ')} UTC)" if fact.last_seen else ""
 
 

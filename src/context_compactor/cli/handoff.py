@@ -235,7 +235,6 @@ def _refuse_mix(phase: str | None, receive: str | None, points: bool, has_task: 
 
 
 def _read(file: str) -> str:
-    """A sub-agent's answer, from a file or from standard input."""
     try:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return content.decode()

@@ -16,12 +16,11 @@ import typer
 
 from context_compactor.cli.options import AsJson, StoreUrl
 from context_compactor.cli.output import FAILED, INTERRUPTED, LineOutput, print_json, print_rows, stderr, stdout
+from context_compactor.cli.report import ProgressBar
 from context_compactor.errors import BadSetting
 from context_compactor.text import one_line
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from context_compactor.agents.log_import import ImportedSession, ImportOutcome, ImportTarget
     from context_compactor.settings import Settings
 
@@ -70,13 +69,16 @@ def import_logs(
     files = find_files(list(map(os.path.expanduser, paths)))
     done: list[ImportOutcome] = []
     is_interrupted = False
-    with _target(settings, dry_run=dry_run) as target, _watch(files.paths) as tell:
+    progress = _ImportProgress(files.paths)
+    with _target(settings, dry_run=dry_run) as target:
         try:
             for outcome in run(files.paths, target, wanted):
                 done.append(outcome)
-                tell(outcome)
+                progress.show(outcome)
         except KeyboardInterrupt:
             is_interrupted = True
+        finally:
+            progress.bar.clear()
         where = target.store.path if target.store else settings.store
     unreadable = [(each.path, each.reason) for each in files.skipped]
     summary = _summed(done, unreadable, where, len(files.paths), is_interrupted=is_interrupted, dry_run=dry_run)
@@ -105,7 +107,6 @@ def _earliest(since: str | None, settings: Settings) -> datetime | None:
 
 @contextmanager
 def _target(settings: Settings, *, dry_run: bool) -> Iterator[ImportTarget]:
-    """The store, with the folder around it. A dry run makes none."""
     from context_compactor.addresses import is_postgres
     from context_compactor.agents.log_import import ImportTarget
     from context_compactor.sessions.project import project_of
@@ -123,79 +124,33 @@ def _target(settings: Settings, *, dry_run: bool) -> Iterator[ImportTarget]:
         yield ImportTarget(store, root, settings)
 
 
-class _ImportLines:
-    """What happens to each file, a line for each that was not passed over."""
+class _ImportProgress:
+    """What happens to each file: a bar on a terminal, else a line for each session that changed."""
 
-    def __init__(self) -> None:
-        self._out = stderr()
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.bar = ProgressBar()
+        self.bar.start("importing", sum(Path(path).stat().st_size for path in paths if Path(path).is_file()))
+        self._files, self._done, self._messages = len(paths), 0, 0
 
-    def __call__(self, outcome: ImportOutcome) -> None:
+    def show(self, outcome: ImportOutcome) -> None:
         """One file is done."""
+        self._done += 1
+        self._messages += sum(taken.messages for taken in outcome.taken)
         if outcome.status == "failed":
-            self._out.print(f"failed     {one_line(outcome.path, 300)}: {one_line(outcome.reason, 300)}", style="red")
-        for taken in outcome.taken:
+            self.bar.clear()
+            stderr().print(f"failed     {one_line(outcome.path, 300)}: {one_line(outcome.reason, 300)}", style="red")
+        for taken in () if self.bar.is_shown else outcome.taken:
             if taken.change != "unchanged":
-                self._out.print(_line(taken), style=_STYLES[taken.change])
+                stderr().print(_line(taken), style=_STYLES[taken.change])
         sys.stderr.flush()
+        name = one_line(Path(outcome.path).name, 40)
+        self.bar.step(outcome.size, f"{self._done:,}/{self._files:,} files, {self._messages:,} messages  {name}")
 
 
 def _line(taken: ImportedSession) -> str:
     times = "once" if taken.compactions == 1 else f"{taken.compactions:,} times"
     compacted = f", compacted {times} by its agent" if taken.compactions else ""
     return f"{taken.change:<10} {one_line(taken.session_id, 120)}: {taken.messages:,} messages{compacted}"
-
-
-class _ImportProgress:
-    """The same on a terminal: a bar with files, megabytes, messages and where it is."""
-
-    def __init__(self, progress: Progress, paths: Sequence[str]) -> None:
-        self._progress = progress
-        self._files, self._messages = 0, 0
-        total = sum(size for path in paths if (size := _size(path)))
-        self._task = progress.add_task("", total=max(total, 1), files=f"0/{len(paths):,}", messages="0", name="")
-        self._all = len(paths)
-
-    def __call__(self, outcome: ImportOutcome) -> None:
-        """One file is done."""
-        self._files += 1
-        self._messages += sum(taken.messages for taken in outcome.taken)
-        self._progress.update(
-            self._task,
-            advance=outcome.size,
-            files=f"{self._files:,}/{self._all:,}",
-            messages=f"{self._messages:,}",
-            name=one_line(Path(outcome.path).name, 40),
-        )
-        if outcome.status == "failed":
-            said = f"failed: {one_line(outcome.path, 300)}: {one_line(outcome.reason, 300)}"
-            self._progress.console.print(said, style="red", markup=False, highlight=False)
-
-
-def _size(path: str) -> int:
-    try:
-        return Path(path).stat().st_size
-    except OSError:
-        return 0
-
-
-@contextmanager
-def _watch(paths: Sequence[str]) -> Iterator[_ImportProgress | _ImportLines]:
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield _ImportLines()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("Importing"),
-        BarColumn(24),
-        DownloadColumn(),
-        TextColumn("{task.fields[files]} files, {task.fields[messages]} messages"),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[name]}", markup=False, style="dim"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        yield _ImportProgress(progress, paths)
 
 
 def _summed(

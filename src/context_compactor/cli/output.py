@@ -59,7 +59,7 @@ def stdout() -> StyledStream:
 
 def stderr() -> StyledStream:
     """Standard error, for words to people when standard output carries messages or JSON."""
-    return stderr()
+    return StyledStream(sys.stderr)
 
 
 def print_rows(rows: Iterable[tuple[str, str]], out: LineOutput) -> None:

@@ -186,7 +186,6 @@ def _fetch_again(ref: str, session_id: str | None, store: str | None, as_json: b
 
 
 def _search_all(query: str, store: str | None, **wanted: Any) -> list[tuple[str, Hit]]:
-    """Hits of all sessions, each with its session."""
     from context_compactor.archive.search.stored import search_all
     from context_compactor.tokens.counting import counter_for
 

@@ -91,7 +91,6 @@ def _cut(text: str, most: int) -> str:
 
 
 def _longest_list(lines: Sequence[str]) -> tuple[int, int]:
-    """Where the list with the most characters begins and ends."""
     spans: list[tuple[int, int]] = []
     first = 0
     for at, line in enumerate((*lines, "")):
@@ -165,6 +164,5 @@ def _close_delivery(call: HookCall, pending: str, what: str, mark: str) -> str:
 
 
 def _claim_delivery(call: HookCall, pending: str) -> bool:
-    """Of many calls at the same time only one delivers."""
     with hook_state_of(call.root) as state:
         return state.claim(call.log.key, "owed", pending, "")

@@ -33,7 +33,8 @@ def run_hook(
         return _handler(event)(call)
     finally:
         if not is_noted:
-            _note_event(call)
+            with hook_state_of(root) as state:
+                state.note_event(call.log.key, event, utc_now_text())
 
 
 def _with_row(call: HookCall) -> HookCall:
@@ -45,11 +46,6 @@ def _with_row(call: HookCall) -> HookCall:
         if call.event == "post-tool-use":
             row = state.count(call.log.key, time.time()) or row
     return structs.replace(call, row=row)
-
-
-def _note_event(call: HookCall) -> None:
-    with hook_state_of(call.root) as state:
-        state.note_event(call.log.key, call.event, utc_now_text())
 
 
 def _handler(event: str) -> Callable[[HookCall], HookAnswer | None]:

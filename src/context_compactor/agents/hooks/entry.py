@@ -119,7 +119,6 @@ def _count(event: str, key: str, root: str) -> AgentSessionRow | None:
 
 
 def _needs_work(event: str, row: AgentSessionRow, call: dict[str, Any], root: str) -> bool:
-    """Whether there is more to do than to count."""
     if row.owed or row.settings != settings_fingerprint(root, os.environ):
         return True
     if event == "user-prompt-submit":
@@ -147,7 +146,6 @@ def _text(call: dict[str, Any], name: str) -> str:
 
 
 def _report_failure(root: str, event: str, problem: str) -> None:
-    """Write down what went wrong, as far as that can be."""
     try:
         log_hook(root or project_root("", os.environ), event, "failed", problem=problem)
     except OSError as error:  # the working folder is gone

@@ -72,7 +72,6 @@ def _running(path: str) -> tuple[set[str], set[str]]:
 
 
 def _subagents_of(path: str) -> list[tuple[str, str]]:
-    """The sub-agents of a session, each with the call that began it."""
     folder = Path(subagent_log(path, "")).parent
     found = []
     for meta in sorted(folder.glob("agent-*.meta.json")):

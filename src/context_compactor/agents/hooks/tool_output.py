@@ -13,7 +13,7 @@ from context_compactor.agents.hooks.call import HookAnswer, HookCall, agent_wind
 from context_compactor.agents.paths import AGENT_TOOLS, settings_fingerprint
 from context_compactor.agents.sync import hook_state_of, synced_session
 from context_compactor.agents.transcript_tail import last_window_tokens
-from context_compactor.archive.originals import Original, result_original
+from context_compactor.archive.originals import result_original
 from context_compactor.archive.storage import prepare_items, store_items
 from context_compactor.dialects.detection import find_dialect
 from context_compactor.dialects.turns import ToolUse, split_turns
@@ -125,7 +125,9 @@ def replace_output(call: HookCall) -> ReplacedOutput | None:
     with synced_session(call.log, call.settings, archive=False) as synced:
         exchange, verdict = _exchange(synced.core, call, tool, output.text)
         original = synced.core.without_secrets(result_original(exchange, verdict))
-        _archive_output(synced.core, original)
+        ready = prepare_items([original], synced.core.store)
+        with synced.core.writing():
+            synced.core.store.archive(synced.core.id, store_items(ready, synced.core.store), synced.core.now())
     log_hook(call.root, call.event, "replaced", key=call.log.key, tool=tool, ref=original.id, tokens=tokens)
     text = _shorter(tool, output, tokens, verdict, most)
     return ReplacedOutput(text, output.with_text(text))
@@ -151,7 +153,6 @@ def _shorter(tool: str, output: ToolResponseText, tokens: int, verdict: Verdict,
 
 
 def _exchange(core: Core, call: HookCall, tool: str, text: str) -> tuple[ToolUse, Verdict]:
-    """The call with its whole result, under the number that it has in the conversation."""
     call_id = call.text("tool_use_id") or "call"
     number = _number(core, call_id) or _next_unlogged(core)
     given = call.payload.get("tool_input")
@@ -179,12 +180,6 @@ def _next_unlogged(core: Core) -> int:
     return max([_FIRST_UNLOGGED, *(number + 1 for number in numbers if number >= _FIRST_UNLOGGED)])
 
 
-def _archive_output(core: Core, original: Original) -> None:
-    ready = prepare_items([original], core.store)
-    with core.writing():
-        core.store.archive(core.id, store_items(ready, core.store), core.now())
-
-
 def post_tool_use(call: HookCall) -> HookAnswer | None:
     """What was found, put together: a brief that has not arrived, a suggestion, another output."""
     brief, hint = redeliver_brief(call), _suggestion(call)
@@ -198,7 +193,6 @@ def post_tool_use(call: HookCall) -> HookAnswer | None:
 
 
 def _with_output(call: HookCall, answer: dict[str, Any], replaced: ReplacedOutput) -> dict[str, Any]:
-    """The answer with another output in it, as this agent takes it."""
     if call.agent.replacement_field == "stopReason":  # Codex goes on with this text in the place of the output
         return {**answer, "continue": False, "stopReason": replaced.text}
     specific = answer.get("hookSpecificOutput", {"hookEventName": call.event_name()})
@@ -227,6 +221,5 @@ def _suggestion(call: HookCall) -> str:
 
 
 def _claim_suggestion(call: HookCall, name: str, known: int, value: int) -> bool:
-    """Of many calls that come at once, one suggests."""
     with hook_state_of(call.root) as state:
         return state.claim(call.log.key, name, known, value)

@@ -24,7 +24,6 @@ from context_compactor.settings import LoadedSettings, load_settings
 
 
 def _first_steps(ctx: DoctorContext) -> Iterator[Finding]:
-    """How to begin, when nothing is registered anywhere."""
     if not ctx.is_named and not any(our_hooks_of(ctx, agent) for agent in ctx.agents):
         choice = " or ".join(f"compactor install {agent.name}" for agent in ctx.agents)
         yield look("nothing is registered with any coding agent yet", choice)

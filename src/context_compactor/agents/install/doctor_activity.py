@@ -73,7 +73,6 @@ def unknown_logs(ctx: DoctorContext, agent: CodingAgent, known: Collection[str])
 
 
 def _first_line(path: Path) -> dict[str, Any]:
-    """The first line of a log that says when it was written."""
     with path.open("rb") as file:
         lines = map(json_object, file.read(_FIRST_LINE).split(b"\n"))
         return next((line for line in lines if "timestamp" in line), {})
@@ -121,7 +120,6 @@ def _counted(agent: CodingAgent, row: AgentSessionRow) -> Finding:
 
 
 def _announced(ctx: DoctorContext, row: AgentSessionRow, trace: CompactionTrace) -> Iterator[Finding]:
-    """A compaction that was announced and not seen to be over."""
     expected = timestamp_seconds(row.expected)
     if not expected:
         return

@@ -204,7 +204,6 @@ def _json_source(scope: str, path: Path, only: frozenset[str] | None = None) -> 
 
 
 def _ignored(content: bytes, values: Mapping[str, Any], only: frozenset[str]) -> str:
-    """Why an agent ignores a whole file that can be read."""
     if content.startswith(BOM):
         return "it begins with a byte-order mark, so the agent ignores it. Try: save it without one."
     unknown = sorted(set(values) - only)

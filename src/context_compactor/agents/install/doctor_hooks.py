@@ -121,7 +121,6 @@ def _agent_program(ctx: DoctorContext, agent: CodingAgent) -> Finding:
 
 
 def _called_program(ctx: DoctorContext, agent: CodingAgent, command: Command, hook: RegisteredHook) -> Finding:
-    """The program that an agent runs."""
     where = f"{agent.title} calls {shlex.join(command)} ({hook.source.scope})"
     again = install_line(ctx, agent, hook.source.scope)
     found = find_command(ctx, command)
@@ -144,7 +143,6 @@ def why_not(command: Command) -> str:
 
 
 def _other_program(ctx: DoctorContext, found: Command, where: str, again: str, *, is_named: bool) -> Finding:
-    """A command that is not this one, but may be run."""
     version = version_of(found, ctx.env)
     if not version:
         return wrong(f"{where}, which does not run", again)
@@ -336,12 +334,9 @@ def _missing(ctx: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHo
         left = [value for value in _VALUES.get(hook.event, ()) if not any(each.matches(value) for each in mine)]
         if mine and left:
             matcher = " and ".join(repr(each.matcher) for each in mine)
-            what = f"the matcher {matcher} of {hook.event} leaves out {_in_words(hook, left)}"
+            values = "some tools" if _VALUES[hook.event] is _TOOLS else ", ".join(left)
+            what = f"the matcher {matcher} of {hook.event} leaves out {values}"
             yield wrong(f"{agent.title}: {what}", again)
-
-
-def _in_words(hook: HookEvent, left: Sequence[str]) -> str:
-    return "some tools" if _VALUES[hook.event] is _TOOLS else ", ".join(left)
 
 
 def _twice(ctx: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHook]) -> Iterator[Finding]:
@@ -367,7 +362,6 @@ def _twice(ctx: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHook
 
 
 def _outdated(ctx: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHook]) -> Iterator[Finding]:
-    """Entries that an install would write in another way by now."""
     for scope in (ctx.user, ctx.project):
         mine = next((each for each in ours if each.source.scope == scope.name), None)
         if mine is None:
@@ -422,7 +416,6 @@ def others(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
 
 
 def _similar_programs(foreign: list[RegisteredHook], found: list[SettingsSource]) -> dict[str, str]:
-    """Programs of this kind by name, and where each is named."""
     named = {name: f"{hook.event} in {hook.source.path}" for hook in foreign if (name := _similar_name(hook.command))}
     for source in found:
         plugins = source.values.get("enabledPlugins")
@@ -455,7 +448,6 @@ def _own_compaction(ctx: DoctorContext, agent: CodingAgent, found: list[Settings
 
 
 def _switched_off(ctx: DoctorContext, found: list[SettingsSource]) -> str:
-    """What keeps Claude Code from compacting by itself."""
     state = targets(CLAUDE_CODE, ctx.user, BY_NAME)[1].path
     for name in ("DISABLE_AUTO_COMPACT", "DISABLE_COMPACT"):
         if _is_set(ctx.env, name):

@@ -70,8 +70,6 @@ def list_server_tools(command: Sequence[str], folder: Path, env: Mapping[str, st
 
 
 class _ServerProbe:
-    """One server, and lines of it as they come."""
-
     def __init__(self, server: subprocess.Popen[bytes]) -> None:
         self._server = server
         self._give_up = time.monotonic() + _SECONDS
@@ -242,7 +240,6 @@ def status_line(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
 
 
 def _drawn(ctx: DoctorContext, agent: CodingAgent, command: Command, scope: str) -> Finding:
-    """A status line of ours."""
     what, again = f"{agent.title} shows ours ({scope})", install_line(ctx, agent, scope)
     found = find_command(ctx, command)
     if found is None:

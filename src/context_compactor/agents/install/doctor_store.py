@@ -59,7 +59,6 @@ def store(ctx: DoctorContext) -> Iterator[Finding]:
 
 
 def _file(ctx: DoctorContext, path: Path) -> Iterator[Finding]:
-    """A store in a file, looked at without touching it."""
     if not path.is_file():
         lost = [row.session for row in ctx.rows if row.session]
         if lost:
@@ -121,7 +120,6 @@ def _writable(ctx: DoctorContext) -> Iterator[Finding]:
 
 
 def _private(ctx: DoctorContext) -> Iterator[Finding]:
-    """What was said is for its owner alone."""
     home = ctx.root / HOME
     if not home.is_dir() or not home.stat().st_mode & 0o077:
         return
@@ -165,7 +163,6 @@ def _followed(row: AgentSessionRow, what: str) -> Finding:
 
 
 def _held(ctx: DoctorContext, opened: SqlStore) -> Iterator[Finding]:
-    """Sessions that several programs have open at once."""
     holders: dict[str, list[str]] = {}
     for session, holder, _ in other_holders(opened, datetime.fromtimestamp(ctx.now, UTC)):
         holders.setdefault(session, []).append(holder.rsplit(":", 3)[1])

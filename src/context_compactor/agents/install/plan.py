@@ -211,7 +211,6 @@ def diff_lines(plan: FilePlan) -> Iterator[str]:
 
 
 def _partner(lines: list[str], number: int) -> str:
-    """The line that replaces this one, or that it replaces."""
     at = {"-": number + 1, "+": number - 1}.get(lines[number][0], number)
     found = lines[at].rstrip("\r\n") if 2 <= at < len(lines) else ""
     return found if {found[:1], lines[number][0]} == {"-", "+"} else ""
@@ -233,7 +232,6 @@ def _short(line: str, other: str) -> str:
 
 
 def _in_common(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
