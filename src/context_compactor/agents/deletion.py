@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from contextlib import closing
 
 from context_compactor.agents.hook_state import open_hook_state
 from context_compactor.agents.log_import import LOGS_NOTE
@@ -66,16 +66,8 @@ def delete_sessions(store: Store, url: str, session_ids: Sequence[str]) -> None:
     project = project_of(url)
     for session_id in session_ids:
         delete_from(store, session_id, project=project)
-        if project is not None:
-            _forget_hook_state(project.home, session_id)
+        state = open_hook_state(str(project.home)) if project else None
+        if state is not None:
+            with closing(state):
+                state.remove(session_id)
     clear_deleted(store)
-
-
-def _forget_hook_state(home: Path, session_id: str) -> None:
-    state = open_hook_state(str(home))
-    if state is None:
-        return
-    try:
-        state.remove(session_id)
-    finally:
-        state.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 from context_compactor.addresses import is_postgres
@@ -78,7 +79,5 @@ def known_session_rows(root: str) -> list[AgentSessionRow]:
     state = open_hook_state(os.path.join(root, HOME))
     if state is None:
         return []
-    try:
+    with closing(state):
         return list(state.rows())
-    finally:
-        state.close()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -241,10 +241,8 @@ def hook_state_of(root: str) -> Iterator[HookState]:
     """What hooks remember in a project; the file is created when there is none."""
     state = open_hook_state(prepare_home(root), create=True)
     assert state is not None  # it was to be made
-    try:
+    with closing(state):
         yield state
-    finally:
-        state.close()
 
 
 def _branch_names(log: AgentLog) -> Iterator[str]:

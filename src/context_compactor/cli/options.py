@@ -104,14 +104,7 @@ def find_session(session_id: str | None, store: str | None) -> SessionRow:
     with open_store(store) as opened:
         if session_id is not None:
             return opened.session(session_id)
-        rows = sorted(opened.sessions(), key=lambda row: row.updated_at, reverse=True)
-        _refuse_unclear(rows, opened.path)
-    which = f"the one used last of {len(rows):,}; --session chooses" if len(rows) > 1 else "the only one"
-    stderr().print(f"session {rows[0].id!r}: {which}", style="dim")
-    return rows[0]
-
-
-def _refuse_unclear(rows: list[SessionRow], path: str) -> None:
+        rows, path = sorted(opened.sessions(), key=lambda row: row.updated_at, reverse=True), opened.path
     if not rows:
         raise UnknownSession(f"there is no session in {path} yet. Try: `compactor compact FILE --session ID`.")
     newest = [row.id for row in rows if row.updated_at == rows[0].updated_at]
@@ -120,6 +113,9 @@ def _refuse_unclear(rows: list[SessionRow], path: str) -> None:
         raise UnknownSession(
             f"{path} has several sessions with the same last use: {names}. Try: --session {newest[0]!r}."
         )
+    which = f"the one used last of {len(rows):,}; --session chooses" if len(rows) > 1 else "the only one"
+    stderr().print(f"session {rows[0].id!r}: {which}", style="dim")
+    return rows[0]
 
 
 def is_file(name: str) -> bool:

@@ -99,8 +99,7 @@ class SettingsSource(Struct, frozen=True):
     @property
     def hooks(self) -> Mapping[str, Any]:
         """The groups of hooks by event."""
-        found = self.values.get("hooks")
-        return found if isinstance(found, dict) else {}
+        return table_at(self.values, "hooks")
 
 
 class RegisteredHook(Struct, frozen=True):
@@ -181,6 +180,14 @@ def _codex(ctx: DoctorContext) -> Iterator[SettingsSource]:
             yield _json_source(scope.name, hooks.path, only)
         if config.path.exists():
             yield _toml_source(scope.name, config.path)
+
+
+def table_at(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """The table under these names; empty where there is none."""
+    for name in names:
+        found = values.get(name)
+        values = found if isinstance(found, dict) else {}
+    return dict(values)
 
 
 def plugin_folder(ctx: DoctorContext) -> list[Path]:

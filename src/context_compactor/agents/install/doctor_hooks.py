@@ -34,6 +34,7 @@ from context_compactor.agents.install.doctor_findings import (
     ok,
     our_hooks_of,
     sources,
+    table_at,
     wrong,
 )
 from context_compactor.agents.install.plan import InstallRecords, plan_install
@@ -181,7 +182,7 @@ def _claude_code_trust(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Findi
 def _codex_trust(ctx: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHook]) -> Iterator[Finding]:
     config = read_toml_or_empty(ctx.user.codex_folder / "config.toml")
     yield from _project(ctx, agent, config, ours)
-    states = _table(config, "hooks", "state")
+    states = table_at(config, "hooks", "state")
     known = {hook.event: hook for hook in agent.hooks}
     new, changed, off = [], [], []
     for each in ours:
@@ -229,7 +230,7 @@ def _project(
 ) -> Iterator[Finding]:
     if not any(hook.source.scope == "project" for hook in ours):
         return
-    level = _table(config, "projects", str(ctx.root)).get("trust_level")
+    level = table_at(config, "projects", str(ctx.root)).get("trust_level")
     if level == "trusted":
         return
     what = f"so {agent.title} does not read {ctx.root / '.codex'}"
@@ -247,13 +248,6 @@ def _state(states: dict[str, Any], hook: RegisteredHook, known: HookEvent) -> di
         if isinstance(found, dict):
             return found
     return {}
-
-
-def _table(values: dict[str, Any], *names: str) -> dict[str, Any]:
-    for name in names:
-        found = values.get(name)
-        values = found if isinstance(found, dict) else {}
-    return values
 
 
 def _seconds(value: object) -> int:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import queue
 import shlex
 import subprocess
+import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +36,7 @@ from context_compactor.agents.install.doctor_findings import (
     our_hooks_of,
     plugin_folder,
     sources,
+    table_at,
     wrong,
 )
 from context_compactor.agents.install.doctor_hooks import find_command, install_line, is_same, may_run, why_not
@@ -51,94 +51,66 @@ _PROTOCOL = "2025-06-18"
 
 def list_server_tools(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> list[str]:
     """The names of a server's tools; `CompactorError` says what it did instead of answering."""
-    try:
-        server = subprocess.Popen(
-            command, cwd=folder, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-    except OSError as error:
-        raise CompactorError(f"cannot be started: {error.strerror or error}") from error
-    with server:
-        probe = _ServerProbe(server)
+    with tempfile.TemporaryFile() as errors:
         try:
-            client = {"name": "compactor doctor", "version": __version__}
-            probe.request("initialize", {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": client})
-            probe.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-            tools = probe.request("tools/list", {}).get("tools")
+            server = subprocess.Popen(
+                command, cwd=folder, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+            )
+        except OSError as error:
+            raise CompactorError(f"cannot be started: {error.strerror or error}") from error
+        give_up = threading.Timer(_SECONDS, server.kill)
+        give_up.start()
+        client = {"name": "compactor doctor", "version": __version__}
+        try:
+            _request(server, 1, "initialize", {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": client})
+            _send(server, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+            tools = _request(server, 2, "tools/list", {}).get("tools")
             return [str(tool.get("name")) for tool in tools] if isinstance(tools, list) else []
+        except (BrokenPipeError, EOFError) as error:
+            if not give_up.is_alive():
+                raise CompactorError(f"does not answer within {_SECONDS:g} seconds") from error
+            server.wait()
+            errors.seek(0)
+            lines = errors.read().decode("utf-8", "replace").strip().splitlines()
+            raise CompactorError(
+                f"ends at once: {lines[-1][:300]}" if lines else "ends at once without output"
+            ) from error
         finally:
-            probe.end()
+            give_up.cancel()
+            _end(server)
 
 
-class _ServerProbe:
-    def __init__(self, server: subprocess.Popen[bytes]) -> None:
-        self._server = server
-        self._give_up = time.monotonic() + _SECONDS
-        self._lines: queue.Queue[bytes] = queue.Queue()
-        self._errors: list[bytes] = []
-        self._last_id = 0
-        self._readers = [threading.Thread(target=each, daemon=True) for each in (self._read, self._read_errors)]
-        for reader in self._readers:
-            reader.start()
+def _send(server: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
+    assert server.stdin is not None  # it was opened as a pipe
+    server.stdin.write(json.dumps(message).encode() + b"\n")
+    server.stdin.flush()
 
-    def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """The result of one request."""
-        self._last_id += 1
-        self.send({"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params})
-        while True:
-            answer = self._next(method)
-            if answer.get("id") == self._last_id and isinstance(answer.get("result"), dict):
-                return dict(answer["result"])
-            if answer.get("id") == self._last_id:
-                raise CompactorError(f"refuses {method}: {str(answer.get('error'))[:200]}")
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Send one message."""
-        assert self._server.stdin is not None  # it was opened as a pipe
+def _request(server: subprocess.Popen[bytes], number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The result of one request; `EOFError` when the server ends before it."""
+    _send(server, {"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+    assert server.stdout is not None  # it was opened as a pipe
+    for line in server.stdout:
         try:
-            self._server.stdin.write(json.dumps(message).encode() + b"\n")
-            self._server.stdin.flush()
-        except BrokenPipeError as error:
-            raise self._ended() from error
-
-    def end(self) -> None:
-        """Close its input, and kill the server when it does not end by itself."""
-        with suppress(BrokenPipeError):  # it may have ended already
-            if self._server.stdin is not None:
-                self._server.stdin.close()
-        try:
-            self._server.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._server.kill()
-        for reader in self._readers:
-            reader.join(_END_SECONDS)
-
-    def _next(self, method: str) -> dict[str, Any]:
-        try:
-            line = self._lines.get(timeout=max(0.0, self._give_up - time.monotonic()))
-        except queue.Empty:
-            raise CompactorError(f"does not answer {method} within {_SECONDS:g} seconds") from None
-        if not line:
-            raise self._ended()
-        try:
-            found = json.loads(line)
+            answer = json.loads(line)
         except ValueError:
-            raise CompactorError(f"says something that is not MCP: {line[:100]!r}") from None
-        return found if isinstance(found, dict) else {}
+            raise CompactorError(f"prints something that is not MCP: {line[:100]!r}") from None
+        if isinstance(answer, dict) and answer.get("id") == number:
+            if isinstance(answer.get("result"), dict):
+                return dict(answer["result"])
+            raise CompactorError(f"refuses {method}: {str(answer.get('error'))[:200]}")
+    raise EOFError
 
-    def _ended(self) -> CompactorError:
-        self._readers[1].join(_END_SECONDS)
-        errors = b"".join(self._errors).decode("utf-8", "replace").strip().splitlines()
-        return CompactorError(f"ends at once: {errors[-1][:300]}" if errors else "ends at once and says nothing")
 
-    def _read(self) -> None:
-        assert self._server.stdout is not None  # it was opened as a pipe
-        for line in self._server.stdout:
-            self._lines.put(line)
-        self._lines.put(b"")
-
-    def _read_errors(self) -> None:
-        assert self._server.stderr is not None  # it was opened as a pipe
-        self._errors.extend(self._server.stderr)
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """Close the input of a server, and kill it when it does not end by itself."""
+    with suppress(BrokenPipeError), server:  # it may have ended already
+        if server.stdin is not None:
+            server.stdin.close()
+        try:
+            server.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            server.kill()
 
 
 _EXTRA = "needs an extra"
@@ -173,7 +145,7 @@ def servers(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
 
 def _entries(ctx: DoctorContext, agent: CodingAgent, found: list[SettingsSource]) -> Iterator[_Server]:
     if agent is not CLAUDE_CODE:
-        named = [(source, _table(_table(source.values, "mcp_servers"), SERVER)) for source in found]
+        named = [(source, table_at(source.values, "mcp_servers", SERVER)) for source in found]
         yield from (_Server(source.scope, source.path, entry) for source, entry in named if is_our_server(entry))
         return
     state, project = (targets(agent, scope, BY_NAME)[1].path for scope in (ctx.user, ctx.project))
@@ -213,7 +185,7 @@ def _started(ctx: DoctorContext, agent: CodingAgent, server: _Server) -> Finding
         return wrong(f"{agent.title} starts {where}, {why_not(server.command)}", again)
     if not may_run(ctx, server.command, server.scope):
         return look(f"{agent.title} starts {where}, another program", f"Check where it comes from, or {again}")
-    extra = {str(name): str(value) for name, value in _table(server.entry, "env").items()}
+    extra = {str(name): str(value) for name, value in table_at(server.entry, "env").items()}
     try:
         tools = list_server_tools([*command, *server.arguments], ctx.root, {**ctx.env, **extra})
     except CompactorError as error:
@@ -247,11 +219,6 @@ def _drawn(ctx: DoctorContext, agent: CodingAgent, command: Command, scope: str)
     if command != BY_NAME and not is_same(found, ctx.command):
         return look(f"{what} by {shlex.join(command)}, which is not this program", f"{again}, to use this one")
     return ok(what)
-
-
-def _table(values: Any, name: str) -> dict[str, Any]:
-    found = values.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 def _list(value: Any) -> list[Any]:
