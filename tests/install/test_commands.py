@@ -398,4 +398,4 @@ def test_an_uninstall_where_nothing_was_installed_says_so(place, run):
     before = place.tree()
     ran = run("uninstall", "claude-code")
     assert (ran.code, place.tree()) == (0, before)
-    assert "Nothing of ours" in ran.out
+    assert "no entry of compactor" in ran.out

@@ -29,13 +29,15 @@ if TYPE_CHECKING:
     from context_compactor.agents.install.doctor_findings import Finding
 
 
-Prompt = Annotated[bool, typer.Option("--prompt", help="Print what a model is asked for a summary, and nothing else.")]
+Prompt = Annotated[
+    bool, typer.Option("--prompt", help="Print only the prompt that asks for a summary.")
+]
 
 
 def config(prompt: Prompt = False, as_json: AsJson = False) -> None:
     """Print every setting with its value and where it came from.
 
-    Values come from the defaults, then `.compactor/config.toml`, then `COMPACTOR_*` variables.
+    `COMPACTOR_*` environment variables override `.compactor/config.toml`, which overrides the defaults.
 
     Example: `compactor config`
     """
@@ -91,11 +93,11 @@ def doctor(
     project: ProjectFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """See whether hooks, MCP server, status line and store work, and what to do where they do not.
+    """Check whether hooks, MCP server, status line and store work, and say what to do where they do not.
 
-    Each finding is ok, something to look at, or wrong. It tells which hooks are registered and which come, whether
-    what they say reaches the model, who else works on the context, and how the store is. Nothing is changed. Leaves
-    with 1 when something is wrong.
+    Each finding is `ok`, `look` (worth a look) or `wrong`. The checks cover which hooks are registered and which run,
+    whether their texts reach the model, which other programs change the context, and the store. Nothing is changed.
+    Exits with 1 when something is wrong.
 
     Example: `compactor doctor claude-code`
     """

@@ -79,8 +79,8 @@ def resume(
     """See whether work can go on from the last checkpoint, and print what a fresh window begins with.
 
     Git, files and other open sessions are compared with the checkpoint. A damaged checkpoint is reported and written
-    anew from the store. Leaves with 0 when it is ready or needs attention, with 1 when it is blocked; then nothing is
-    begun. With `--fresh` the session itself goes on in a fresh window, which `compactor undo` takes back.
+    anew from the store. Exits with 0 when it is ready or needs attention, with 1 when it is blocked; then nothing is
+    started. With `--fresh` the session itself goes on in a fresh window, which `compactor undo` takes back.
 
     Example: `compactor resume --session run-42 --tokens 1500`
     """

@@ -51,9 +51,9 @@ def import_logs(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import the logs that coding agents have left, so that all of them can be searched, recalled and measured.
+    """Import the session logs of coding agents, so that all of them can be searched, recalled and measured.
 
-    Each log becomes the session of its own id: every message, an archive of everything, facts, and the agent's own
+    Each log becomes a session with its own id: every message, an archive of everything, facts, and the agent's own
     compactions with what their summaries lost. A second import reads only what is new. Logs are never changed.
 
     Example: `compactor import ~/.claude/projects ~/.codex/sessions --since 2026-09-01`
@@ -206,7 +206,7 @@ def _print(summary: dict[str, Any], out: LineOutput) -> None:
     if len(failed) > _MOST_NAMED:
         out.print(f"{'failed':<12}… and {len(failed) - _MOST_NAMED:,} more (--json lists them)", style="red")
     if summary["not_tried"]:
-        why = "interrupted" if summary["interrupted"] else "the store refuses what is written"
+        why = "interrupted" if summary["interrupted"] else "the store cannot be written"
         out.print(
             f"{why}: {summary['not_tried']:,} files are left, the others are done. Try: run the same command again."
         )
@@ -229,14 +229,14 @@ def _rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "time", f"{summary['from'][:10]} to {summary['until'][:10]}"
     if summary["other_ways"]:
         names = ", ".join(one_line(name, 80) for name in summary["other_ways"][:3])
-        yield "other ways", f"{len(summary['other_ways']):,} logs no longer continue their session: {names}"
+        yield "branches", f"{len(summary['other_ways']):,} logs no longer continue their session: {names}"
     passed = [f"{count:,} {_SKIPPED[status]}" for status, count in summary["passed_over"].items() if count]
     if passed:
-        yield "passed over", ", ".join(passed)
+        yield "skipped", ", ".join(passed)
 
 
 _SKIPPED = {
-    "no log": "without the log of an agent in it",
+    "no log": "that are not the log of an agent",
     "empty": "empty",
     "older": "older than asked for",
     "elsewhere": "of other folders",

@@ -34,10 +34,10 @@ HookAgentOption = Annotated[
 
 
 def hook(event: HookEventArgument, agent: HookAgentOption = "") -> None:
-    """Answer a coding agent: it says on standard input what happens, and reads JSON on standard output.
+    """Handle an event of a coding agent, which sends JSON on standard input and reads JSON on standard output.
 
-    `compactor install` registers it. It always leaves with 0, since any other code could stop the agent; what went
-    wrong stands in `.compactor/logs/hooks.jsonl`, and `compactor doctor` explains it.
+    `compactor install` registers it. It always exits with 0, since any other code could stop the agent; failures are
+    logged in `.compactor/logs/hooks.jsonl`, and `compactor doctor` explains them.
 
     Example: `compactor hook pre-compact < input.json`
     """
@@ -78,7 +78,7 @@ def install(
     """Register the hooks, the MCP server and the status line with a coding agent.
 
     Everything else in its settings stays byte for byte. The changes are shown first; `compactor uninstall` takes them
-    back exactly. Your own settings name this command by its whole path, those of a project by its name alone. A second
+    back exactly. Your own settings name this command by its full path, those of a project only by name. A second
     install changes nothing; one from another installation brings the paths up to date.
 
     Example: `compactor install claude-code`
@@ -117,7 +117,7 @@ def install(
     for number, step in enumerate(steps, 1):
         out.print(wrap_text(step, f"{number}. "))
     if is_new:
-        out.print(f"To take it back: {undo_command(known, scope)}", style="dim")
+        out.print(f"To undo this: {undo_command(known, scope)}", style="dim")
 
 
 def uninstall(
@@ -128,10 +128,10 @@ def uninstall(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take everything of ours out of the settings of a coding agent.
+    """Remove everything that `compactor install` added to the settings of a coding agent.
 
-    A file that nobody has changed since becomes what it was, byte by byte, and one that was made for us is gone. In a
-    file that was changed since, only our entries go. The store of your sessions stays.
+    A file that was not changed since becomes what it was, byte for byte, and one that was created by the install is
+    deleted. In a file that was changed since, only our entries are removed. The store of your sessions stays.
 
     Example: `compactor uninstall claude-code`
     """
@@ -158,9 +158,9 @@ def uninstall(
     out = stdout()
     changed = [each for each in done if each.is_changed]
     if not changed:
-        out.print(f"Nothing of ours is in the {scope.name} settings of {known.title}.", style="bold")
+        out.print(f"The {scope.name} settings of {known.title} have no entry of compactor.", style="bold")
     elif not dry_run:
-        out.print(f"Taken out of the settings of {known.title}:", style="bold")
+        out.print(f"Removed from the settings of {known.title}:", style="bold")
         for each in changed:
             out.print(f"  {each.path}: {_outcome(each)}")
         out.print(
@@ -243,7 +243,7 @@ def _print_registered(out: StyledStream, agent: CodingAgent, plans: Sequence[Fil
 
 def _outcome(each: FilePlan) -> str:
     if each.change.after is None:
-        return "the file is gone"
+        return "the file was deleted"
     return "as it was before" if each.is_exact else "the rest stays as it is now"
 
 

@@ -169,7 +169,7 @@ def _paged(session: Session, ref: str, number: int, tokens: int) -> Recalled:
 
 
 def _fetch_again(ref: str, session_id: str | None, store: str | None, as_json: bool) -> None:
-    """An original from where it came from, as that is now. Leaves with 1 when it cannot be had there any more."""
+    """An original from where it came from, as that is now. Exits with 1 when it is no longer available there."""
     with open_session(session_id, store) as opened:
         fetched = opened.refetch(ref)
         name = opened.id

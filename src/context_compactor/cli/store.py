@@ -47,7 +47,7 @@ def export(session: SessionName = None, folder: Folder = None, store: StoreUrl =
 
 
 def verify(session: OneSession = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Hash everything in the store again and say what is not as it was stored. Leaves with 1 when something is damaged.
+    """Hash everything in the store again and say what is not as it was stored. Exits with 1 when something is damaged.
 
     Contents are shared by all sessions, so all of them are checked; SESSION limits the logs.
 
