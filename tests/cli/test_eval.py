@@ -103,7 +103,7 @@ def test_a_model_is_one_method_more_and_what_became_of_its_summaries_is_told(run
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("logs", "--model", "nobody"), "names no model"),
+        (("logs", "--model", "nobody"), "is not a model name"),
         (("nowhere",), "no such file"),
         (("empty",), "no file here ends in"),
         (("logs/broken.jsonl",), "none holds a conversation"),
@@ -112,7 +112,7 @@ def test_a_model_is_one_method_more_and_what_became_of_its_summaries_is_told(run
         (("logs", "--methods", "no_such:thing"), "cannot be imported"),
         (("logs", "--budget", "0"), "'0' is not a budget"),
         (("logs", "--budget", "real", "--jobs", "1"), "made by an agent"),
-        (("logs", "--html", "nowhere/page.html"), "there is no folder"),
+        (("logs", "--html", "nowhere/page.html"), "does not exist"),
         (("logs", "--html", "empty"), "is a folder"),
         (("logs", "--every", "0"), "0 is not in the range"),
         ((), "Missing argument"),

@@ -154,7 +154,7 @@ def test_the_measurement_points_are_told(run, stored, tmp_path):
         (["--phase", "dream"], "use one of research, write, validate, parallel"),
         (["--receive", "missing.md"], "missing.md cannot be read: No such file"),
         (["--receive", "."], "cannot be read: Is a directory"),
-        (["--receive", "odd.bin"], "no UTF-8 text"),
+        (["--receive", "odd.bin"], "not UTF-8 text"),
         (["--receive", "prose.md"], "no JSON object"),
     ],
 )

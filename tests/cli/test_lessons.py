@@ -102,8 +102,8 @@ def test_what_was_learned_before_there_were_owners_is_shown_and_can_be_claimed_o
     [
         (["remove", "ffff"], "there is no lesson 'ffff'"),
         (["remove", "../../etc"], "there is no lesson '../../etc'"),
-        (["remove"], "which?"),
-        (["remove", "ffff", "--unowned"], "which?"),
+        (["remove"], "no lesson is named"),
+        (["remove", "ffff", "--unowned"], "no lesson is named"),
         (["remove", "--owner", "../.."], "'../..' has no lessons"),
         (["remove", "--owner", "a", "--unowned"], "exclude each other"),
         (["claim", "ffff"], "there is no lesson 'ffff'"),

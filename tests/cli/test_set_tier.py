@@ -50,7 +50,7 @@ def test_a_plan_of_a_session_follows_what_was_decided(run, steerable):
         (["set-tier", "run-42", "--keep", "5", "--drop", "999"], "there is no such turn"),
         (["set-tier", "nobody", "--keep", "5"], "no session 'nobody'"),
         (["plan", "run-42", "--drop", "35"], "not answered yet"),
-        (["plan", "run-42", "--window", "9000"], "has its own"),
+        (["plan", "run-42", "--window", "9000"], "already has these"),
         (["plan", "agent.json", "--keep", "5"], "this is a file"),
         (["plan", "nobody"], "there is no file 'nobody'"),
     ],

@@ -12,7 +12,7 @@ LOCAL = "http://127.0.0.1:9/v1#some"
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--model", "smollm2"], "names no model"),
+        (["--model", "smollm2"], "is not a model name"),
         (["--model", "http://127.0.0.1:9/v1"], "followed by #"),
         (["--window", "8k"], "--window needs --model"),
         (["--model", LOCAL, "--window", "many"], "'many' is not a whole number"),

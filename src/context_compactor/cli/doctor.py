@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from context_compactor.agents.install.doctor_findings import Finding
 
 
-Prompt = Annotated[
-    bool, typer.Option("--prompt", help="Print only the prompt that asks for a summary.")
-]
+Prompt = Annotated[bool, typer.Option("--prompt", help="Print only the prompt that asks for a summary.")]
 
 
 def config(prompt: Prompt = False, as_json: AsJson = False) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from context_compactor.cli.options import AsJson
+from context_compactor.cli.output import print_json, stdout, write_file
 from context_compactor.errors import BadSetting
 
 Paths = Annotated[
@@ -91,13 +92,10 @@ def evaluate(
     finally:
         progress.clear()
     if html is not None:
-        from context_compactor.cli.output import stdout, write_file
         from context_compactor.evaluation.page import page
 
         write_file(Path(html), page(found, str(datetime.now(UTC).date())).encode())
     if as_json:
-        from context_compactor.cli.output import print_json
-
         print_json(found.to_dict())
     else:
         from context_compactor.cli.eval_table import print_evaluation
