@@ -26,8 +26,6 @@ _LEAST_WINDOW, _MOST_WINDOW = 100_000, 1_000_000
 class WindowLimits:
     """What the settings say. `problem` is there instead of levels when they cannot be read."""
 
-    __slots__ = ("levels", "problem", "reserve", "window")
-
     def __init__(self) -> None:
         self.levels: tuple[tuple[str, float], ...] = LEVELS
         self.reserve: int | None = None
@@ -104,8 +102,6 @@ _USAGE = b'"usage"'
 class LastCompaction:
     """The last time the agent compacted: when, and the tokens in its window before and at the first answer after."""
 
-    __slots__ = ("after", "at", "before")
-
     def __init__(self, line: dict[str, Any], after: int) -> None:
         facts = line.get("compactMetadata")
         stamp = line.get("timestamp")
@@ -116,8 +112,6 @@ class LastCompaction:
 
 class TranscriptTail:
     """`totals` are the tokens in the window at each answer since the last compaction, the newest first."""
-
-    __slots__ = ("compaction", "totals")
 
     def __init__(self, totals: list[int], compaction: LastCompaction | None = None) -> None:
         self.totals = totals
@@ -141,7 +135,7 @@ def read_tail(path: str) -> TranscriptTail:
     newest = ""
     for raw in _lines_backwards(text, since):
         line = _parse_line(raw) if _USAGE in raw else {}
-        tokens, reply = _reply_total(line), _reply_id(line)
+        tokens, reply = _reply_total(line), _text(_part(line, "message"), "id")
         if tokens and not (reply and reply == newest):  # a reply is logged as several lines
             totals.append(tokens)
             newest = reply
@@ -194,12 +188,6 @@ def _reply_total(line: dict[str, Any]) -> int:
     return 0 if is_by_client else reply_tokens(message.get("usage"))
 
 
-def _reply_id(line: dict[str, Any]) -> str:
-    message = line.get("message")
-    found = message.get("id") if isinstance(message, dict) else None
-    return found if isinstance(found, str) else ""
-
-
 _LONGEST_INPUT = 4_000_000
 _BAR = 10
 _INDENT = 4  # Claude Code leaves two columns free on each side
@@ -215,8 +203,6 @@ class NoStatus(Exception):
 
 class Status:
     """The parts of the line; an empty one is left out."""
-
-    __slots__ = ("compacted", "forecast", "head", "level", "share", "used")
 
     def __init__(self, share: float, head: str) -> None:
         self.share = share

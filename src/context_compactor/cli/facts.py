@@ -12,6 +12,7 @@ import typer
 
 from context_compactor.cli.options import AsJson, SessionId, StoreUrl, open_session, store_url
 from context_compactor.cli.output import LineOutput, print_json, stdout, wrap_text
+from context_compactor.cli.sessions import moment
 from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -44,10 +45,6 @@ def facts(kind: Kind = None, session: SessionId = None, store: StoreUrl = None, 
         _print_kind(each, list(group), out)
 
 
-def _when(fact: Fact) -> str:
-    return f" ({fact.last_seen[:16].replace('T', ' ')} UTC)" if fact.last_seen else ""
-
-
 def _print_kind(kind: str, group: Sequence[Fact], out: LineOutput) -> None:
     out.print(f"{kind} ({len(group):,})", style="bold")
     for fact in group:
@@ -55,7 +52,8 @@ def _print_kind(kind: str, group: Sequence[Fact], out: LineOutput) -> None:
         by = f", from the summary of {fact.told_by}" if fact.told_by else ""
         status = f"[{fact.status}] " if fact.status else ""
         times = f" ({fact.count:,} times)" if fact.count > 1 else ""
-        out.print(wrap_text(f"{status}{fact.content}{times}{by}{_when(fact)}", f"  {source:<10} "))
+        seen = f" ({moment(fact.last_seen)} UTC)" if fact.last_seen else ""
+        out.print(wrap_text(f"{status}{fact.content}{times}{by}{seen}", f"  {source:<10} "))
         if fact.detail:
             out.print(wrap_text(fact.detail, " " * 13), style="dim")
 
