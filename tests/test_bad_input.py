@@ -260,7 +260,7 @@ REFUSED = {
     "broken gzip": b"\x1f\x8b\x08\x00" + bytes(range(200)),
     "empty file": b"",
     "only spaces": b" \n\t \n",
-    "a 5 MB line that is no JSON": b"x" * 5_000_000,
+    "a 5 MB line that is not JSON": b"x" * 5_000_000,
     "a number": b"42",
     "empty list": b"[]",
     "an object without messages": b'{"hello": "world"}',

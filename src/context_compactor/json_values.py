@@ -50,7 +50,7 @@ def json_bytes(value: Any) -> bytes:
     except (TypeError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from error
     if not _is_equal(read_json(content), value):
-        raise ValueError("not JSON: a key that is no text")
+        raise ValueError("not JSON: a key that is not text")
     return content
 
 

@@ -331,9 +331,9 @@ def test_a_store_in_postgresql_is_filled_and_continued_like_any_other(tmp_path, 
     ("arguments", "told"),
     [
         (["nowhere"], "no such file or folder"),
-        ([".", "--since", "yesterday"], "--since: 'yesterday' is no date. Try: 20"),
-        ([".", "--store", "memory:"], "gone when the command ends"),
-        ([".", "--store", "mysql://x"], "is no address of a store"),
+        ([".", "--since", "yesterday"], "--since: 'yesterday' is not a date. Try: 20"),
+        ([".", "--store", "memory:"], "lost when the command ends"),
+        ([".", "--store", "mysql://x"], "is not a store URL"),
     ],
 )
 def test_wrong_usage_leaves_with_two_and_says_what_to_try(arguments, told, home, run):

@@ -166,15 +166,15 @@ def test_what_is_no_text_file_is_not_read(root):
     (root / "latin").write_bytes("schöne Grüße".encode("latin-1"))
     os.mkfifo(root / "pipe")
     assert refused(root, "src") == "is a folder"
-    assert refused(root, "binary") == "is no text"
-    assert refused(root, "latin") == "is no text in UTF-8"
-    assert refused(root, "pipe") == "is no ordinary file"
-    assert refused(root, "/dev/zero") == "is no ordinary file"
+    assert refused(root, "binary") == "is not text"
+    assert refused(root, "latin") == "is not UTF-8 text"
+    assert refused(root, "pipe") == "is not a regular file"
+    assert refused(root, "/dev/zero") == "is not a regular file"
 
 
 def test_a_file_that_is_too_large_is_not_read(root, monkeypatch):
     monkeypatch.setattr(module, "_MOST_BYTES", 100)
-    assert refused(root, "src/a.py").endswith("too much to be read at once")
+    assert refused(root, "src/a.py").endswith("too much to read at once")
 
 
 def test_links_are_followed_and_a_loop_of_links_is_said(root):

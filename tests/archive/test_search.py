@@ -187,8 +187,8 @@ def test_any_text_and_any_query_stay_within_the_tokens_and_the_limit(texts, quer
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"text": None}, "not text"),
-        ({"text": b"x"}, "not text"),
+        ({"text": None}, "not str"),
+        ({"text": b"x"}, "not str"),
         ({"text": "x", "tokens": "many"}, "tokens is 'many'"),
         ({"text": "x", "tokens": 1.5}, "tokens is 1.5"),
         ({"text": "x", "limit": "a"}, "limit is 'a'"),

@@ -303,7 +303,7 @@ def test_times_are_those_of_archiving(store):
     [
         ({"text": ""}, "empty"),
         ({"text": " \n"}, "empty"),
-        ({"text": None}, "not text"),
+        ({"text": None}, "not str"),
         ({"tokens": 0}, "tokens=0"),
         ({"limit": 0}, "limit=0"),
         ({"limit": "a"}, "limit is 'a'"),

@@ -30,5 +30,5 @@ def test_a_turn_has_one_tier():
     assert read_overrides({Tier.KEEP: "3-5", Tier.DROP: "9", Tier.REFERENCE: None}) == dict.fromkeys(
         (3, 4, 5), Tier.KEEP
     ) | {9: Tier.DROP}
-    with pytest.raises(BadSetting, match="--drop: turn 4 is named by --keep as well"):
+    with pytest.raises(BadSetting, match="--drop: turn 4 is already given to --keep"):
         read_overrides({Tier.KEEP: "3-5", Tier.DROP: "4"}, "--")

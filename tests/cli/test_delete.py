@@ -51,7 +51,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_deleted(run, stored: Stor
     ran = run("delete", "run-42")
     assert (ran.code, ran.out) == (2, "")
     assert "run-42: " in ran.err
-    assert "there is no terminal to ask on, so nothing was changed. Try: --yes." in ran.err
+    assert "nothing was changed, since there is no terminal to ask for confirmation. Try: --yes." in ran.err
     assert names() == ["run-42"]
 
 

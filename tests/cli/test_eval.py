@@ -103,16 +103,16 @@ def test_a_model_is_one_method_more_and_what_became_of_its_summaries_is_told(run
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("logs", "--summarizer", "nobody"), "names no model"),
+        (("logs", "--summarizer", "nobody"), "is not a model name"),
         (("nowhere",), "no such file"),
         (("empty",), "no file here ends in"),
         (("logs/broken.jsonl",), "none holds a conversation"),
         (("logs/short.json",), "none is long enough"),
         (("logs", "--methods", "magic"), "Known: compactor, everything"),
         (("logs", "--methods", "no_such:thing"), "cannot be imported"),
-        (("logs", "--budget", "0"), "'0' is no budget"),
-        (("logs", "--budget", "real", "--jobs", "1"), "really happened"),
-        (("logs", "--html", "nowhere/page.html"), "there is no folder"),
+        (("logs", "--budget", "0"), "'0' is not a budget"),
+        (("logs", "--budget", "real", "--jobs", "1"), "made by an agent"),
+        (("logs", "--html", "nowhere/page.html"), "does not exist"),
         (("logs", "--html", "empty"), "is a folder"),
         (("logs", "--every", "0"), "0 is not in the range"),
         ((), "Missing argument"),
@@ -228,7 +228,7 @@ def test_a_page_never_overwrites_a_transcript(run, logs, page):
     before = (logs / "good.json").read_bytes()
     ran = run("eval", logs / "good.json", logs, *QUICK, "--html", logs.parent / page)
     assert ran.code == 2
-    assert "would overwrite it" in ran.err
+    assert "would be overwritten" in ran.err
     assert (logs / "good.json").read_bytes() == before
 
 

@@ -145,16 +145,16 @@ def test_the_measurement_points_are_told(run, stored, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "give one of"),
-        (["--phase", "write", "--points"], "give one of"),
+        ([], "exactly one of"),
+        (["--phase", "write", "--points"], "exactly one of"),
         (["--receive", "x", "--task", "y"], "names its own task"),
         (["--receive", "x", "--feature", "y"], "names its own task"),
         (["--phase", "write", "--feature", "two\nlines"], "field 'feature'"),
-        (["--phase", "write", "--spec-path", "x" * 501], "500 are the most"),
+        (["--phase", "write", "--spec-path", "x" * 501], "500 is the limit"),
         (["--phase", "dream"], "use one of research, write, validate, parallel"),
         (["--receive", "missing.md"], "missing.md cannot be read: No such file"),
         (["--receive", "."], "cannot be read: Is a directory"),
-        (["--receive", "odd.bin"], "no UTF-8 text"),
+        (["--receive", "odd.bin"], "not UTF-8 text"),
         (["--receive", "prose.md"], "no JSON object"),
     ],
 )
@@ -188,7 +188,7 @@ def test_export_without_a_folder_is_refused(run, stored, monkeypatch):
     monkeypatch.setenv("COMPACTOR_ARCHIVE_DIR", "none")
     ran = run("export", "run-42")
     assert ran.code == 2
-    assert "name a folder" in ran.err
+    assert "give a folder" in ran.err
     assert run("export", "run-42", "--dir", " ").code == 2
 
 
@@ -215,4 +215,4 @@ def test_a_file_that_is_no_store_is_told(run, tmp_path):
     (tmp_path / "letter.db").write_bytes(b"Dear reader, " * 500)
     ran = run("sessions", "--store", "sqlite:///letter.db")
     assert (ran.code, ran.out) == (1, "")
-    assert "no database of this program" in ran.err
+    assert "not a database of this program" in ran.err

@@ -86,7 +86,7 @@ def test_what_was_learned_before_there_were_owners_is_shown_and_can_be_claimed_o
     folder.mkdir(parents=True)
     (folder / "decisions.md").write_text(OLD)
     ran = run("lessons")
-    assert "no owner: nobody is told these" in ran.out
+    assert "no owner, so no session reads these" in ran.out
     assert "run-1 turn_017" in ran.out
     assert run("lessons", "--unowned", "--json").json["lessons"][0]["owner"] is None
     claimed = run("lessons", "claim", "--json").json
@@ -102,16 +102,16 @@ def test_what_was_learned_before_there_were_owners_is_shown_and_can_be_claimed_o
     [
         (["remove", "ffff"], "there is no lesson 'ffff'"),
         (["remove", "../../etc"], "there is no lesson '../../etc'"),
-        (["remove"], "which?"),
-        (["remove", "ffff", "--unowned"], "which?"),
+        (["remove"], "no lesson is named"),
+        (["remove", "ffff", "--unowned"], "no lesson is named"),
         (["remove", "--owner", "../.."], "'../..' has no lessons"),
-        (["remove", "--owner", "a", "--unowned"], "cannot both be meant"),
+        (["remove", "--owner", "a", "--unowned"], "exclude each other"),
         (["claim", "ffff"], "there is no lesson 'ffff'"),
-        (["claim", "--owner", " "], "is no name"),
-        (["list", "ffff"], "is not expected"),
+        (["claim", "--owner", " "], "is not a valid name"),
+        (["list", "ffff"], "list takes no id"),
         (["forget"], "Try: list, remove or claim"),
-        (["--store", "memory:"], "not in a folder of this machine"),
-        (["claim", "--store", "sqlite:///elsewhere/x.db"], "is not that of this folder"),
+        (["--store", "memory:"], "need a store in a file on this machine"),
+        (["claim", "--store", "sqlite:///elsewhere/x.db"], "belongs to another folder"),
     ],
 )
 def test_what_cannot_be_done_with_lessons_is_refused_with_a_reason(run, tmp_path, arguments, told):

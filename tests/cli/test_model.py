@@ -92,7 +92,7 @@ def test_the_report_for_people_says_who_told_it_and_what_it_took(run, day, provi
     monkeypatch.setenv("COMPACTOR_SUMMARIZER_WINDOW", "128000")
     monkeypatch.setenv("COMPACTOR_SUMMARIZER_INPUT_TOKENS", "60000")
     ran = run("compact", day, "--target", TARGET, "--summarizer", f"{provider.url}/v1#some", "-o", "out.json")
-    assert "told by" in ran.out
+    assert "summary by" in ran.out
     assert "cost unknown" in ran.out
 
 

@@ -90,7 +90,7 @@ def test_what_is_no_regular_file_is_written_to_as_it_is():
     assert not Path(os.devnull).is_file()
 
 
-@pytest.mark.parametrize(("place", "why"), [(".", "is a folder"), ("no/such/folder/out.json", "there is no folder")])
+@pytest.mark.parametrize(("place", "why"), [(".", "is a folder"), ("no/such/folder/out.json", "does not exist")])
 def test_a_place_where_no_file_can_be_is_wrong_usage(tmp_path, place, why):
     with pytest.raises(BadSetting, match=why):
         write_file(tmp_path / place, b"new")

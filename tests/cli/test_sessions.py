@@ -118,7 +118,7 @@ def test_a_store_can_be_named(run, stored):
     assert ids == ["elsewhere"]
     ran = run("sessions", "--store", "other/store.db")
     assert ran.code == 2
-    assert "is no address of a store" in ran.err
+    assert "is not a store URL" in ran.err
 
 
 # What the model sees, and what was said
@@ -195,4 +195,4 @@ def test_show_says_when_there_is_neither_a_file_nor_a_session(run, tmp_path, sto
 def test_a_look_cannot_change_the_window_of_a_session(run, stored):
     ran = run("show", "run-42", "--window", "5k")
     assert ran.code == 2
-    assert "a window of its own" in ran.err
+    assert "already has a window" in ran.err

@@ -12,11 +12,11 @@ LOCAL = "http://127.0.0.1:9/v1#some"
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--model", "smollm2"], "names no model"),
-        (["--model", "http://127.0.0.1:9/v1"], "behind a #"),
-        (["--window", "8k"], "--window is for --model"),
+        (["--model", "smollm2"], "is not a model name"),
+        (["--model", "http://127.0.0.1:9/v1"], "followed by #"),
+        (["--window", "8k"], "--window needs --model"),
         (["--model", LOCAL, "--window", "many"], "'many' is not a whole number"),
-        (["--model", LOCAL, "--session", " "], "is no name"),
+        (["--model", LOCAL, "--session", " "], "is not a valid name"),
         (["--session", "nobody"], "there is no store"),
     ],
 )
@@ -44,9 +44,9 @@ def test_a_session_that_is_not_there_on_a_server_is_the_same_error(run, tmp_path
 @pytest.mark.parametrize("options", [["--session", "new", "--model", LOCAL], ["--session", "run-42"]])
 def test_a_session_that_is_there_or_can_be_begun_is_not_refused(run, stored, options):
     ran = run("tui", *options)
-    assert "this is no terminal" in ran.err
+    assert "standard output is not a terminal" in ran.err
 
 
 def test_a_server_that_does_not_answer_is_left_to_the_screen(run):
     ran = run("tui", "--server", "http://127.0.0.1:9", "--session", "run")
-    assert "this is no terminal" in ran.err
+    assert "standard output is not a terminal" in ran.err

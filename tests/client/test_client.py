@@ -189,5 +189,5 @@ def test_async_verbs_do_the_same(shared):
 
 @pytest.mark.parametrize("token", ["cct_…", "cct_abc\n", "cct_a\r\nX-Other: 1"])
 def test_a_token_that_can_be_none_is_refused_in_words(token):
-    with pytest.raises(BadSetting, match="token: it has characters that no token has"):
+    with pytest.raises(BadSetting, match="token: it contains characters that are not allowed"):
         Client("http://127.0.0.1:8377", token=token)

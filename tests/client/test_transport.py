@@ -213,7 +213,7 @@ def test_nobody_there_is_said(tmp_path):
 @pytest.mark.parametrize("body", ["<html>", [], {"status": 1}, {"other": True}])
 def test_an_answer_that_is_none_of_ours_is_said(script, client, body):
     script.steps = [_say(200, body)]
-    with pytest.raises(ServerError, match="cannot be read"):
+    with pytest.raises(ServerError, match="not from a compactor server"):
         client.health()
 
 

@@ -69,7 +69,7 @@ def test_a_file_that_is_not_there():
 
 
 def test_a_folder(tmp_path):
-    with pytest.raises(BadTranscript, match="this is a folder"):
+    with pytest.raises(BadTranscript, match="it is a folder"):
         read_transcript(tmp_path)
 
 

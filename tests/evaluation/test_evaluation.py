@@ -74,7 +74,7 @@ def test_there_is_no_real_budget_without_a_real_compaction(folder):
     plain = evaluated(folder / "plain.jsonl", methods="keep-last")
     assert plain.budgets == ("25",)
     assert plain.inputs.real == 0
-    with pytest.raises(BadInput, match="really happened"):
+    with pytest.raises(BadInput, match="made by an agent"):
         evaluated(folder / "plain.jsonl", methods="keep-last", budgets="real")
 
 

@@ -52,7 +52,7 @@ def test_a_path_that_is_not_there_is_refused(tmp_path):
 def test_a_pipe_is_refused_since_it_cannot_be_read_twice(tmp_path):
     os.mkfifo(tmp_path / "pipe.json")
     assert find_files([str(tmp_path)]).paths == ()
-    with pytest.raises(BadInput, match="neither a file nor a folder"):
+    with pytest.raises(BadInput, match="neither a regular file nor a folder"):
         find_files([str(tmp_path / "pipe.json")])
 
 

@@ -90,7 +90,7 @@ def test_an_id_that_there_is_not_removes_nothing(learned):
 def test_all_lessons_of_one_owner_are_removed_and_no_others(learned):
     assert len(remove_owner(learned, "ann")) == 2
     assert [each.owner for each in list_lessons(learned)] == ["ben"]
-    with pytest.raises(BadInput, match="'ann' has no lessons; those who have: 'ann', 'ben'"):
+    with pytest.raises(BadInput, match="'ann' has no lessons; owners with lessons: 'ann', 'ben'"):
         remove_owner(learned, "ann")
 
 

@@ -214,7 +214,7 @@ def test_a_compaction_of_a_context_that_is_no_longer_there_is_dropped_and_its_ar
         again.append(1)
         report = session.compact(level="aggressive")
         assert report.status == "unchanged"
-        assert "somebody else" in report.reason
+        assert "another process" in report.reason
         assert types(events) == ["compaction.refused"]
         assert session.totals().compactions == 1
         assert session.recall("turn_002")

@@ -131,7 +131,7 @@ def test_the_request_fills_in_what_an_answer_does_not_repeat():
         ({"status": "fine"}, "status", "'fine' is not known"),
         ({"status": None}, "status", "is missing"),
         ({"task_id": " "}, "task_id", "is empty"),
-        ({"task_id": "x" * 300}, "task_id", "has 300 characters; 200 are the most"),
+        ({"task_id": "x" * 300}, "task_id", "has 300 characters; 200 is the limit"),
         ({"task_id": {}}, "task_id", "must be a text, not an object"),
         ({"context_summary": ""}, "context_summary", "is empty"),
         ({"context_summary": {"a": 1}}, "context_summary", "must be a text, not an object"),
@@ -186,7 +186,7 @@ def test_a_summary_that_is_too_long_cannot_be_sent():
         lambda: HandoffRequest("a", "write", "Do it.", LONG),
         lambda: HandoffResponse("a", "write", "complete", "PROCEED", {}, LONG),
     ):
-        with pytest.raises(BadInput, match=r"'context_summary': has [\d,]+ tokens; 500 are the most. clean_summary"):
+        with pytest.raises(BadInput, match=r"'context_summary': has [\d,]+ tokens; 500 is the limit. clean_summary"):
             make()
 
 

@@ -113,7 +113,7 @@ def test_the_same_answer_again_changes_nothing():
 def test_another_answer_to_a_task_that_has_answered_is_refused_until_it_is_started_again():
     state, _ = after(begun(), answer())
     other = answer(context_summary="It is all different.")
-    with pytest.raises(BadInput, match=r"'research-1' has answered before, and differently \(agent_001\)"):
+    with pytest.raises(BadInput, match=r"'research-1' has already answered differently \(agent_001\)"):
         after(state, other)
     state, extracted = after(start(state, request()), other)
     assert extracted.original is not None
@@ -168,7 +168,7 @@ def test_a_sub_agent_that_cannot_go_on_blocks_its_phase_until_that_is_settled(de
     settled = unblock(state, "research-1")
     assert (settled.status, settled.decisions["research"]) == ("ready", "PROCEED")
     assert start(settled, request("write-1", "write")).progress.current_phase == "write"
-    with pytest.raises(BadInput, match="'research-1' blocks nothing"):
+    with pytest.raises(BadInput, match="'research-1' is not blocking"):
         unblock(settled, "research-1")
 
 
@@ -224,10 +224,10 @@ def test_what_cannot_say_what_the_work_is_about_is_refused_with_its_field(field,
 def test_a_state_survives_its_json_and_a_broken_one_says_where():
     state, _ = after(begun(request("a"), request("b")), answer("a", decision="CLARIFY"))
     assert read_state(state.to_json()) == state
-    with pytest.raises(BadInput, match=r"this is no orchestrator state: .*\$\.progress\.current_phase"):
+    with pytest.raises(BadInput, match=r"this is not a valid orchestrator state: .*\$\.progress\.current_phase"):
         read_state(state.to_json().replace('"current_phase":"research"', '"current_phase":"lunch"'))
     for broken in ("", "[]", state.to_json()[:-20], b"\xff"):
-        with pytest.raises(BadInput, match="this is no orchestrator state"):
+        with pytest.raises(BadInput, match="this is not a valid orchestrator state"):
             read_state(broken)
 
 

@@ -50,9 +50,9 @@ def test_the_calls_of_several_sessions_stand_side_by_side():
 def test_what_cannot_be_measured_is_refused():
     with pytest.raises(BadInput, match="no measurement point 'money'; use one of response_tokens"):
         Points().figures("money")
-    with pytest.raises(BadInput, match="-1 is less than none"):
+    with pytest.raises(BadInput, match="-1 is negative"):
         Points().called(-1)
-    with pytest.raises(BadInput, match="this is no list of measurement points"):
+    with pytest.raises(BadInput, match="this is not a valid list of measurement points"):
         read_points('{"tool_calls": "many"}')
 
 

@@ -53,7 +53,7 @@ class Place:
             return warm.run(*command, said=given, **place)
         return subprocess.run([warm.COMMAND, *command], input=given, capture_output=True, check=False, **place)
 
-    def diary(self) -> list[dict[str, Any]]:
+    def hook_log(self) -> list[dict[str, Any]]:
         """What hooks have written down."""
         return list(read_hook_log(str(self.project)))
 

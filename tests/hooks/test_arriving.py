@@ -30,7 +30,7 @@ def used(talk: Talk) -> str:
 
 
 def what_of(place: Place) -> list[str]:
-    return [line["what"] for line in place.diary() if "brief" in line["what"]]
+    return [line["what"] for line in place.hook_log() if "brief" in line["what"]]
 
 
 def test_a_brief_that_stands_in_the_log_has_arrived(talk: Talk, place: Place):

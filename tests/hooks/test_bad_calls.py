@@ -56,7 +56,7 @@ def test_what_is_no_call_is_written_down_and_nothing_else_happens(place: Place, 
     ran = place.run("post-tool-use", said)
     assert (ran.returncode, ran.stdout) == (0, b"")
     assert b"Traceback" not in ran.stderr
-    (line,) = place.diary()
+    (line,) = place.hook_log()
     assert (line["event"], line["what"]) == ("post-tool-use", "failed")
     assert line["problem"]
 
@@ -103,7 +103,7 @@ def test_a_log_that_cannot_be_read_stops_nobody(place: Place, talk: Talk, spoil:
         assert b"Traceback" not in ran.stderr
     ran = place.run("session-start", talk.said("SessionStart", source="compact"))
     assert (ran.returncode, ran.stdout) == (0, b"")
-    assert place.diary()
+    assert place.hook_log()
 
 
 def test_settings_that_are_wrong_are_written_down_and_the_agent_goes_on(place: Place, talk: Talk):
@@ -112,7 +112,7 @@ def test_settings_that_are_wrong_are_written_down_and_the_agent_goes_on(place: P
     (place.project / ".compactor/config.toml").write_text("window = 'many'\n")
     ran = place.run("pre-compact", talk.said("PreCompact", trigger="auto"))
     assert (ran.returncode, ran.stdout) == (0, b"")
-    assert "window" in str(place.diary()[-1]["problem"])
+    assert "window" in str(place.hook_log()[-1]["problem"])
 
 
 def test_a_store_that_is_damaged_stops_nobody(place: Place, talk: Talk):
@@ -124,7 +124,7 @@ def test_a_store_that_is_damaged_stops_nobody(place: Place, talk: Talk):
         ran = place.run(word, talk.said(event, trigger="auto", tool_name="Bash"))
         assert (ran.returncode, ran.stdout) == (0, b"")
         assert b"Traceback" not in ran.stderr
-    assert any("database" in str(line.get("problem")) for line in place.diary())
+    assert any("database" in str(line.get("problem")) for line in place.hook_log())
 
 
 def test_a_project_that_cannot_be_written_stops_nobody(place: Place, talk: Talk):
@@ -159,7 +159,10 @@ def test_a_hook_uses_no_network_though_a_model_is_set(place: Place, talk: Talk):
 def test_a_hook_with_nothing_to_do_loads_next_to_nothing(place: Place, talk: Talk):
     worked(talk)
     talk.hook("SessionStart", "session-start", source="startup")
-    loads = "import sys; from context_compactor.hooks.quick import main; main(['post-tool-use']); print(*sys.modules)"
+    loads = (
+        "import sys; from context_compactor.agents.hooks.entry import main; "
+        "main(['post-tool-use']); print(*sys.modules)"
+    )
     said = json.dumps(talk.said("PostToolUse", tool_name="Bash", tool_response="ok")).encode()
     ran = subprocess.run([sys.executable, "-c", loads], input=said, capture_output=True, check=True, env=place.env)
     names = set(ran.stdout.decode().split())

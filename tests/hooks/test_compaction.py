@@ -101,7 +101,7 @@ def test_the_summary_of_the_agent_is_compared_with_what_was_known(talk: Talk, pl
     assert "1 failed approach" in started["systemMessage"]
     # What is printed there would become part of the conversation.
     assert place.call("post-compact", talk.said("PostCompact", trigger="manual", compact_summary=summary)) == ""
-    compared = [line["lost"]["failure"] for line in place.diary() if line["what"] == "compared"]
+    compared = [line["lost"]["failure"] for line in place.hook_log() if line["what"] == "compared"]
     assert compared == [1, 1]
 
 
@@ -122,7 +122,7 @@ def test_a_summary_that_tells_everything_has_lost_nothing(talk: Talk, place: Pla
         "I decided to reject such tokens instead of giving them a default."
     )
     place.call("post-compact", talk.said("PostCompact", trigger="manual", compact_summary=summary))
-    (compared,) = [line for line in place.diary() if line["what"] == "compared"]
+    (compared,) = [line for line in place.hook_log() if line["what"] == "compared"]
     assert compared["checked"] == compared["kept"] == 3
 
 
@@ -191,7 +191,7 @@ def test_a_compaction_that_was_announced_but_refused_leaves_nothing_behind(talk:
     assert place.rows()[talk.id].expected
     assert talk.hook("UserPromptSubmit", "user-prompt-submit", prompt="Never mind, go on.") is None
     assert place.rows()[talk.id].expected == ""
-    assert place.diary()[-1]["what"] == "no compaction came"
+    assert place.hook_log()[-1]["what"] == "no compaction came"
     talk.user("Never mind, go on.")
     talk.run("ls", "a.py")
     talk.hook("Stop", "stop")
@@ -241,7 +241,7 @@ def test_a_whole_session_with_its_real_compaction_loses_nothing_that_its_summary
     (past,) = transcript.compactions
     brief = said_to_model(talk.hook("SessionStart", "session-start", source="compact"))
     assert len(brief) <= MOST
-    (compared,) = [line for line in place.diary() if line["what"] == "compared"]
+    (compared,) = [line for line in place.hook_log() if line["what"] == "compared"]
     assert compared["lost"]["failure"] >= 1
     with place.session(talk.id) as session:
         assert session.history()[: past.at] == transcript.messages[: past.at]

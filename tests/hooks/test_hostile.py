@@ -76,7 +76,7 @@ def test_the_settings_of_a_project_send_what_is_said_nowhere_else(place: Place, 
             server.accept()
     assert not (place.project.parent / "out.db").exists()
     assert not (place.home / "out.db").exists()
-    assert any("COMPACTOR_STORE" in str(line.get("problem")) for line in place.diary())
+    assert any("COMPACTOR_STORE" in str(line.get("problem")) for line in place.hook_log())
 
 
 def test_a_repository_within_the_files_of_a_project_runs_nothing(place: Place, talk: Talk):
@@ -141,7 +141,7 @@ def test_a_damaged_line_costs_nothing_but_itself(place: Place, talk: Talk, line:
     lines = talk.path.read_bytes().splitlines(keepends=True)
     talk.path.write_bytes(b"".join((*lines[:5], line + b"\n", *lines[5:])))
     place.call("pre-compact", talk.said("PreCompact", trigger="auto"))
-    assert any(line["what"] == "lines passed over" and line["damaged"] == 1 for line in place.diary())
+    assert any(line["what"] == "lines passed over" and line["damaged"] == 1 for line in place.hook_log())
     with place.session(talk.id) as session:
         assert "KeyError" in session.recall("tool_007")
 

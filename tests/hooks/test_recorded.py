@@ -46,7 +46,7 @@ def test_every_recorded_call_is_answered_with_nothing_or_with_what_the_agent_tak
     talk.path.parent.mkdir(parents=True, exist_ok=True)
     worked(talk)
     out = place.call(_WORDS[agent][event], said, is_started=case == _STARTED[agent, event])
-    assert not [line for line in place.diary() if line["what"] == "failed"]
+    assert not [line for line in place.hook_log() if line["what"] == "failed"]
     if event in ("PreCompact", "Stop"):
         assert out == ""
     if out:

@@ -324,13 +324,13 @@ def test_an_encoding_without_blocks_gets_ascii(tmp_path, encoding):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (b"", "compactor: nothing on standard input"),
-        (b"{", "compactor: what came on standard input is no JSON"),
-        (b"\xff\xfe{", "compactor: what came on standard input is no JSON"),
-        (b"[" * 100_000, "compactor: what came on standard input is no JSON"),
-        (b'{"a":"' + b"x" * 5_000_000 + b'"}', "compactor: what came on standard input is no JSON"),
-        (b'{"cwd": ' + b"1" * 5_000 + b"}", "compactor: what came on standard input is no JSON"),
-        (b"[]", "compactor: what came on standard input is no JSON object"),
+        (b"", "compactor: standard input is empty"),
+        (b"{", "compactor: standard input is not JSON"),
+        (b"\xff\xfe{", "compactor: standard input is not JSON"),
+        (b"[" * 100_000, "compactor: standard input is not JSON"),
+        (b'{"a":"' + b"x" * 5_000_000 + b'"}', "compactor: standard input is not JSON"),
+        (b'{"cwd": ' + b"1" * 5_000 + b"}", "compactor: standard input is not JSON"),
+        (b"[]", "compactor: standard input is not a JSON object"),
         (b'{"transcript_path": 5, "cwd": []}', "░░░░░░░░░░ waiting for the first answer"),
         (b'{"transcript_path": "\\ud83d", "cwd": "\\u0000"}', "░░░░░░░░░░ waiting for the first answer"),
     ],
@@ -448,7 +448,7 @@ def test_a_transcript_with_any_bytes_in_it_gives_one_line(tmp_path_factory, tail
 def test_an_error_of_our_own_is_a_line_too(tmp_path, monkeypatch):
     monkeypatch.setattr("context_compactor.agents.statusline.session_status", lambda *_: 1 // 0)
     said = in_here(sent(tmp_path, None), {})
-    assert said == "compactor: no status (ZeroDivisionError), see compactor doctor\n"
+    assert said == "compactor: no status (ZeroDivisionError); see compactor doctor\n"
 
 
 # How it is started
@@ -465,7 +465,6 @@ def test_nothing_slow_is_loaded_when_no_setting_asks_for_it(tmp_path):
         "context_compactor.agents",
         "context_compactor.agents.paths",
         "context_compactor.agents.transcript_tail",
-        "context_compactor.agents.hooks",
         "context_compactor.agents.statusline",
     }
 

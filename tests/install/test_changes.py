@@ -52,7 +52,7 @@ def test_all_are_written_and_nothing_else_is_left_beside_them(tmp_path):
 def test_a_file_that_somebody_changed_meanwhile_is_not_overwritten(tmp_path):
     path = tmp_path / "settings"
     path.write_bytes(b"theirs")
-    with pytest.raises(CompactorError, match="changed by somebody else"):
+    with pytest.raises(CompactorError, match="changed by another program"):
         write_all([FileChange(tmp_path / "other", None, b"x"), FileChange(path, b"what we read", b"ours")])
     assert path.read_bytes() == b"theirs"
     assert not (tmp_path / "other").exists()

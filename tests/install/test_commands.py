@@ -360,7 +360,7 @@ def test_a_hooks_file_that_codex_would_ignore_is_refused(place, run):
     place.write(place.home / ".codex" / "hooks.json", '{\n"$schema": "x",\n"hooks": {}}')
     ran = run("install", "codex", "--yes")
     assert ran.code == 2
-    assert "line 2: because of '$schema' the agent ignores this whole file" in ran.err
+    assert "line 2: the agent ignores the whole file because of the key '$schema'" in ran.err
 
 
 def test_installs_at_the_same_time_register_everything_once(place):
@@ -398,4 +398,4 @@ def test_an_uninstall_where_nothing_was_installed_says_so(place, run):
     before = place.tree()
     ran = run("uninstall", "claude-code")
     assert (ran.code, place.tree()) == (0, before)
-    assert "Nothing of ours" in ran.out
+    assert "no entry of compactor" in ran.out

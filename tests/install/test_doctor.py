@@ -149,7 +149,7 @@ class Desk:
         with self.codex_config.open("a") as file:
             for hook in hooks_of(sources(case, CODEX)):
                 known = words[hook.event]
-                name = f"{hook.source.path}:{known.word.replace('-', '_')}:{hook.number}:{hook.place}"
+                name = f"{hook.source.path}:{known.word.replace('-', '_')}:{hook.number}:{hook.index}"
                 file.write(f'\n[hooks.state."{name}"]\ntrusted_hash = "{trusted_hash(hook, known)}"\n')
 
     def doctor(self, *arguments: str) -> Found:
@@ -276,7 +276,7 @@ def test_an_agent_that_is_not_there_is_to_be_looked_at(whole: Desk):
 
 def test_an_agent_that_hangs_or_fails_when_asked_for_its_version_is_to_be_looked_at(claude: Desk):
     claude.write_program(claude.bin / "claude", "exit 3")
-    assert claude.doctor().has("look", "versions", "does not tell its version")
+    assert claude.doctor().has("look", "versions", "does not print its version")
 
 
 @pytest.mark.parametrize("script", [None, "not executable", "exit 1", "echo compactor 0.0.1"])
@@ -305,8 +305,8 @@ def test_a_program_that_only_a_project_names_is_never_run(service_store: Desk, t
             text.replace("compactor hook", f"{trap} hook").replace("exec compactor mcp", f"exec {trap} mcp")
         )
     found = service_store.doctor()
-    assert found.has("look", "versions", "another program than this one")
-    assert found.has("look", "mcp", "another program than this one")
+    assert found.has("look", "versions", "another program")
+    assert found.has("look", "mcp", "another program")
     assert not (tmp_path / "sprung").exists()
 
 
@@ -340,7 +340,7 @@ def test_another_installation_than_this_one_is_to_be_looked_at_and_one_without_a
     assert found.has("look", "versions", f"calls {other}", f"this is {PROGRAM}", "compactor install claude-code")
     assert found.has("look", "status line", str(other), "compactor install claude-code")
     claude.settings.write_text(text.replace(str(PROGRAM), "compactor"))
-    assert claude.doctor().has("look", "hooks", "another form", "compactor install claude-code")
+    assert claude.doctor().has("look", "hooks", "older version", "compactor install claude-code")
 
 
 # 2. Hooks
@@ -378,7 +378,7 @@ def test_hooks_of_the_plugin_and_of_settings_would_run_twice(claude: Desk):
 
 def test_hooks_that_an_older_version_wrote_are_to_be_brought_up_to_date(claude: Desk):
     claude.settings.write_text(claude.settings.read_text().replace('"timeout": 60', '"timeout": 5'))
-    assert claude.doctor().has("look", "hooks", "another form", "compactor install claude-code")
+    assert claude.doctor().has("look", "hooks", "older version", "compactor install claude-code")
 
 
 @pytest.mark.parametrize("file", ["home/.claude/settings.json", "project/.claude/settings.local.json"])
@@ -395,7 +395,7 @@ def test_settings_that_are_no_json_are_named_with_the_line(claude: Desk):
 
 def test_a_folder_that_claude_code_was_not_told_to_trust_is_to_be_looked_at(claude: Desk):
     claude.change(claude.home / ".claude.json", projects={str(claude.root): {"hasTrustDialogAccepted": False}})
-    assert claude.doctor().has("look", "trust", "has not been told to trust")
+    assert claude.doctor().has("look", "trust", "does not trust")
 
 
 # Codex
@@ -461,7 +461,7 @@ def test_hooks_that_codex_skips_since_nobody_reviewed_them_are_wrong(service_sto
     service_store.install("codex")
     service_store.codex_config.write_text("")
     assert service_store.doctor().has(
-        "wrong", "trust", "any of our 8 hooks", "without a word", "Trust all and continue", "/hooks"
+        "wrong", "trust", "any of our 8 hooks", "silently", "Trust all and continue", "/hooks"
     )
 
 
@@ -531,7 +531,7 @@ def test_hooks_of_a_project_need_a_project_that_codex_trusts(service_store: Desk
 
 
 def test_hooks_that_never_came_are_to_be_looked_at(claude: Desk):
-    assert claude.doctor().has("look", "firing", "no hook of Claude Code has come", "Work with the agent")
+    assert claude.doctor().has("look", "firing", "no hook of Claude Code has run", "Work with the agent")
 
 
 @pytest.mark.parametrize(("ago", "state"), [(-60, "wrong"), (3600, "look")])
@@ -558,14 +558,14 @@ def test_a_compaction_that_was_announced_and_did_not_happen_is_told_and_leaves_n
     claude.hook("PreCompact", trigger="manual", custom_instructions=None)
     assert claude.doctor().has("ok", "firing", "is under way")
     _change_row(claude, "expected", stamp(3600))
-    assert claude.doctor().has("look", "firing", "did not happen", "Nothing is left open", "/compact")
+    assert claude.doctor().has("look", "firing", "did not happen", "refused or cancelled", "/compact")
 
 
 def test_a_compaction_after_which_post_compact_did_not_come_is_to_be_looked_at(claude: Desk):
     claude.work()
     claude.hook("PreCompact", trigger="auto", custom_instructions=None)
     claude.append({"type": "system", "subtype": "compact_boundary", "timestamp": stamp(-60)})
-    assert claude.doctor().has("look", "firing", "PostCompact did not come")
+    assert claude.doctor().has("look", "firing", "PostCompact was not called")
 
 
 def test_a_compaction_before_which_pre_compact_did_not_come_is_wrong(claude: Desk):
@@ -631,7 +631,7 @@ def test_a_server_that_is_not_registered_fails_or_is_silent_is_wrong(whole: Desk
     whole.change(state, mcpServers={"compactor": server | {"command": "/gone/compactor"}})
     assert whole.doctor().has("wrong", "mcp", "not there")
     whole.change(state, mcpServers={})
-    assert whole.doctor().has("wrong", "mcp", "does not know our MCP server")
+    assert whole.doctor().has("wrong", "mcp", "our MCP server is not registered")
 
 
 def test_a_server_of_a_project_waits_for_approval_is_approved_or_refused(service_store: Desk):
@@ -666,7 +666,7 @@ def test_the_status_line_is_ours_somebody_elses_or_none(claude: Desk):
     assert claude.doctor().has("look", "status line", "no status line")
 
 
-# 6. The store and the diary
+# 6. The store and the hook log
 
 
 def test_a_store_that_is_damaged_foreign_newer_or_gone_is_wrong_and_an_older_one_is_left_as_it_is(claude: Desk):
@@ -688,7 +688,7 @@ def test_a_store_that_is_damaged_foreign_newer_or_gone_is_wrong_and_an_older_one
     database.close()
     assert claude.doctor().has("wrong", "store", "another program")
     file.unlink()
-    assert claude.doctor().has("wrong", "store", "there is no store", "sessions were kept")
+    assert claude.doctor().has("wrong", "store", "there is no store", "sessions were stored")
 
 
 def test_files_that_others_can_read_are_named_and_a_store_in_memory_is_refused(claude: Desk):
@@ -700,7 +700,7 @@ def test_files_that_others_can_read_are_named_and_a_store_in_memory_is_refused(c
     home.chmod(0o700)
     assert not claude.doctor().has("look", "store")
     (home / "config.toml").write_text('store = "memory:"\n')
-    assert claude.doctor().has("wrong", "settings", "SQLite file within it")
+    assert claude.doctor().has("wrong", "settings", "SQLite file inside the project")
 
 
 def test_how_far_a_session_has_followed_its_log_is_told(claude: Desk):
@@ -720,7 +720,7 @@ def test_failures_of_the_last_day_are_told_once_each_the_newest_first_with_what_
     for problem in ("StoreError: the disk is full", "KeyError: 'x'", "StoreError: the disk is full"):
         log_hook(root, "stop", "failed", problem=problem)
     log_hook(root, "stop", "failed", problem="long ago", time=stamp(3 * 24 * 3600))
-    told = [each for each in claude.doctor().all if each["area"] == "diary"]
+    told = [each for each in claude.doctor().all if each["area"] == "hook log"]
     assert len(told) == 2
     assert all(each["state"] == "wrong" for each in told)
     assert any("2× in the last day" in each["what"] and each["try"] == "Free some space" for each in told)
@@ -730,14 +730,14 @@ def test_failures_of_the_last_day_are_told_once_each_the_newest_first_with_what_
 def test_a_failure_after_which_the_hook_worked_is_only_to_be_looked_at(claude: Desk):
     log_hook(str(claude.root), "session-start", "failed", problem="BadSetting: x", time=stamp(60))
     claude.work()
-    assert claude.doctor().has("look", "diary", "It has worked since", "compactor config")
+    assert claude.doctor().has("look", "hook log", "It has worked since", "compactor config")
 
 
-def test_what_agents_call_with_bad_input_shows_in_the_diary(claude: Desk):
+def test_what_agents_call_with_bad_input_shows_in_the_hook_log(claude: Desk):
     subprocess.run(
         [PROGRAM, "hook", "stop"], input=b"{", cwd=claude.root, env=claude.env, check=True, capture_output=True
     )
-    assert claude.doctor().has("wrong", "diary", "no JSON", "Only agents call")
+    assert claude.doctor().has("wrong", "hook log", "not JSON", "Only agents call")
 
 
 # 7. Others

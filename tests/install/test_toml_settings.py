@@ -124,9 +124,12 @@ def test_without_a_ledger_our_table_and_its_free_line_go():
         ("a = 1\nb = \n", "line 2: this is not TOML"),
         ("a = 1\na = 2\n", "this is not TOML"),
         ("\nmcp_servers = 3\n", "line 2: 'mcp_servers' is not a table"),
-        ("\nmcp_servers = { x = { command = 'y' } }\n", "line 2: no table can be added"),
+        ("\nmcp_servers = { x = { command = 'y' } }\n", "line 2: a table cannot be added"),
         ("a = 1\n[mcp_servers.compactor]\ncommand = 'tea'\n", "line 2: another MCP server"),
-        ("mcp_servers = { compactor = { command = '/o/compactor', args = ['mcp'] } }\n", "cannot be changed in place"),
+        (
+            "mcp_servers = { compactor = { command = '/o/compactor', args = ['mcp'] } }\n",
+            "cannot be updated automatically",
+        ),
     ],
 )
 def test_settings_that_cannot_be_changed_safely_are_refused_with_the_line(text, said):

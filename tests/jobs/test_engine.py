@@ -133,7 +133,7 @@ def test_an_engine_says_what_it_does(place: Place):
 
 @pytest.mark.parametrize("workers", [0, -1, 1_000])
 def test_a_number_of_workers_that_cannot_be_is_refused(place: Place, workers: int):
-    with pytest.raises(BadSetting, match=f"workers: {workers} is no number of workers"):
+    with pytest.raises(BadSetting, match=f"workers: {workers} is not a number of workers"):
         WorkerPool(place.store, workers=workers)
 
 
@@ -238,7 +238,7 @@ def test_two_who_do_the_same_job_commit_one_compaction(still: Place, clock: Tick
         seen = slow.current_context()  # what the first one works on
         work.do(second)
         assert slow.store.session("a").view != seen.view
-    with pytest.raises(Exception, match="somebody else has it by now"):
+    with pytest.raises(Exception, match="another worker has taken it over"):
         work.do(first)
     with still.session() as session:
         assert len(session.compactions()) == 1

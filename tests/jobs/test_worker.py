@@ -86,9 +86,12 @@ def test_a_second_signal_does_not_wait(waiting: Place, url: str):
 @pytest.mark.parametrize(
     ("store", "said"),
     [
-        ("memory:", "one in memory has no jobs of other programs. Try: --store with the server's address."),
+        (
+            "memory:",
+            "a store in memory cannot be shared with other programs. Try: --store with the server's store URL.",
+        ),
         ("sqlite:///none.db", "there is no store at none.db. Try: another --store"),
-        ("mysql://somewhere", "is no address of a store"),
+        ("mysql://somewhere", "is not a store URL"),
     ],
 )
 def test_a_store_that_is_not_there_is_said_to_be_so(tmp_path: Path, store: str, said: str):

@@ -123,7 +123,7 @@ def test_a_connection_lost_in_mid_stream_is_worth_a_retry(provider, wire, end):
 def test_a_page_in_place_of_an_answer_is_no_answer_of_this_api_and_not_tried_again(provider, wire):
     page = {"content-type": "text/html; charset=utf-8"}
     provider.replies = [Reply(pieces=[b"<html>Welcome to the network</html>"], headers=page)]
-    with pytest.raises(ModelError, match=r"sent text/html, which is no answer of this API") as caught:
+    with pytest.raises(ModelError, match=r"sent text/html, which is not a response of this API") as caught:
         wire.client(provider.url).write(ask(), control())
     assert (caught.value.retry, caught.value.billed) == (False, False)
 

@@ -196,7 +196,7 @@ def test_what_a_dry_run_expects_is_about_what_is_then_asked():
 def test_a_dry_run_needs_no_key_and_cannot_send_anything(monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     assert expected("anthropic/claude-haiku-4-5").expected.cost > 0
-    with pytest.raises(ModelStopped, match="nothing is sent"):
+    with pytest.raises(ModelStopped, match="no request was sent"):
         describe_model("anthropic/claude-haiku-4-5", Settings()).write(ask(), control())
 
 

@@ -124,7 +124,7 @@ def test_a_signal_ends_it_cleanly_though_a_client_listens(agent: Agent, number):
     with listening(agent) as (server, url):
         said = anyio.run(story, server, url)
     assert server.returncode == 0
-    assert said.decode() == "stopped; everything that was begun is done\n"
+    assert said.decode() == "stopped; all requests were completed\n"
 
 
 def test_a_port_that_is_taken_is_told(agent: Agent):

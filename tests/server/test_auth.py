@@ -267,7 +267,7 @@ def test_a_token_that_was_removed_while_the_file_could_not_be_read_counts_no_mor
 def test_a_line_that_is_no_token_is_named(tmp_path, line):
     path = tmp_path / "tokens"
     path.write_text(f"# fine\n{line}\n")
-    with pytest.raises(BadSetting, match=r"line 2|is no name"):
+    with pytest.raises(BadSetting, match=r"line 2|is not a valid name"):
         read_tokens(path)
 
 

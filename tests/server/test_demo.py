@@ -51,7 +51,7 @@ def test_a_real_session_is_compacted_before_ones_eyes_and_then_all_is_gone(tmp_p
             assert {"demo-16k", "demo-24k", "demo-48k", "demo-finished"} >= live
         process.send_signal(number)
         assert process.wait(PATIENCE) == 0
-        assert process.stderr.read() == "stopped; everything that was begun is done\n"
+        assert process.stderr.read() == "stopped; all requests were completed\n"
     assert list((tmp_path / "here").iterdir()) == []
     assert list((tmp_path / "scratch").iterdir()) == []
 
@@ -71,7 +71,7 @@ def test_a_second_ctrl_c_leaves_nothing_behind_either(tmp_path):
 def test_a_demo_has_a_store_and_rules_of_its_own(tmp_path, more):
     with _demo(tmp_path, *more) as process:
         assert process.wait(PATIENCE) == 2
-        assert "--demo has a store of its own" in process.stderr.read()
+        assert "--demo uses its own temporary store" in process.stderr.read()
 
 
 def test_the_session_that_is_told_ships_with_the_package():

@@ -86,6 +86,6 @@ def test_a_session_takes_the_model_that_tells_its_stories():
     with opened(model, summarizer_input_tokens=50_000) as session:
         session.append([*FIRST, *steps(0, 34)])
         assert session.compact(level="soft").told_by == model.name
-    with pytest.raises(BadSetting, match="names no model"):
+    with pytest.raises(BadSetting, match="is not a model name"):
         Session.open("run", store="memory:", summarizer="no-such-form")
     assert summarizer_for(QUICK) is None

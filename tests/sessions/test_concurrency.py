@@ -328,7 +328,7 @@ def test_of_two_compactions_at_once_one_wins_and_the_other_says_so(both):
     lost = mine.compact()
     assert won[0].changed
     assert lost.status == "unchanged"
-    assert "somebody else has compacted" in lost.reason
+    assert "another process has compacted" in lost.reason
     assert ("compaction.refused", lost.reason) in told
     assert [kind for kind, _ in told if kind in ("summary.applied", "session.compacted")] == []
     assert mine.context() == other.context()

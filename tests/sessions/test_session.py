@@ -76,7 +76,7 @@ def test_what_was_given_and_what_is_returned_can_be_changed_without_harm(store: 
         "not a message",
         7,
         None,
-        {"role": "user", "content": "x", "extra": {1: "a key that is no text"}},
+        {"role": "user", "content": "x", "extra": {1: "a key that is not text"}},
         {"role": "user", "content": "x", "extra": {"a set"}},
         {"role": "user", "content": "x", "extra": object()},
     ],

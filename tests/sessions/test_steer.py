@@ -191,8 +191,8 @@ def test_what_must_not_be_touched_is_refused_with_the_reason(tmp_path: Path):
             (10, "summarize", "not answered yet"),
             (11, "keep", "there is no such turn; the last one is 10"),
             (-4, "keep", "no such turn"),
-            (True, "keep", "no number"),
-            ("5", "keep", "no number"),
+            (True, "keep", "not a turn number"),
+            ("5", "keep", "not a turn number"),
             (5, "gone", "known tiers: keep, summarize, reference, drop"),
         ):
             with pytest.raises(BadSetting, match=why):

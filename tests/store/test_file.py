@@ -214,7 +214,7 @@ def test_a_database_from_the_future_is_refused_and_left_alone(store: SqliteStore
 def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path):
     path.write_text("these are the notes of somebody else\n" * 100)
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"no database.*Try: ") as refused:
+    with pytest.raises(StoreError, match=r"not a database.*Try: ") as refused:
         SqliteStore(str(path))
     assert str(path) in str(refused.value)
     assert path.read_bytes() == before
@@ -354,7 +354,7 @@ def test_an_address_leads_to_a_file_or_to_memory(tmp_path: Path):
 
 @pytest.mark.parametrize("address", ["", "sessions.db", "sqlite:///", "sqlite:/x.db", "mysql://host/db", "a\0b", 7])
 def test_what_is_no_address_is_refused_with_one_that_is(address: str):
-    with pytest.raises(BadSetting, match=r"no address of a store.*sqlite:///"):
+    with pytest.raises(BadSetting, match=r"not a store URL.*sqlite:///"):
         connect(address)
 
 

@@ -221,7 +221,7 @@ def test_a_block_within_a_block_that_raises_leaves_nothing_of_both_even_when_the
             store.append("a", "message", bodies("outer again"), AT)
 
     before = everything(store)
-    with pytest.raises(StoreError, match="a part of this transaction failed"):
+    with pytest.raises(StoreError, match="a statement of this transaction failed"):
         go_on(store)
     assert everything(store) == before
     store.append("a", "message", bodies("after"), AT)

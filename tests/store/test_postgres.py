@@ -505,7 +505,7 @@ def test_a_statement_that_failed_ends_its_transaction_and_the_rest_of_it_is_not_
             with pytest.raises(StoreError, match="nonsense"):
                 store._database.write("UPDATE nonsense SET x = 1")
 
-    with pytest.raises(StoreError, match=r"earlier error has ended this transaction; nothing of it was written"):
+    with pytest.raises(StoreError, match=r"earlier error has ended this transaction; nothing was written"):
         go_on_regardless()
     assert texts_of(store) == ["before"]
 

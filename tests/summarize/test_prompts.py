@@ -39,7 +39,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 
 def test_two_prompts_at_once_are_refused():
-    with pytest.raises(BadSetting, match="both given"):
+    with pytest.raises(BadSetting, match="both set"):
         load_prompt(Settings(compact_prompt="{messages}", compact_prompt_file="a.md"))
 
 

@@ -129,7 +129,8 @@ def test_where_input_or_output_is_no_terminal_it_says_which_commands_to_use_and_
     said = (tmp_path / "out").read_text() if "out" in more else left.screen
     if more != "2>&-":
         assert (
-            said.strip() == "error: tui: this is no terminal. Try: `compactor sessions` and `compactor show SESSION`."
+            said.strip()
+            == "error: tui: standard output is not a terminal. Try: `compactor sessions` and `compactor show SESSION`."
         )
 
 

@@ -118,7 +118,7 @@ def test_without_a_locale_of_utf_8_it_is_drawn_all_the_same(open_terminal, local
 @pytest.mark.parametrize(
     ("env", "words"),
     [
-        ({"TERM": "dumb"}, "nothing can be drawn on a terminal with TERM=dumb. Try: `compactor sessions`"),
+        ({"TERM": "dumb"}, "the terminal UI does not work with TERM=dumb. Try: `compactor sessions`"),
         ({"PYTHONIOENCODING": "latin-1"}, "this terminal is written to in iso8859-1. Try: LANG=C.UTF-8"),
         ({"PYTHONUTF8": "0", "LC_ALL": "C"}, "this terminal is written to in ascii. Try: LANG=C.UTF-8"),
     ],

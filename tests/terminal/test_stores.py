@@ -50,7 +50,7 @@ def test_a_store_with_damaged_contents_says_so_in_every_pane_and_nothing_ends(op
 def test_a_file_that_is_no_store_says_so(open_terminal, tmp_path):
     (tmp_path / "sessions.db").write_bytes(b"This is a text, and a long one. " * 1_000)
     terminal = open_terminal(*HERE)
-    terminal.sees("is damaged or no database", "What to try")
+    terminal.sees("is damaged or is not a database", "What to try")
     left_well(terminal, "C-q")
 
 

@@ -178,12 +178,12 @@ def test_it_can_be_left_from_everywhere_and_gives_back_what_it_holds(keys):
 def test_a_token_without_a_server_and_two_places_at_once_are_refused(folder):
     (folder / "empty").write_text("\n")
     for given, words in (
-        ({"token": "cct_x"}, "are for --server"),
-        ({"store": URL, "server": "http://127.0.0.1:1"}, "two places"),
+        ({"token": "cct_x"}, "need --server"),
+        ({"store": URL, "server": "http://127.0.0.1:1"}, "exclude each other"),
         ({"server": "http://127.0.0.1:1", "token": "a", "token_file": folder / "b"}, "twice"),
         ({"server": "http://127.0.0.1:1", "token_file": folder / "nowhere"}, "cannot be read"),
         ({"server": "http://127.0.0.1:1", "token_file": folder / "empty"}, "is empty"),
-        ({"server": "nonsense"}, "is no address"),
+        ({"server": "nonsense"}, "is not a"),
     ):
         with pytest.raises(BadSetting, match=words):
             tui(**given)

@@ -431,7 +431,7 @@ def test_model_tells_who_answers_and_has_another_one_answer(provider):
         assert f"{provider.url}/v1#other: window 8,000 tokens" in screen_text(pilot)
         assert f"with {provider.url}/v1#other (chosen here)" in screen_text(pilot)
         await enter(pilot, "/model nobody")
-        assert "names no model" in screen_text(pilot)
+        assert "is not a model name" in screen_text(pilot)
         await enter(pilot, "Is it so?")
 
     show(story, provider, size=WIDE)
@@ -465,7 +465,7 @@ def test_n_begins_a_session_with_a_name_of_its_own_and_its_chat(provider):
         await enter(pilot, "")
         assert "A model is missing" in screen_text(pilot)
         await enter(pilot, "smollm2")
-        assert "names no model" in screen_text(pilot)
+        assert "is not a model name" in screen_text(pilot)
         pilot.app.focused.value = name_of(provider)
         await press(pilot, "tab")
         await enter(pilot, "many")

@@ -375,8 +375,8 @@ def test_without_a_model_nothing_is_kept_and_it_is_said_how_to_name_one(provider
         ("openai/gpt-4.1", "OPENAI_API_KEY"),
         ("anthropic/claude-haiku-4-5", "ANTHROPIC_API_KEY"),
         ("claude-haiku-4-5", "ANTHROPIC_API_KEY"),
-        ("smollm2", "names no model"),
-        ("http://127.0.0.1:1/v1", "behind a #"),
+        ("smollm2", "is not a model name"),
+        ("http://127.0.0.1:1/v1", "followed by #"),
     ],
 )
 def test_a_model_that_cannot_be_opened_is_said_to_need_what_it_needs_and_nothing_is_kept(
@@ -430,7 +430,7 @@ def test_another_model_is_told_in_a_line_and_talked_to_from_then_on_and_a_bad_na
         await place.say("One")
         told = await place.chats.use(place.source, "chat", f"{provider.url}/v1#other")
         assert told.startswith(f"{provider.url}/v1#other: window 8,000 tokens")
-        with pytest.raises(CompactorError, match="names no model"):
+        with pytest.raises(CompactorError, match="is not a model name"):
             await place.chats.use(place.source, "chat", "nobody")
         await place.say("Two")
 

@@ -43,8 +43,8 @@ class Seen(Struct, frozen=True):
     hears_all: bool
     """Whether hooks of this agent are told all of a long output."""
 
-    def diary(self, event: str, what: str) -> dict[str, Any]:
-        """The last line of the diary about this; empty when there is none."""
+    def hook_log(self, event: str, what: str) -> dict[str, Any]:
+        """The last line of the hook log about this; empty when there is none."""
         lines = [
             line for line in read_hook_log(str(self.home.project)) if (line["event"], line["what"]) == (event, what)
         ]
@@ -67,16 +67,16 @@ def promises(seen: Seen) -> Iterator[Promise]:
     if seen.shortens:
         yield from _shortened(seen)
     yield _child_briefed(seen)
-    archived = seen.diary("pre-compact", "archived")
+    archived = seen.hook_log("pre-compact", "archived")
     yield Promise("everything is archived before the compaction", archived.get("trigger") == "auto", _told(archived))
     yield _brief_in_next(seen)
     yield _brief_arrived(seen)
-    compared = next((line for line in (seen.diary(event, "compared") for event in _COMPARING) if line), {})
+    compared = next((line for line in (seen.hook_log(event, "compared") for event in _COMPARING) if line), {})
     yield Promise("what the summary lost is known", bool(compared.get("lost")), _told(compared.get("lost")))
     yield _found(seen)
     yield _recalled(seen)
     failed = [line for line in read_hook_log(str(seen.home.project)) if line["what"] == "failed"]
-    yield Promise("no hook failed in the diary", not failed, _told(failed))
+    yield Promise("no hook failed in the hook log", not failed, _told(failed))
     yield Promise("the agent complains about no hook", not seen.complaints, _told(seen.complaints))
 
 
@@ -111,7 +111,7 @@ def _brief_in_next(seen: Seen) -> Promise:
 
 
 def _brief_arrived(seen: Seen) -> Promise:
-    mark = str(seen.diary("post-tool-use", "brief arrived").get("marker", "no marker"))
+    mark = str(seen.hook_log("post-tool-use", "brief arrived").get("marker", "no marker"))
     lines = [line for log in seen.logs for line in log.read_text().splitlines() if mark in line]
     what = "the marker of the brief is seen in the agent's log"
     return Promise(what, bool(lines), f"{mark} in {len(lines)} lines of the log")

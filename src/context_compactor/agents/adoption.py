@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import sha256
 
 import msgspec
@@ -35,7 +35,7 @@ _CHECKED = ("failure", "decision", "constraint", "todo", "blocker", "file_state"
 
 
 class SummaryLosses(Struct, frozen=True):
-    """How many facts were looked for in a summary, and those it does not tell."""
+    """How many facts were looked for in a summary, and those it does not mention."""
 
     checked: int
     lost: tuple[Fact, ...]
@@ -50,18 +50,19 @@ class SummaryLosses(Struct, frozen=True):
         return [fact_line(fact) for fact in self.lost]
 
     def fidelity(self, reachable: set[str]) -> Fidelity:
-        """The same as a report says it: what is archived can be reached though it is not told."""
+        """The same as a report says it: what is archived can be reached though it is not mentioned."""
         missing = [Missing(fact.kind, fact.content[:200], fact.ref) for fact in self.lost if fact.ref not in reachable]
         return Fidelity(self.checked - len(self.lost), len(self.lost) - len(missing), tuple(missing))
 
 
 def find_summary_losses(summary: str, facts: Iterable[Fact]) -> SummaryLosses:
-    """Which failures, decisions, rules, unfinished points and paths a summary does not tell, in any words."""
+    """Which failures, decisions, rules, unfinished points and paths a summary does not mention, in any words."""
     summary = _ANALYSIS.sub("", summary)
     checked = [fact for fact in facts if fact.kind in _CHECKED and not fact.told_by and not _is_settled(fact)]
     found = find_losses(checked, summary)
     lost = {id(each.fact) for each in found if each.code != "lost_path" or not _names_file(summary, each.fact)}
-    lost |= _lost_rules(summary, checked)
+    lines = LineIndex(summary.split("\n"))
+    lost |= {id(fact) for fact in checked if fact.kind == "constraint" and not lines.says(fact.content)}
     return SummaryLosses(len(checked), tuple(fact for fact in checked if id(fact) in lost))
 
 
@@ -71,14 +72,9 @@ def _is_settled(fact: Fact) -> bool:
 
 
 def _names_file(summary: str, fact: Fact) -> bool:
-    """A summary may name a file without the way to it."""
+    """A summary may name a file without its folders."""
     paths = paths_in(fact.content)
     return bool(paths) and all(path.rstrip("/").rpartition("/")[2] in summary for path in paths)
-
-
-def _lost_rules(summary: str, facts: Sequence[Fact]) -> set[int]:
-    told = LineIndex(summary.split("\n"))
-    return {id(fact) for fact in facts if fact.kind == "constraint" and not told.says(fact.content)}
 
 
 ADOPTED = "adopted"
@@ -93,14 +89,14 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
     `number` counts the compactions of the log: which of them were adopted is written with this one or not at all.
     """
     began = time.perf_counter()
-    shelf = archive_history(core, is_closed=True, is_gone=True)
-    facts = all_facts(core, live=shelf.parsed.scene.facts)
+    archived = archive_history(core, is_closed=True, is_gone=True)
+    facts = all_facts(core, live=archived.parsed.scene.facts)
     losses = find_summary_losses(past.summary, facts)
-    checkpoint = checkpoints.current_checkpoint(core, live=shelf.parsed.scene.facts)
+    checkpoint = checkpoints.current_checkpoint(core, live=archived.parsed.scene.facts)
     file = checkpoints.write_if_possible(core, checkpoint)
-    dialect = shelf.parsed.dialect
+    dialect = archived.parsed.dialect
     counter = core.counter(dialect)
-    material = material_of(shelf.parsed.scene, facts)
+    material = material_of(archived.parsed.scene, facts)
     bare = structs.replace(checkpoint, archive=())
     record = dialect.user_text(resume_brief(bare, facts, _BRIEF_TOKENS, material))
     summary = dialect.user_text(_SUMMARY.format(agent=agent, text=past.summary)) if past.summary.strip() else None
@@ -117,15 +113,15 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
         duration_ms=round((time.perf_counter() - began) * 1000, 1),
         tokens_before=past.pre_tokens or usage.tokens,
         tokens_after=sum(counter.count_many(messages)),
-        messages_before=len(shelf.parsed.context.raws),
+        messages_before=len(archived.parsed.context.raws),
         messages_after=len(messages),
-        messages_removed=max(len(shelf.parsed.context.raws) - len(messages), 0),
+        messages_removed=max(len(archived.parsed.context.raws) - len(messages), 0),
         archived=tuple(
             Archived(each.id, each.kind, each.summary, each.tokens, f"archive of {core.store.path}", each.recovery)
-            for each in shelf.new
+            for each in archived.new
         ),
         recovery_instructions=('Any original: recall("ID"). By what was said: search_archive("words").',),
-        facts_added=len(shelf.parsed.scene.facts),
+        facts_added=len(archived.parsed.scene.facts),
         fidelity=losses.fidelity(reachable),
         checkpoint=file,
     )
@@ -136,8 +132,8 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
         usage=usage,
         archive=Archive(),
         counter=counter.counter,
-        facts=tuple(shelf.parsed.scene.facts),
-        spans=shelf.parsed.spans(),
+        facts=tuple(archived.parsed.scene.facts),
+        spans=archived.parsed.spans(),
     )
 
     def within(state: SessionState) -> SessionState:
@@ -147,7 +143,7 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
 
     with core.running.begin("compaction") as control:
         made = PendingCompaction(
-            result, shelf.parsed.context, dialect, counter, control, uses_presummary=False, within=within
+            result, archived.parsed.context, dialect, counter, control, uses_presummary=False, within=within
         )
         return commit_compaction(core, core.ask(kind=report.trigger), made), losses
 
@@ -173,5 +169,5 @@ def _id(core: Core, *texts: str) -> str:
 def _losses_sentence(losses: SummaryLosses) -> str:
     if not losses.checked:
         return "nothing that must outlive the text was known"
-    told = losses.checked - len(losses.lost)
-    return f"its summary tells {told:,} of the {losses.checked:,} facts that were known"
+    kept = losses.checked - len(losses.lost)
+    return f"its summary tells {kept:,} of the {losses.checked:,} facts that were known"

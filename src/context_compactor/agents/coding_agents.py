@@ -87,5 +87,5 @@ AGENTS = {agent.name: agent for agent in (CLAUDE_CODE, CODEX)}
 def find_agent(name: str) -> CodingAgent:
     """The agent of this name."""
     if name not in AGENTS:
-        raise BadInput(f"there is no agent {name[:60]!r} here. Try: {' or '.join(AGENTS)}.")
+        raise BadInput(f"{name[:60]!r} is not a supported agent. Try: {' or '.join(AGENTS)}.")
     return AGENTS[name]

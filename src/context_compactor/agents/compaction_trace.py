@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -29,18 +29,14 @@ def read_compaction_trace(path: str) -> CompactionTrace:
         if is_compaction_line(line):
             return CompactionTrace(timestamp_seconds(line.get("timestamp")), has_continued)
         payload = line.get("payload")
-        is_codex = line.get("type") == "response_item" and isinstance(payload, dict)
-        if line.get("type") == "assistant" or (is_codex and _is_answer(payload)):
-            has_continued = True
+        if line.get("type") == "response_item" and isinstance(payload, dict):
+            has_continued |= payload.get("role") == "assistant" or payload.get("type") in _CALLS
+        has_continued |= line.get("type") == "assistant"
     return CompactionTrace()
 
 
-def _is_answer(payload: Any) -> bool:
-    return payload.get("role") == "assistant" or payload.get("type") in _CALLS
-
-
 def read_time(text: object) -> datetime | None:
-    """A time as logs, the diary and people write it; without a zone it is in UTC."""
+    """A time as logs and people write it; without a zone it is in UTC."""
     try:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
         return found and (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from contextlib import closing
 
 from context_compactor.agents.hook_state import open_hook_state
 from context_compactor.agents.log_import import LOGS_NOTE
@@ -39,7 +39,6 @@ def with_subagents(store: Store, session_id: str) -> list[str]:
 
 
 def _sessions_below(store: Store, session_id: str) -> Iterator[SessionRow]:
-    """The sessions whose names begin with that of another one and a slash."""
     begin = after = session_key(session_id, "/")[:-1]
     while rows := store.sessions(limit=_AT_ONCE, after=after):
         for row in rows:
@@ -67,16 +66,8 @@ def delete_sessions(store: Store, url: str, session_ids: Sequence[str]) -> None:
     project = project_of(url)
     for session_id in session_ids:
         delete_from(store, session_id, project=project)
-        if project is not None:
-            _forget_hook_state(project.home, session_id)
+        state = open_hook_state(str(project.home)) if project else None
+        if state is not None:
+            with closing(state):
+                state.remove(session_id)
     clear_deleted(store)
-
-
-def _forget_hook_state(home: Path, session_id: str) -> None:
-    tally = open_hook_state(str(home))
-    if tally is None:
-        return
-    try:
-        tally.remove(session_id)
-    finally:
-        tally.close()

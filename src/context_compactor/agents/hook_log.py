@@ -7,6 +7,7 @@ import os
 import time
 
 from context_compactor.agents.paths import prepare_home
+from context_compactor.agents.transcript_tail import json_object
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,19 +20,20 @@ _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
 def log_hook(root: str, event: str, what: str, **more: object) -> None:
-    """Write down one thing that happened. What cannot be written is lost: there is nobody left to tell."""
+    """Log one thing that happened. What cannot be written is lost."""
     append_log_line(root, LOG_FILE, {"event": event, "what": what, **more})
 
 
 def append_log_line(root: str, file: str, line: dict[str, object], longest: int = _LONGEST) -> str:
     """Append a line with the time before it to a file of `.compactor`; the path of that, or nothing if it failed."""
-    told = {"time": utc_now_text()} | {name: _short(value, longest) for name, value in line.items()}
+    short = {name: value[:longest] if isinstance(value, str) else value for name, value in line.items()}
+    text = json.dumps({"time": utc_now_text()} | short, default=str)
     try:
         path = os.path.join(prepare_home(root), file)
         _rotate(path)
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_FOLLOW, 0o600)
         try:
-            os.write(descriptor, (json.dumps(told, default=str) + "\n").encode("utf-8", "replace"))
+            os.write(descriptor, f"{text}\n".encode("utf-8", "replace"))
         finally:
             os.close(descriptor)
     except OSError:
@@ -40,7 +42,7 @@ def append_log_line(root: str, file: str, line: dict[str, object], longest: int 
 
 
 def read_hook_log(root: str) -> Iterator[dict[str, object]]:
-    """The lines of a project's diary, in order; what is no line is left out."""
+    """The lines of a project's hook log, in order; lines that cannot be read are left out."""
     path = os.path.join(root, ".compactor", LOG_FILE)
     for name in (f"{path}.1", path):
         try:
@@ -48,22 +50,12 @@ def read_hook_log(root: str) -> Iterator[dict[str, object]]:
                 lines = file.readlines()
         except OSError:
             continue
-        for line in lines:
-            try:
-                value = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(value, dict):
-                yield value
+        yield from filter(None, map(json_object, lines))
 
 
 def utc_now_text() -> str:
     """The time of day in UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def _short(value: object, longest: int) -> object:
-    return value[:longest] if isinstance(value, str) else value
 
 
 def _rotate(path: str) -> None:

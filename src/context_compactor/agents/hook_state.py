@@ -90,7 +90,7 @@ class HookState:
 
     def count(self, key: str, now: float) -> AgentSessionRow | None:
         """One more call; the row from then on, or None when the session is new here."""
-        with self._writing():
+        with _Transaction(self._rows):
             return self._one(
                 f"UPDATE sessions SET calls = calls + 1, updated_at = ? WHERE key = ? {_RETURNING}", now, key
             )
@@ -102,7 +102,7 @@ class HookState:
     def change(self, key: str, now: float, values: Mapping[str, object]) -> AgentSessionRow:
         """The row with some values changed; it is made when there is none."""
         names = ["key", "updated_at", *values]
-        with self._writing():
+        with _Transaction(self._rows):
             found = self._one(
                 f"INSERT INTO sessions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) "
                 f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in names[1:])} "
@@ -116,13 +116,13 @@ class HookState:
 
     def claim(self, key: str, name: str, known: object, value: object) -> bool:
         """Change one value that is still what it was; of many who try at once, one has done it."""
-        with self._writing():
+        with _Transaction(self._rows):
             change = f"UPDATE sessions SET {name} = ? WHERE key = ? AND {name} = ?"
             return self._rows.execute(change, (value, key, known)).rowcount == 1
 
     def note_event(self, key: str, event: str, now: str) -> None:
         """Remember that a hook came: how often, and when last."""
-        with self._writing():
+        with _Transaction(self._rows):
             kept = "iif(json_valid(events), events, '{}')"
             self._rows.execute(
                 f"UPDATE sessions SET events = json_set({kept}, '$.' || ?, json_array("
@@ -133,7 +133,7 @@ class HookState:
     def remove(self, session: str) -> None:
         """Forget a session that was deleted, by its name in the store."""
         try:
-            with self._writing():
+            with _Transaction(self._rows):
                 self._rows.execute("PRAGMA secure_delete = 1")
                 self._rows.execute("DELETE FROM sessions WHERE session = ? OR key = ?", (session, session))
         except sqlite3.OperationalError as error:
@@ -141,7 +141,7 @@ class HookState:
 
     def trim(self) -> None:
         """Let go of the rows that nobody has used for longest, when there are too many."""
-        with self._writing():
+        with _Transaction(self._rows):
             self._rows.execute(
                 "DELETE FROM sessions WHERE key IN "
                 f"(SELECT key FROM sessions ORDER BY updated_at DESC LIMIT -1 OFFSET {_MOST_ROWS})"
@@ -168,7 +168,7 @@ class HookState:
         """Make the table, with every column that this version knows."""
         if self._columns() >= _COLUMNS.keys():
             return
-        with self._writing():
+        with _Transaction(self._rows):
             known = self._columns()
             if not known:
                 columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
@@ -178,9 +178,6 @@ class HookState:
 
     def _columns(self) -> set[str]:
         return {name for _, name, *_ in self._rows.execute("PRAGMA table_info (sessions)")}
-
-    def _writing(self) -> _Transaction:
-        return _Transaction(self._rows)
 
 
 class _Transaction:
@@ -202,27 +199,27 @@ class _Transaction:
 
 
 def open_hook_state(home: str, *, create: bool = False, wait: float = _WAIT_SECONDS) -> HookState | None:
-    """The tally in a project's folder `.compactor`; None when there is none, unless it is to be made.
+    """What is remembered in a project's folder `.compactor`; None when there is no file, unless `create` is set.
 
-    One that is damaged is put aside and begun anew: there is no word of a conversation in it.
+    A damaged file is set aside and a new one begun: no text of a conversation is in it.
     """
     path = os.path.join(home, STATE_FILE)
     if not os.path.exists(path) or os.path.islink(path):
         if not create:
             return None
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
-    tally = HookState(path, wait)
+    state = HookState(path, wait)
     if not create:
-        return tally
+        return state
     try:
-        tally.prepare()
+        state.prepare()
     except sqlite3.DatabaseError as error:
-        tally.close()
+        state.close()
         if "locked" in str(error):
             raise
         os.replace(path, f"{path}.damaged")
         return open_hook_state(home, create=True, wait=wait)
-    return tally
+    return state
 
 
 def _raise_unless_new(error: sqlite3.OperationalError) -> None:

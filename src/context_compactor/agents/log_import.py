@@ -90,7 +90,8 @@ def read_head(path: str) -> LogHead:
         return LogHead(kind="other", mark=mark)
     rows = text.split(b"\n")
     lines = list(_objects(rows if stat.st_size < _HEAD_BYTES else rows[:-1]))
-    is_log = any(map(_is_line, lines)) or codex.is_old_header(lines[0] if lines else None)
+    is_line = any(agent.is_line(line) for line in lines for agent in (codex, pi, claude_code))
+    is_log = is_line or codex.is_old_header(lines[0] if lines else None)
     kind: Literal["log", "unclear", "other"] = "log" if is_log else "other" if lines else "unclear"
     session_id, agent_id = _subagent_of(lines, path)
     cwd = next((found for line in lines if (found := _text(_body(line), "cwd"))), "")
@@ -99,9 +100,9 @@ def read_head(path: str) -> LogHead:
 
 def read_log_content(path: str, head: LogHead) -> LogContent | None:
     """Everything that was said in a log; None when nothing was, or it is none. `BadTranscript` when it is broken."""
-    content = _content(path)
+    raw = _content(path)
     try:
-        transcript = parse_transcript(content, path)
+        transcript = parse_transcript(raw, path)
     except NoConversation:
         return None
     except BadTranscript:
@@ -115,19 +116,15 @@ def read_log_content(path: str, head: LogHead) -> LogContent | None:
         LogConversation(session_key(own, name), _side_chain_transcript(transcript, name))
         for name in _own_side_chains(transcript, own, path)
     ]
-    ended = _ended(content, head)
+    ended = _ended(raw, head)
     return LogContent([*parts, LogConversation(own, transcript)], min(head.began or ended, ended), ended)
 
 
 def _ended(content: bytes, head: LogHead) -> datetime:
     """When the last line was written. What comes from the future was written now."""
     last = content[-_HEAD_BYTES:].split(b"\n")
-    told = _first_time(_objects(reversed(last if len(content) <= _HEAD_BYTES else last[1:])))
-    return min(told or datetime.fromtimestamp(head.mark.modified_ns / 1e9, UTC), datetime.now(UTC))
-
-
-def _is_line(line: LogLine) -> bool:
-    return codex.is_line(line) or pi.is_line(line) or claude_code.is_line(line)
+    stamped = _first_time(_objects(reversed(last if len(content) <= _HEAD_BYTES else last[1:])))
+    return min(stamped or datetime.fromtimestamp(head.mark.modified_ns / 1e9, UTC), datetime.now(UTC))
 
 
 def _subagent_of(lines: Sequence[LogLine], path: str) -> tuple[str, str]:
@@ -146,13 +143,12 @@ def _own_side_chains(transcript: Transcript, key: str, path: str) -> Iterator[st
     """The sub-agents whose words stand in this file alone. Others have a log of their own, which says more."""
     folder = Path(path).parent
     for name in transcript.side_chains:
-        places = (folder / f"agent-{name}.jsonl", folder / key / "subagents" / f"agent-{name}.jsonl")
-        if not any(os.path.lexists(place) for place in places):
+        paths = (folder / f"agent-{name}.jsonl", folder / key / "subagents" / f"agent-{name}.jsonl")
+        if not any(map(os.path.lexists, paths)):
             yield name
 
 
 def _side_chain_transcript(transcript: Transcript, name: str) -> Transcript:
-    """A side chain as a transcript."""
     return Transcript(
         messages=transcript.side_chains[name],
         dialect=transcript.dialect,
@@ -172,7 +168,7 @@ def _content(path: str) -> bytes:
         content = _inflated(content, path)
     if content is None or len(content) > MAX_LOG_BYTES:
         raise BadTranscript(
-            f"{path}: it holds more than the {MAX_LOG_BYTES // 1_000_000:,} MB that are read into memory."
+            f"{path}: it is larger than the {MAX_LOG_BYTES // 1_000_000:,} MB that are read into memory. Try: split it."
         )
     # Without the end that a reader would cut off: it would hold a second copy of everything.
     return unpack(content, path).rstrip()
@@ -189,7 +185,7 @@ def _inflated(content: bytes, path: str) -> bytes:
                 raise zlib.error("it ends too early")
             content = member.unused_data.lstrip(b"\0")  # some writers fill up a block
     except zlib.error as problem:
-        raise BadTranscript(f"{path}: the gzip data is damaged ({problem}). Try: pack it again.") from None
+        raise BadTranscript(f"{path}: the gzip data is damaged ({problem}). Try: compress it again.") from None
     return b"".join(found)
 
 
@@ -203,7 +199,6 @@ def _unpacked(start: bytes) -> bytes:
 
 
 def _objects(rows: Iterable[bytes]) -> Iterator[LogLine]:
-    """The lines that can be read."""
     for row in rows:
         try:
             value = decode_json(row) if row.strip() else None
@@ -241,7 +236,7 @@ SessionChange = Literal["new", "continued", "unchanged"]
 class ImportedSession(Struct, frozen=True, kw_only=True):
     """What an import made of one session.
 
-    `summaries` of the agent's own compactions could be read, and told all but `lost` of the `checked` facts.
+    `summaries` of the agent's own compactions could be read, and mention all but `lost` of the `checked` facts.
     """
 
     session_id: str
@@ -284,13 +279,13 @@ class ImportTarget(Struct, frozen=True):
     settings: Settings
 
 
-def import_logs(paths: Sequence[str], place: ImportTarget, wish: ImportFilter) -> Iterator[ImportOutcome]:
-    """Import files, those changed last first; each is told when it is done. It ends early when a store refuses all."""
-    known = _stored_sessions(place.store.sessions() if place.store else [])
+def import_logs(paths: Sequence[str], target: ImportTarget, wanted: ImportFilter) -> Iterator[ImportOutcome]:
+    """Import files, those changed last first; each is yielded when done. It ends early when a store refuses all."""
+    known = _stored_sessions(target.store.sessions() if target.store else [])
     refusals = 0
     for path in sorted(paths, key=_modified, reverse=True):
         try:
-            outcome = _import_one(path, known, place, wish)
+            outcome = _import_one(path, known, target, wanted)
             refusals = 0
         except (CompactorError, OSError, MemoryError) as error:
             outcome = ImportOutcome(path=path, status="failed", reason=_error_text(error, path))
@@ -322,35 +317,35 @@ def _marks(row: SessionRow) -> dict[str, LogMark]:
         return {}
 
 
-def _import_one(path: str, known: _StoredSessions, place: ImportTarget, wish: ImportFilter) -> ImportOutcome:
+def _import_one(path: str, known: _StoredSessions, target: ImportTarget, wanted: ImportFilter) -> ImportOutcome:
     head = read_head(path)
-    if aside := _skip_reason(head, wish):
+    if aside := _skip_reason(head, wanted):
         return ImportOutcome(path=path, status=aside, size=head.mark.size)
     mark = head.mark
     if session_id := _unchanged_session(known, realpath(path), mark):
         same = ImportedSession(session_id=session_id, change="unchanged")
         return ImportOutcome(path=path, status="unchanged", size=mark.size, taken=(same,))
-    story = read_log_content(path, head)
-    if story is None:
+    content = read_log_content(path, head)
+    if content is None:
         return ImportOutcome(path=path, status="no log", size=mark.size)
-    if wish.since and story.ended < wish.since:
+    if wanted.since and content.ended < wanted.since:
         return ImportOutcome(path=path, status="older", size=mark.size)
-    if wish.dry_run or place.store is None:
-        taken = tuple(_dry_run_result(part, story, known) for part in story.parts)
+    if wanted.dry_run or target.store is None:
+        taken = tuple(_dry_run_result(part, content, known) for part in content.parts)
     else:
-        closed = msgspec.structs.replace(mark, is_closed=_is_quiet(story.ended.timestamp()))
-        work = _FileImport(place.store, place, story, closed, realpath(path))
-        taken = tuple(_import_part(part, work) for part in story.parts)
+        closed = msgspec.structs.replace(mark, is_closed=_is_quiet(content.ended.timestamp()))
+        work = _FileImport(target.store, target, content, closed, realpath(path))
+        taken = tuple(_import_part(part, work) for part in content.parts)
     return ImportOutcome(path=path, status="read", size=mark.size, taken=taken)
 
 
-def _skip_reason(head: LogHead, wish: ImportFilter) -> Literal["no log", "empty", "older", "elsewhere"] | None:
+def _skip_reason(head: LogHead, wanted: ImportFilter) -> Literal["no log", "empty", "older", "elsewhere"] | None:
     """Why a file need not be read further; None when it must be."""
     if head.kind in ("other", "empty"):
         return "no log" if head.kind == "other" else "empty"
-    if wish.since and head.mark.modified_ns / 1e9 < wish.since.timestamp():
+    if wanted.since and head.mark.modified_ns / 1e9 < wanted.since.timestamp():
         return "older"
-    is_elsewhere = wish.below and not (head.cwd and Path(realpath(head.cwd)).is_relative_to(wish.below))
+    is_elsewhere = wanted.below and not (head.cwd and Path(realpath(head.cwd)).is_relative_to(wanted.below))
     return "elsewhere" if is_elsewhere else None
 
 
@@ -368,7 +363,7 @@ def _is_quiet(last: float) -> bool:
     return time.time() - last > _QUIET_SECONDS
 
 
-def _dry_run_result(part: LogConversation, story: LogContent, known: _StoredSessions) -> ImportedSession:
+def _dry_run_result(part: LogConversation, content: LogContent, known: _StoredSessions) -> ImportedSession:
     """What taking a conversation would come to, as far as that can be known without doing it."""
     there = known.messages.get(part.key)
     new = len(part.transcript.messages) - (there or 0)
@@ -379,17 +374,15 @@ def _dry_run_result(part: LogConversation, story: LogContent, known: _StoredSess
         change=change,
         messages=max(new, 0),
         compactions=compactions,
-        began=story.began,
-        ended=story.ended,
+        began=content.began,
+        ended=content.ended,
     )
 
 
 class _FileImport(Struct, frozen=True):
-    """What is the same for all conversations of one file."""
-
     store: SqlStore
-    place: ImportTarget
-    story: LogContent
+    target: ImportTarget
+    content: LogContent
     mark: LogMark
     path: str
 
@@ -398,25 +391,27 @@ def _import_part(part: LogConversation, work: _FileImport) -> ImportedSession:
     """Make a conversation a session, or continue one. When it continues none of its name, it gets another name."""
     if not part.transcript.messages:
         return ImportedSession(session_id=part.key, change="unchanged")
-    with session_lock(work.place.root, part.key):
-        for way in range(1, MAX_BRANCHES + 1):
-            name = part.key if way == 1 else f"{part.key}~{way}"
+    with session_lock(work.target.root, part.key):
+        for branch in range(1, MAX_BRANCHES + 1):
+            name = part.key if branch == 1 else f"{part.key}~{branch}"
             try:
                 return _import_as(name, part, work)
             except OtherConversation:
                 continue
-    raise StoreError(f"session {part.key!r} has gone {MAX_BRANCHES} other ways already. Try: another --store.")
+    raise StoreError(
+        f"session {part.key!r} already has {MAX_BRANCHES} branches, which is the limit. Try: another --store."
+    )
 
 
 def _import_as(name: str, part: LogConversation, work: _FileImport) -> ImportedSession:
-    story, clock = work.story, _LogClock(work.story.began)
+    content, clock = work.content, _LogClock(work.content.began)
     # One transaction around many: what is interrupted has never been.
     with work.store.together():
-        core = open_agent_session(name, part.transcript, work.place.settings, store=work.store, clock=clock)
+        core = open_agent_session(name, part.transcript, work.target.settings, store=work.store, clock=clock)
         before = work.store.session(name)
-        clock.moment = story.ended
+        clock.moment = content.ended
         followed = sync_transcript(core, part.transcript, is_closed=work.mark.is_closed)
-        if part is story.parts[-1]:
+        if part is content.parts[-1]:
             core.note(LOGS_NOTE, msgspec.to_builtins({**_marks(before), work.path: work.mark}))
     core.index()
     summaries = _with_summary(part.transcript, followed)
@@ -430,14 +425,14 @@ def _import_as(name: str, part: LogConversation, work: _FileImport) -> ImportedS
         summaries=len(summaries),
         checked=sum(report.fidelity.checked for report in summaries),
         lost=sum(report.fidelity.checked - report.fidelity.retained for report in summaries),
-        began=story.began,
-        ended=story.ended,
+        began=content.began,
+        ended=content.ended,
         is_other_way=name != part.key,
     )
 
 
 class _LogClock:
-    """The time at which a log was written, in the place of the time at which it is read."""
+    """The time at which a log was written, instead of the time at which it is read."""
 
     def __init__(self, moment: datetime) -> None:
         self.moment = moment

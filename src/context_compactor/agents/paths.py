@@ -20,11 +20,11 @@ _OWN_FILES = ("logs", "locks", "learned", "agents.db", "compactor.db", "progress
 def project_root(folder: str, env: Mapping[str, str]) -> str:
     """The folder of the project an agent works in: what the agent says, else the nearest one that looks like one.
 
-    A folder above that belongs to somebody else is none of ours, and neither is the home of all projects.
+    A folder above that belongs to another user does not count, and neither does the user's home.
     """
-    told = env.get("CLAUDE_PROJECT_DIR", "")
-    if told and os.path.isdir(told):
-        return os.path.abspath(told)
+    named = env.get("CLAUDE_PROJECT_DIR", "")
+    if named and os.path.isdir(named):
+        return os.path.abspath(named)
     here = start = os.path.abspath(folder) if folder and os.path.isdir(folder) else os.getcwd()
     home = env.get("HOME", "")
     while True:
@@ -68,7 +68,7 @@ def prepare_home(root: str) -> str:
     home = os.path.join(root, HOME)
     for name in ("", *_OWN_FILES):
         if os.path.islink(os.path.join(home, name).rstrip("/")):
-            raise PermissionError(f"{os.path.join(home, name)} is a link, which is not followed. Try: remove it.")
+            raise PermissionError(f"{os.path.join(home, name)} is a link, and links are not followed. Try: remove it.")
     if os.path.exists(home) and not _is_ours(home):
         raise PermissionError(f"{home} belongs to another user. Try: remove it, or work elsewhere.")
     try:
@@ -80,14 +80,11 @@ def prepare_home(root: str) -> str:
 
 
 def settings_fingerprint(root: str, env: Mapping[str, str]) -> str:
-    """What tells whether settings are still those that were read: the file's time and size, and the environment.
-
-    It is never empty: that would be what nobody has read.
-    """
-    told = "\n".join(f"{name}={env[name]}" for name in sorted(env) if name.startswith("COMPACTOR_"))
+    """Changes when settings may have changed: the file's time and size, and the environment; never empty."""
+    variables = "\n".join(f"{name}={env[name]}" for name in sorted(env) if name.startswith("COMPACTOR_"))
     try:
         stat = os.stat(os.path.join(root, HOME, "config.toml"))
         file = f"{stat.st_mtime_ns}:{stat.st_size}"
     except OSError:
         file = "no file"
-    return f"{file}:{crc32(told.encode('utf-8', 'surrogateescape')):08x}"  # values may be secret
+    return f"{file}:{crc32(variables.encode('utf-8', 'surrogateescape')):08x}"  # values may be secret

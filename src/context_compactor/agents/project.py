@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 from context_compactor.addresses import is_postgres
@@ -30,7 +31,8 @@ def refuse_foreign_store(root: str, loaded: LoadedSettings) -> None:
     inside = os.path.realpath(root)
     if path is None or os.path.commonpath([inside, os.path.realpath(os.path.join(root, path))]) != inside:
         raise BadSetting(
-            f"store: {origin} of a project may only name a SQLite file within it, since it may be from anybody. "
+            f"store: {origin} of a project may only name a SQLite file inside the project, "
+            "since it may come from anybody. "
             "Try: COMPACTOR_STORE in your own environment."
         )
 
@@ -74,10 +76,8 @@ def current_session_row(root: str, processes: list[str] | None = None) -> AgentS
 
 def known_session_rows(root: str) -> list[AgentSessionRow]:
     """All sessions of agents in a project, the one used last first."""
-    tally = open_hook_state(os.path.join(root, HOME))
-    if tally is None:
+    state = open_hook_state(os.path.join(root, HOME))
+    if state is None:
         return []
-    try:
-        return list(tally.rows())
-    finally:
-        tally.close()
+    with closing(state):
+        return list(state.rows())

@@ -9,7 +9,7 @@ import sys
 import time
 
 from context_compactor.agents.paths import HOME, project_root
-from context_compactor.agents.transcript_tail import last_bytes, reply_tokens, token_count
+from context_compactor.agents.transcript_tail import json_object, last_bytes, reply_tokens, token_count
 
 TYPE_CHECKING = False  # `typing` would cost more than all of this
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ _LEAST_WINDOW, _MOST_WINDOW = 100_000, 1_000_000
 
 class WindowLimits:
     """What the settings say. `problem` is there instead of levels when they cannot be read."""
-
-    __slots__ = ("levels", "problem", "reserve", "window")
 
     def __init__(self) -> None:
         self.levels: tuple[tuple[str, float], ...] = LEVELS
@@ -50,7 +48,7 @@ def read_limits(root: str, env: Mapping[str, str]) -> WindowLimits:
 
 
 def usable_window(limits: WindowLimits, reported: int, model: object, seen: int, env: Mapping[str, str]) -> int:
-    """The tokens that fit: a setting wins over what the agent reports, and the agent may be told to use less."""
+    """The tokens that fit: a setting wins over what the agent reports, and the agent may be set to use less."""
     window = limits.window or reported
     if not window:
         from context_compactor.tokens.models import window_for
@@ -60,7 +58,6 @@ def usable_window(limits: WindowLimits, reported: int, model: object, seen: int,
 
 
 def _names_any(config: str) -> bool:
-    """Whether one of the settings that matter here may be in the file."""
     try:
         with open(config, encoding="utf-8") as file:
             return any(line.lstrip(" \t\"'[").startswith(_SETTING_NAMES) for line in file)
@@ -85,9 +82,9 @@ def _load_settings(limits: WindowLimits, config: str, env: Mapping[str, str]) ->
         limits.levels, limits.problem = (), "compactor is off"
 
 
-def _lowered_window(told: str) -> int:
+def _lowered_window(text: str) -> int:
     """The number that a text begins with, as Claude Code reads it, or 0."""
-    text = told.strip().removeprefix("+")
+    text = text.strip().removeprefix("+")
     digits = text[: len(text) - len(text.lstrip("0123456789"))][:16]
     return min(_MOST_WINDOW, max(_LEAST_WINDOW, int(digits))) if digits.strip("0") else 0
 
@@ -105,8 +102,6 @@ _USAGE = b'"usage"'
 class LastCompaction:
     """The last time the agent compacted: when, and the tokens in its window before and at the first answer after."""
 
-    __slots__ = ("after", "at", "before")
-
     def __init__(self, line: dict[str, Any], after: int) -> None:
         facts = line.get("compactMetadata")
         stamp = line.get("timestamp")
@@ -117,8 +112,6 @@ class LastCompaction:
 
 class TranscriptTail:
     """`totals` are the tokens in the window at each answer since the last compaction, the newest first."""
-
-    __slots__ = ("compaction", "totals")
 
     def __init__(self, totals: list[int], compaction: LastCompaction | None = None) -> None:
         self.totals = totals
@@ -135,14 +128,14 @@ class TranscriptTail:
 
 
 def read_tail(path: str) -> TranscriptTail:
-    """The end of a transcript; nothing, when it cannot be read or tells nothing."""
+    """The end of a transcript; empty when it cannot be read."""
     text = last_bytes(path, _TAIL)
     boundary, since = _last_boundary(text)
     totals: list[int] = []
     newest = ""
     for raw in _lines_backwards(text, since):
         line = _parse_line(raw) if _USAGE in raw else {}
-        tokens, reply = _reply_total(line), _reply_id(line)
+        tokens, reply = _reply_total(line), _text(_part(line, "message"), "id")
         if tokens and not (reply and reply == newest):  # a reply is logged as several lines
             totals.append(tokens)
             newest = reply
@@ -152,7 +145,6 @@ def read_tail(path: str) -> TranscriptTail:
 
 
 def _last_boundary(text: bytes) -> tuple[dict[str, Any], int]:
-    """The line that says that the agent compacted, and where the next one begins."""
     at = text.rfind(_BOUNDARY)
     while at >= 0:
         start, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
@@ -184,13 +176,8 @@ def _first_total(text: bytes, since: int) -> int:
 
 def _parse_line(raw: bytes) -> dict[str, Any]:
     """A line of the main conversation, or nothing: a sub-agent has a window of its own."""
-    if len(raw) > _LONGEST_LINE:
-        return {}
-    try:
-        line = json.loads(raw)
-    except (ValueError, RecursionError):  # one that is still being written
-        return {}
-    return line if isinstance(line, dict) and not line.get("isSidechain") else {}
+    line = json_object(raw) if len(raw) <= _LONGEST_LINE else {}
+    return {} if line.get("isSidechain") else line
 
 
 def _reply_total(line: dict[str, Any]) -> int:
@@ -199,12 +186,6 @@ def _reply_total(line: dict[str, Any]) -> int:
         return 0
     is_by_client = line.get("isApiErrorMessage") or message.get("model") == "<synthetic>"
     return 0 if is_by_client else reply_tokens(message.get("usage"))
-
-
-def _reply_id(line: dict[str, Any]) -> str:
-    message = line.get("message")
-    found = message.get("id") if isinstance(message, dict) else None
-    return found if isinstance(found, str) else ""
 
 
 _LONGEST_INPUT = 4_000_000
@@ -222,8 +203,6 @@ class NoStatus(Exception):
 
 class Status:
     """The parts of the line; an empty one is left out."""
-
-    __slots__ = ("compacted", "forecast", "head", "level", "share", "used")
 
     def __init__(self, share: float, head: str) -> None:
         self.share = share
@@ -248,14 +227,14 @@ def _line(env: Mapping[str, str]) -> str:
     except KeyboardInterrupt:
         problem = "interrupted"
     except Exception as error:  # noqa: BLE001  a line that says so is more than the nothing that would be shown
-        problem = f"no status ({type(error).__name__}), see compactor doctor"
+        problem = f"no status ({type(error).__name__}); see compactor doctor"
     return f"compactor: {problem}"[: _available_columns(env) or None].rstrip()
 
 
 def session_status(call: dict[str, Any], env: Mapping[str, str], now: float) -> Status:
     """What is to be said about a session: from what Claude Code sent, else from the end of its transcript."""
-    window_told, workspace = _part(call, "context_window"), _part(call, "workspace")
-    usage = window_told.get("current_usage")
+    reported_window, workspace = _part(call, "context_window"), _part(call, "workspace")
+    usage = reported_window.get("current_usage")
     tail = read_tail(_text(call, "transcript_path"))
     tokens = reply_tokens(usage)
     # Zeros are sent after a compaction. What the transcript knows is then from before it, until there is an answer.
@@ -264,7 +243,7 @@ def session_status(call: dict[str, Any], env: Mapping[str, str], now: float) -> 
     if not tokens:
         return _waiting_status(tail, now)
     limits = read_limits(project_root(_text(workspace, "project_dir") or _text(call, "cwd"), env), env)
-    reported = token_count(window_told.get("context_window_size"))
+    reported = token_count(reported_window.get("context_window_size"))
     window = usable_window(limits, reported, _part(call, "model").get("id"), tokens, env)
     return _window_status(tokens, window, limits, tail, now)
 
@@ -342,7 +321,6 @@ def _short(tokens: int) -> str:
 
 
 def _fit_line(status: Status, env: Mapping[str, str]) -> str:
-    """The line as long as there is room for it, in colour where that is wanted."""
     full = min(_BAR, max(int(status.share * _BAR + 0.5), 1 if status.share > 0 else 0))
     signs = {} if _can_write(_GLYPHS) else _IN_ASCII
     lines = [" · ".join(parts).translate(signs) for parts in _line_variants(status, "▓" * full + "░" * (_BAR - full))]
@@ -365,9 +343,9 @@ def _line_variants(status: Status, bar: str) -> Iterator[tuple[str, ...]]:
 
 
 def _available_columns(env: Mapping[str, str]) -> int:
-    """Columns to write in, or 0 when nobody says how many there are."""
-    told = env.get("COLUMNS", "").strip()
-    columns = int(told) if told.isdecimal() and len(told) < 7 else 0
+    """Columns to write in, or 0 when the number is unknown."""
+    text = env.get("COLUMNS", "").strip()
+    columns = int(text) if text.isdecimal() and len(text) < 7 else 0
     return max(1, columns - _INDENT) if columns else 0
 
 
@@ -381,14 +359,14 @@ def _can_write(text: str) -> bool:
 
 def _read_input() -> dict[str, Any]:
     if sys.stdin is None or sys.stdin.isatty():
-        raise NoStatus("Claude Code runs this with JSON on standard input, see compactor statusline --help")
+        raise NoStatus("Claude Code runs this with JSON on standard input; see compactor statusline --help")
     text = sys.stdin.buffer.read(_LONGEST_INPUT)
     try:
         call = json.loads(text)
     except (ValueError, RecursionError):
-        raise NoStatus("what came on standard input is no JSON" if text else "nothing on standard input") from None
+        raise NoStatus("standard input is not JSON" if text else "standard input is empty") from None
     if not isinstance(call, dict):
-        raise NoStatus("what came on standard input is no JSON object")
+        raise NoStatus("standard input is not a JSON object")
     return call
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from context_compactor.tokens.models import window_for
 
 
 class SharedHistory(Struct, frozen=True):
-    """What another way has in common with the one that was left."""
+    """What another branch has in common with the one that was left."""
 
     originals: list[Original]
     notes: dict[str, Any]
@@ -52,10 +52,10 @@ def read_shared_history(core: Core, at: int) -> SharedHistory:
     """The originals of calls before the message with this index, and those beside the conversation."""
     bodies = list(logged_bodies(core.store, core.id, core.context_reader.log_state()).values())[:at]
     calls = sum(len(message.calls) for message in core.dialect().parse([read_json(body) for body in bodies]))
-    shelved = [each for each in core.store.originals(core.id) if _is_common(each.ref, calls)]
+    common = [each for each in core.store.originals(core.id) if _is_common(each.ref, calls)]
     notes = read_session_state(core.row().state).notes
     return SharedHistory(
-        load_originals(shelved, core.store), {ORCHESTRATOR: notes[ORCHESTRATOR]} if ORCHESTRATOR in notes else {}
+        load_originals(common, core.store), {ORCHESTRATOR: notes[ORCHESTRATOR]} if ORCHESTRATOR in notes else {}
     )
 
 
@@ -65,7 +65,7 @@ def _is_common(ref: str, calls: int) -> bool:
 
 
 def carry_over(core: Core, left: SharedHistory) -> None:
-    """Give a new way what it has in common with the one before; one that has begun already has it."""
+    """Give a new branch what it has in common with the one before; one that has begun already has it."""
     if core.row().messages:
         return
     ready = prepare_items(left.originals, core.store)
@@ -106,14 +106,14 @@ def sync_transcript(core: Core, transcript: Transcript, *, is_closed: bool, arch
     followed = structs.replace(followed, appended=followed.appended + appended)
     if not archive:
         return followed
-    shelf = archive_history(core, is_closed=is_closed)
+    archived = archive_history(core, is_closed=is_closed)
     prepare_compaction(core, fewest=1)
-    return structs.replace(followed, archived=followed.archived + len(shelf.new))
+    return structs.replace(followed, archived=followed.archived + len(archived.new))
 
 
 _LOCKS = 64
 MAX_BRANCHES = 50
-"""How often a session can go another way."""
+"""How many branches a session can have."""
 
 
 class AgentLog(Struct, frozen=True):
@@ -150,7 +150,7 @@ def session_lock(root: str, key: str, wait: float = 20.0) -> Iterator[None]:
 def synced_session(
     log: AgentLog, settings: Settings, *, is_closed: bool = False, archive: bool = True
 ) -> Iterator[SyncedSession]:
-    """The session of a log, after everything new in it was taken over. `following.py` says what that is."""
+    """The session of a log, after everything new in it was taken over."""
     with session_lock(log.root, log.key, log.wait):
         size = os.path.getsize(log.path)
         transcript = read_log(log)
@@ -173,12 +173,13 @@ def synced_session(
                 yield SyncedSession(session, core, transcript, followed)
                 return
     raise StoreError(
-        f"session {log.key!r} has gone {MAX_BRANCHES} other ways already. Try: a new session of the agent."
+        f"session {log.key!r} already has {MAX_BRANCHES} branches, which is the limit. "
+        "Try: start a new session of the agent."
     )
 
 
 def read_log(log: AgentLog) -> Transcript:
-    """The conversation in a log. Lines that are damaged are passed over and told: the others are no worse for it."""
+    """The conversation in a log. Damaged lines are left out and logged."""
     try:
         return read_transcript(log.path)
     except NoConversation:
@@ -231,27 +232,25 @@ def open_agent_session(
 
 def update_hook_state(log: AgentLog, **values: object) -> AgentSessionRow:
     """Note something about the session of a log."""
-    with hook_state_of(log.root) as tally:
-        return tally.change(log.key, time.time(), values)
+    with hook_state_of(log.root) as state:
+        return state.change(log.key, time.time(), values)
 
 
 @contextmanager
 def hook_state_of(root: str) -> Iterator[HookState]:
-    """The tally of a project, which is made when there is none."""
-    tally = open_hook_state(prepare_home(root), create=True)
-    assert tally is not None  # it was to be made
-    try:
-        yield tally
-    finally:
-        tally.close()
+    """What hooks remember in a project; the file is created when there is none."""
+    state = open_hook_state(prepare_home(root), create=True)
+    assert state is not None  # it was to be made
+    with closing(state):
+        yield state
 
 
 def _branch_names(log: AgentLog) -> Iterator[str]:
-    """What the session is called in the store: as it is known, then the names of further ways."""
-    with hook_state_of(log.root) as tally:
-        row = tally.find(log.key)
+    """What the session is called in the store: as it is known, then the names of further branches."""
+    with hook_state_of(log.root) as state:
+        row = state.find(log.key)
     known = row.session if row and row.session else log.key
-    _, mark, number = known.rpartition("~")
-    first = int(number) if mark and number.isdigit() else 1
+    _, mark, last = known.rpartition("~")
+    first = int(last) if mark and last.isdigit() else 1
     yield known
-    yield from (f"{log.key}~{way}" for way in range(first + 1, first + MAX_BRANCHES))
+    yield from (f"{log.key}~{number}" for number in range(first + 1, first + MAX_BRANCHES))

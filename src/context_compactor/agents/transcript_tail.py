@@ -35,15 +35,19 @@ def is_compaction_line(line: dict[str, Any]) -> bool:
 
 
 def last_lines(path: str, size: int, marks: tuple[bytes, ...] = (b"",)) -> Iterator[dict[str, Any]]:
-    """The lines at the end of a log that hold one of these marks, the last first; what is no whole line is left out."""
+    """The lines at the end of a log that hold one of these marks, the last first; unreadable ones are left out."""
     for line in reversed(last_bytes(path, size).split(b"\n")):
-        if any(mark in line for mark in marks):
-            try:
-                value = json.loads(line)
-            except (ValueError, RecursionError):  # the first is cut, the last may still be written
-                continue
-            if isinstance(value, dict):
-                yield value
+        if any(mark in line for mark in marks) and (value := json_object(line)):
+            yield value
+
+
+def json_object(line: bytes | str) -> dict[str, Any]:
+    """The object on a line of a log; empty for anything else, such as a line that is cut or still being written."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def last_bytes(path: str, size: int) -> bytes:
@@ -77,6 +81,6 @@ def _tokens(line: dict[str, Any]) -> int:
     message, payload = line.get("message"), line.get("payload")
     if line.get("type") == "assistant" and isinstance(message, dict):
         return reply_tokens(message.get("usage"))
-    told = payload.get("info") if isinstance(payload, dict) and payload.get("type") == "token_count" else None
-    last = told.get("last_token_usage") if isinstance(told, dict) else None
+    info = payload.get("info") if isinstance(payload, dict) and payload.get("type") == "token_count" else None
+    last = info.get("last_token_usage") if isinstance(info, dict) else None
     return token_count(last.get("total_tokens")) if isinstance(last, dict) else 0

@@ -99,7 +99,7 @@ def fenced_value(fences: Sequence[Fence]) -> Any:
     if len(fences) == 1 and kinds <= {"text", "json"}:
         ((kind, text),) = fences
         return text.decode() if kind == "text" else row_value(text)
-    raise CompactorError("its texts are not what an export writes")
+    raise CompactorError("its texts are not in the format of an export")
 
 
 def row_value(row: bytes) -> Any:
@@ -110,7 +110,7 @@ def row_value(row: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         raise CompactorError(f"it is not JSON ({error})") from None
     if not is_exact:
-        raise CompactorError("it is not written as an export writes it")
+        raise CompactorError("it is not in the format of an export")
     return value
 
 

@@ -202,16 +202,16 @@ def _read(path: Path) -> str:
     if stat.S_ISDIR(found.st_mode):
         raise ValueError("is a folder")
     if not stat.S_ISREG(found.st_mode):  # reading a pipe or a device may never end
-        raise ValueError("is no ordinary file")
+        raise ValueError("is not a regular file")
     if found.st_size > _MOST_BYTES:
-        raise ValueError(f"has {found.st_size / 1e6:.1f} MB, too much to be read at once")
+        raise ValueError(f"has {found.st_size / 1e6:.1f} MB, too much to read at once")
     content = path.read_bytes()
     if b"\0" in content[:_HEAD_BYTES]:
-        raise ValueError("is no text")
+        raise ValueError("is not text")
     try:
         return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise ValueError("is no text in UTF-8") from error
+        raise ValueError("is not UTF-8 text") from error
 
 
 def _why(error: OSError | ValueError) -> str:

@@ -19,6 +19,7 @@ from context_compactor.cli.options import (
     Summarizer,
     Target,
     Window,
+    is_file,
     store_url,
 )
 from context_compactor.cli.output import (
@@ -27,10 +28,10 @@ from context_compactor.cli.output import (
     print_json,
     progress_line,
     refuse_same_file,
-    styled_stream,
+    stderr,
+    stdout,
     write_messages,
 )
-from context_compactor.cli.show import is_file
 from context_compactor.errors import BadSetting
 from context_compactor.text import one_line
 
@@ -75,20 +76,22 @@ def compact(
     """
     if dry_run:
         if session is not None or output is not None:
-            raise BadSetting("--dry-run: nothing is written, so leave --session and --output out")
+            raise BadSetting(
+                "--dry-run writes nothing, so it cannot be combined with --session or --output. Try: leave them out."
+            )
         from context_compactor.cli.plan import plan
 
         plan(file, window, target, level, focus, model, summarizer, store=store, as_json=as_json)
     if not is_file(file):
         if any(option is not None for option in (window, model, summarizer, session, layout)):
             raise BadSetting(
-                f"--window, --model, --summarizer, --layout, --session: there is no file {file!r:.80}, and a session "
-                "has its own. Try: without them, or the name of a file."
+                f"--window, --model, --summarizer, --layout, --session: there is no file {file!r:.80}, and a "
+                "stored session already has these. Try: leave them out, or give the path of a file."
             )
         _compact_stored(file, store, (target, level, focus), output, as_json)
     refuse_same_file(file, output)
     if store is not None and session is None:
-        raise BadSetting("--store: name the session as well. Try: --session ID.")
+        raise BadSetting("--store needs --session when a file is compacted. Try: --session ID.")
     with progress_line("Reading", file):
         from context_compactor.cli.compact_session import live_summarizer
         from context_compactor.cli.conversation import open_conversation
@@ -97,16 +100,16 @@ def compact(
     asked = (window, target, level, focus)
     left = _LEFT if session is None else _LEFT_IN_STORE
     with (
-        live_summarizer(conversation.settings, left) as teller,
-        progress_line("Compacting", file, is_quiet=teller is not None),
+        live_summarizer(conversation.settings, left) as writer,
+        progress_line("Compacting", file, is_quiet=writer is not None),
     ):
-        done = _compacted(conversation, session, store, asked, teller)
+        done = _compacted(conversation, session, store, asked, writer)
     if output is not None or not as_json:
         write_messages(done.messages, output)
     if as_json:
         print_json({"messages": done.messages, "report": done.report.to_dict()})
     else:
-        out = styled_stream(beside_output=output is None or output == "-")
+        out = stderr() if output is None or output == "-" else stdout()
         _print(done, conversation, target, out)
         if "/" in (model or "") and conversation.settings.summarizer is None:
             out.print("note        --model names the agent's model; --summarizer names one that writes", style="dim")
@@ -130,7 +133,7 @@ def _compact_stored(
     else:
         from context_compactor.cli.report import IN_STORE, print_report
 
-        print_report(report, styled_stream(beside_output=output == "-"), IN_STORE)
+        print_report(report, stderr() if output == "-" else stdout(), IN_STORE)
     raise typer.Exit(EXIT_CODES[report.status])
 
 
@@ -147,14 +150,14 @@ def _compacted(
     session_id: str | None,
     store: str | None,
     asked: tuple[str | None, str | None, Level | None, str | None],
-    teller: ModelSummarizer | None,
+    summarizer: ModelSummarizer | None,
 ) -> CompactOutput:
     if session_id is None:
-        result = conversation.compacted(*asked[1:], teller)
+        result = conversation.compacted(*asked[1:], summarizer)
         return CompactOutput(result.messages, result.report)
     from context_compactor.cli.compact_session import compact_session, read_compact_options
 
-    fed = compact_session(conversation, session_id, store_url(store), read_compact_options(*asked), teller)
+    fed = compact_session(conversation, session_id, store_url(store), read_compact_options(*asked), summarizer)
     return CompactOutput(
         fed.messages, fed.report, f"{session_id!r}: {fed.appended:,} messages appended, {fed.total:,} in all"
     )

@@ -14,9 +14,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from context_compactor.cli.conversation import TranscriptInput, budget_of
-from context_compactor.cli.options import store_url
-from context_compactor.cli.output import StyledStream, printable, progress_line
-from context_compactor.cli.show import find_named
+from context_compactor.cli.options import find_named, store_url
+from context_compactor.cli.output import printable, progress_line, stderr
 from context_compactor.engine.report import Report
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.library import summarizer_for
@@ -41,10 +40,10 @@ _STEP_NAMES = {"asked": "asking", "answered": "answered", "retried": "again"}
 
 
 class LiveProgress:
-    """Shows each call, each retry and the text as it is written, line by line. Any thread may tell it."""
+    """Shows each call, each retry and the text as it is written, line by line. Safe to call from any thread."""
 
     def __init__(self) -> None:
-        self._paper = StyledStream(sys.stderr)
+        self._out = stderr()
         self._lock = Lock()
         self._is_amid_line = False
 
@@ -52,9 +51,9 @@ class LiveProgress:
         """One line of its own."""
         with self._lock:
             if self._is_amid_line:
-                self._paper.print()
+                self._out.print()
                 self._is_amid_line = False
-            self._paper.print(f"{name:<12}{one_line(text, 300)}", style="dim")
+            self._out.print(f"{name:<12}{one_line(text, 300)}", style="dim")
             sys.stderr.flush()
 
     def step(self, step: ModelStep) -> None:
@@ -75,39 +74,33 @@ class LiveProgress:
     def end(self) -> None:
         """Leave the cursor at the beginning of a line."""
         if self._is_amid_line:
-            self._paper.print()
+            self._out.print()
             self._is_amid_line = False
 
 
 @contextmanager
 def live_summarizer(settings: Settings, left: str) -> Iterator[ModelSummarizer | None]:
-    """Who tells the story, shown at work on a terminal. When the user interrupts it, `left` says what there is now."""
+    """The summarizer of the settings, with its progress on a terminal. `left` is what an interrupt is answered with."""
     live = LiveProgress() if sys.stderr.isatty() else None
-    teller = summarizer_for(settings, on_text=live.text if live else None, on_step=live.step if live else None)
-    if teller is not None and live is not None:
-        describe = getattr(teller.model, "describe", None)
-        live.line("model", describe() if describe else teller.model.name)
+    summarizer = summarizer_for(settings, on_text=live.text if live else None, on_step=live.step if live else None)
+    if summarizer is not None and live is not None:
+        describe = getattr(summarizer.model, "describe", None)
+        live.line("model", describe() if describe else summarizer.model.name)
     try:
-        yield teller
+        yield summarizer
     except KeyboardInterrupt:
-        _end_progress(live)
-        StyledStream(sys.stderr).print(f"interrupted: {left}")
+        if live is not None:
+            live.end()
+        stderr().print(f"interrupted: {left}")
         raise
-    _end_progress(live)
-
-
-def _end_progress(live: LiveProgress | None) -> None:
     if live is not None:
         live.end()
-
-
-Raw = dict[str, Any]
 
 
 class CompactedSession(Struct, frozen=True):
     """The session's context and the report of its compaction; `appended` messages of `total` were new."""
 
-    messages: list[Raw]
+    messages: list[dict[str, Any]]
     report: Report
     appended: int
     total: int
@@ -134,15 +127,25 @@ def compact_session(
     conversation: TranscriptInput,
     session_id: str,
     url: str,
-    wish: CompactOptions,
-    teller: ModelSummarizer | None = None,
+    options: CompactOptions,
+    summarizer: ModelSummarizer | None = None,
 ) -> CompactedSession:
     """Append what is new in a transcript to a session, then compact it as asked; nothing happens by itself between."""
     budget_of(conversation)  # a window that leaves no room is refused before anything is written
     _open_or_create(conversation, session_id, url)
-    core = open_core(
+    core = _open(session_id, url, options.window)
+    with Session(core, owns_store=True) as session:
+        core.use_summarizer(summarizer)
+        appended = append_new(core, conversation.transcript.messages, conversation.transcript.times)
+        report = compact(core, _request(core, session, conversation, options))
+        total = len(conversation.transcript.messages)
+        return CompactedSession(session.context(total), report, appended, total)
+
+
+def _open(session_id: str, url: str, window: int | None = None) -> Core:
+    return open_core(
         session_id,
-        window=wish.window,
+        window=window,
         store=url,
         dialect="auto",
         model=None,
@@ -151,16 +154,9 @@ def compact_session(
         bus=None,
         clock=wall_clock,
     )
-    with Session(core, owns_store=True) as session:
-        core.use_summarizer(teller)
-        appended = append_new(core, conversation.transcript.messages, conversation.transcript.times)
-        report = compact(core, _request(core, session, conversation, wish))
-        total = len(conversation.transcript.messages)
-        return CompactedSession(session.context(total), report, appended, total)
 
 
 def _open_or_create(conversation: TranscriptInput, session_id: str, url: str) -> None:
-    """Make the session as what the transcript says of it; one that is there stays what it is."""
     transcript, overhead = conversation.transcript, conversation.settings.overhead_tokens
     profile = Profile(
         window=conversation.window.tokens,
@@ -170,16 +166,16 @@ def _open_or_create(conversation: TranscriptInput, session_id: str, url: str) ->
         settings={"overhead_tokens": overhead} if overhead else {},
     )
     check_id(session_id)
-    with closing(connect(url)) as kept:
+    with closing(connect(url)) as opened:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        kept.open_session(session_id, msgspec.json.encode(profile), now)
+        opened.open_session(session_id, msgspec.json.encode(profile), now)
 
 
-def _request(core: Core, session: Session, conversation: TranscriptInput, wish: CompactOptions) -> CompactionRequest:
+def _request(core: Core, session: Session, conversation: TranscriptInput, options: CompactOptions) -> CompactionRequest:
     """As without a session: a target is for what is in the messages, a level also for what the provider adds."""
-    goal = wish.target
+    goal = options.target
     tokens = goal.of(session.usage().tokens) if goal.percent else goal.tokens
-    ask = core.ask(level=wish.level, focus=wish.focus, target_tokens=tokens)
+    ask = core.ask(level=options.level, focus=options.focus, target_tokens=tokens)
     if tokens is not None:
         return ask
     overhead = core.settings.overhead_tokens + conversation.unseen
@@ -192,23 +188,13 @@ def compact_stored(
     """Compact a session of the store: its context now, and the report. An interrupt says what is `left`."""
     goal = parse_target(target)
     found = find_named(name, store)
-    core = open_core(
-        found.id,
-        window=None,
-        store=store_url(store),
-        dialect="auto",
-        model=None,
-        settings=None,
-        count_tokens=None,
-        bus=None,
-        clock=wall_clock,
-    )
+    core = _open(found.id, store_url(store))
     with (
         Session(core, owns_store=True) as session,
-        live_summarizer(core.settings, left) as teller,
-        progress_line("Compacting", name, is_quiet=teller is not None),
+        live_summarizer(core.settings, left) as summarizer,
+        progress_line("Compacting", name, is_quiet=summarizer is not None),
     ):
-        core.use_summarizer(teller)
+        core.use_summarizer(summarizer)
         tokens = goal.of(session.usage().tokens) if goal.percent else goal.tokens
         report = session.compact(focus, level, target_tokens=tokens)
         return session.context(found.messages), report

@@ -58,7 +58,7 @@ class TranscriptInput(Struct, frozen=True):
         target: str | None = None,
         level: Level | None = None,
         focus: str | None = None,
-        teller: ModelSummarizer | None = None,
+        summarizer: ModelSummarizer | None = None,
         *,
         dry_run: bool = False,
     ) -> Compaction:
@@ -72,7 +72,7 @@ class TranscriptInput(Struct, frozen=True):
             ask,
             dialect=transcript.dialect,
             session_id=transcript.session_id,
-            summarizer=teller,
+            summarizer=summarizer,
             dry_run=dry_run,
         )
 

@@ -12,7 +12,7 @@ import typer
 
 from context_compactor.agents.coding_agents import AGENTS, find_agent
 from context_compactor.cli.options import AsJson
-from context_compactor.cli.output import StyledStream, columns, print_json, styled_stream, write_text
+from context_compactor.cli.output import FAILED, StyledStream, columns, print_json, stdout, write_text
 from context_compactor.errors import BadSetting
 from context_compactor.settings import (
     LoadedSettings,
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from context_compactor.agents.install.doctor_findings import Finding
 
 
-Prompt = Annotated[bool, typer.Option("--prompt", help="Print what a model is asked for a summary, and nothing else.")]
+Prompt = Annotated[bool, typer.Option("--prompt", help="Print only the prompt that asks for a summary.")]
 
 
 def config(prompt: Prompt = False, as_json: AsJson = False) -> None:
     """Print every setting with its value and where it came from.
 
-    Values come from the defaults, then `.compactor/config.toml`, then `COMPACTOR_*` variables.
+    `COMPACTOR_*` environment variables override `.compactor/config.toml`, which overrides the defaults.
 
     Example: `compactor config`
     """
@@ -62,7 +62,7 @@ def _as_json(loaded: LoadedSettings) -> dict[str, Any]:
 
 
 def _print_table(loaded: LoadedSettings) -> None:
-    out = styled_stream(beside_output=False)
+    out = stdout()
     values = {name: setting_text(getattr(loaded.settings, name)) for name in Settings.__struct_fields__}
     names, widest = max(map(len, values)), max(map(len, values.values()))
     for name, value in values.items():
@@ -73,17 +73,16 @@ def _print_table(loaded: LoadedSettings) -> None:
 
 
 AgentName = Annotated[
-    str | None, typer.Argument(metavar=f"[{'|'.join(AGENTS)}]", help="Only this coding agent; without, all of them.")
+    str | None, typer.Argument(metavar=f"[{'|'.join(AGENTS)}]", help="Only this coding agent; by default all of them.")
 ]
 OneSession = Annotated[
     str | None,
-    typer.Option("--session", metavar="ID", help="Only this session of an agent; without, all that are known."),
+    typer.Option("--session", metavar="ID", help="Only this session of an agent; by default all known ones."),
 ]
 ProjectFolder = Annotated[
-    Path | None, typer.Option("--project", metavar="DIR", help="The project; without, the one around this folder.")
+    Path | None, typer.Option("--project", metavar="DIR", help="The project; by default the one around this folder.")
 ]
 _STYLES = {"ok": None, "look": "yellow", "wrong": "red"}
-_WRONG = 1
 
 
 def doctor(
@@ -92,11 +91,11 @@ def doctor(
     project: ProjectFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """See whether hooks, MCP server, status line and store work, and what to do where they do not.
+    """Check whether hooks, MCP server, status line and store work, and say what to do where they do not.
 
-    Each finding is ok, something to look at, or wrong. It tells which hooks are registered and which come, whether
-    what they say reaches the model, who else works on the context, and how the store is. Nothing is changed. Leaves
-    with 1 when something is wrong.
+    Each finding is `ok`, `look` (worth a look) or `wrong`. The checks cover which hooks are registered and which run,
+    whether their texts reach the model, which other programs change the context, and the store. Nothing is changed.
+    Exits with 1 when something is wrong.
 
     Example: `compactor doctor claude-code`
     """
@@ -110,9 +109,9 @@ def doctor(
     if as_json:
         print_json({"findings": msgspec.to_builtins(found), "ok": is_well})
     else:
-        _print(styled_stream(beside_output=False), found)
+        _print(stdout(), found)
     if not is_well:
-        raise typer.Exit(_WRONG)
+        raise typer.Exit(FAILED)
 
 
 def _root(project: Path | None) -> Path:
@@ -121,7 +120,7 @@ def _root(project: Path | None) -> Path:
     if project is None:
         return Path(project_root("", os.environ))
     if not project.is_dir():
-        raise BadSetting(f"--project: there is no folder {project}. Try: the one in which the agent works.")
+        raise BadSetting(f"--project: the folder {project} does not exist. Try: the folder in which the agent works.")
     return Path(project_root(str(project), {}))
 
 
@@ -149,9 +148,9 @@ def _print(out: StyledStream, found: list[Finding]) -> None:
 def _verdict(found: list[Finding]) -> str:
     wrong, looks = (sum(finding.state == state for finding in found) for state in ("wrong", "look"))
     if not wrong and not looks:
-        return "All is well."
-    told = f"{wrong} {'thing is' if wrong == 1 else 'things are'} wrong" if wrong else "Nothing is wrong"
-    return f"{told}{f'; {looks} to look at' if looks else ''}."
+        return "Everything works."
+    verdict = f"{wrong} {'thing is' if wrong == 1 else 'things are'} wrong" if wrong else "Nothing is wrong"
+    return f"{verdict}{f'; {looks} to look at' if looks else ''}."
 
 
 def _lines(text: str, first: str) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from context_compactor.cli.options import AsJson
+from context_compactor.cli.output import print_json, stdout, write_file
 from context_compactor.errors import BadSetting
 
 Paths = Annotated[
@@ -90,25 +91,21 @@ def evaluate(
     files = tuple(map(os.path.expanduser, paths))
     trial = EvaluationRequest(files, read_budgets(budget), chosen, every, jobs or cores(), read_summarizer(summarizer))
     refuse_unwritable(html, trial.paths)
-    watch = ProgressBar()
+    progress = ProgressBar()
     try:
-        found = evaluate_paths(trial, watch)
+        found = evaluate_paths(trial, progress)
     finally:
-        watch.clear()
+        progress.clear()
     if html is not None:
-        from context_compactor.cli.output import write_file
         from context_compactor.evaluation.page import page
 
         write_file(Path(html), page(found, str(datetime.now(UTC).date())).encode())
     if as_json:
-        from context_compactor.cli.output import print_json
-
         print_json(found.to_dict())
     else:
         from context_compactor.cli.eval_table import print_evaluation
-        from context_compactor.cli.output import styled_stream
 
-        print_evaluation(found, styled_stream(beside_output=False), html)
+        print_evaluation(found, stdout(), html)
 
 
 def refuse_unwritable(html: str | None, inputs: Sequence[str]) -> None:
@@ -116,28 +113,26 @@ def refuse_unwritable(html: str | None, inputs: Sequence[str]) -> None:
     if html is None:
         return
     if not html.strip():
-        raise BadSetting("--html: the name of the page is empty. Try: --html quality.html.")
+        raise BadSetting("--html: the file name is empty. Try: --html quality.html.")
     path = Path(html)
     if not _can_write(path):
-        raise BadSetting(f"--html: {html} cannot be written. Try: another place.")
+        raise BadSetting(f"--html: {html} cannot be written. Try: another path.")
     if path.is_dir():
-        raise BadSetting(f"--html: {html} is a folder. Try: the name of a file in it.")
+        raise BadSetting(f"--html: {html} is a folder. Try: a file name in it.")
     if not path.parent.is_dir():
-        raise BadSetting(f"--html: there is no folder {path.parent}. Try: make it first.")
+        raise BadSetting(f"--html: the folder {path.parent} does not exist. Try: create it first.")
     if path.exists() and any(_holds(Path(given), path) for given in inputs):
-        raise BadSetting(
-            f"--html: {html} is one of the transcripts, and the page would overwrite it. Try: another name."
-        )
+        raise BadSetting(f"--html: {html} is one of the transcripts and would be overwritten. Try: another name.")
 
 
 def _can_write(page: Path) -> bool:
-    """Whether the page can be put in its folder, in the place of one that is there; True where there is no folder."""
+    """Whether the page can be put in its folder, or replace one that is there; True where there is no folder."""
     effective = os.access in os.supports_effective_ids
     try:
-        places = [place for place in (page, page.parent) if place.exists()]
+        paths = [path for path in (page, page.parent) if path.exists()]
     except PermissionError:
         return False
-    return all(os.access(place, os.W_OK, effective_ids=effective) for place in places)
+    return all(os.access(path, os.W_OK, effective_ids=effective) for path in paths)
 
 
 def _holds(given: Path, page: Path) -> bool:

@@ -29,7 +29,7 @@ def print_evaluation(found: Evaluation, out: LineOutput, html: str | None = None
     _print_model_use(found, out)
     for line in (*_cost_lines(found), *_count_lines(found), *_dialogue_lines(found)):
         out.print(line)
-    _print_troubles("did not fit", found.misfits, out, "they count as nothing kept")
+    _print_troubles("did not fit", found.misfits, out, "they count as keeping nothing")
     _print_troubles("not legal", found.illegal, out, "a provider would refuse them")
     out.print()
     for name in _measures(found):
@@ -46,7 +46,7 @@ def _read_lines(inputs: Inputs) -> Iterator[str]:
     where = f"{count(inputs.projects, 'project')} in {count(inputs.files, 'file')}"
     yield f"{count(inputs.conversations, 'conversation')} of {where}"
     if inputs.too_short:
-        yield f"  {inputs.too_short:,} too short: under 4,000 tokens at every place where they could be cut"
+        yield f"  {inputs.too_short:,} too short: under 4,000 tokens at every point where they could be cut"
     if inputs.every > 1:
         yield f"  each {ordinal(inputs.every)} of the others was taken: {inputs.taken:,} (--every 1 takes all)"
     for skipped in inputs.skipped[:MOST_LISTED]:
@@ -58,7 +58,7 @@ def _read_lines(inputs: Inputs) -> Iterator[str]:
         if inputs.real
         else ("no compaction happened, so there is no model's summary to compare with")
     )
-    yield f"  cut at {count(inputs.samples, 'place')}, {really}"
+    yield f"  cut at {count(inputs.samples, 'point')}, {really}"
 
 
 def _print_table(found: Evaluation, budget: str, out: LineOutput) -> None:

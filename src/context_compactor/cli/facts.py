@@ -11,7 +11,8 @@ import msgspec
 import typer
 
 from context_compactor.cli.options import AsJson, SessionId, StoreUrl, open_session, store_url
-from context_compactor.cli.output import LineOutput, print_json, styled_stream, wrap_text
+from context_compactor.cli.output import LineOutput, print_json, stdout, wrap_text
+from context_compactor.cli.sessions import moment
 from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def facts(kind: Kind = None, session: SessionId = None, store: StoreUrl = None, 
     if as_json:
         print_json({"session_id": name, "facts": msgspec.to_builtins(found)})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     if not found:
         out.print(f"Session {name!r} has no facts{f' of the kind {kind}' if kind else ' yet'}.")
         return
@@ -44,31 +45,29 @@ def facts(kind: Kind = None, session: SessionId = None, store: StoreUrl = None, 
         _print_kind(each, list(group), out)
 
 
-def _when(fact: Fact) -> str:
-    """The time at which it was last seen, to the minute."""
-    return f" ({fact.last_seen[:16].replace('T', ' ')} UTC)" if fact.last_seen else ""
-
-
 def _print_kind(kind: str, group: Sequence[Fact], out: LineOutput) -> None:
     out.print(f"{kind} ({len(group):,})", style="bold")
     for fact in group:
         source = fact.ref or f"turn_{fact.turn:03d}"
-        told = f", told by {fact.told_by}" if fact.told_by else ""
+        by = f", from the summary of {fact.told_by}" if fact.told_by else ""
         status = f"[{fact.status}] " if fact.status else ""
         times = f" ({fact.count:,} times)" if fact.count > 1 else ""
-        out.print(wrap_text(f"{status}{fact.content}{times}{told}{_when(fact)}", f"  {source:<10} "))
+        seen = f" ({moment(fact.last_seen)} UTC)" if fact.last_seen else ""
+        out.print(wrap_text(f"{status}{fact.content}{times}{by}{seen}", f"  {source:<10} "))
         if fact.detail:
             out.print(wrap_text(fact.detail, " " * 13), style="dim")
 
 
-Action = Annotated[str, typer.Argument(metavar="[list|remove|claim]", help="What to do; without, list.")]
+Action = Annotated[str, typer.Argument(metavar="[list|remove|claim]", help="What to do; by default list.")]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Which lessons, as the list calls them.")]
 Owner = Annotated[
     str | None, typer.Option("--owner", metavar="NAME", help="Those of this owner; for claim, who gets them.")
 ]
 Unowned = Annotated[bool, typer.Option("--unowned", help="Those that have no owner.")]
 
-_NO_OWNER = "no owner: nobody is told these. Try: `compactor lessons claim`, or `compactor lessons remove --unowned`"
+_NO_OWNER = (
+    "no owner, so no session reads these. Try: `compactor lessons claim` or `compactor lessons remove --unowned`"
+)
 _ID = 13
 
 
@@ -88,7 +87,7 @@ def lessons(
     Example: `compactor lessons`, then `compactor lessons remove 3f0c2a9d1b`
     """
     if owner is not None and unowned:
-        raise BadSetting("lessons: --owner and --unowned cannot both be meant. Try: one of them.")
+        raise BadSetting("lessons: --owner and --unowned exclude each other. Try: one of them.")
     folder = _folder(store)
     if action == "list":
         _list(folder, ids or [], owner, unowned, as_json)
@@ -97,7 +96,7 @@ def lessons(
     elif action == "claim":
         _claim(folder, ids or [], owner or _local_owner(store), as_json)
     else:
-        raise BadSetting(f"lessons: {action[:40]!r} is not known. Try: list, remove or claim.")
+        raise BadSetting(f"lessons: {action[:40]!r} is not an action. Try: list, remove or claim.")
 
 
 def _folder(store: str | None) -> Path:
@@ -105,7 +104,9 @@ def _folder(store: str | None) -> Path:
 
     project = project_of(store_url(store))
     if project is None:
-        raise BadSetting("lessons: this store is not in a folder of this machine, so nothing is learned there")
+        raise BadSetting(
+            "lessons: lessons need a store in a file on this machine. Try: --store sqlite:///.compactor/compactor.db"
+        )
     return project.learned
 
 
@@ -114,7 +115,9 @@ def _local_owner(store: str | None) -> str:
 
     owner = local_owner(store_url(store), Path.cwd())
     if not owner:
-        raise BadSetting("lessons claim: the store is not that of this folder. Try: --owner NAME, or in its folder.")
+        raise BadSetting(
+            "lessons claim: the store belongs to another folder. Try: --owner NAME, or run it in that folder."
+        )
     return owner
 
 
@@ -122,13 +125,13 @@ def _list(folder: Path, ids: Sequence[str], owner: str | None, unowned: bool, as
     from context_compactor.facts.lesson_folders import list_lessons
 
     if ids:
-        raise BadSetting(f"lessons list: {ids[0][:40]!r} is not expected. Try: `compactor lessons remove ID`.")
+        raise BadSetting(f"lessons list: {ids[0][:40]!r} list takes no id. Try: `compactor lessons remove ID`.")
     found = [each for each in list_lessons(folder) if (owner is None or each.owner == owner)]
     found = [each for each in found if not unowned or each.owner is None]
     if as_json:
         print_json({"folder": str(folder), "lessons": msgspec.to_builtins(found)})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     if not found:
         out.print(f"Nothing{f' of {owner!r}' if owner else ''} was learned in {folder}.")
     for (whose, file), group in groupby(found, key=lambda each: (each.owner, each.file)):
@@ -141,7 +144,7 @@ def _list(folder: Path, ids: Sequence[str], owner: str | None, unowned: bool, as
 def _origin(lesson: OwnedLesson) -> str:
     from context_compactor.facts.lessons import AUTHOR_NAMES
 
-    unread = "" if lesson.is_read or lesson.owner is None else " · struck out or among the older: not told"
+    unread = "" if lesson.is_read or lesson.owner is None else " · struck out or among the older ones: not read"
     if lesson.by is None:
         return f"noted by hand{unread}"
     times = f"{lesson.sessions:,} session{'s' * (lesson.sessions > 1)}"
@@ -152,7 +155,9 @@ def _remove(folder: Path, ids: Sequence[str], owner: str | None, unowned: bool, 
     from context_compactor.facts.lesson_folders import remove_lessons, remove_owner
 
     if bool(ids) + (owner is not None) + unowned != 1:
-        raise BadSetting("lessons remove: which? Try: `compactor lessons remove ID`, --owner NAME or --unowned.")
+        raise BadSetting(
+            "lessons remove: no lesson is named. Try: `compactor lessons remove ID`, --owner NAME or --unowned."
+        )
     gone = remove_lessons(folder, ids) if ids else remove_owner(folder, owner)
     _print_changed("removed", gone, {}, as_json)
 
@@ -169,7 +174,7 @@ def _print_changed(what: str, done: Sequence[OwnedLesson], more: dict[str, str],
     if as_json:
         print_json({**more, what: msgspec.to_builtins(done)})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     for each in done:
         out.print(wrap_text(each.text, f"  {each.id:<{_ID - 2}}"))
     whose = f" for {more['owner']!r}" if more else ""

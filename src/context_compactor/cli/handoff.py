@@ -11,7 +11,17 @@ import msgspec
 import typer
 
 from context_compactor.cli.options import AsJson, SessionId, StoreUrl, open_session, store_url
-from context_compactor.cli.output import EXIT_CODES, LineOutput, print_json, printable, styled_stream, wrap_text
+from context_compactor.cli.output import (
+    DONE,
+    EXIT_CODES,
+    FAILED,
+    LineOutput,
+    print_json,
+    printable,
+    stderr,
+    stdout,
+    wrap_text,
+)
 from context_compactor.errors import BadInput, BadSetting
 from context_compactor.text import one_line
 
@@ -55,8 +65,8 @@ def checkpoint(note: Note = "", session: SessionId = None, store: StoreUrl = Non
     if as_json:
         print_json({"file": file} | msgspec.to_builtins(made))
         return
-    styled_stream(beside_output=False).print(printable(render_checkpoint(made)).rstrip("\n"))
-    styled_stream(beside_output=True).print(f"written to {file}", style="dim")
+    stdout().print(printable(render_checkpoint(made)).rstrip("\n"))
+    stderr().print(f"written to {file}", style="dim")
 
 
 def resume(
@@ -69,8 +79,8 @@ def resume(
     """See whether work can go on from the last checkpoint, and print what a fresh window begins with.
 
     Git, files and other open sessions are compared with the checkpoint. A damaged checkpoint is reported and written
-    anew from the store. Leaves with 0 when it is ready or needs attention, with 1 when it is blocked; then nothing is
-    begun. With `--fresh` the session itself goes on in a fresh window, which `compactor undo` takes back.
+    anew from the store. Exits with 0 when it is ready or needs attention, with 1 when it is blocked; then nothing is
+    started. With `--fresh` the session itself goes on in a fresh window, which `compactor undo` takes back.
 
     Example: `compactor resume --session run-42 --tokens 1500`
     """
@@ -79,12 +89,12 @@ def resume(
         is_blocked = found.status == "blocked"
         report = opened.fresh() if fresh and not is_blocked else None
     if as_json:
-        told = {"report": report.to_dict() if report else None} if fresh else {}
-        print_json({"session_id": name} | msgspec.to_builtins(found) | told)
+        more = {"report": report.to_dict() if report else None} if fresh else {}
+        print_json({"session_id": name} | msgspec.to_builtins(found) | more)
     else:
-        _print_readiness(name, found, styled_stream(beside_output=False))
-        _print_fresh(report, styled_stream(beside_output=True))
-    raise typer.Exit(1 if is_blocked else EXIT_CODES[report.status] if report else 0)
+        _print_readiness(name, found, stdout())
+        _print_fresh(report, stderr())
+    raise typer.Exit(FAILED if is_blocked else EXIT_CODES[report.status] if report else DONE)
 
 
 def _print_fresh(report: Report | None, out: LineOutput) -> None:
@@ -110,19 +120,19 @@ Phase = Annotated[
     str | None, typer.Option("--phase", metavar="P", help="Hand over to research, write, validate or parallel.")
 ]
 TaskText = Annotated[
-    str, typer.Option("--task", metavar="T", help="What is to be done; without, the last task.", show_default=False)
+    str, typer.Option("--task", metavar="T", help="What to do; by default the last task.", show_default=False)
 ]
 TaskId = Annotated[
-    str, typer.Option("--task-id", metavar="ID", help="Its id; without, one is made.", show_default=False)
+    str, typer.Option("--task-id", metavar="ID", help="Its id; by default a new one.", show_default=False)
 ]
 Feature = Annotated[
     str,
-    typer.Option("--feature", metavar="F", help="What the work is about; without, as last time.", show_default=False),
+    typer.Option("--feature", metavar="F", help="What the work is about; by default as last time.", show_default=False),
 ]
 SpecPath = Annotated[
     str,
     typer.Option(
-        "--spec-path", metavar="PATH", help="Where its specification is; without, as last time.", show_default=False
+        "--spec-path", metavar="PATH", help="Path of its specification; by default as last time.", show_default=False
     ),
 ]
 Receive = Annotated[
@@ -166,15 +176,15 @@ def handoff(
     if as_json:
         print_json({"session_id": name} | values)
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     for title, text in rows:
         out.print(wrap_text(text, f"{title:<{_NAME}}"))
 
 
-Told = tuple[dict[str, Any], list[tuple[str, str]]]
+ShownResult = tuple[dict[str, Any], list[tuple[str, str]]]
 
 
-def _handed(request: HandoffRequest) -> Told:
+def _handed(request: HandoffRequest) -> ShownResult:
     rows = [("task id", request.task_id), ("phase", request.phase), ("task", request.task)]
     rows += [*_lines("feature", [request.feature]), *_lines("specification", [request.spec_path])]
     rows += _lines("summary", request.context_summary.splitlines())
@@ -183,7 +193,7 @@ def _handed(request: HandoffRequest) -> Told:
     return request.to_dict(), rows
 
 
-def _received(found: Extracted) -> Told:
+def _received(found: Extracted) -> ShownResult:
     values = {name: getattr(found, name) for name in found.__struct_fields__ if name != "original"}
     values |= {"id": found.original.id if found.original else None, "reference": found.reference}
     rows = [("decision", found.decision), *_lines("asked", [found.asked])]
@@ -194,7 +204,7 @@ def _received(found: Extracted) -> Told:
     return values | {"saving": round(found.saving, 4)}, rows
 
 
-def _measured(points: Points) -> Told:
+def _measured(points: Points) -> ShownResult:
     from context_compactor.handoff.orchestrator import POINTS
 
     figures = {point: points.figures(point) for point in POINTS}
@@ -210,25 +220,25 @@ def _measured(points: Points) -> Told:
 
 def _lines(title: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     """One row for each line that says something, the title before the first."""
-    told = [line for line in lines if line.strip()]
-    yield from ((title if at == 0 else "", line) for at, line in enumerate(told))
+    shown = [line for line in lines if line.strip()]
+    yield from ((title if at == 0 else "", line) for at, line in enumerate(shown))
 
 
 def _refuse_mix(phase: str | None, receive: str | None, points: bool, has_task: bool) -> None:
     if (phase is not None) + (receive is not None) + points != 1:
-        raise BadSetting("handoff: give one of --phase P, --receive FILE or --points")
+        raise BadSetting("handoff needs exactly one of these options. Try: --phase P, --receive FILE or --points.")
     if has_task and phase is None:
         raise BadSetting(
-            "handoff: --task, --task-id, --feature and --spec-path are for --phase; an answer names its own task"
+            "handoff: --task, --task-id, --feature and --spec-path are only for --phase. "
+            "Try: leave them out, since an answer names its own task."
         )
 
 
 def _read(file: str) -> str:
-    """A sub-agent's answer, from a file or from standard input."""
     try:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return content.decode()
     except OSError as error:
         raise BadInput(f"--receive: {file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise BadInput(f"--receive: {file} is no UTF-8 text: {error.reason} at byte {error.start:,}") from error
+        raise BadInput(f"--receive: {file} is not UTF-8 text: {error.reason} at byte {error.start:,}") from error

@@ -15,13 +15,12 @@ import msgspec
 import typer
 
 from context_compactor.cli.options import AsJson, StoreUrl
-from context_compactor.cli.output import LineOutput, StyledStream, print_json, styled_stream
+from context_compactor.cli.output import FAILED, INTERRUPTED, LineOutput, print_json, print_rows, stderr, stdout
+from context_compactor.cli.report import ProgressBar
 from context_compactor.errors import BadSetting
 from context_compactor.text import one_line
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from context_compactor.agents.log_import import ImportedSession, ImportOutcome, ImportTarget
     from context_compactor.settings import Settings
 
@@ -40,7 +39,6 @@ Since = Annotated[
 Here = Annotated[bool, typer.Option("--here", help="Only logs of work in this folder or below it.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be imported, and write nothing.")]
 
-INTERRUPTED = 130
 _MOST_NAMED = 5
 _STYLES = {"new": "green", "continued": "cyan"}
 
@@ -53,9 +51,9 @@ def import_logs(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import the logs that coding agents have left, so that all of them can be searched, recalled and measured.
+    """Import the session logs of coding agents, so that all of them can be searched, recalled and measured.
 
-    Each log becomes the session of its own id: every message, an archive of everything, facts, and the agent's own
+    Each log becomes a session with its own id: every message, an archive of everything, facts, and the agent's own
     compactions with what their summaries lost. A second import reads only what is new. Logs are never changed.
 
     Example: `compactor import ~/.claude/projects ~/.codex/sessions --since 2026-09-01`
@@ -67,28 +65,31 @@ def import_logs(
 
     settings = load_settings({"store": store}).settings
     below = os.path.realpath(os.curdir) if here else ""
-    wish = ImportFilter(since=_earliest(since, settings), below=below, dry_run=dry_run)
+    wanted = ImportFilter(since=_earliest(since, settings), below=below, dry_run=dry_run)
     files = find_files(list(map(os.path.expanduser, paths)))
     done: list[ImportOutcome] = []
     is_interrupted = False
-    with _target(settings, dry_run=dry_run) as place, _watch(files.paths) as tell:
+    progress = _ImportProgress(files.paths)
+    with _target(settings, dry_run=dry_run) as target:
         try:
-            for outcome in run(files.paths, place, wish):
+            for outcome in run(files.paths, target, wanted):
                 done.append(outcome)
-                tell(outcome)
+                progress.show(outcome)
         except KeyboardInterrupt:
             is_interrupted = True
-        where = place.store.path if place.store else settings.store
-    shut = [(each.path, each.reason) for each in files.skipped]
-    summary = _summed(done, shut, where, len(files.paths), is_interrupted=is_interrupted, dry_run=dry_run)
+        finally:
+            progress.bar.clear()
+        where = target.store.path if target.store else settings.store
+    unreadable = [(each.path, each.reason) for each in files.skipped]
+    summary = _summed(done, unreadable, where, len(files.paths), is_interrupted=is_interrupted, dry_run=dry_run)
     if as_json:
         print_json(summary)
     else:
-        _print(summary, styled_stream(beside_output=False))
+        _print(summary, stdout())
     if is_interrupted:
         raise typer.Exit(INTERRUPTED)
     if summary["failed"] or summary["not_tried"]:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 def _earliest(since: str | None, settings: Settings) -> datetime | None:
@@ -97,16 +98,15 @@ def _earliest(since: str | None, settings: Settings) -> datetime | None:
 
     found = None if since is None else read_time(since.strip())
     if since is not None and found is None:
-        raise BadSetting(f"--since: {since!r:.40} is no date. Try: {datetime.now(UTC).date() - timedelta(days=30)}.")
+        raise BadSetting(f"--since: {since!r:.40} is not a date. Try: {datetime.now(UTC).date() - timedelta(days=30)}.")
     if settings.retention_days is None:
         return found
-    kept = datetime.now(UTC) - timedelta(days=settings.retention_days)
-    return max(found, kept) if found else kept
+    oldest = datetime.now(UTC) - timedelta(days=settings.retention_days)
+    return max(found, oldest) if found else oldest
 
 
 @contextmanager
 def _target(settings: Settings, *, dry_run: bool) -> Iterator[ImportTarget]:
-    """The store, with the folder around it. A dry run makes none."""
     from context_compactor.addresses import is_postgres
     from context_compactor.agents.log_import import ImportTarget
     from context_compactor.sessions.project import project_of
@@ -114,7 +114,7 @@ def _target(settings: Settings, *, dry_run: bool) -> Iterator[ImportTarget]:
 
     path = None if is_postgres(settings.store) else sqlite_path(settings.store)
     if path is None and not is_postgres(settings.store):
-        raise BadSetting("--store: one in memory is gone when the command ends. Try: sqlite:///history.db.")
+        raise BadSetting("--store: a store in memory is lost when the command ends. Try: sqlite:///history.db.")
     project = project_of(settings.store)
     if project is not None and not dry_run:
         project.prepare()
@@ -124,20 +124,27 @@ def _target(settings: Settings, *, dry_run: bool) -> Iterator[ImportTarget]:
         yield ImportTarget(store, root, settings)
 
 
-class _ImportLines:
-    """What happens to each file, a line for each that was not passed over."""
+class _ImportProgress:
+    """What happens to each file: a bar on a terminal, else a line for each session that changed."""
 
-    def __init__(self) -> None:
-        self._out = StyledStream(sys.stderr)
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.bar = ProgressBar()
+        self.bar.start("importing", sum(Path(path).stat().st_size for path in paths if Path(path).is_file()))
+        self._files, self._done, self._messages = len(paths), 0, 0
 
-    def __call__(self, outcome: ImportOutcome) -> None:
+    def show(self, outcome: ImportOutcome) -> None:
         """One file is done."""
+        self._done += 1
+        self._messages += sum(taken.messages for taken in outcome.taken)
         if outcome.status == "failed":
-            self._out.print(f"failed     {one_line(outcome.path, 300)}: {one_line(outcome.reason, 300)}", style="red")
-        for taken in outcome.taken:
+            self.bar.clear()
+            stderr().print(f"failed     {one_line(outcome.path, 300)}: {one_line(outcome.reason, 300)}", style="red")
+        for taken in () if self.bar.is_shown else outcome.taken:
             if taken.change != "unchanged":
-                self._out.print(_line(taken), style=_STYLES[taken.change])
+                stderr().print(_line(taken), style=_STYLES[taken.change])
         sys.stderr.flush()
+        name = one_line(Path(outcome.path).name, 40)
+        self.bar.step(outcome.size, f"{self._done:,}/{self._files:,} files, {self._messages:,} messages  {name}")
 
 
 def _line(taken: ImportedSession) -> str:
@@ -146,62 +153,9 @@ def _line(taken: ImportedSession) -> str:
     return f"{taken.change:<10} {one_line(taken.session_id, 120)}: {taken.messages:,} messages{compacted}"
 
 
-class _ImportProgress:
-    """The same on a terminal: a bar with files, megabytes, messages and where it is."""
-
-    def __init__(self, progress: Progress, paths: Sequence[str]) -> None:
-        self._progress = progress
-        self._files, self._messages = 0, 0
-        total = sum(size for path in paths if (size := _size(path)))
-        self._task = progress.add_task("", total=max(total, 1), files=f"0/{len(paths):,}", messages="0", name="")
-        self._all = len(paths)
-
-    def __call__(self, outcome: ImportOutcome) -> None:
-        """One file is done."""
-        self._files += 1
-        self._messages += sum(taken.messages for taken in outcome.taken)
-        self._progress.update(
-            self._task,
-            advance=outcome.size,
-            files=f"{self._files:,}/{self._all:,}",
-            messages=f"{self._messages:,}",
-            name=one_line(Path(outcome.path).name, 40),
-        )
-        if outcome.status == "failed":
-            said = f"failed: {one_line(outcome.path, 300)}: {one_line(outcome.reason, 300)}"
-            self._progress.console.print(said, style="red", markup=False, highlight=False)
-
-
-def _size(path: str) -> int:
-    try:
-        return Path(path).stat().st_size
-    except OSError:
-        return 0
-
-
-@contextmanager
-def _watch(paths: Sequence[str]) -> Iterator[_ImportProgress | _ImportLines]:
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield _ImportLines()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("Importing"),
-        BarColumn(24),
-        DownloadColumn(),
-        TextColumn("{task.fields[files]} files, {task.fields[messages]} messages"),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[name]}", markup=False, style="dim"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        yield _ImportProgress(progress, paths)
-
-
 def _summed(
     done: Sequence[ImportOutcome],
-    shut: Sequence[tuple[str, str]],
+    unreadable: Sequence[tuple[str, str]],
     where: str,
     files: int,
     *,
@@ -215,7 +169,7 @@ def _summed(
     times = [time for each in taken for time in (each.began, each.ended) if time]
     told = [msgspec.to_builtins(outcome) for outcome in done if outcome.status in ("read", "failed")]
     failed = [{"path": outcome.path, "reason": outcome.reason} for outcome in done if outcome.status == "failed"]
-    failed += [{"path": path, "reason": reason} for path, reason in shut]
+    failed += [{"path": path, "reason": reason} for path, reason in unreadable]
     return {
         "store": where,
         "dry_run": dry_run,
@@ -246,15 +200,16 @@ def _print(summary: dict[str, Any], out: LineOutput) -> None:
     )
     style = "bold yellow" if failed or summary["interrupted"] else "bold green"
     out.print(f"Sessions: {counts}, {len(failed):,} failed", style=style)
-    for name, text in _rows(summary):
-        out.print(f"{name:<12}{text}")
+    print_rows(_rows(summary), out)
     for each in failed[:_MOST_NAMED]:
         out.print(f"{'failed':<12}{one_line(each['path'], 300)}: {one_line(each['reason'], 300)}", style="red")
     if len(failed) > _MOST_NAMED:
         out.print(f"{'failed':<12}… and {len(failed) - _MOST_NAMED:,} more (--json lists them)", style="red")
     if summary["not_tried"]:
-        why = "interrupted" if summary["interrupted"] else "the store refuses what is written"
-        out.print(f"{why}: what is done stays done, {summary['not_tried']:,} files are left. Try: the same again.")
+        why = "interrupted" if summary["interrupted"] else "the store cannot be written"
+        out.print(
+            f"{why}: {summary['not_tried']:,} files are left, the others are done. Try: run the same command again."
+        )
     elif summary["messages"] and not summary["dry_run"]:
         out.print(
             'next        compactor sessions · compactor recall --search "…" --all · compactor eval PATH…',
@@ -274,14 +229,14 @@ def _rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "time", f"{summary['from'][:10]} to {summary['until'][:10]}"
     if summary["other_ways"]:
         names = ", ".join(one_line(name, 80) for name in summary["other_ways"][:3])
-        yield "other ways", f"{len(summary['other_ways']):,} logs no longer continue their session: {names}"
+        yield "branches", f"{len(summary['other_ways']):,} logs no longer continue their session: {names}"
     passed = [f"{count:,} {_SKIPPED[status]}" for status, count in summary["passed_over"].items() if count]
     if passed:
-        yield "passed over", ", ".join(passed)
+        yield "skipped", ", ".join(passed)
 
 
 _SKIPPED = {
-    "no log": "without the log of an agent in it",
+    "no log": "that are not the log of an agent",
     "empty": "empty",
     "older": "older than asked for",
     "elsewhere": "of other folders",

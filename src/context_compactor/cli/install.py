@@ -18,7 +18,7 @@ from context_compactor.agents.hooks.entry import EVENTS
 from context_compactor.agents.hooks.entry import main as answer
 from context_compactor.agents.statusline import main
 from context_compactor.cli.options import AsJson, Yes
-from context_compactor.cli.output import StyledStream, confirm, print_json, printable, styled_stream, wrap_text
+from context_compactor.cli.output import StyledStream, confirm, print_json, printable, stderr, stdout, wrap_text
 from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 HookEventArgument = Annotated[str, typer.Argument(metavar="EVENT", help=f"One of {', '.join(EVENTS)}.")]
 HookAgentOption = Annotated[
-    str, typer.Option("--agent", metavar="NAME", help="claude-code or codex; without it that is seen from the input.")
+    str, typer.Option("--agent", metavar="NAME", help="claude-code or codex; by default detected from the input.")
 ]
 
 
 def hook(event: HookEventArgument, agent: HookAgentOption = "") -> None:
-    """Answer a coding agent: it says on standard input what happens, and reads JSON on standard output.
+    """Handle an event of a coding agent, which sends JSON on standard input and reads JSON on standard output.
 
-    `compactor install` registers it. It always leaves with 0, since any other code could stop the agent; what went
-    wrong stands in `.compactor/logs/hooks.jsonl`, and `compactor doctor` explains it.
+    `compactor install` registers it. It always exits with 0, since any other code could stop the agent; failures are
+    logged in `.compactor/logs/hooks.jsonl`, and `compactor doctor` explains them.
 
     Example: `compactor hook pre-compact < input.json`
     """
@@ -77,9 +77,9 @@ def install(
 ) -> None:
     """Register the hooks, the MCP server and the status line with a coding agent.
 
-    What is in its settings stays as it is, byte by byte. The changes are shown first; `compactor uninstall` takes them
-    back exactly. Your own settings name this command by its whole path, those of a project by its name alone. A second
-    install changes nothing; one from another place brings the paths up to date.
+    Everything else in its settings stays byte for byte. The changes are shown first; `compactor uninstall` takes them
+    back exactly. Your own settings name this command by its full path, those of a project only by name. A second
+    install changes nothing; one from another installation brings the paths up to date.
 
     Example: `compactor install claude-code`
     """
@@ -87,36 +87,37 @@ def install(
     from context_compactor.agents.install.plan import InstallRecords, next_steps, plan_install, undo_command, warnings
     from context_compactor.agents.install.targets import targets
 
-    known, place, own = find_agent(agent), _install_scope(user, project), own_command(sys.argv[0])
-    command = BY_NAME if place.is_project else own
-    ledger = InstallRecords(place.env)
+    known, scope, own = find_agent(agent), _install_scope(user, project), own_command(sys.argv[0])
+    command = BY_NAME if scope.is_project else own
+    records = InstallRecords(scope.env)
 
     def plan() -> list[FilePlan]:
-        return plan_install(known, targets(known, place, command), ledger)
+        return [plan_install(known, target, records) for target in targets(known, scope, command)]
 
     def launcher(_plans: Sequence[FilePlan]) -> FileChange:
-        return _launcher(place, launcher_text(own))
+        return _launcher(scope, launcher_text(own))
 
-    done = _apply(plan, launcher, ledger, dry_run=dry_run, yes=yes, as_json=as_json, ledger_first=True)
+    done = _apply(plan, launcher, records, dry_run=dry_run, yes=yes, as_json=as_json, records_first=True)
     is_new = not dry_run and any(each.is_changed for each in done)
-    told = list(warnings(known, place, own))
-    steps = list(next_steps(known, place)) if is_new else []
+    found_warnings = list(warnings(known, scope, own))
+    steps = list(next_steps(known, scope)) if is_new else []
     if as_json:
-        document = {"agent": agent, "scope": _scope(place), "command": shlex.join(command), "dry_run": dry_run}
+        document = {"agent": agent, "scope": scope.name, "command": shlex.join(command), "dry_run": dry_run}
+        more = {"warnings": found_warnings, "next": steps, "undo": undo_command(known, scope)}
         files = [{**_described(each), "registered": list(each.becomes)} for each in done]
-        print_json({**document, "files": files, "warnings": told, "next": steps, "undo": undo_command(known, place)})
+        print_json({**document, "files": files, **more})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     if not any(each.is_changed for each in done):
         out.print(f"Everything is registered with {known.title} already; nothing was changed.", style="bold")
     if not dry_run:
         _print_registered(out, known, done, is_new)
-    for warning in told:
+    for warning in found_warnings:
         out.print(wrap_text(warning, "! "), style="yellow")
     for number, step in enumerate(steps, 1):
         out.print(wrap_text(step, f"{number}. "))
     if is_new:
-        out.print(f"To take it back: {undo_command(known, place)}", style="dim")
+        out.print(f"To undo this: {undo_command(known, scope)}", style="dim")
 
 
 def uninstall(
@@ -127,43 +128,44 @@ def uninstall(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take everything of ours out of the settings of a coding agent.
+    """Remove everything that `compactor install` added to the settings of a coding agent.
 
-    A file that nobody has changed since becomes what it was, byte by byte, and one that was made for us is gone. In a
-    file that was changed since, only our entries go. The store of your sessions stays.
+    A file that was not changed since becomes what it was, byte for byte, and one that was created by the install is
+    deleted. In a file that was changed since, only our entries are removed. The store of your sessions stays.
 
     Example: `compactor uninstall claude-code`
     """
     from context_compactor.agents.install.commands import BY_NAME
-    from context_compactor.agents.install.plan import InstallRecords, plan_uninstall, uninstall_notes
+    from context_compactor.agents.install.plan import InstallRecords, plan_uninstall
     from context_compactor.agents.install.targets import targets
 
-    known, place = find_agent(agent), _install_scope(user, project)
-    ledger = InstallRecords(place.env)
+    known, scope = find_agent(agent), _install_scope(user, project)
+    records = InstallRecords(scope.env)
 
     def plan() -> list[FilePlan]:
-        return plan_uninstall(targets(known, place, BY_NAME), ledger)
+        return [plan_uninstall(target, records) for target in targets(known, scope, BY_NAME)]
 
     def launcher(plans: Sequence[FilePlan]) -> FileChange:
-        gone = _launcher(place, None)
-        is_needed = ledger.records() - {each.ledger.path for each in plans}
+        gone = _launcher(scope, None)
+        is_needed = records.files() - {each.record.path for each in plans}
         return structs.replace(gone, after=gone.before) if is_needed else gone
 
-    done = _apply(plan, launcher, ledger, dry_run=dry_run, yes=yes, as_json=as_json, ledger_first=False)
+    done = _apply(plan, launcher, records, dry_run=dry_run, yes=yes, as_json=as_json, records_first=False)
     if as_json:
         files = [{**_described(each), "removed": list(each.was), "as_before": each.is_exact} for each in done]
-        print_json({"agent": agent, "scope": _scope(place), "dry_run": dry_run, "files": files})
+        print_json({"agent": agent, "scope": scope.name, "dry_run": dry_run, "files": files})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     changed = [each for each in done if each.is_changed]
     if not changed:
-        out.print(f"Nothing of ours is in the {_scope(place)} settings of {known.title}.", style="bold")
+        out.print(f"The {scope.name} settings of {known.title} have no entry of compactor.", style="bold")
     elif not dry_run:
-        out.print(f"Taken out of the settings of {known.title}:", style="bold")
+        out.print(f"Removed from the settings of {known.title}:", style="bold")
         for each in changed:
             out.print(f"  {each.path}: {_outcome(each)}")
-        for step in uninstall_notes(known):
-            out.print(wrap_text(step))
+        out.print(
+            wrap_text(f"Restart {known.title}. The sessions in .compactor/ stay; delete that folder to remove them.")
+        )
 
 
 def _install_scope(user: bool, project: bool) -> InstallScope:
@@ -173,44 +175,44 @@ def _install_scope(user: bool, project: bool) -> InstallScope:
     if user and project:
         raise BadSetting("--user and --project exclude each other. Try: one of them; --user is the default.")
     if os.name == "nt":
-        raise BadSetting("agents on Windows are not supported yet. Try: in WSL.")
+        raise BadSetting("coding agents on Windows are not supported. Try: run it in WSL.")
     return InstallScope(dict(os.environ), Path(project_root(str(Path.cwd()), {})), project)
 
 
-def _launcher(place: InstallScope, after: bytes | None) -> FileChange:
+def _launcher(scope: InstallScope, after: bytes | None) -> FileChange:
     """What becomes of the script by which settings without a path find this program."""
     from context_compactor.agents.install.commands import launcher
     from context_compactor.agents.install.files import FileChange, read_file
 
-    path = launcher(place.env)
+    path = launcher(scope.env)
     return FileChange(path, read_file(path), after, is_private=True, is_program=True)
 
 
 def _apply(
     plan: Callable[[], list[FilePlan]],
     launcher: Callable[[Sequence[FilePlan]], FileChange],
-    ledger: InstallRecords,
+    records: InstallRecords,
     *,
     dry_run: bool,
     yes: bool,
     as_json: bool,
-    ledger_first: bool,
+    records_first: bool,
 ) -> list[FilePlan]:
     """Show the changes, ask, and write them: all of them or none, and only one install at a time."""
     from context_compactor.agents.install.files import write_all
     from context_compactor.files import make_private_folder, one_writer
 
     if not dry_run:
-        make_private_folder(ledger.folder)
-    with nullcontext() if dry_run else one_writer(ledger.folder):
+        make_private_folder(records.folder)
+    with nullcontext() if dry_run else one_writer(records.folder):
         plans = plan()
         if not as_json or not (yes or dry_run):
-            _print_diff(styled_stream(beside_output=as_json), plans)
+            _print_diff(stderr() if as_json else stdout(), plans)
         if dry_run:
             return plans
         if any(each.is_changed for each in plans):
             confirm("Write this?", yes=yes, default=True, instead="--yes, or --dry-run to look")
-        order = [(each.ledger, each.change) if ledger_first else (each.change, each.ledger) for each in plans]
+        order = [(each.record, each.change) if records_first else (each.change, each.record) for each in plans]
         script = launcher(plans)
         changes = [*(change for pair in order for change in pair), script]
         folders = [*(folder for each in plans for folder in each.folders), script.path.parent]
@@ -241,12 +243,8 @@ def _print_registered(out: StyledStream, agent: CodingAgent, plans: Sequence[Fil
 
 def _outcome(each: FilePlan) -> str:
     if each.change.after is None:
-        return "the file is gone"
+        return "the file was deleted"
     return "as it was before" if each.is_exact else "the rest stays as it is now"
-
-
-def _scope(place: InstallScope) -> str:
-    return "project" if place.is_project else "user"
 
 
 def _described(each: FilePlan) -> dict[str, Any]:

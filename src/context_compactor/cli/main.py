@@ -17,7 +17,8 @@ from context_compactor.cli.facts import facts, lessons
 from context_compactor.cli.handoff import checkpoint, handoff, resume
 from context_compactor.cli.imports import import_logs
 from context_compactor.cli.install import hook, install, statusline, uninstall
-from context_compactor.cli.plan import plan, steer
+from context_compactor.cli.output import BAD_USAGE, DONE, FAILED
+from context_compactor.cli.plan import plan, set_tier
 from context_compactor.cli.recall import recall
 from context_compactor.cli.serve import mcp, serve, token, worker
 from context_compactor.cli.sessions import context, delete, diff, history, redo, restore, sessions, undo
@@ -26,7 +27,8 @@ from context_compactor.cli.store import copy, export, migrate, verify
 from context_compactor.cli.tui import tui
 from context_compactor.errors import BadInput, CompactorError, MissingExtra
 
-DONE, FAILED, BAD_USAGE, DOES_NOT_FIT, INTERRUPTED = 0, 1, 2, 3, 130
+# Old names of commands, which still work.
+_RENAMED = {"steer": "set-tier"}
 
 _PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Conversations": {"compact": compact, "plan": plan, "show": show, "eval": evaluate},
@@ -37,7 +39,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "diff": diff,
         "undo": undo,
         "redo": redo,
-        "steer": steer,
+        "set-tier": set_tier,
         "delete": delete,
         "tui": tui,
     },
@@ -118,6 +120,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> None:
+    if arguments and arguments[0] in _RENAMED:
+        old, new = arguments[0], _RENAMED[arguments[0]]
+        sys.stderr.write(f"note: `compactor {old}` is deprecated. Try: `compactor {new}`.\n")
+        arguments = [new, *arguments[1:]]
     try:
         make_app(arguments[0] if arguments else None)(args=arguments)
     except SystemExit as left:
@@ -136,7 +142,7 @@ def _named_error(error: OSError) -> CompactorError:
 
 
 def _open_streams() -> None:
-    """A stream that was closed before we began is nowhere to write to, not a reason to fail."""
+    """Replace a stream that was closed before the start by the null device."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))

@@ -1,16 +1,16 @@
-"""The arguments that several commands share, and opening the store and the session they name."""
+"""The arguments that several commands share, and how the file, the session or the store they name is opened."""
 
 from __future__ import annotations
 
-import sys
+import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from context_compactor.cli.output import StyledStream
-from context_compactor.errors import UnknownSession
+from context_compactor.cli.output import stderr
+from context_compactor.errors import BadSetting, BadTranscript, UnknownSession
 from context_compactor.settings import Level
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ IntoSession = Annotated[
     typer.Option(
         "--session",
         metavar="ID",
-        help="Keep it as this session in the store: recall, undo, diff and facts work from then on. One that is there "
-        "is continued.",
+        help="Keep it as this session in the store: recall, undo, diff and facts work from then on. An existing "
+        "session is continued.",
     ),
 ]
-_SESSION = "A session of the store; without, the one used last."
+_SESSION = "A session of the store; by default the one used last."
 SessionName = Annotated[str | None, typer.Argument(metavar="[SESSION]", help=_SESSION)]
 SessionId = Annotated[str | None, typer.Option("--session", metavar="ID", help=_SESSION)]
 StoreUrl = Annotated[
@@ -58,8 +58,8 @@ StoreUrl = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help="Where sessions rest, such as sqlite:///.compactor/compactor.db or postgresql://user@host/database; "
-        "without, as the setting `store` says.",
+        help="Store of the sessions, such as sqlite:///.compactor/compactor.db or postgresql://user@host/database; "
+        "by default the setting `store`.",
     ),
 ]
 FileOrSession = Annotated[
@@ -89,8 +89,8 @@ def open_store(store: str | None) -> Iterator[SqlStore]:
     """The store, which must be there."""
     from context_compactor.store.connect import connect
 
-    with closing(connect(store_url(store), create=False)) as kept:
-        yield kept
+    with closing(connect(store_url(store), create=False)) as opened:
+        yield opened
 
 
 @contextmanager
@@ -104,21 +104,38 @@ def open_session(session_id: str | None, store: str | None) -> Iterator[Session]
 
 
 def find_session(session_id: str | None, store: str | None) -> SessionRow:
-    """The session of this id as the store knows it, or the one used last, which is then told beside the output."""
-    with open_store(store) as kept:
+    """The session of this id as the store knows it, or the one used last, which is then named on standard error."""
+    with open_store(store) as opened:
         if session_id is not None:
-            return kept.session(session_id)
-        rows = sorted(kept.sessions(), key=lambda row: row.updated_at, reverse=True)
-        _refuse_unclear(rows, kept.path)
-    which = f"the one used last of {len(rows):,}; --session chooses" if len(rows) > 1 else "the only one"
-    StyledStream(sys.stderr).print(f"session {rows[0].id!r}: {which}", style="dim")
-    return rows[0]
-
-
-def _refuse_unclear(rows: list[SessionRow], path: str) -> None:
+            return opened.session(session_id)
+        rows, path = sorted(opened.sessions(), key=lambda row: row.updated_at, reverse=True), opened.path
     if not rows:
         raise UnknownSession(f"there is no session in {path} yet. Try: `compactor compact FILE --session ID`.")
     newest = [row.id for row in rows if row.updated_at == rows[0].updated_at]
     if len(newest) > 1:
         names = ", ".join(map(repr, newest[:_MOST_NAMED])) + (", …" if len(newest) > _MOST_NAMED else "")
-        raise UnknownSession(f"several sessions of {path} were used last: {names}. Try: --session {newest[0]!r}.")
+        raise UnknownSession(
+            f"{path} has several sessions with the same last use: {names}. Try: --session {newest[0]!r}."
+        )
+    which = f"the one used last of {len(rows):,}; --session chooses" if len(rows) > 1 else "the only one"
+    stderr().print(f"session {rows[0].id!r}: {which}", style="dim")
+    return rows[0]
+
+
+def is_file(name: str) -> bool:
+    """Whether a name is that of a file, or of one conversation in it."""
+    path, mark, _ = name.rpartition("#")
+    return name == "-" or any(os.path.lexists(each) for each in (name, path if mark else ""))
+
+
+def find_named(name: str, store: str | None) -> SessionRow:
+    """The session, or an error that says that there is neither a file nor a session of this name."""
+    try:
+        with open_store(store) as opened:
+            return opened.session(name)
+    except UnknownSession as error:
+        raise UnknownSession(f"there is no file {name!r:.80}, and {error}") from None
+    except BadSetting as error:
+        if store is not None:
+            raise
+        raise BadTranscript(f"{name}: there is no such file, and {error}") from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
@@ -19,15 +19,17 @@ from context_compactor.files import naming_write_errors, write_atomically
 from context_compactor.json_values import json_text
 from context_compactor.text import one_line
 
-EXIT_CODES = {"success": 0, "unchanged": 0, "failed": 1, "partial": 3}
+DONE, FAILED, BAD_USAGE, DOES_NOT_FIT, INTERRUPTED = 0, 1, 2, 3, 130
+"""Every exit code."""
+EXIT_CODES = {"success": DONE, "unchanged": DONE, "failed": FAILED, "partial": DOES_NOT_FIT}
+"""The exit code for each status of a report."""
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 _LONG_WORK_BYTES = 3_000_000
 _LONGEST_TEXT = 500
-_DECLINED = 1
 
 
 class LineOutput(Protocol):
-    """Where lines for people go: a `Paper` here, a `rich` console where a picture is drawn."""
+    """Where lines for people go: a `StyledStream` here, a `rich` console where a picture is drawn."""
 
     def print(self, text: str = "", /, *, style: str | None = None) -> None:
         """One line or several."""
@@ -50,9 +52,20 @@ class StyledStream:
         self._stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
 
 
-def styled_stream(*, beside_output: bool) -> StyledStream:
-    """Where words for people go: beside the output when standard output carries messages or JSON."""
-    return StyledStream(sys.stderr if beside_output else sys.stdout)
+def stdout() -> StyledStream:
+    """Standard output, for what a command was asked for."""
+    return StyledStream(sys.stdout)
+
+
+def stderr() -> StyledStream:
+    """Standard error, for words to people when standard output carries messages or JSON."""
+    return StyledStream(sys.stderr)
+
+
+def print_rows(rows: Iterable[tuple[str, str]], out: LineOutput) -> None:
+    """A table of names and texts."""
+    for name, text in rows:
+        out.print(f"{name:<12}{text}")
 
 
 @contextmanager
@@ -77,13 +90,13 @@ def confirm(question: str, *, yes: bool, default: bool, instead: str) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise BadSetting(f"there is no terminal to ask on, so nothing was changed. Try: {instead}.")
+        raise BadSetting(f"nothing was changed, since there is no terminal to ask for confirmation. Try: {instead}.")
     import typer
 
     sys.stdout.flush()  # the question comes on standard error, behind what it is about
     if not typer.confirm(question, default=default, err=True):
-        styled_stream(beside_output=True).print("Nothing was changed.")
-        raise typer.Exit(_DECLINED)
+        stderr().print("Nothing was changed.")
+        raise typer.Exit(FAILED)
 
 
 def print_json(value: Any) -> None:
@@ -108,9 +121,9 @@ def write_messages(messages: Sequence[Any], out: str | None) -> None:
 
 
 def write_text(text: str) -> None:
-    """Text of a conversation to standard output: byte for byte into a file or a pipe, made harmless for a terminal."""
+    """Text of a conversation to standard output: byte for byte, but on a terminal without control characters."""
     if sys.stdout.isatty():
-        StyledStream(sys.stdout).print(printable(text).removesuffix("\n"))
+        stdout().print(printable(text).removesuffix("\n"))
     else:
         write_bytes(text.encode("utf-8", "surrogatepass"))
 
@@ -118,7 +131,7 @@ def write_text(text: str) -> None:
 def refuse_same_file(source: str, out: str | None) -> None:
     """The input holds the originals of everything that is left out, so it is never overwritten."""
     if out is not None and Path(out).exists() and Path(source).exists() and Path(out).samefile(source):
-        raise BadSetting(f"--output: {out} is the input, which holds the originals. Try: another name.")
+        raise BadSetting(f"--output: {out} is the input file and would be overwritten. Try: another name.")
 
 
 def write_bytes(content: bytes) -> None:
@@ -132,9 +145,9 @@ def write_file(path: Path, content: bytes) -> None:
     """A whole file at once: what stood there before stays until the new content is on the disk."""
     with naming_write_errors(path):
         if path.is_dir():
-            raise BadSetting(f"--output: {path} is a folder. Try: the name of a file in it.")
+            raise BadSetting(f"--output: {path} is a folder. Try: a file name in it.")
         if not path.parent.is_dir():
-            raise BadSetting(f"--output: there is no folder {path.parent}. Try: make it first.")
+            raise BadSetting(f"--output: the folder {path.parent} does not exist. Try: create it first.")
         if path.is_file() or not path.exists():
             write_atomically(path, content, private=False)
         else:

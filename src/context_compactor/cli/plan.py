@@ -1,4 +1,4 @@
-"""`compactor plan` and `steer`: what a compaction would do, and deciding about turns yourself."""
+"""`compactor plan` and `set-tier`: what a compaction would do, and setting the tiers of turns yourself."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from context_compactor.cli.options import (
     Summarizer,
     Target,
     Window,
+    find_named,
+    is_file,
     open_session,
 )
-from context_compactor.cli.output import EXIT_CODES, print_json, progress_line, styled_stream
-from context_compactor.cli.show import is_file
+from context_compactor.cli.output import EXIT_CODES, print_json, progress_line, stdout
 from context_compactor.engine.tiers import TURNS_SYNTAX, Tier, read_overrides, read_turns
 from context_compactor.errors import BadSetting
 
@@ -35,15 +36,17 @@ if TYPE_CHECKING:
 Keep = Annotated[
     str | None, typer.Option("--keep", metavar="TURNS", help=f"Turns to keep word for word: {TURNS_SYNTAX}.")
 ]
-Summarize = Annotated[str | None, typer.Option("--summarize", metavar="TURNS", help="Turns to have in a few lines.")]
-Reference = Annotated[str | None, typer.Option("--reference", metavar="TURNS", help="Turns to leave one line of.")]
-Drop = Annotated[str | None, typer.Option("--drop", metavar="TURNS", help="Turns to leave no text of.")]
+Summarize = Annotated[str | None, typer.Option("--summarize", metavar="TURNS", help="Turns to shorten to a few lines.")]
+Reference = Annotated[
+    str | None, typer.Option("--reference", metavar="TURNS", help="Turns to replace by a one-line reference.")
+]
+Drop = Annotated[str | None, typer.Option("--drop", metavar="TURNS", help="Turns to remove from the context.")]
 Free = Annotated[
-    str | None, typer.Option("--free", metavar="TURNS|all", help="Turns to leave to the engine again, or `all`.")
+    str | None, typer.Option("--free", metavar="TURNS|all", help="Turns whose tier the engine chooses again, or `all`.")
 ]
 
 
-def steer(
+def set_tier(
     session: SessionName = None,
     keep: Keep = None,
     summarize: Summarize = None,
@@ -53,12 +56,12 @@ def steer(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Decide about turns yourself: every compaction of the session follows, until a turn is freed or folded.
+    """Set the tier of turns yourself, for every compaction of the session until a turn is freed or folded.
 
-    Whatever is lowered, its original can be recalled, and failures and other facts stay. Without an option it shows
-    what was decided. `compactor plan SESSION` shows what comes of it.
+    Whatever tier is set, the original can be recalled, and failures and other facts stay. Without an option the tiers
+    that are set are listed. `compactor plan SESSION` shows their effect.
 
-    Example: `compactor steer run-42 --keep 12,15 --drop 3-9`
+    Example: `compactor set-tier run-42 --keep 12,15 --drop 3-9`
     """
     wanted = read_overrides(
         {Tier.KEEP: keep, Tier.SUMMARIZE: summarize, Tier.REFERENCE: reference, Tier.DROP: drop}, "--"
@@ -73,11 +76,11 @@ def steer(
     if as_json:
         print_json({"session_id": name, "steering": {str(turn): tier.value for turn, tier in found.items()}})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     for turn, tier in found.items():
         out.print(f"turn {turn:<5}{tier}")
     if not found:
-        out.print(f"Nothing is decided about turns of session {name!r}.")
+        out.print(f"No tier is set for any turn of session {name!r}.")
 
 
 def _free(session: Session, turns: str | None) -> None:
@@ -109,8 +112,8 @@ def plan(
     """Show what `compact` would do: every target with its tier, its reason and its tokens.
 
     Nothing is written, nothing is changed, and no model is asked. With a summarizer it says what that one would be
-    shown and what it should cost; no key is needed for it. Turns of a session can be given another tier, to see what
-    comes of that; `compactor steer` makes it stand.
+    shown and what it should cost; no key is needed for it. Turns of a session can be given another tier to see its
+    effect; `compactor set-tier` sets it for good.
 
     Example: `compactor plan session.jsonl --target 25% --most 20` or `compactor plan run-42 --keep 12,15 --drop 9`
     """
@@ -119,11 +122,16 @@ def plan(
     )
     if is_file(file):
         if steers:
-            raise BadSetting("--keep, --summarize, --reference and --drop are for a session, and this is a file")
+            raise BadSetting(
+                "--keep, --summarize, --reference and --drop need a stored session, and this is a file. "
+                "Try: `compactor compact FILE --session ID` first."
+            )
         made = _of_file(file, window, target, level, focus, model, summarizer)
     else:
         if window is not None or model is not None or summarizer is not None:
-            raise BadSetting(f"--window, --model, --summarizer: session {file!r:.80} has its own; leave them out")
+            raise BadSetting(
+                f"--window, --model, --summarizer: session {file!r:.80} already has these. Try: leave them out."
+            )
         made = _of_session(file, store, target, level, focus, steers)
     _print(made, most, as_json)
 
@@ -152,8 +160,6 @@ def _of_file(
 def _of_session(
     name: str, store: str | None, target: str | None, level: Level | None, focus: str | None, steers: Mapping[int, Tier]
 ) -> Plan:
-    from context_compactor.cli.options import open_session
-    from context_compactor.cli.show import find_named
     from context_compactor.text import parse_target
 
     find_named(name, store)
@@ -170,7 +176,7 @@ def _print(made: Plan, most: int | None, as_json: bool) -> None:
         raise typer.Exit(EXIT_CODES[report.status])
     from context_compactor.cli.report import biggest, print_plan, print_report, print_totals
 
-    out = styled_stream(beside_output=False)
+    out = stdout()
     decisions = made.decisions if report.status != "unchanged" else ()
     print_plan(biggest(decisions) if most else decisions, out, most)
     if decisions:

@@ -11,7 +11,7 @@ import typer
 from msgspec import Struct
 
 from context_compactor.cli.options import AsJson, SessionId, StoreUrl, open_session, open_store
-from context_compactor.cli.output import print_json, printable, styled_stream, write_text
+from context_compactor.cli.output import FAILED, print_json, printable, stderr, stdout, write_text
 from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Lines = Annotated[str | None, typer.Option("--lines", metavar="A-B", help="Only 
 PageNumber = Annotated[int | None, typer.Option("--page", min=1, metavar="N", help="One page of a long original.")]
 Tokens = Annotated[
     int | None,
-    typer.Option("--tokens", min=1, metavar="N", help="The size of a page, or of all hits; without, 2000."),
+    typer.Option("--tokens", min=1, metavar="N", help="The size of a page, or of all hits; by default 2000."),
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="At most N hits.")]
 Kind = Annotated[
@@ -89,10 +89,10 @@ def recall(
         _list_turns(session, store, (first, last, search or ""), as_json)
         return
     if first > 1 or last is not None:
-        raise BadSetting("recall: --from and --to are for the list of turns. Try: with --turns.")
+        raise BadSetting("recall: --from and --to need --turns. Try: add --turns.")
     _refuse_mix(ref, search, frozenset(name for name, value in options.items() if value))
     if everywhere and (search is None or session is not None):
-        raise BadSetting("recall: --all searches every session. Try: with --search TEXT, and without --session.")
+        raise BadSetting("recall: --all needs --search and excludes --session. Try: --all --search TEXT.")
     wanted = read_lines(lines)
     if everywhere and search is not None:
         found = _search_all(search, store, limit=limit, tokens=tokens or _TOKENS, kind=kind, since=since, until=until)
@@ -130,9 +130,9 @@ def _print(session_id: str | None, answer: Recalled, as_json: bool) -> None:
     if answer.is_original:
         write_text(answer.text)
     elif answer.text:
-        styled_stream(beside_output=False).print(printable(answer.text))
+        stdout().print(printable(answer.text))
     if answer.note:
-        styled_stream(beside_output=True).print(answer.note, style="dim")
+        stderr().print(answer.note, style="dim")
 
 
 def _whole(session: Session, ref: str, lines: tuple[int, int] | None, as_json: bool) -> Recalled:
@@ -147,7 +147,9 @@ def _refuse_with_turns(ref: str | None, options: dict[str, Any]) -> None:
     given = sorted(name for name, value in options.items() if value)
     if ref is not None or given:
         beside = ref or ", ".join(given)
-        raise BadSetting(f"recall: --turns cannot be used with {beside}. Try: --from, --to, --search.")
+        raise BadSetting(
+            f"recall: --turns cannot be combined with {beside}. Try: --turns with --from, --to or --search."
+        )
 
 
 def _list_turns(session_id: str | None, store: str | None, wanted: tuple[int, int | None, str], as_json: bool) -> None:
@@ -155,8 +157,8 @@ def _list_turns(session_id: str | None, store: str | None, wanted: tuple[int, in
         found = opened.turns(*wanted)
         name = opened.id
     note = "" if found else "No turn is like that. Try: other words, or without --from and --to."
-    told = {"turns": [msgspec.to_builtins(each) for each in found]}
-    _print(name, Recalled("\n".join(each.line() for each in found), told, note, is_original=False), as_json)
+    values = {"turns": [msgspec.to_builtins(each) for each in found]}
+    _print(name, Recalled("\n".join(each.line() for each in found), values, note, is_original=False), as_json)
 
 
 def _paged(session: Session, ref: str, number: int, tokens: int) -> Recalled:
@@ -167,7 +169,7 @@ def _paged(session: Session, ref: str, number: int, tokens: int) -> Recalled:
 
 
 def _fetch_again(ref: str, session_id: str | None, store: str | None, as_json: bool) -> None:
-    """An original from where it came from, as that is now. Leaves with 1 when it cannot be had there any more."""
+    """An original from where it came from, as that is now. Exits with 1 when it is no longer available there."""
     with open_session(session_id, store) as opened:
         fetched = opened.refetch(ref)
         name = opened.id
@@ -180,16 +182,15 @@ def _fetch_again(ref: str, session_id: str | None, store: str | None, as_json: b
     )
     _print(name, answer, as_json)
     if not fetched.can_restore:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 def _search_all(query: str, store: str | None, **wanted: Any) -> list[tuple[str, Hit]]:
-    """Hits of all sessions, each with its session."""
     from context_compactor.archive.search.stored import search_all
     from context_compactor.tokens.counting import counter_for
 
-    with open_store(store) as kept:
-        return search_all(kept, [row.id for row in kept.sessions()], query, counter_for(None), **wanted)
+    with open_store(store) as opened:
+        return search_all(opened, [row.id for row in opened.sessions()], query, counter_for(None), **wanted)
 
 
 def _found(query: str, hits: Sequence[tuple[str, Hit]]) -> Recalled:
@@ -200,8 +201,8 @@ def _found(query: str, hits: Sequence[tuple[str, Hit]]) -> Recalled:
     shown = [(name, hit) for name, found in sessions.items() for hit in group_by_exchange(found)]
     blocks = [f"{f'{session_id}: ' if session_id else ''}{_head(hit)}:\n{hit.text}\n" for session_id, hit in shown]
     note = "" if hits else "Nothing was found. Try: other words, or fewer."
-    told = [({"session_id": name} if name else {}) | msgspec.to_builtins(hit) for name, hit in hits]
-    return Recalled("\n".join(blocks).rstrip("\n"), {"query": query, "hits": told}, note, is_original=False)
+    values = [({"session_id": name} if name else {}) | msgspec.to_builtins(hit) for name, hit in hits]
+    return Recalled("\n".join(blocks).rstrip("\n"), {"query": query, "hits": values}, note, is_original=False)
 
 
 def _head(hit: Hit) -> str:
@@ -213,11 +214,13 @@ def _head(hit: Hit) -> str:
 def _refuse_mix(ref: str | None, search: str | None, given: frozenset[str]) -> None:
     """An option that would be ignored is refused."""
     if (ref is None) == (search is None):
-        raise BadSetting("recall: name one original, such as `recall tool_017`, or search with `recall --search TEXT`")
+        raise BadSetting("recall needs either an id or --search. Try: `recall tool_017` or `recall --search TEXT`.")
     fitting = given <= _WITH_SEARCH if ref is None else any(given <= group for group in _WITH_REF)
     if not fitting:
         beside = "a search" if ref is None else "one original"
-        raise BadSetting(f"recall: {', '.join(sorted(given))} cannot be used together for {beside}")
+        raise BadSetting(
+            f"recall: {', '.join(sorted(given))} cannot be combined for {beside}. Try: leave some of them out."
+        )
 
 
 def read_lines(text: str | None) -> tuple[int, int] | None:
@@ -226,6 +229,6 @@ def read_lines(text: str | None) -> tuple[int, int] | None:
         return None
     match = _LINES.fullmatch(text.strip())
     if match is None:
-        raise BadSetting(f"--lines: {text!r:.40} names no lines. Try: 10-40, 10- for the rest, or 10.")
+        raise BadSetting(f"--lines: {text!r:.40} is not a range of lines. Try: 10-40, 10- for the rest, or 10.")
     first, dash, last = match.groups()
     return int(first), int(last) if last else _LAST_LINE if dash else int(first)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from context_compactor.cli.output import LineOutput
+from context_compactor.cli.output import LineOutput, columns, print_rows
 from context_compactor.engine.report import dollars
 from context_compactor.engine.tiers import Tier
 from context_compactor.text import one_line
@@ -38,8 +38,7 @@ def print_report(report: Report, out: LineOutput, originals: str = IN_INPUT) -> 
     out.print(report.short(), style=STATUS_STYLES[report.status])
     if report.changed:
         _print_bars(report, out)
-    for name, text in _rows(report, originals):
-        out.print(f"{name:<12}{text}")
+    print_rows(_rows(report, originals), out)
 
 
 def print_plan(decisions: Sequence[Decision], out: LineOutput, most: int | None = None) -> None:
@@ -79,23 +78,27 @@ def _rows(report: Report, originals: str) -> Iterator[tuple[str, str]]:
         yield "partial", one_line(report.reason, 300)
     if report.changed:
         yield "kept", f"{len(report.preserved):,} items, {sum(item.tokens for item in report.preserved):,} tokens"
-        yield "shortened", f"{len(report.summarized):,} items, {_shortened(report)}"
+        before, after = (sum(getattr(item, name) for item in report.summarized) for name in ("tokens", "tokens_after"))
+        yield "shortened", f"{len(report.summarized):,} items, {before:,} → {after:,} tokens"
         yield "archived", f"{len(report.archived):,} originals left the context; {originals}"
         yield "discarded", f"{len(report.discarded):,} items, {sum(item.tokens for item in report.discarded):,} tokens"
         yield "fidelity", report.fidelity.in_words()
         yield from _summarizer_rows(report)
         yield "cache", f"{report.cache.prefix_tokens_kept:,} tokens of the old prefix stay valid"
-        yield from _money(report)
+        if report.expected is not None:
+            yield "model", one_line(report.expected.in_words(), 300)
+        if report.cost is not None:
+            yield "cost", report.cost.in_words()
     yield from _listed("repaired", report.repairs)
     yield from _listed("missing", [f"{item.kind} {item.value}" for item in report.fidelity.missing])
     yield from _listed("floor", [f"{part.what}, {part.tokens:,} tokens" for part in report.floor])
 
 
 def _summarizer_rows(report: Report) -> Iterator[tuple[str, str]]:
-    """Who told the story, or why nobody did, and what was asked for it."""
+    """Which model wrote the summary, or why none did, and its calls."""
     calls = report.model_calls
     if report.told_by:
-        yield "told by", one_line(report.told_by, 200)
+        yield "summary by", one_line(report.told_by, 200)
     elif report.reason and report.status == "success":
         yield "note", one_line(report.reason, 300)
     if calls:
@@ -106,19 +109,6 @@ def _summarizer_rows(report: Report) -> Iterator[tuple[str, str]]:
         retries = f" and {again:,} retries" if again > 0 else ""
         paid = dollars(report.spent_on_models)
         yield "model", f"{len(calls):,} calls{retries}, {shown:,} tokens shown{cached}, {written:,} written, {paid}"
-
-
-def _money(report: Report) -> Iterator[tuple[str, str]]:
-    if report.expected is not None:
-        yield "model", one_line(report.expected.in_words(), 300)
-    if report.cost is not None:
-        yield "cost", report.cost.in_words()
-
-
-def _shortened(report: Report) -> str:
-    before = sum(item.tokens for item in report.summarized)
-    after = sum(item.tokens_after for item in report.summarized)
-    return f"{before:,} → {after:,} tokens"
 
 
 def _listed(name: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -138,41 +128,42 @@ class ProgressBar:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._seen = self._stream.isatty() and os.environ.get("TERM") != "dumb"
-        self._what, self._total, self._done = "", 0, 0
+        self.is_shown = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._what, self._total, self._done, self._note = "", 0, 0, ""
         self._began = self._drawn = 0.0
 
     def start(self, what: str, total: int) -> None:
         """Begin a stretch of work of so many steps."""
-        self._what, self._total, self._done = what, max(1, total), 0
+        self._what, self._total, self._done, self._note = what, max(1, total), 0, ""
         self._began, self._drawn = time.monotonic(), 0.0
         self._draw()
 
-    def step(self, amount: int = 1) -> None:
-        """So many steps are done."""
+    def step(self, amount: int = 1, note: str = "") -> None:
+        """So many steps are done; the note is shown behind the bar."""
         self._done += amount
+        self._note = note
         self._draw()
 
     def clear(self) -> None:
         """Take the line away."""
-        if self._seen and self._drawn:
+        if self.is_shown and self._drawn:
             self._stream.write(_CLEAR)
             self._stream.flush()
 
     def _draw(self) -> None:
         now = time.monotonic()
-        if not self._seen or (now - self._drawn < _PAUSE and self._done < self._total):
+        if not self.is_shown or (now - self._drawn < _PAUSE and self._done < self._total):
             return
         self._drawn = now
         share = min(1.0, self._done / self._total)
         line = f"{self._what:<11}{bar(share, WIDTH):<{WIDTH}} {100 * share:3.0f} %{_left(share, now - self._began)}"
+        line = f"{line}  {self._note}"[: columns()].rstrip()
         encoding = self._stream.encoding or "utf-8"
         self._stream.write(_CLEAR + line.encode(encoding, "replace").decode(encoding))
         self._stream.flush()
 
 
 def _left(share: float, gone: float) -> str:
-    """About how long it will take still, once that can be said."""
     if share <= 0.02 or gone < 2 or share >= 1:
         return ""
     left = gone / share - gone

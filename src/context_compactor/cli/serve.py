@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from context_compactor.cli.options import AsJson, StoreUrl, open_store, store_url
-from context_compactor.cli.output import print_json, styled_stream
+from context_compactor.cli.output import INTERRUPTED, print_json, stderr, stdout
 from context_compactor.errors import BadSetting, MissingExtra
 from context_compactor.text import one_line
 
@@ -30,7 +30,8 @@ Action = Annotated[str, typer.Argument(metavar="add|list|remove", help="What to 
 Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="The name of the token.")]
 File = Annotated[Path, typer.Option("--file", metavar="FILE", help="The token file of the server.")]
 Namespace = Annotated[
-    str, typer.Option(metavar="N", help="The sessions it sees; without, the default ones.", show_default=False)
+    str,
+    typer.Option(metavar="N", help="The sessions it sees; by default those of no namespace.", show_default=False),
 ]
 ReadOnly = Annotated[bool, typer.Option("--read-only", help="It may look, and change nothing.")]
 
@@ -43,7 +44,7 @@ def token(
     read_only: ReadOnly = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make, list or remove the tokens with which programs call a server. Only hashes are kept.
+    """Make, list or remove the tokens with which programs call a server. Only hashes are opened.
 
     A new token is printed once, on standard output, and cannot be shown again. A running server knows of a change
     within a second.
@@ -57,12 +58,12 @@ def token(
     elif action == "remove":
         _remove(file, _needed(name, action), as_json)
     else:
-        raise BadSetting(f"token: {action[:40]!r} is not known. Try: add, list or remove.")
+        raise BadSetting(f"token: {action[:40]!r} is not an action. Try: add, list or remove.")
 
 
 def _needed(name: str | None, action: str) -> str:
     if name is None:
-        raise BadSetting(f"token {action}: which one? Try: `compactor token {action} NAME`.")
+        raise BadSetting(f"token {action}: the name is missing. Try: `compactor token {action} NAME`.")
     return name
 
 
@@ -73,7 +74,7 @@ def _list(file: Path, as_json: bool) -> None:
     if as_json:
         print_json({"file": str(file), "tokens": known})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     if not known:
         out.print(f"There is no token in {file}. Try: `compactor token add NAME`.")
         return
@@ -89,8 +90,8 @@ def _add(file: Path, name: str, namespace: str, read_only: bool, as_json: bool) 
     if as_json:
         print_json({"file": str(file), "name": name, "namespace": namespace, "token": secret})
         return
-    styled_stream(beside_output=False).print(secret)
-    styled_stream(beside_output=True).print(f"{name!r} was added to {file}; the token is shown this once", style="dim")
+    stdout().print(secret)
+    stderr().print(f"{name!r} was added to {file}; the token is shown this once", style="dim")
 
 
 def _remove(file: Path, name: str, as_json: bool) -> None:
@@ -100,7 +101,7 @@ def _remove(file: Path, name: str, as_json: bool) -> None:
     if as_json:
         print_json({"file": str(file), "removed": gone.name})
     else:
-        styled_stream(beside_output=False).print(f"{gone.name!r} was removed from {file}")
+        stdout().print(f"{gone.name!r} was removed from {file}")
 
 
 Host = Annotated[str, typer.Option(metavar="NAME", help="Where to listen; another than loopback needs a token file.")]
@@ -128,8 +129,6 @@ Demo = Annotated[
     bool, typer.Option("--demo", help="Show a real session as it happens, in a store that is gone afterwards.")
 ]
 
-_INTERRUPTED = 130
-
 
 def serve(
     host: Host = "127.0.0.1",
@@ -148,7 +147,7 @@ def serve(
     Without a token file only this machine can call it. Ctrl-C or SIGTERM finishes the requests that are under way; a
     second Ctrl-C does not wait for them.
 
-    With --demo a real session is told again as it happened: open the address and watch its compactions.
+    With --demo a recorded session is replayed: open the address and watch its compactions.
 
     Example: `compactor serve --port 8377 --store sqlite:///.compactor/compactor.db`
     """
@@ -160,10 +159,10 @@ def serve(
             raise
         raise MissingExtra("the server", "server") from error
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it says at every try is said once by ourselves
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # it logs every retry; we report it once
     if demo and (store is not None or token_file is not None):
-        raise BadSetting("--demo has a store of its own, for this machine. Try: without --store and --token-file.")
-    with _demo_store() if demo else nullcontext((store_url(store), _print_address)) as (url, told):
+        raise BadSetting("--demo uses its own temporary store. Try: leave --store and --token-file out.")
+    with _demo_store() if demo else nullcontext((store_url(store), _print_address)) as (url, announce):
         config = ServerConfig(
             store=url,
             host=host,
@@ -175,29 +174,27 @@ def serve(
             public_metrics=public_metrics,
             allow_private_webhooks=allow_private_webhooks,
         )
-        has_finished = listen(config, lambda address: told(address, config.store))
+        has_finished = listen(config, lambda address: announce(address, config.store))
     if has_finished:
-        styled_stream(beside_output=True).print("stopped; everything that was begun is done")
+        stderr().print("stopped; all requests were completed")
         return
-    styled_stream(beside_output=True).print(
-        "stopped at once; what was answered for is kept, and jobs under way go to the next server"
-    )
+    stderr().print("stopped at once; everything acknowledged is stored, and running jobs go to the next server")
     sys.stderr.flush()
-    os._exit(_INTERRUPTED)  # else the threads of what is still under way would be waited for
+    os._exit(INTERRUPTED)  # else the threads of what is still under way would be waited for
 
 
-Told = Callable[[str, str], None]
+Announce = Callable[[str, str], None]
 
 
 def _print_address(address: str, store: str) -> None:
     from context_compactor.addresses import without_password
 
-    out = styled_stream(beside_output=True)
+    out = stderr()
     out.print(f"listening at {address} (store: {without_password(store)}); Ctrl-C stops")
 
 
 @contextmanager
-def _demo_store() -> Iterator[tuple[str, Told]]:
+def _demo_store() -> Iterator[tuple[str, Announce]]:
     """The address of a store for a demo, and what begins it once the server can be called."""
     from context_compactor.server.demo import DemoReplay, demo_store
 
@@ -205,8 +202,8 @@ def _demo_store() -> Iterator[tuple[str, Told]]:
 
     def begin(address: str, _: str) -> None:
         replay.start(address)
-        out = styled_stream(beside_output=True)
-        out.print(f"a real session, as it happens: open {address}; Ctrl-C stops, and nothing is left behind")
+        out = stderr()
+        out.print(f"replaying a recorded session: open {address}; Ctrl-C stops, and nothing is left behind")
 
     with demo_store() as url:
         try:
@@ -217,9 +214,9 @@ def _demo_store() -> Iterator[tuple[str, Told]]:
 
 Concurrency = Annotated[int, typer.Option(min=1, max=256, metavar="N", help="Jobs worked on at once.")]
 Grace = Annotated[
-    float, typer.Option(min=0, metavar="SECONDS", help="How long jobs under way may take once it is told to stop.")
+    float, typer.Option(min=0, metavar="SECONDS", help="How long jobs under way may take after the signal to stop.")
 ]
-_TOLD: tuple[EventType, ...] = ("session.compacted", "job.retried", "job.dropped")
+_SHOWN_EVENTS: tuple[EventType, ...] = ("session.compacted", "job.retried", "job.dropped")
 _LONGEST_LINE = 200
 
 
@@ -232,24 +229,26 @@ def worker(store: StoreUrl = None, concurrency: Concurrency = 2, grace: Grace = 
     Example: `compactor worker --store sqlite:///.compactor/compactor.db --concurrency 4`
     """
     if store_url(store) == "memory:":
-        raise BadSetting("store: one in memory has no jobs of other programs. Try: --store with the server's address.")
+        raise BadSetting(
+            "store: a store in memory cannot be shared with other programs. Try: --store with the server's store URL."
+        )
     from context_compactor.sessions.events import Bus, ServiceStoreSink
     from context_compactor.sessions.jobs.worker import WAKING_EVENTS, WorkerPool
     from context_compactor.store.service_store import event_listener_of
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it says at every try is said once by ourselves
-    out, bus = styled_stream(beside_output=True), Bus()
-    with open_store(store) as kept:
-        engine = WorkerPool(kept, workers=concurrency, bus=bus)
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # it logs every retry; we report it once
+    out, bus = stderr(), Bus()
+    with open_store(store) as opened:
+        engine = WorkerPool(opened, workers=concurrency, bus=bus)
         bus.subscribe(ServiceStoreSink(engine.service_store))
-        bus.subscribe(lambda event: out.print(_line(event)), types=_TOLD)
-        notices = event_listener_of(kept, lambda kind: engine.wake() if kind in WAKING_EVENTS else None)
+        bus.subscribe(lambda event: out.print(_line(event)), types=_SHOWN_EVENTS)
+        notices = event_listener_of(opened, lambda kind: engine.wake() if kind in WAKING_EVENTS else None)
         with _signals(engine.hurry) as stop:
             engine.start()
             if notices is not None:
                 notices.start()
-            out.print(f"working on {kept.path}, {concurrency} jobs at once; Ctrl-C stops")
+            out.print(f"working on {opened.path}, {concurrency} jobs at once; Ctrl-C stops")
             stop.wait()
             out.print(f"stopping; {len(engine.status().running)} jobs under way")
             engine.stop(timeout=grace)
@@ -263,12 +262,12 @@ def _signals(hurry: Callable[[], None]) -> Iterator[Flag]:
     """A flag that the first SIGTERM or Ctrl-C sets; every further one hurries."""
     stop = Flag()
 
-    def told(*_: Any) -> None:
+    def on_signal(*_: Any) -> None:
         if stop.is_set():
             hurry()
         stop.set()
 
-    before = {each: signal.signal(each, told) for each in (signal.SIGTERM, signal.SIGINT)}
+    before = {each: signal.signal(each, on_signal) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield stop
     finally:
@@ -277,11 +276,13 @@ def _signals(hurry: Callable[[], None]) -> Iterator[Flag]:
 
 
 def _line(event: Event) -> str:
-    told = event.payload
+    payload = event.payload
     if event.type == "session.compacted":
-        what = f"{told['tokens_before']:,} → {told['tokens_after']:,} tokens"
+        what = f"{payload['tokens_before']:,} → {payload['tokens_after']:,} tokens"
     else:
-        what = f"{event.type} {told.get('what', '')}, attempt {told.get('attempt', 0)}: {told.get('reason', '')}"
+        what = (
+            f"{event.type} {payload.get('what', '')}, attempt {payload.get('attempt', 0)}: {payload.get('reason', '')}"
+        )
     return one_line(f"{event.created_at[11:19]} {event.session_id}: {what}", _LONGEST_LINE)
 
 
@@ -296,12 +297,12 @@ McpTokenFile = Annotated[
 ]
 ProjectFolder = Annotated[
     Path | None,
-    typer.Option("--project", metavar="DIR", help="The project; without, the one around this folder.", exists=False),
+    typer.Option("--project", metavar="DIR", help="The project; by default the one around this folder.", exists=False),
 ]
 SessionName = Annotated[
     str | None,
     typer.Option(
-        "--session", metavar="ID", help="Only this session; without, that of the agent which starts the server."
+        "--session", metavar="ID", help="Only this session; by default that of the agent that starts the server."
     ),
 ]
 
@@ -334,10 +335,13 @@ def mcp(
     from context_compactor.mcp.tools import ToolContext
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    server, out = make_server(ToolContext(root, store, session)), styled_stream(beside_output=True)
+    server, out = make_server(ToolContext(root, store, session)), stderr()
     if not http:
         if token_file is not None:
-            raise BadSetting("--token-file is for --http: whoever starts this program can read everything anyway.")
+            raise BadSetting(
+                "--token-file needs --http: over standard input and output there is no caller to check. "
+                "Try: add --http."
+            )
         from context_compactor.mcp.stdio import serve_stdio
 
         if sys.stdin.isatty():
@@ -350,7 +354,7 @@ def mcp(
 
     where = ListenAddress(host.strip("[]"), port, check_token)
     serve_http(server, where, lambda address: out.print(f"listening at {address} (project: {root}); Ctrl-C stops"))
-    out.print("stopped; everything that was begun is done")
+    out.print("stopped; all requests were completed")
 
 
 def _root(project: Path | None) -> str:
@@ -359,7 +363,7 @@ def _root(project: Path | None) -> str:
     if project is None:
         return project_root("", os.environ)
     if not project.is_dir():
-        raise BadSetting(f"--project: there is no folder {project}. Try: the one in which the agent works.")
+        raise BadSetting(f"--project: the folder {project} does not exist. Try: the folder in which the agent works.")
     return str(project.absolute())
 
 

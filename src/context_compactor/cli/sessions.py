@@ -18,7 +18,7 @@ from context_compactor.cli.options import (
     open_store,
     store_url,
 )
-from context_compactor.cli.output import columns, confirm, print_json, styled_stream, write_messages
+from context_compactor.cli.output import columns, confirm, print_json, stderr, stdout, write_messages
 from context_compactor.text import one_line, plural
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ def sessions(limit: Limit = None, store: StoreUrl = None, as_json: AsJson = Fals
 
     Example: `compactor sessions --limit 10`
     """
-    with open_store(store) as kept:
-        rows = sorted(kept.sessions(), key=lambda row: row.updated_at, reverse=True)[:limit]
-        path = kept.path
+    with open_store(store) as opened:
+        rows = sorted(opened.sessions(), key=lambda row: row.updated_at, reverse=True)[:limit]
+        path = opened.path
     known = [described(row) for row in rows]
     if as_json:
         print_json({"store": path, "sessions": known})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     if not known:
         out.print(f"There is no session in {path} yet.")
         return
@@ -96,9 +96,7 @@ def context(session: SessionName = None, at: At = None, store: StoreUrl = None, 
         return
     write_messages(messages, None)
     then = "" if at is None else f" when {at:,} had been appended"
-    styled_stream(beside_output=True).print(
-        f"{len(messages):,} messages in the context{then}; {found.messages:,} in the history"
-    )
+    stderr().print(f"{len(messages):,} messages in the context{then}; {found.messages:,} in the history")
 
 
 def history(
@@ -118,10 +116,10 @@ def history(
         print_json(known | {"compactions" if reports else "messages": found})
     elif reports:
         _print_reports(found)
-        styled_stream(beside_output=False).print(compactions_text(totals), style="bold")
+        stdout().print(compactions_text(totals), style="bold")
     else:
         write_messages(found, None)
-        styled_stream(beside_output=True).print(f"{len(found):,} messages; {compactions_text(totals)}")
+        stderr().print(f"{len(found):,} messages; {compactions_text(totals)}")
 
 
 def compactions_text(totals: Totals) -> str:
@@ -134,7 +132,7 @@ def compactions_text(totals: Totals) -> str:
 
 
 def _print_reports(reports: list[dict[str, Any]]) -> None:
-    out = styled_stream(beside_output=False)
+    out = stdout()
     for each in reports:
         change = f"{each['tokens_before']:>9,} → {each['tokens_after']:<9,}"
         why = one_line(f"{each['trigger']} {each['level'] or ''}", 24)
@@ -145,7 +143,7 @@ Ref = Annotated[str, typer.Argument(metavar="REF", help="The id of an original, 
 Before = Annotated[
     int | None, typer.Option("--before", min=0, metavar="N", help="The context when N messages had been appended.")
 ]
-After = Annotated[int | None, typer.Option("--after", min=0, metavar="N", help="The other one; without, as it is now.")]
+After = Annotated[int | None, typer.Option("--after", min=0, metavar="N", help="The other one; by default as now.")]
 
 
 def restore(ref: Ref, session: SessionId = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
@@ -160,7 +158,7 @@ def restore(ref: Ref, session: SessionId = None, store: StoreUrl = None, as_json
     if as_json:
         print_json({"session_id": name} | msgspec.to_builtins(restored))
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     out.print(restored.in_words(), style="bold green")
     out.print(f"{'context':<12}{restored.tokens_after:,} tokens")
 
@@ -187,10 +185,10 @@ def redo(session: SessionId = None, store: StoreUrl = None, as_json: AsJson = Fa
 
 def _print_turned(verb: str, session_id: str, report: Report | None, tokens: int, as_json: bool) -> None:
     if as_json:
-        told = report.to_dict() if report else None
-        print_json({"session_id": session_id, "done": report is not None, "tokens": tokens, "report": told})
+        result = report.to_dict() if report else None
+        print_json({"session_id": session_id, "done": report is not None, "tokens": tokens, "report": result})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     if report is None:
         out.print(f"Nothing to {verb} in session {session_id!r}.")
         return
@@ -217,7 +215,7 @@ def diff(
     if as_json:
         print_json({"session_id": name, "counts": found.counts()} | msgspec.to_builtins(found))
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     out.print(found.to_text(columns()))
     out.print()
     out.print(", ".join(f"{count:,} {name}" for name, count in found.counts().items()), style="bold")
@@ -237,23 +235,21 @@ def delete(sessions: Sessions, yes: Yes = False, store: StoreUrl = None, as_json
     from context_compactor.agents.deletion import delete_sessions, with_subagents
     from context_compactor.sessions.lifecycle import clear_deleted
 
-    with open_store(store) as kept:
-        clear_deleted(kept)  # what a deletion that was interrupted has left
-        wanted = list(dict.fromkeys(name for session in sessions for name in with_subagents(kept, session)))
-        messages = {name: kept.session(name).messages for name in wanted}
-        out = styled_stream(beside_output=as_json or not yes)
+    with open_store(store) as opened:
+        clear_deleted(opened)  # what a deletion that was interrupted has left
+        wanted = list(dict.fromkeys(name for session in sessions for name in with_subagents(opened, session)))
+        messages = {name: opened.session(name).messages for name in wanted}
+        out = stderr() if as_json or not yes else stdout()
         if not yes:
             for name, count in messages.items():
                 out.print(f"  {one_line(name, 80)}: {plural(count, 'message')}, with everything archived of it")
         named = f"the session {one_line(wanted[0], 80)!r}" if len(wanted) == 1 else f"these {len(wanted):,} sessions"
-        confirm(f"Delete {named} from {kept.path} for good?", yes=yes, default=False, instead="--yes")
-        delete_sessions(kept, store_url(store), wanted)
-        path = kept.path
+        confirm(f"Delete {named} from {opened.path} for good?", yes=yes, default=False, instead="--yes")
+        delete_sessions(opened, store_url(store), wanted)
+        path = opened.path
     if as_json:
         gone = [{"id": name, "messages": count} for name, count in messages.items()]
         print_json({"store": path, "deleted": gone})
         return
     for name, count in messages.items():
-        styled_stream(beside_output=False).print(
-            f"Deleted {one_line(name, 80)}: {plural(count, 'message')}", style="green"
-        )
+        stdout().print(f"Deleted {one_line(name, 80)}: {plural(count, 'message')}", style="green")

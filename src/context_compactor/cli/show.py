@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -10,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from context_compactor.cli.options import AsJson, FileOrSession, StoreUrl, Window, open_store, store_url
-from context_compactor.cli.output import LineOutput, print_json, progress_line, styled_stream
+from context_compactor.cli.options import AsJson, FileOrSession, StoreUrl, Window, find_named, is_file, store_url
+from context_compactor.cli.output import LineOutput, print_json, print_rows, progress_line, stdout
 from context_compactor.cli.sessions import compactions_text, described, moment
 from context_compactor.engine.tiers import Tier
-from context_compactor.errors import BadSetting, BadTranscript, UnknownSession
+from context_compactor.errors import BadSetting
 from context_compactor.settings import Level, Settings
 from context_compactor.text import one_line
 
@@ -53,13 +52,7 @@ def show(file: FileOrSession, window: Window = None, store: StoreUrl = None, as_
     if as_json:
         print_json(_transcript_json(shown))
     else:
-        print_transcript_status(shown, styled_stream(beside_output=False))
-
-
-def is_file(name: str) -> bool:
-    """Whether a name is that of a file, or of one conversation in it."""
-    path, mark, _ = name.rpartition("#")
-    return name == "-" or any(os.path.lexists(each) for each in (name, path if mark else ""))
+        print_transcript_status(shown, stdout())
 
 
 def transcript_status(conversation: TranscriptInput) -> TranscriptStatus:
@@ -82,8 +75,7 @@ def print_transcript_status(shown: TranscriptStatus, out: LineOutput) -> None:
     out.print()
     print_sections(shown.usage.sections, shown.usage.budget_tokens, out)
     out.print()
-    for name, text in _transcript_rows(shown):
-        out.print(f"{name:<12}{text}")
+    print_rows(_transcript_rows(shown), out)
 
 
 def print_sections(sections: Sections, budget_tokens: int, out: LineOutput) -> None:
@@ -182,25 +174,12 @@ def show_session(name: str, window: str | None, store: str | None, as_json: bool
     """Show a session of the store."""
     row = find_named(name, store)
     if window is not None:
-        raise BadSetting(f"--window: session {name!r} has a window of its own; leave it out")
+        raise BadSetting(f"--window: session {name!r} already has a window. Try: leave it out.")
     shown = session_status(row, store_url(store))
     if as_json:
         print_json(_session_json(shown))
     else:
-        print_session_status(shown, styled_stream(beside_output=False))
-
-
-def find_named(name: str, store: str | None) -> SessionRow:
-    """The session, or an error that says that there is neither a file nor a session of this name."""
-    try:
-        with open_store(store) as kept:
-            return kept.session(name)
-    except UnknownSession as error:
-        raise UnknownSession(f"there is no file {name!r:.80}, and {error}") from None
-    except BadSetting as error:
-        if store is not None:
-            raise
-        raise BadTranscript(f"{name}: there is no such file, and {error}") from None
+        print_session_status(shown, stdout())
 
 
 def session_status(row: SessionRow, url: str) -> SessionStatus:
@@ -223,8 +202,7 @@ def print_session_status(shown: SessionStatus, out: LineOutput) -> None:
     out.print()
     print_sections(shown.usage.sections, shown.usage.budget_tokens, out)
     out.print()
-    for name, text in _session_rows(shown):
-        out.print(f"{name:<12}{text}")
+    print_rows(_session_rows(shown), out)
 
 
 def _session_rows(shown: SessionStatus) -> Iterator[tuple[str, str]]:

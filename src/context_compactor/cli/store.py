@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from msgspec.structs import asdict
 
 from context_compactor.cli.options import AsJson, SessionName, StoreUrl, open_session, open_store, store_url
-from context_compactor.cli.output import print_json, styled_stream
+from context_compactor.cli.output import FAILED, print_json, stdout
 from context_compactor.cli.report import ProgressBar
 from context_compactor.errors import BadSetting
 
-if TYPE_CHECKING:
-    from context_compactor.store.copy import NotCopied
-
-
 Folder = Annotated[
     str | None,
-    typer.Option("--dir", metavar="D", help="Where the session's folder goes; without, as `archive_dir` says."),
+    typer.Option("--dir", metavar="D", help="Where the session's folder goes; by default the setting `archive_dir`."),
 ]
 OneSession = Annotated[
-    str | None, typer.Argument(metavar="[SESSION]", help="Only this one's log; without, those of all sessions.")
+    str | None, typer.Argument(metavar="[SESSION]", help="Only this one's log; by default those of all sessions.")
 ]
-_DAMAGED = 1
 
 
 def export(session: SessionName = None, folder: Folder = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
@@ -37,7 +32,7 @@ def export(session: SessionName = None, folder: Folder = None, store: StoreUrl =
     Example: `compactor export run-42 --dir archive`
     """
     if folder is not None and not folder.strip():
-        raise BadSetting("--dir: the name of the folder is empty. Try: --dir archive.")
+        raise BadSetting("--dir: the folder name is empty. Try: --dir archive.")
     with open_session(session, store) as opened:
         exported = opened.export(Path(folder) if folder else None)
         name = opened.id
@@ -45,14 +40,14 @@ def export(session: SessionName = None, folder: Folder = None, store: StoreUrl =
         files = [str(path) for path in exported.paths]
         print_json({"session_id": name, "folder": str(exported.folder), "files": files, "count": exported.count})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     out.print(f"{exported.count:,} originals are exported.", style="bold green")
     for path in exported.paths:
         out.print(f"  {path}")
 
 
 def verify(session: OneSession = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Hash everything in the store again and say what is not as it was stored. Leaves with 1 when something is damaged.
+    """Hash everything in the store again and say what is not as it was stored. Exits with 1 when something is damaged.
 
     Contents are shared by all sessions, so all of them are checked; SESSION limits the logs.
 
@@ -60,22 +55,22 @@ def verify(session: OneSession = None, store: StoreUrl = None, as_json: AsJson =
     """
     from context_compactor.sessions.log import missing_contents
 
-    with open_store(store) as kept:
-        problems = list(kept.verify(session))
-        rows = kept.sessions() if session is None else [kept.session(session)]
-        problems += [problem for row in rows for problem in missing_contents(kept, row.id)]
-        path = kept.path
+    with open_store(store) as opened:
+        problems = list(opened.verify(session))
+        rows = opened.sessions() if session is None else [opened.session(session)]
+        problems += [problem for row in rows for problem in missing_contents(opened, row.id)]
+        path = opened.path
     if as_json:
         print_json({"store": path, "sessions": [row.id for row in rows], "problems": problems})
     else:
-        out = styled_stream(beside_output=False)
+        out = stdout()
         for problem in problems:
             out.print(problem, style="red")
         verdict = f"{len(problems):,} problems were found." if problems else "Everything is as it was stored."
         out.print(verdict, style="bold red" if problems else "bold green")
         out.print(f"{path}: {sum(row.messages for row in rows):,} messages in sessions: {len(rows):,}")
     if problems:
-        raise typer.Exit(_DAMAGED)
+        raise typer.Exit(FAILED)
 
 
 _EXAMPLE = "such as sqlite:///.compactor/compactor.db or postgresql://user@host/database"
@@ -93,13 +88,13 @@ def migrate(store: StoreUrl = None, as_json: AsJson = False) -> None:
     """
     from context_compactor.store.connect import connect
 
-    with closing(connect(store_url(store))) as kept:
-        path, schema = kept.path, kept.schema
+    with closing(connect(store_url(store))) as opened:
+        path, schema = opened.path, opened.schema
     if as_json:
         print_json({"store": path, "before": schema.before, "now": schema.now})
         return
-    told = "up to date" if schema.before == schema.now else f"brought from version {schema.before}"
-    styled_stream(beside_output=False).print(f"{path}: version {schema.now}, {told if schema.before else 'made now'}.")
+    change = "up to date" if schema.before == schema.now else f"upgraded from version {schema.before}"
+    stdout().print(f"{path}: version {schema.now}, {change if schema.before else 'created'}.")
 
 
 def copy(source: Source, target: Target, as_json: AsJson = False) -> None:
@@ -117,7 +112,7 @@ def copy(source: Source, target: Target, as_json: AsJson = False) -> None:
 
     with closing(connect(source, create=False)) as old, closing(connect(target)) as new:
         if old.path == new.path:
-            raise BadSetting(f"--from and --to are the same store, {old.path}. Try: another one.")
+            raise BadSetting(f"--from and --to are the same store, {old.path}. Try: another --to.")
         bar, done = ProgressBar(), []
         bar.start("copying", count_messages(old))
         try:
@@ -129,22 +124,16 @@ def copy(source: Source, target: Target, as_json: AsJson = False) -> None:
         webhooks, left = copy_webhooks(old, new), left_behind(old)
     fresh = [copied for copied in done if not copied.was_there]
     if as_json:
-        kept = [copied.session_id for copied in done if copied.was_there]
+        there = [copied.session_id for copied in done if copied.was_there]
         names = [copied.session_id for copied in fresh]
         places = {"from": old.path, "to": new.path}
-        print_json({**places, "copied": names, "were_there": kept, "webhooks": webhooks, "left": asdict(left)})
+        print_json({**places, "copied": names, "were_there": there, "webhooks": webhooks, "left": asdict(left)})
         return
-    out = styled_stream(beside_output=False)
+    out = stdout()
     out.print(f"Sessions copied to {new.path}: {len(fresh):,}, and every hash is right.", style="bold green")
     out.print(f"{sum(copied.messages for copied in fresh):,} messages; there already: {len(done) - len(fresh):,}")
     if webhooks:
         out.print(f"Webhooks copied, with their secrets: {webhooks:,}")
-    if stays := _stays(left):
-        out.print(stays, style="yellow")
-
-
-def _stays(left: NotCopied) -> str:
-    """What stays behind, in words; nothing when nothing does."""
-    counts = {"events": left.events, "deliveries to webhooks": left.deliveries, "jobs that are over": left.jobs}
-    told = ", ".join(f"{name}: {count:,}" for name, count in counts.items() if count)
-    return f"Stays behind: {told}." if told else ""
+    counts = {"events": left.events, "deliveries to webhooks": left.deliveries, "finished jobs": left.jobs}
+    if not_copied := ", ".join(f"{name}: {count:,}" for name, count in counts.items() if count):
+        out.print(f"Not copied: {not_copied}.", style="yellow")

@@ -83,7 +83,7 @@ def _chats(model: str | None, window: str | None) -> Chats:
 
     if model is None:
         if window is not None:
-            raise BadSetting("--window is for --model: how much it accepts. Try: with it, or without them.")
+            raise BadSetting("--window needs --model. Try: add --model NAME.")
         return Chats()
     accepts = read_value("window", window, "--window") if window is not None else None
     name = full_name(model.strip()) or model.strip()
@@ -104,7 +104,7 @@ async def _is_there(source: SessionSource, session_id: str, chats: Chats) -> boo
         if chats.model is not None:
             return False
         if isinstance(error, UnknownSession):
-            raise UnknownSession(f"{error} To begin it and chat in it: --model NAME.") from error
+            raise UnknownSession(f"{error} To create it and chat in it, add --model NAME.") from error
         raise
     finally:
         await source.close()
@@ -114,14 +114,14 @@ async def _is_there(source: SessionSource, session_id: str, chats: Chats) -> boo
 def _source(store: str | None, server: str | None, token: str | None, token_file: Path | None) -> SessionSource:
     if server is None:
         if token is not None or token_file is not None:
-            raise BadSetting("--token and --token-file are for --server. Try: with it, or without them.")
+            raise BadSetting("--token and --token-file need --server. Try: add --server URL.")
         from context_compactor.tui.sources.local import LocalSource
 
         return LocalSource(store_url(store))
     if store is not None:
-        raise BadSetting("--store and --server are two places. Try: one of them.")
+        raise BadSetting("--store and --server exclude each other. Try: one of them.")
     if token is not None and token_file is not None:
-        raise BadSetting("--token and --token-file are the same thing twice. Try: one of them.")
+        raise BadSetting("--token and --token-file exclude each other. Try: one of them.")
     from context_compactor.tui.sources.remote import RemoteSource
 
     return RemoteSource(server, _read(token_file) if token_file else token)

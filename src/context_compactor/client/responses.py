@@ -44,7 +44,9 @@ def answer_of(reply: HttpReply, kind: type[T]) -> T:
     try:
         return msgspec.convert(read_json(reply.body), kind)
     except (msgspec.ValidationError, ValueError) as error:
-        problem = f"the answer cannot be read: {error}. Try: does the address lead to `compactor serve`?"
+        problem = (
+            f"the response is not from a compactor server: {error}. Try: check that the URL leads to `compactor serve`."
+        )
         raise errors.ServerError(problem, reply.status) from error
 
 
@@ -118,7 +120,10 @@ def _read(text: str, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:
-        raise errors.ServerError(f"an event cannot be read: {error}. Try: is it `compactor serve`?") from error
+        raise errors.ServerError(
+            f"the event stream is not from a compactor server: {error}. "
+            "Try: check that the URL leads to `compactor serve`."
+        ) from error
 
 
 def _warn(reason: str) -> None:

@@ -143,10 +143,13 @@ class Transport:
         sleep: Callable[[float], None] | None = None,
     ) -> None:
         if not retry_seconds >= 0 or math.isnan(retry_seconds):
-            raise BadSetting(f"retry_seconds: {retry_seconds} is no time to try again. Try: 30, or 0 for not at all.")
+            raise BadSetting(f"retry_seconds: {retry_seconds} is not a number of seconds. Try: 30, or 0 to not retry.")
         self._scheme, self._host, self._port, self._base = _read_url(url)
         if token is not None and not (token.isascii() and token.isprintable()):
-            raise BadSetting("token: it has characters that no token has. Try: what `compactor token add` printed.")
+            raise BadSetting(
+                "token: it contains characters that are not allowed in a token. "
+                "Try: what `compactor token add` printed."
+            )
         self._token = token
         self._timeout = timeout
         self._retry_seconds = retry_seconds
@@ -266,7 +269,9 @@ class Transport:
         why = str(error) or type(error).__name__
         tried = retries.in_words()
         address = f"{self._scheme}://{self._host}:{self._port}"
-        return ServerUnavailable(f"no answer from {address}{', ' if tried else ''}{tried}: {why}. Try: is it running?")
+        return ServerUnavailable(
+            f"no answer from {address}{', ' if tried else ''}{tried}: {why}. Try: check that it is running."
+        )
 
 
 def _read_url(url: str) -> tuple[str, str, int, str]:
@@ -274,9 +279,9 @@ def _read_url(url: str) -> tuple[str, str, int, str]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise BadSetting(f"url: {url!r:.80} is no address: {error}. Try: http://127.0.0.1:8377.") from error
+        raise BadSetting(f"url: {url!r:.80} is not a URL: {error}. Try: http://127.0.0.1:8377.") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
-        raise BadSetting(f"url: {parts.scheme}://… is no address of a server. Try: http://127.0.0.1:8377.")
+        raise BadSetting(f"url: {parts.scheme}://… is not a server URL. Try: http://127.0.0.1:8377.")
     return parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), parts.path.rstrip("/")
 
 

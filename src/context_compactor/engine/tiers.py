@@ -40,7 +40,9 @@ def read_turns(name: str, turns: str | None) -> list[int]:
         run = _RUN.fullmatch(part.strip())
         first, last = (int(run[1]), int(run[2] or run[1])) if run else (1, 0)
         if not first <= last < first + _MOST - len(found):
-            raise BadSetting(f"{name}: {part!r:.40} is no turn, or too many of them. Try: {TURNS_SYNTAX}.")
+            raise BadSetting(
+                f"{name}: {part!r:.40} is not a turn or a range of turns, or is too many turns. Try: {TURNS_SYNTAX}."
+            )
         found.extend(range(first, last + 1))
     return found
 
@@ -62,7 +64,9 @@ def read_overrides(given: Mapping[Tier, str | None], prefix: str = "") -> dict[i
     for tier, turns in given.items():
         for turn in read_turns(f"{prefix}{tier}", turns):
             if found.setdefault(turn, tier) is not tier:
-                raise BadSetting(f"{prefix}{tier}: turn {turn} is named by {prefix}{found[turn]} as well")
+                raise BadSetting(
+                    f"{prefix}{tier}: turn {turn} is already given to {prefix}{found[turn]}. Try: name each turn once."
+                )
     return found
 
 

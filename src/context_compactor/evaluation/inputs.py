@@ -117,7 +117,9 @@ def find_files(paths: Sequence[str]) -> Files:
         if not os.path.lexists(path):
             raise BadInput(f"{path}: there is no such file or folder. Try: check the path.")
         if not Path(path).is_dir() and not Path(path).is_file():
-            raise BadInput(f"{path}: this is neither a file nor a folder, and is read twice. Try: a file.")
+            raise BadInput(
+                f"{path}: it is neither a regular file nor a folder, and eval reads it twice. Try: save it to a file."
+            )
         inside = _walk(path, skipped) if Path(path).is_dir() else [path]
         found.update((os.path.realpath(file), file) for file in inside if os.path.realpath(file) not in found)
     return Files(tuple(found.values()), tuple(skipped))
@@ -204,7 +206,7 @@ def _refuse_enormous(path: str) -> None:
     size = _unpacked_size(path)
     if size > LARGEST:
         limit = f"{LARGEST // 1_000_000:,} MB"
-        raise BadTranscript(f"{path}: with {size // 1_000_000:,} MB it is over the {limit} that fit into memory here.")
+        raise BadTranscript(f"{path}: its {size // 1_000_000:,} MB are more than the {limit} that fit into memory.")
 
 
 def _unpacked_size(path: str) -> int:

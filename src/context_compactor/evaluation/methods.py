@@ -252,11 +252,12 @@ def read_budgets(text: str) -> tuple[str, ...]:
     for part in found:
         if not _BUDGET.fullmatch(part):
             raise BadSetting(
-                f"--budget: {part!r} is no budget. Try: a percentage of the history from 1 to 100 (25), one with its "
+                f"--budget: {part!r} is not a budget. "
+                "Try: a percentage of the history from 1 to 100 (25), one with its "
                 "instructions on top (10+), a number of tokens (2000t), or real; several by comma"
             )
     if not found:
-        raise BadSetting("--budget: there is none. Try: 5,10,25,50")
+        raise BadSetting("--budget: no budget is given. Try: 5,10,25,50")
     return tuple(dict.fromkeys(part.replace("%", "") for part in found))
 
 
@@ -273,7 +274,7 @@ def read_methods(text: str) -> tuple[str, ...]:
                 f"--methods: {name!r} {why}. Known: {', '.join(known)}; or module:function of your own"
             ) from None
     if not found:
-        raise BadSetting(f"--methods: there is none. Known: {', '.join(known)}")
+        raise BadSetting(f"--methods: no method is given. Known: {', '.join(known)}")
     return found
 
 

@@ -43,7 +43,7 @@ def spread(
         yield from results
         finished = True
     except BrokenProcessPool:
-        raise CompactorError("a worker was ended from outside, perhaps for want of memory. Try: fewer jobs.") from None
+        raise CompactorError("a worker process was killed, perhaps because memory ran out. Try: --jobs 1.") from None
     finally:
         if not finished:  # an error or Ctrl-C: what is still running is of no use to anybody
             for child in set(active_children()) - before:

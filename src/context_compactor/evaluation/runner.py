@@ -181,7 +181,7 @@ def evaluate_paths(request: EvaluationRequest, watch: ProgressListener) -> Evalu
     places, step = sampled(found, request.every)
     budgets = with_real(request.budgets, sum(place.real for place in places))
     if not budgets:
-        raise BadInput("--budget: no compaction really happened in these conversations. Try: --budget 25")
+        raise BadInput("--budget: these conversations contain no compaction made by an agent. Try: --budget 25")
     plan = EvaluationPlan(_pairs(budgets, request.all_methods), found.common, request.summarizer)
     watch.start("Evaluating", sum(place.tokens for place in places))
     done = list(_evaluated(places, plan, request.jobs, watch))

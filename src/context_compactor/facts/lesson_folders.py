@@ -150,9 +150,7 @@ def _add(page: LessonPage, kind: LessonKind, lesson: Lesson) -> bool:
 def read_regular_file(path: Path) -> bytes:
     """What a file holds. A link is refused: whoever made the folder may have aimed it at a file of yours."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise CompactorError(
-            f"{path} is not a file of its own; nothing is read from it or written to it. Move it away."
-        )
+        raise CompactorError(f"{path} is not a regular file, so it is neither read nor written. Try: move it away.")
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
@@ -161,7 +159,7 @@ def read_regular_file(path: Path) -> bytes:
     except OSError as error:
         raise CompactorError(f"cannot read {path}: {error.strerror or error}") from error
     if len(content) > _LARGEST_FILE:
-        raise CompactorError(f"{path} has more than {_LARGEST_FILE >> 20} MB; move what is not needed elsewhere")
+        raise CompactorError(f"{path} has more than {_LARGEST_FILE >> 20} MB; remove what is not needed")
     return content
 
 
@@ -209,7 +207,7 @@ def owner_folder(learned: Path, owner: str) -> Path:
     shown = _NOT_IN_A_FOLDER.sub("_", owner)[:_LONGEST_SHOWN]
     folder = learned / f"{shown}-{sha256(owner.encode()).hexdigest()[:16]}"
     if folder.is_symlink():
-        raise CompactorError(f"{folder} is a link, which is not followed. Move it away.")
+        raise CompactorError(f"{folder} is a link, and links are not followed. Try: move it away.")
     return folder
 
 
@@ -244,7 +242,7 @@ def remove_owner(learned: Path, owner: str | None) -> list[OwnedLesson]:
     if owner is not None and not found:
         owners = [f"{each!r:.80}" for _, each in _folders(learned) if each is not None]
         shown = ", ".join(owners[:_MOST_NAMED]) + (", …" if len(owners) > _MOST_NAMED else "") or "nobody"
-        raise BadInput(f"owner: {owner[:80]!r} has no lessons; those who have: {shown}")
+        raise BadInput(f"owner: {owner[:80]!r} has no lessons; owners with lessons: {shown}")
     _take_out(found)
     return found
 
@@ -254,7 +252,9 @@ def claim_lessons(learned: Path, owner: str, ids: Collection[str] = ()) -> list[
     chosen = _chosen(learned, ids) if ids else [lesson for lesson in list_lessons(learned) if lesson.owner is None]
     owned = [lesson for lesson in chosen if lesson.owner is not None]
     if owned:
-        raise BadInput(f"lesson {owned[0].id} belongs to {owned[0].owner!r:.80}; only one without an owner is claimed")
+        raise BadInput(
+            f"lesson {owned[0].id} belongs to {owned[0].owner!r:.80}; only lessons without an owner can be claimed"
+        )
     if chosen:
         folder = make_owner_folder(learned, owner)
         for kind in LESSON_KINDS:

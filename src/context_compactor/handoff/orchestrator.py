@@ -78,7 +78,7 @@ class Points(Struct, frozen=True):
     def called(self, times: int = 1) -> Self:
         """With more tool calls in the session at hand, which is the last one."""
         if times < 0:
-            raise BadInput(f"tool calls: {times} is less than none")
+            raise BadInput(f"tool calls: {times} is negative")
         *before, now = self.tool_calls or (0,)
         return structs.replace(self, tool_calls=(*before, now + times))
 
@@ -262,7 +262,7 @@ def unblock(state: OrchestratorState, task_id: str) -> OrchestratorState:
     found = [blocked for blocked in state.blocked if blocked.task_id == task_id]
     if not found:
         open_ones = ", ".join(repr(blocked.task_id) for blocked in state.blocked) or "nothing"
-        raise BadInput(f"task {task_id[:60]!r} blocks nothing; blocked by: {open_ones}")
+        raise BadInput(f"task {task_id[:60]!r} is not blocking; blocking tasks: {open_ones}")
     rest = tuple(blocked for blocked in state.blocked if blocked.task_id != task_id)
     return _decided(structs.replace(state, blocked=rest), found[0].phase)
 
@@ -334,11 +334,11 @@ def _refuse_blocked(state: OrchestratorState, phase: Phase) -> None:
     for blocked in (blocked for blocked in state.blocked if blocked.phase != phase):
         raise BadInput(
             f"phase {phase}: {blocked.task_id!r} said {blocked.decision} in phase {blocked.phase} "
-            f"({blocked.asked!r}); settle that first, then ask it again with its task_id in its phase, or "
+            f"({blocked.asked!r}); resolve that first, then run it again with its task_id in its phase, or "
             f"unblock(state, {blocked.task_id!r})"
         )
     if len(state.blocked) >= MOST_BLOCKED:
-        raise BadInput(f"{MOST_BLOCKED} sub-agents wait for an answer, which are the most; unblock them first")
+        raise BadInput(f"{MOST_BLOCKED} sub-agents wait for an answer, which is the limit; unblock some of them first")
 
 
 def _asked(state: OrchestratorState, response: HandoffResponse, digest: str) -> SubAgent:
@@ -348,7 +348,7 @@ def _asked(state: OrchestratorState, response: HandoffResponse, digest: str) -> 
         raise BadInput(f"task {agent.id!r} was started in phase {agent.phase}, but its answer says {response.phase}")
     if agent.status != "running" and agent.digest != digest:
         raise BadInput(
-            f"task {agent.id!r} has answered before, and differently ({agent.ref}); start it again for a new one"
+            f"task {agent.id!r} has already answered differently ({agent.ref}); start it again to get a new answer"
         )
     return agent
 

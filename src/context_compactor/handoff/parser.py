@@ -209,7 +209,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _message_in(value: Mapping[Any, Any]) -> dict[str, Any] | None:

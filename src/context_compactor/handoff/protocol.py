@@ -110,7 +110,7 @@ def bad_field(message: str, field: str, problem: str) -> BadInput:
 def _check_opening(message: str, value: HandoffRequest | HandoffResponse) -> None:
     _check_text(message, "task_id", value.task_id)
     if len(value.task_id) > _LONGEST_ID:
-        raise bad_field(message, "task_id", f"has {len(value.task_id):,} characters; {_LONGEST_ID} are the most")
+        raise bad_field(message, "task_id", f"has {len(value.task_id):,} characters; {_LONGEST_ID} is the limit")
     _check_choice(message, "phase", value.phase, PHASES)
 
 
@@ -125,7 +125,7 @@ def _check_line(message: str, field: str, value: object, most: int) -> None:
     if not isinstance(value, str):
         raise bad_field(message, field, f"must be a text, not {kind_of_value(value)}")
     if len(value) > most:
-        raise bad_field(message, field, f"has {len(value):,} characters; {most} are the most")
+        raise bad_field(message, field, f"has {len(value):,} characters; {most} is the limit")
     if _CONTROL.search(value):
         raise bad_field(message, field, f"{value[:_SHOWN]!r} must be one line without control characters")
 
@@ -142,7 +142,7 @@ def _check_summary(message: str, value: object) -> None:
         raise bad_field(message, "context_summary", f"must be a text, not {kind_of_value(value)}")
     tokens = count_tokens(value)
     if tokens > MOST_TOKENS:
-        problem = f"has {tokens:,} tokens; {MOST_TOKENS} are the most. clean_summary(text) brings it there by rule"
+        problem = f"has {tokens:,} tokens; {MOST_TOKENS} is the limit. clean_summary(text) shortens it"
         raise bad_field(message, "context_summary", problem)
 
 
@@ -167,7 +167,7 @@ def read_stored(text: str | bytes, kind: type[_Stored], name: str) -> _Stored:
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
-        raise BadInput(f"this is no {name}: {problem}") from None
+        raise BadInput(f"this is not a valid {name}: {problem}") from None
 
 
 MOST_RUNNING = 50
@@ -226,7 +226,7 @@ class SubAgentRegister(Struct, frozen=True):
         if any(other.id == agent_id for other in self.running):
             raise BadInput(f"the sub-agent {agent_id!r} is running with another task; wait for it or use another id")
         if len(self.running) >= MOST_RUNNING:
-            raise BadInput(f"{MOST_RUNNING} sub-agents are running, which are the most; wait until one has finished")
+            raise BadInput(f"{MOST_RUNNING} sub-agents are running, which is the limit; wait until one has finished")
         return self._with((*(other for other in self.agents if other.id != agent_id), agent))
 
     def finished(self, agent_id: str, status: Status = "complete", ref: str = "", digest: str = "") -> Self:

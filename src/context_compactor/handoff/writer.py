@@ -198,9 +198,7 @@ def handoff_text(
     what was changed, what failed, and what comes next.
     """
     if not is_enough(tokens, _FEWEST):
-        raise BadSetting(
-            f"handoff: tokens={tokens!r:.40} is no room for a text; {_FEWEST} are the least, 500 a good number"
-        )
+        raise BadSetting(f"handoff: tokens={tokens!r:.40} is too small; use at least {_FEWEST}, for example 500")
     phase = " ".join(phase.split())[:_LONGEST_PHASE]
     spoken = find_dialect(dialect, messages)
     legal, _ = repair(spoken.parse(messages), spoken)
@@ -483,9 +481,7 @@ def resume_brief(
     what does not fit is counted and can be looked up.
     """
     if not is_enough(tokens, _FEWEST_BRIEF):
-        raise BadSetting(
-            f"resume: tokens={tokens!r:.40} is no room for a brief; {_FEWEST_BRIEF} are the least, 4000 are good"
-        )
+        raise BadSetting(f"resume: tokens={tokens!r:.40} is too small; use at least {_FEWEST_BRIEF}, for example 4000")
     counter = message_counter_for(None)
     known = material or HandoffMaterial(tuple(ledger_lines(facts)))
     units = [unit for unit in known.units if unit.voice != "look"]

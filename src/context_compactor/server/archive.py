@@ -30,7 +30,7 @@ async def archive(request: RequestContext[api.PageQuery]) -> JsonResponse[api.Ar
 async def recall(request: RequestContext[api.RecallQuery]) -> JsonResponse[api.RecallAnswer]:
     query = request.params
     if query.lines and query.page:
-        raise BadSetting("lines and page cannot both be asked for. Try: one of them.")
+        raise BadSetting("lines and page exclude each other. Try: one of them.")
 
     def look(handle: SessionHandle) -> api.RecallAnswer:
         tell, raw = request.scope.may_write, query.form == "original"

@@ -137,7 +137,7 @@ async def steering(request: RequestContext[api.NoQuery]) -> api.SteeringAnswer:
 async def steer(request: RequestContext[api.SteerBody]) -> api.SteeringAnswer:
     body = request.params
     if body.turn is None and body.tier is not None:
-        raise BadSetting(f"a tier, {body.tier}, and no turn. Try: both, or neither to leave all turns to the engine.")
+        raise BadSetting(f"tier is {body.tier} but turn is missing. Try: give both, or neither to clear all tiers.")
 
     def work(session: Session) -> dict[int, Tier]:
         if body.turn is not None and body.tier is not None:

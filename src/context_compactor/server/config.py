@@ -15,10 +15,10 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 def check_address(host: str, port: int, *, has_tokens: bool) -> None:
     """Raise when nobody can listen there, or when it could be called from other machines without a token."""
     if not 0 <= port < 65_536:
-        raise BadSetting(f"--port: {port} is no port. Try: a number from 1 to 65535, or 0 for a free one.")
+        raise BadSetting(f"--port: {port} is not a port number. Try: a number from 1 to 65535, or 0 for a free one.")
     if not has_tokens and host not in LOOPBACK_HOSTS:
         raise BadSetting(
-            f"--host: {host!r:.80} can be reached from other machines, and no token file says who may call. "
+            f"--host: {host!r:.80} is reachable from other machines, and no token file limits who may call. "
             "Try: `compactor token add NAME`, then --token-file; or --host 127.0.0.1."
         )
 

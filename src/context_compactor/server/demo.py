@@ -111,5 +111,5 @@ def demo_file() -> Path:
     candidates = (package / _SESSION, package.parent.parent / "examples" / _SESSION)
     found = next((path for path in candidates if path.is_file()), None)
     if found is None:
-        raise BadSetting(f"--demo: the session {_SESSION} is not there. Try: install context-compactor again.")
+        raise BadSetting(f"--demo: the recorded session {_SESSION} is missing. Try: reinstall context-compactor.")
     return found

@@ -52,7 +52,7 @@ def _types(text: str) -> frozenset[str]:
     named = frozenset(name.strip() for name in text.split(",") if name.strip())
     unknown = sorted(named.difference(EVENT_TYPES))
     if unknown:
-        raise BadSetting(f"types: {unknown[0][:80]!r} is no type of event. Try: {', '.join(EVENT_TYPES)}.")
+        raise BadSetting(f"types: {unknown[0][:80]!r} is not an event type. Try: {', '.join(EVENT_TYPES)}.")
     return named
 
 

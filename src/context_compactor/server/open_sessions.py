@@ -68,7 +68,7 @@ class SessionHandle:
             if not pending.is_cancelled:
                 raise
             pending.was_stopped = True
-            raise Cancelled("it was cancelled, and everything is as it was") from error
+            raise Cancelled("cancelled; nothing was changed") from error
         finally:
             self._pending.discard(pending)
 
@@ -196,7 +196,7 @@ class CompactionPool:
     def _do(self, session: Session, work: Callable[[Session], T]) -> T:
         with session:
             if self._is_over:
-                raise ModelStopped("the server stops. Try: again in a moment.")
+                raise ModelStopped("the server is shutting down. Try: send the request again in a moment.")
             self._under_way.add(session)
             try:
                 return work(session)

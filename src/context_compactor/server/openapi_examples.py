@@ -293,10 +293,12 @@ _ERRORS = (
     RequestRefused(403, "This token may only read. Try: one that was made without --read-only."),
     UnknownSession("There is no session 'run-43'. Try: GET /v1/sessions."),
     RequestRefused(405, "Method Not Allowed"),
-    StaleBase(f"the context changed while {REF} was being restored; nothing was done. Try: again."),
+    StaleBase(f"the context changed while {REF} was being restored; nothing was changed. Try: run it again."),
     RequestRefused(413, "The body has more than 250,000 lists and objects. Try: several requests."),
     RequestRefused(415, "The body is 'text/plain'. Try: Content-Type: application/json."),
-    KeyReused("the key '7f1c' was used at 2026-01-05 for another request. Try: a new key for each request."),
+    KeyReused(
+        "the key '7f1c' was already used at 2026-01-05 for a different request. Try: a new key for each request."
+    ),
     ModelError("the model did not answer"),
     RequestRefused(503, "2,000 readers follow events already. Try: again later, or another server."),
 )

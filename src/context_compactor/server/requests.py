@@ -185,7 +185,7 @@ def _lenient_json(raw: bytes) -> Any:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _convert(value: Any, kind: type[T]) -> T:

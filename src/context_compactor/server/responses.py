@@ -85,7 +85,9 @@ def read_cursor(after: str | None) -> int:
     if after is None:
         return 0
     if not (after.isascii() and after.isdigit() and len(after) <= _MAX_CURSOR_LENGTH):
-        raise BadSetting(f"after: {after[:40]!r} is no cursor. Try: the `next` of the page before, or nothing.")
+        raise BadSetting(
+            f"after: {after[:40]!r} is not a cursor. Try: the `next` value of the previous page, or leave it out."
+        )
     return int(after)
 
 

@@ -61,7 +61,7 @@ def allowed_settings(given: dict[str, Any]) -> Settings:
     named = {name: value for name, value in current_names(given, "settings").items() if value is not None}
     own = sorted(SERVER_ONLY_SETTINGS & set(named))
     if own:
-        raise BadSetting(f"settings: {own[0]} is the server's own and cannot be set from outside. Try: without it.")
+        raise BadSetting(f"settings: {own[0]} can only be set on the server. Try: leave it out.")
     load_settings(named)  # all of them together must make sense
     values = {name: read_value(name, value, "settings") for name, value in named.items()}
     servers = load_settings().settings
@@ -69,7 +69,7 @@ def allowed_settings(given: dict[str, Any]) -> Settings:
         most = getattr(servers, name)
         if most is not None and (values[name] is None or values[name] > most):
             raise BadSetting(
-                f"settings: {name} is {most} at this server, and a session may only have less. Try: without it."
+                f"settings: {name} is {most} on this server, and a session can only lower it. Try: leave it out."
             )
     return Settings(**values)
 
@@ -199,7 +199,9 @@ async def append(request: RequestContext[api.AppendBody]) -> JsonResponse[api.Ap
 
     if not request.params.messages:
         if request.params.usage is not None:
-            raise BadSetting("usage: it is of a reply, and no message came with it. Try: both together, or neither.")
+            raise BadSetting(
+                "usage: it belongs to a reply, and no message was sent. Try: send both together, or neither."
+            )
         return json_response(await request.with_handle(lambda handle: _unchanged_answer(request, handle)))
     is_large = len(request.raw) > _LARGE_APPEND
     content, watched = await request.service.append(request.store_id, write, request.params.messages, is_large=is_large)

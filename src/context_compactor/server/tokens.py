@@ -50,7 +50,7 @@ class Scope(Struct, frozen=True):
     def new_store_id(self, session_id: str) -> str:
         """The id in the store of a session that is to be made, or `BadSetting` when it can have no such name."""
         if _SEPARATOR in session_id or session_id in (".", ".."):
-            raise BadSetting(f"id: {session_id[:80]!r} cannot stand in an address. Try: one without '/', or none.")
+            raise BadSetting(f"id: {session_id[:80]!r} cannot be part of a URL. Try: an id without '/', or no id.")
         check_id(session_id)
         return check_id(self.prefix + session_id) if self.namespace else session_id
 
@@ -174,7 +174,8 @@ def _parse_token(line: str, where: str) -> Token:
     parts = line.strip().split(":")
     if len(parts) != 4 or parts[2] not in (FULL, READ) or not _HASH.fullmatch(parts[3]):
         raise BadSetting(
-            f"{where} is no token. Try: `compactor token add NAME`, which writes name:namespace:kind:hash."
+            f"{where} is not a valid token line. "
+            "Try: `compactor token add NAME`, which writes name:namespace:kind:hash."
         )
     return Token(check_name("name", parts[0]), check_namespace(parts[1]), parts[2], parts[3])
 
@@ -182,7 +183,9 @@ def _parse_token(line: str, where: str) -> Token:
 def check_name(what: str, text: str) -> str:
     """A name that can stand in the file."""
     if not _NAME.fullmatch(text):
-        raise BadSetting(f"{what}: {text[:80]!r} is no name. Try: letters, digits, '.', '_' and '-', at most 64.")
+        raise BadSetting(
+            f"{what}: {text[:80]!r} is not a valid name. Try: letters, digits, '.', '_' and '-', at most 64."
+        )
     return text
 
 

@@ -95,16 +95,18 @@ class WebhookTarget(Struct, frozen=True):
 def read_target(url: str, *, allow_private: bool) -> WebhookTarget:
     """The parts of an address, or `BadSetting` that says why it cannot be one."""
     if len(url) > _MAX_URL_LENGTH or not url.isascii() or any(char <= " " or char == "\x7f" for char in url):
-        raise BadSetting(f"url: {url[:80]!r} is no address: it is too long, or holds what no address may. {_ADVICE}")
+        raise BadSetting(
+            f"url: {url[:80]!r} is not a URL: it is too long or contains characters that a URL cannot have. {_ADVICE}"
+        )
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise BadSetting(f"url: {url[:80]!r} is no address: {error}. {_ADVICE}") from error
+        raise BadSetting(f"url: {url[:80]!r} is not a URL: {error}. {_ADVICE}") from error
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.fragment or "@" in parts.netloc:
-        raise BadSetting(f"url: {parts.scheme[:20]}://… is no address of a webhook, or holds a password. {_ADVICE}")
+        raise BadSetting(f"url: {parts.scheme[:20]}://… is not the URL of a webhook, or contains a password. {_ADVICE}")
     if parts.scheme == "http" and not allow_private:
-        raise BadSetting(f"url: http would send events for everybody to read. {_ADVICE}")
+        raise BadSetting(f"url: plain http would send events unencrypted. {_ADVICE}")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return WebhookTarget(parts.hostname, port or _DEFAULT_PORTS[parts.scheme], path, parts.scheme == "https")
 
@@ -119,7 +121,7 @@ async def resolve_target(target: WebhookTarget, lookup: Resolver, *, allow_priva
     """The address to connect to, or `BadSetting` when any address behind the name is one inside."""
     found = await lookup(target.host, target.port)
     if not allow_private and not all(map(is_public, found)):  # where it leads is nothing that a stranger may learn
-        raise BadSetting(f"url: {target.host[:80]!r} leads to no public address. {_ADVICE}")
+        raise BadSetting(f"url: {target.host[:80]!r} does not resolve to a public address. {_ADVICE}")
     return found[0]
 
 
@@ -144,7 +146,7 @@ async def resolve_host(host: str, port: int) -> list[str]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
-        raise OSError(f"{host[:80]!r} is no name of a machine") from error
+        raise OSError(f"{host[:80]!r} is not a host name") from error
     return [str(entry[4][0]) for entry in found]
 
 
@@ -207,13 +209,13 @@ async def _read_status(reader: asyncio.StreamReader) -> int:
         line = await reader.readuntil(b"\n")
         version, _, rest = line.partition(b" ")
         if not version.startswith(b"HTTP/1.") or not rest[:3].isdigit():
-            raise ValueError("what came back is no HTTP")
+            raise ValueError("the response is not HTTP")
         status = int(rest[:3])
         if status >= 200:
             return status
         while (await reader.readuntil(b"\n")).strip():
             pass
-    raise ValueError("it only said that an answer is coming")
+    raise ValueError("the response ended after an interim status")
 
 
 async def _drain(reader: asyncio.StreamReader) -> None:

@@ -34,7 +34,7 @@ async def add_webhook(request: RequestContext[api.WebhookBody]) -> JsonResponse[
     def add() -> None:
         with service.service_store.writing():
             if len(service.service_store.webhooks.all(webhook.namespace)) >= _MAX_WEBHOOKS:
-                raise BadSetting(f"there are {_MAX_WEBHOOKS} webhooks already, which is the most. Try: remove one.")
+                raise BadSetting(f"there are {_MAX_WEBHOOKS} webhooks already, which is the limit. Try: remove one.")
             service.service_store.webhooks.add(webhook)
 
     await service.run(add)

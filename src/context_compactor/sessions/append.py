@@ -438,7 +438,7 @@ def _body(raw: Raw, at: int) -> bytes:
     try:
         return json_bytes(raw)
     except ValueError as error:
-        raise BadMessage(at, "message", f"{error}; a message must be what JSON can hold") from error
+        raise BadMessage(at, "message", f"{error}; a message can only contain JSON values") from error
 
 
 def _answered(before: TokenGauge, ready: ReadyMessages) -> int:
@@ -473,7 +473,7 @@ def _reported(usage: object) -> ReportedUsage | None:
         plain = msgspec.to_builtins(plain)
     if not isinstance(plain, Mapping):
         raise BadSetting(
-            f"usage: {usage!r:.60} is not what a provider reports. Try: the `usage` of its answer as it is."
+            f"usage: {usage!r:.60} is not a usage report. Try: pass the `usage` of the provider's response unchanged."
         )
     return read_usage(plain)
 

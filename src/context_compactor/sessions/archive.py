@@ -125,8 +125,8 @@ def export_all(core: Core, folder: Path | None) -> Exported:
     place = core.project.root / core.settings.archive_dir if core.project and core.settings.archive_dir else None
     if folder is None and place is None:
         raise BadSetting(
-            "export: there is no folder for it, since the store is in memory or the setting `archive_dir` is none. "
-            "Try: name a folder (`--dir` on the command line)."
+            "export: no folder is set: the store is in memory, or the setting `archive_dir` is empty. "
+            "Try: give a folder (`--dir` on the command line)."
         )
     rows = core.store.originals(core.id)
     originals = load_originals(rows, core.store) if rows else []

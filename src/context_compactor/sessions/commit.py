@@ -122,7 +122,9 @@ def commit(
     known = {each.hash: each for each in context.items if each.position}
     with core.writing() as row:
         if row.view != context.view:
-            raise StaleBase("somebody else has compacted or undone this context meanwhile; what was made is dropped")
+            raise StaleBase(
+                "another process has compacted or undone this context meanwhile; this compaction was discarded"
+            )
         hashes = store.put(bodies)
         shown = [new.added.get(at) or known.get(name) or ContextItem(name) for at, name in enumerate(hashes)]
         _keep_position_behind_record(shown, messages, context, dialect)

@@ -313,7 +313,7 @@ class Core:
     def _deleted(self) -> DeletedSession:
         return DeletedSession(
             f"session {self.id!r:.80} was deleted while it was open, so nothing more is written to it. "
-            "Try: open it again, which begins a new one."
+            "Try: open it again, which creates a new one."
         )
 
     def parse_context(self, context: SessionContext | None = None) -> ParsedSession:

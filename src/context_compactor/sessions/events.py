@@ -172,7 +172,8 @@ def _writer(sink: Sink | Callable[[Event], None]) -> Callable[[Event], None]:
     write = getattr(sink, "write", sink)
     if not callable(write) or iscoroutinefunction(write):
         raise BadSetting(
-            f"sink: {sink!r} takes no events: give a function of one event or an object with write(event), not async"
+            f"sink: {sink!r} cannot receive events; pass a function that takes one event, or "
+            "an object with a synchronous write(event)"
         )
     return cast("Callable[[Event], None]", write)
 
@@ -183,7 +184,7 @@ def _checked(types: Iterable[EventType] | None) -> frozenset[str]:
     named = frozenset([types] if isinstance(types, str) else types)
     unknown = sorted(str(each) for each in named.difference(EVENT_TYPES))
     if unknown:
-        raise BadSetting(f"types: {unknown[0]!r} is no type of event; there are {', '.join(EVENT_TYPES)}")
+        raise BadSetting(f"types: {unknown[0]!r} is not an event type; known types: {', '.join(EVENT_TYPES)}")
     return named
 
 
@@ -218,7 +219,7 @@ class JsonlSink:
 
     def __init__(self, path: str | os.PathLike[str] = LOG_FILE, keep: int = KEPT) -> None:
         if keep < 1:
-            raise BadSetting(f"keep: {keep} is not a number of events; give 1 or more")
+            raise BadSetting(f"keep: {keep} is not a number of events; use 1 or more")
         self.path = Path(path)
         self.keep = keep
         self.name = f"JsonlSink {self.path}"

@@ -81,8 +81,8 @@ def clear_deleted(store: Store) -> None:
         store.clear_deleted(terms_of, thorough=True)
     except DamagedContent as error:
         raise StoreError(
-            f"the session is deleted, but what it leaves behind stays in {store.path} while another one is damaged, "
-            f"since nobody knows what that one needs: {error}. Try: `compactor verify`."
+            f"the session is deleted, but its contents stay in {store.path} while another one is damaged, "
+            f"since it is unknown which of them that session needs: {error}. Try: `compactor verify`."
         ) from error
 
 

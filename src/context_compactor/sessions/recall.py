@@ -61,7 +61,9 @@ class RecallPage(Struct, frozen=True):
 def find_original(core: Core, ref: str) -> Original:
     """The original under an id: from the archive, or what is still in the context as it was."""
     if not REFERENCE_PATTERN.fullmatch(str(ref)):
-        raise UnknownReference(f"{ref!r:.60} is no id. Try: one like tool_017 or turn_003, or a search.")
+        raise UnknownReference(
+            f"{ref!r:.60} is not a reference id. Try: an id such as tool_017 or turn_003, or search for it."
+        )
     archived = core.store.original(core.id, ref)
     if archived is not None:
         return load_originals([archived], core.store)[0]
@@ -167,7 +169,7 @@ def _lines(text: str, ref: str, lines: tuple[int, int]) -> str:
     every = text.split("\n")
     first, last = lines
     if not 1 <= first <= last:
-        raise BadSetting(f"lines {first}-{last} of {ref}: count from 1, the first before the last")
+        raise BadSetting(f"lines {first}-{last} of {ref}: lines count from 1, and the first must not be after the last")
     if first > len(every):
         raise BadSetting(f"lines {first}-{last} of {ref}: it has {len(every):,} lines")
     return "\n".join(every[first - 1 : last])
@@ -181,7 +183,7 @@ def recall_page(
     Without `emit` there is no event of it.
     """
     if tokens < 1:
-        raise BadSetting(f"page of {tokens} tokens: there must be room for a line; {PAGE_TOKENS:,} is a good number")
+        raise BadSetting(f"page of {tokens} tokens: too small for one line; use for example {PAGE_TOKENS:,}")
     pages = cut_pages(original_text(core, ref, raw=raw), tokens * 4)
     if not 1 <= number <= len(pages):
         raise BadSetting(f"page {number} of {ref}: it has {len(pages)} of {tokens:,} tokens")
@@ -278,7 +280,9 @@ def restore(core: Core, ref: str) -> Restored:
     revision, raw, tokens = _revision(core, original, context, dialect, counter)
     with core.writing() as row:
         if row.view != context.view:
-            raise StaleBase(f"the context changed while {ref} was being restored; nothing was done. Try: again.")
+            raise StaleBase(
+                f"the context changed while {ref} was being restored; nothing was changed. Try: run it again."
+            )
         core.store.put([json_bytes(raw)])
         core.store.append(core.id, REVISION, [msgspec.json.encode(revision)], core.now())
         after = core.row()

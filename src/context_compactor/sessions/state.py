@@ -198,7 +198,8 @@ def read_profile(stored: bytes) -> Profile:
         profile = msgspec.json.decode(stored, type=Profile)
     except msgspec.MsgspecError as error:
         raise StoreError(
-            f"what this session was opened with cannot be read ({error}). Try: the version that wrote it."
+            f"the stored options of this session cannot be read ({error}). "
+            "Try: the version of context-compactor that wrote them."
         ) from error
     settings = {RENAMED_IN_SESSIONS.get(name, name): value for name, value in profile.settings.items()}
     return replace(profile, settings=settings)
@@ -221,16 +222,17 @@ def check_owner(owner: object) -> str:
     """The owner of lessons as a program names one; only the command line names users of this machine."""
     if isinstance(owner, str) and owner.startswith(OS_USER):
         raise BadSetting(
-            f"owner: {owner[:80]!r} begins with {OS_USER!r}, as users of this machine do. Try: without it."
+            f"owner: {owner[:80]!r} begins with {OS_USER!r}, which is reserved for users of this machine. "
+            "Try: another prefix."
         )
     return _check_name("owner", owner, "a user's id such as 'user-17', or None if unknown")
 
 
 def _check_name(what: str, name: object, example: str) -> str:
     if not isinstance(name, str) or not name.strip():
-        raise BadSetting(f"{what}: {name!r:.40} is no name. Try: {example}.")
+        raise BadSetting(f"{what}: {name!r:.40} is not a valid name. Try: {example}.")
     if len(name) > _MAX_ID_LENGTH:
-        raise BadSetting(f"{what}: {name[:40]!r}… has {len(name):,} characters; {_MAX_ID_LENGTH} are the most.")
+        raise BadSetting(f"{what}: {name[:40]!r}… has {len(name):,} characters; {_MAX_ID_LENGTH} is the limit.")
     refuse_invisible(what, name)
     return name
 
@@ -239,7 +241,7 @@ def refuse_invisible(what: str, text: str) -> None:
     """Raise `BadSetting` for a name with characters that cannot be seen."""
     odd = next((char for char in text if category(char) in _INVISIBLE), "")
     if odd:
-        raise BadSetting(f"{what}: {text[:40]!r} holds {odd!r}, which cannot be seen. Try: without it.")
+        raise BadSetting(f"{what}: {text[:40]!r} holds {odd!r}, an invisible character. Try: remove it.")
 
 
 def given_settings(settings: Settings) -> dict[str, Any]:

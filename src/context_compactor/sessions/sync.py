@@ -49,7 +49,7 @@ def append_transcript(core: Core, messages: Sequence[Raw], times: Mapping[int, s
     for start in range(len(stored) + _AT_ONCE, len(messages), _AT_ONCE):
         with core.writing() as now:
             if now.messages != start:
-                raise StaleBase(f"somebody else has appended to session {core.id!r} meanwhile")
+                raise StaleBase(f"another process has appended to session {core.id!r} meanwhile")
             _append(core, messages[start : start + _AT_ONCE], times, start)
     return max(len(messages) - row.messages, 0)
 
@@ -79,7 +79,7 @@ def _grown(core: Core, stored: dict[int, bytes], given: Sequence[Raw]) -> Iterat
         if _holds(kept, before):
             yield position, raw
         elif not (_holds(before, kept) or _differs_by_secrets(before, raw)):
-            raise OtherConversation(f"message {at} of the log is another one than message {at} of {core.id!r}", at)
+            raise OtherConversation(f"message {at} of the log differs from message {at} of {core.id!r}", at)
 
 
 def _holds(whole: Raw, part: Raw) -> bool:
@@ -121,7 +121,9 @@ def _refuse_other(session_id: str, stored: Sequence[bytes], given: Sequence[Any]
         problem = f"the session has {len(stored):,} messages and the file only the first {len(given):,} of them"
     else:
         problem = f"message {at} of the file is another one than message {at} of the session (counted from 0)"
-    raise OtherConversation(f"session {session_id!r} is another conversation: {problem}. Try: another --session.", at)
+    raise OtherConversation(
+        f"session {session_id!r} holds a different conversation: {problem}. Try: another --session.", at
+    )
 
 
 def _is_same(body: bytes, raw: Raw) -> bool:

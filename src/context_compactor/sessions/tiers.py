@@ -27,7 +27,7 @@ def set_tier(core: Core, turn: int, tier: str) -> None:
 def _checked_tier(core: Core, parsed: ParsedSession, turn: int, tier: str) -> Tier:
     """The tier, when this turn may have it."""
     if type(turn) is not int:
-        raise BadSetting(f"turn {turn!r:.40} is no number. Try: one like 12.")
+        raise BadSetting(f"turn {turn!r:.40} is not a turn number. Try: a number such as 12.")
     wanted = tier_named(tier)
     why = override_refusal(parsed.scene.turns, turn, wanted)
     if why:

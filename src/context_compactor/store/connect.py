@@ -42,7 +42,7 @@ def sqlite_path(url: str) -> Path | None:
         return None
     if not str(url).startswith(_PREFIX) or url == _PREFIX or "\0" in url:
         raise BadSetting(
-            f"store: {without_password(str(url))!r:.120} is no address of a store. Try: {_EXAMPLE}, "
+            f"store: {without_password(str(url))!r:.120} is not a store URL. Try: {_EXAMPLE}, "
             "postgresql://user@host/database, or memory: for none."
         )
     return Path(url.removeprefix(_PREFIX)).expanduser()

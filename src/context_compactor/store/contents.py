@@ -138,7 +138,7 @@ class ContentTable:
             return _checked(kept.hash, kept.stored)
         try:
             if zstandard.frame_content_size(kept.stored) != kept.size:  # which is believed and made room for
-                raise DamagedContent(f"the content {kept.hash} has another length than when it was stored")
+                raise DamagedContent(f"the content {kept.hash} does not have the length it was stored with")
             content = self._unpacker().decompress(kept.stored)
         except zstandard.ZstdError as error:
             raise DamagedContent(f"the content {kept.hash} cannot be unpacked: {error}") from error

@@ -114,7 +114,7 @@ def _copy(source: SqlStore, target: SqlStore, session_id: str, terms_of: TermsOf
     """One session with all it needs; how many messages it has. Meanwhile nobody writes to it, here nor there."""
     with source.writing(session_id) as row, target._database.writing():
         if target.open_session(session_id, row.profile, row.created_at).head:
-            raise BadInput(f"{target.path}: somebody else has just begun {session_id!r}. Try: again.")
+            raise BadInput(f"{target.path}: another process has just created {session_id!r}. Try: run it again.")
         _copy_contents(source, target, session_id)
         _copy_log(source, target, row)
         _copy_originals(source, target, session_id, terms_of)

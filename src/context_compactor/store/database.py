@@ -178,7 +178,7 @@ class OpenTransaction:
     def refuse_failed(self, path: str) -> None:
         """Raise `StoreError` when it must not be kept, since a block of it failed and what it wrote is still there."""
         if self.has_failed:
-            raise StoreError(f"{path}: a part of this transaction failed, so nothing of it was written.")
+            raise StoreError(f"{path}: a statement of this transaction failed, so nothing was written.")
 
 
 class NestedTransaction:

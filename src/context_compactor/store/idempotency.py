@@ -21,7 +21,7 @@ class IdempotencyTable:
         kept = StoredAnswer(*row) if row else None
         if kept is not None and kept.body_hash != body_hash:
             raise KeyReused(
-                f"the key {key!r:.80} was used at {kept.created_at} for another request. "
+                f"the key {key!r:.80} was already used at {kept.created_at} for a different request. "
                 "Try: a new key for each request."
             )
         return kept

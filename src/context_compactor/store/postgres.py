@@ -69,11 +69,11 @@ def migrate(connection: Connection, address: PostgresAddress, *, create: bool) -
 def _refuse_server(connection: Connection, name: str) -> None:
     if connection.info.server_version < _OLDEST_SERVER:
         version = connection.info.server_version // 10000
-        raise StoreError(f"{name} is PostgreSQL {version}; 13 is the oldest that will do. Try: a newer server.")
+        raise StoreError(f"{name} is PostgreSQL {version}; version 13 or newer is needed. Try: a newer server.")
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise StoreError(
-            f"{name} keeps texts as {encoding}, which cannot hold all of them. "
+            f"{name} uses the encoding {encoding}, which cannot store all text. "
             "Try: a database made with `createdb --encoding UTF8 --template template0`."
         )
 
@@ -101,8 +101,8 @@ def _make_schema(connection: Connection, address: PostgresAddress) -> None:
     ).fetchone()
     if row and row[0]:
         raise StoreError(
-            f"{address.name}: the schema {address.schema!r} holds tables of another program; they were not touched. "
-            "Try: another one, such as ?schema=compactor_store behind the address."
+            f"{address.name}: the schema {address.schema!r} holds tables of another program; nothing was changed. "
+            "Try: another one, such as ?schema=compactor_store at the end of the URL."
         )
     schema = Identifier(address.schema)
     if not row:
@@ -252,7 +252,7 @@ class PostgresDatabase(Database, Forkable):
                 raise
             return
         if done.statusmessage == "ROLLBACK":
-            raise StoreError(f"{self.path}: an earlier error has ended this transaction; nothing of it was written.")
+            raise StoreError(f"{self.path}: an earlier error has ended this transaction; nothing was written.")
 
     def _outcome(self, current: Transaction, error: psycopg.Error) -> str:
         """What has become of a transaction whose connection was lost while it was committed."""
@@ -269,8 +269,9 @@ class PostgresDatabase(Database, Forkable):
             status = str(away)
         if status not in ("committed", "aborted"):
             raise StoreError(
-                f"{self.path}: the server went away while a transaction was committed, and does not say whether it was "
-                f"({status}). Try: look at the session before you write the same again."
+                f"{self.path}: the server went away while a transaction was committed, and it is "
+                "unknown whether the commit succeeded "
+                f"({status}). Try: look at the session before you repeat the write."
             ) from error
         return status
 

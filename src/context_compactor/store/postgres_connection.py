@@ -71,7 +71,7 @@ def _read_conninfo(url: str, given: str) -> dict[str, str]:
     if not _PORTS.fullmatch(known.get("port", "5432")) or "@" in known.get("host", "") + known.get("dbname", ""):
         raise BadSetting(
             f"store: {without_password(given)!r:.200} cannot be read. Try: postgresql://user:password@host:5432/"
-            "database; signs such as @ / : # % in the password are written as %40 %2F %3A %23 %25."
+            "database; write characters such as @ / : # % in the password as %40 %2F %3A %23 %25."
         )
     return known
 
@@ -88,8 +88,8 @@ def _name(known: dict[str, str], schema: str) -> str:
 def _schema(schema: str, url: str) -> str:
     if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
         raise BadSetting(
-            f"store: {without_password(url)!r:.200}: {schema!r:.80} is no name of a schema. "
-            "Try: small letters, digits and _, such as schema=compactor."
+            f"store: {without_password(url)!r:.200}: {schema!r:.80} is not a valid schema name. "
+            "Try: lowercase letters, digits and _, such as schema=compactor."
         )
     return schema
 
@@ -97,7 +97,7 @@ def _schema(schema: str, url: str) -> str:
 def _connections(count: str, url: str) -> int:
     if not count.isdecimal() or not 1 <= int(count) <= _MOST_CONNECTIONS:
         raise BadSetting(
-            f"store: {without_password(url)!r:.200}: connections={count!r:.40} is no number from 1 to "
+            f"store: {without_password(url)!r:.200}: connections={count!r:.40} is not a number from 1 to "
             f"{_MOST_CONNECTIONS:,}. Try: connections=10."
         )
     return int(count)
@@ -121,7 +121,7 @@ _REFUSED = (
     (r"starting up|shutting down|recovery", "the server is being restarted", "again in a moment"),
 )
 _SAID: tuple[tuple[type[psycopg.Error], str], ...] = (
-    (errors.DiskFull, "the server's disk is full; nothing was written. Try: free some space, then again."),
+    (errors.DiskFull, "the server's disk is full; nothing was written. Try: free some space, then run it again."),
     (
         errors.ReadOnlySqlTransaction,
         "it is read-only (a standby, or default_transaction_read_only); nothing was written. Try: the primary server.",
@@ -130,7 +130,7 @@ _SAID: tuple[tuple[type[psycopg.Error], str], ...] = (
         errors.InsufficientPrivilege,
         "this user may not do that ({said}). Try: `compactor migrate` as the owner, then GRANT it the tables.",
     ),
-    (errors.InFailedSqlTransaction, "an earlier error has ended this transaction; nothing of it was written."),
+    (errors.InFailedSqlTransaction, "an earlier error has ended this transaction; nothing was written."),
     (errors.UndefinedTable, "{said}. Its tables were changed by hand. Try: a backup, or another schema."),
 )
 _AWAY = "is the server running, and are host and port right?"
@@ -160,12 +160,16 @@ def explain(error: psycopg.Error, name: str, busy_seconds: float) -> StoreError:
     if isinstance(error, errors.LockNotAvailable):
         return StoreLocked(
             f"{name} was locked by another process for {busy_seconds:g} seconds; nothing was written. "
-            "Try: again, or look for a transaction that hangs (pg_stat_activity)."
+            "Try: run it again, or look for a transaction that hangs (pg_stat_activity)."
         )
     if isinstance(error, (errors.DeadlockDetected, errors.SerializationFailure)):
-        return StoreLocked(f"{name}: another process wrote the same at once; nothing was written. Try: again.")
+        return StoreLocked(
+            f"{name}: another process wrote the same rows at the same time; nothing was written. Try: run it again."
+        )
     if isinstance(error, psycopg.OperationalError) and is_lost(error):
-        return StoreError(f"{name}: the server went away ({_line(error)}); nothing was written. Try: again; {_AWAY}")
+        return StoreError(
+            f"{name}: the server went away ({_line(error)}); nothing was written. Try: run it again; {_AWAY}"
+        )
     words = next((words for kind, words in _SAID if isinstance(error, kind)), "{said}; nothing was written.")
     return StoreError(f"{name}: {words.format(said=_line(error))}")
 
@@ -282,7 +286,7 @@ class Pool:
             with opened(self._address, 0):  # says what is wrong when the server is
                 raise StoreLocked(
                     f"{self._address.name}: all {self._address.connections} connections were in use for "
-                    f"{self._busy_seconds:g} seconds; nothing was written. Try: ?connections=N behind the address."
+                    f"{self._busy_seconds:g} seconds; nothing was written. Try: ?connections=N at the end of the URL."
                 ) from error
 
     def give_back(self, connection: Connection) -> None:

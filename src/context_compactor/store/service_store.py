@@ -74,7 +74,7 @@ def service_store_of(store: Store) -> ServiceStore:
     """The service store in the database of a store. It shares the store's connections, and is closed with it."""
     if isinstance(store, SqlStore):
         return SqlServiceStore(store._database)
-    raise BadSetting(f"store: {type(store).__name__} has no jobs. Try: a store that `connect` opens.")
+    raise BadSetting(f"store: {type(store).__name__} cannot run jobs. Try: a store opened with `connect`.")
 
 
 def clock_of(store: Store) -> Callable[[], datetime] | None:

@@ -263,7 +263,7 @@ class SqliteDatabase(Database, Forkable):
         """The connection. After some errors, such as a full disk, SQLite has ended the transaction already."""
         connection = self._live()
         if self._current is not None and not connection.in_transaction:
-            raise StoreError(f"{self.path}: an earlier error has ended this transaction; nothing of it was written.")
+            raise StoreError(f"{self.path}: an earlier error has ended this transaction; nothing was written.")
         return connection
 
     def _refuse_replaced(self) -> None:

@@ -24,16 +24,16 @@ def explain(error: sqlite3.DatabaseError, path: str, busy_seconds: float) -> Sto
     if is_locked(error):
         return StoreLocked(
             f"{path} was locked by another process for {busy_seconds:g} seconds; nothing was written. "
-            "Try: again, or look for a process that hangs with the file open."
+            "Try: run it again, or look for a process that hangs with the file open."
         )
     if _code(error) == sqlite3.SQLITE_FULL:
-        return StoreError(f"{path}: the disk is full; nothing was written. Try: free some space, then again.")
+        return StoreError(f"{path}: the disk is full; nothing was written. Try: free some space, then run it again.")
     if _code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return StoreError(f"{path} cannot be written ({error}). Try: another folder with `store`, or its permissions.")
     if isinstance(error, sqlite3.OperationalError):
         return StoreError(f"{path}: {error}; nothing was written.")
     return StoreError(
-        f"{path} is damaged or no database of this program: {error}. Try: `compactor verify`, or another file."
+        f"{path} is damaged or is not a database of this program: {error}. Try: `compactor verify`, or another file."
     )
 
 
@@ -51,7 +51,7 @@ def refuse_foreign(connection: sqlite3.Connection, name: str) -> None:
     if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
         return
     if connection.execute("PRAGMA application_id").fetchone()[0] != _OURS:
-        raise StoreError(f"{name} is a database of another program; it was not touched. Try: another file.")
+        raise StoreError(f"{name} is a database of another program; nothing was changed. Try: another file.")
 
 
 def migrate(connection: sqlite3.Connection, name: str) -> Migrated:

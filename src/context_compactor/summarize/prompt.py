@@ -53,7 +53,7 @@ class Prompt(Struct, frozen=True):
         """The text with its slots filled. What is filled in is never looked into for slots."""
         missing = slots_of(self.text) - values.keys()
         if missing:
-            raise BadSetting(f"the prompt {self.name} ({self.origin}): nothing to fill {_braced(missing)} with")
+            raise BadSetting(f"the prompt {self.name} ({self.origin}): no value for {_braced(missing)}")
         return _SLOT.sub(lambda slot: f"{{{slot[1]}}}" if slot[1] else values[slot[2]], self.text)
 
 
@@ -73,7 +73,7 @@ def check_prompt(name: str, text: str, origin: str = BUILT_IN) -> Prompt:
             "Write {{name}} for a name in braces that is not a slot"
         )
     if not known.required <= found:
-        raise BadSetting(f"{origin}: the slot {_braced(known.required - found)} is missing; put it where it belongs")
+        raise BadSetting(f"{origin}: the slot {_braced(known.required - found)} is missing; add it")
     return Prompt(name, text, origin)
 
 
@@ -86,7 +86,7 @@ def load_prompt(settings: Settings) -> Prompt:
     """The prompt that asks for a summary: `compact_prompt`, the file of `compact_prompt_file`, or the one we ship."""
     text, path = settings.compact_prompt, settings.compact_prompt_file
     if text is not None and path is not None:
-        raise BadSetting(f"compact_prompt and compact_prompt_file ({path!r}) are both given; leave one of them out")
+        raise BadSetting(f"compact_prompt and compact_prompt_file ({path!r}) are both set; remove one of them")
     if text is not None:
         return check_prompt("summarize", text, "compact_prompt")
     if path is None:

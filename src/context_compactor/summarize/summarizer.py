@@ -108,7 +108,7 @@ class LimitedModel:
         try:
             sound = msgspec.convert(msgspec.to_builtins(answer), ModelAnswer)
         except (msgspec.ValidationError, TypeError) as error:
-            raise ModelError(f"{self.name} returned a ModelAnswer that is none: {error}") from error
+            raise ModelError(f"{self.name} returned an invalid ModelAnswer: {error}") from error
         most = _BELIEVED_WINDOWS * self.window
         counts = {name: min(max(count, 0), most) for name, count in structs.asdict(sound.usage).items()}
         return structs.replace(answer, usage=ModelUsage(**counts))
@@ -135,15 +135,17 @@ class LimitedModel:
 
     def _check_attempts(self, name: str, limit: int | None, taken: Spending) -> None:
         if limit is not None and taken.attempts >= limit:
-            raise LimitReached(f"{name} allows {limit:,} requests to the model, and they were made")
+            raise LimitReached(f"{name} allows {limit:,} requests to the model, and all of them were made")
 
     def _check_dollars(self, name: str, limit: float | None, taken: Spending, most: float | None) -> None:
         if limit is None:
             return
         if most is None:
-            raise LimitReached(f"{self.name} has no known price, so {name} cannot be kept; prices sets one")
+            raise LimitReached(
+                f"{self.name} has no known price, so {name} cannot be enforced; set its price with `prices`"
+            )
         if taken.dollars + most > limit:
-            raise LimitReached(f"a call for up to ${most:.4f} could cost more than {name} leaves")
+            raise LimitReached(f"a call for up to ${most:.4f} could exceed {name}")
 
     def _largest_usage(self, request: ModelRequest) -> ModelUsage:
         said = sum(self._count(message.text) for message in request.messages)
@@ -293,7 +295,7 @@ def open_summarizer(
     """A summarizer with a model or a model's name. A wrong name, a missing key or a bad prompt is an error at once."""
     if not isinstance(model, str) and not callable(getattr(model, "write", None)):
         raise BadSetting(
-            f"summarizer is {model!r:.60}; it must be a name ({FORMS}) or an object that writes, as `Model` says"
+            f"summarizer is {model!r:.60}; it must be a name ({FORMS}) or an object that implements `Model`"
         )
     return ModelSummarizer(open_model(model, settings) if isinstance(model, str) else model, settings, on_text, on_step)
 

@@ -191,7 +191,7 @@ class Caller:
     def _take(self) -> int:
         with self._lock:
             if self._left <= 0:
-                raise LimitReached("attempt_limit: the most calls that one compaction may take have been made")
+                raise LimitReached("attempt_limit: one compaction has made as many calls as it may")
             self._left -= 1
             return self._most - self._left
 

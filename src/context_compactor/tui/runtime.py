@@ -261,13 +261,16 @@ def check_terminal() -> None:
     """`BadSetting` with what to use instead, where nothing can be drawn."""
     instead = "Try: `compactor sessions` and `compactor show SESSION`"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):  # what is drawn goes beside the output
-        raise BadSetting(f"tui: this is no terminal. {instead}.")
+        raise BadSetting(f"tui: standard output is not a terminal. {instead}.")
     kind = os.environ.get("TERM", "")
     if kind in _DUMB_TERMINALS:
-        raise BadSetting(f"tui: nothing can be drawn on a terminal with TERM={kind}. {instead}, or another TERM.")
+        raise BadSetting(f"tui: the terminal UI does not work with TERM={kind}. {instead}, or another TERM.")
     encoding = sys.stderr.encoding or ""
     if not encoding.lower().replace("-", "").startswith("utf"):
-        raise BadSetting(f"tui: this terminal is written to in {encoding}. Try: LANG=C.UTF-8, or PYTHONUTF8=1.")
+        raise BadSetting(
+            f"tui: this terminal uses the encoding {encoding}, and the UI needs UTF-8. "
+            "Try: LANG=C.UTF-8, or PYTHONUTF8=1."
+        )
 
 
 def run_app(app: ResilientApp) -> None:

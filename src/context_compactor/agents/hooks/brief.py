@@ -58,9 +58,11 @@ def brief_text(core: Core, agent: CodingAgent, mark: str) -> str:
 
 def _closing(core: Core, agent: CodingAgent, mark: str) -> str:
     running = [agent.line for agent in orchestrator(core).subagents.running]
-    told = "".join(f"\n- {line}" for line in running[:5])
+    lines = "".join(f"\n- {line}" for line in running[:5])
     children = (
-        f"Sub-agents that were running when the window was compacted, not to be started again:{told}\n" if told else ""
+        f"Sub-agents that were running when the window was compacted, not to be started again:{lines}\n"
+        if lines
+        else ""
     )
     return (
         f"{children}This record is kept by Context Compactor beside your own summary; where they differ, it has the "
@@ -89,7 +91,6 @@ def _cut(text: str, most: int) -> str:
 
 
 def _longest_list(lines: Sequence[str]) -> tuple[int, int]:
-    """Where the list with the most characters begins and ends."""
     spans: list[tuple[int, int]] = []
     first = 0
     for at, line in enumerate((*lines, "")):
@@ -107,14 +108,14 @@ def learned_text(call: HookCall) -> str:
     return load_lessons(owner_folder(project.learned, owner), _LEARNED_TOKENS)
 
 
-# A log may be written a little later than what it tells has happened.
+# A log may be written a little later than what it records.
 _BEFORE_SECONDS = 60.0
 # A log that has not got the compaction by then will not get it: it was that of a sub-agent, or it was given up.
 _CONFIRM_SECONDS = 300.0
 
 
 def user_prompt_submit(call: HookCall) -> HookAnswer | None:
-    """Nothing, unless a brief is owed. An announced compaction that never came is no longer expected."""
+    """Nothing, unless a brief has not arrived. An announced compaction that did not happen is no longer expected."""
     if call.row is None or call.row.settings != settings_fingerprint(call.root, os.environ):
         set_thresholds(call)
     if call.row is not None and call.row.expected:
@@ -137,32 +138,31 @@ def redeliver_brief(call: HookCall) -> str:
 
     What an agent got stands in its log. As long as the model has not answered since, nobody can tell.
     """
-    debt = call.row.owed if call.row else ""
-    mark, _, given_at = debt.partition(" ")
+    pending = call.row.owed if call.row else ""
+    mark, _, given_at = pending.partition(" ")
     if not mark or call.agent_id:
         return ""
     if brief_arrival(call.log.path, mark) == "given":
-        return _close_delivery(call, debt, "brief arrived", mark)
+        return _close_delivery(call, pending, "brief arrived", mark)
     trace = read_compaction_trace(call.log.path)
     age = time.time() - float(given_at or 0)
     if trace.compacted_at < float(given_at or 0) - _BEFORE_SECONDS:  # no compaction stands in this log
-        return _close_delivery(call, debt, "brief not confirmed", mark) if age > _CONFIRM_SECONDS else ""
-    if not trace.has_continued or not _claim_delivery(call, debt):
+        return _close_delivery(call, pending, "brief not confirmed", mark) if age > _CONFIRM_SECONDS else ""
+    if not trace.has_continued or not _claim_delivery(call, pending):
         return ""
-    with synced_session(call.log, call.settings) as kept:
-        again = brief_marker(kept.core, "again")
-        text = brief_text(kept.core, call.agent, again)
+    with synced_session(call.log, call.settings) as synced:
+        again = brief_marker(synced.core, "again")
+        text = brief_text(synced.core, call.agent, again)
     log_hook(call.root, call.event, "brief given again", key=call.log.key, marker=again, instead_of=mark)
     return text
 
 
-def _close_delivery(call: HookCall, debt: str, what: str, mark: str) -> str:
-    if _claim_delivery(call, debt):
+def _close_delivery(call: HookCall, pending: str, what: str, mark: str) -> str:
+    if _claim_delivery(call, pending):
         log_hook(call.root, call.event, what, key=call.log.key, marker=mark)
     return ""
 
 
-def _claim_delivery(call: HookCall, debt: str) -> bool:
-    """Of many calls that come at once, one pays."""
-    with hook_state_of(call.root) as tally:
-        return tally.claim(call.log.key, "owed", debt, "")
+def _claim_delivery(call: HookCall, pending: str) -> bool:
+    with hook_state_of(call.root) as state:
+        return state.claim(call.log.key, "owed", pending, "")

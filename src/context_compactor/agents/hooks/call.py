@@ -1,4 +1,4 @@
-"""One call of a hook: what the agent said, for which of its sessions, and when the next call has something to do."""
+"""One call of a hook: what the agent sent, for which of its sessions, and when the next call has work to do."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ HookAnswer = dict[str, Any]
 
 
 class HookCall(Struct, frozen=True):
-    """`said` is the agent's own JSON. `row` is what was known of the session when the call came."""
+    """`payload` is the agent's JSON. `row` is what was known of the session when the call came."""
 
     event: str
     agent: CodingAgent
     root: str
-    said: dict[str, Any]
+    payload: dict[str, Any]
     settings: Settings
     row: AgentSessionRow | None = None
 
@@ -63,7 +63,7 @@ class HookCall(Struct, frozen=True):
 
     def text(self, name: str) -> str:
         """A field when it is a text."""
-        value = self.said.get(name)
+        value = self.payload.get(name)
         return value if isinstance(value, str) else ""
 
     def event_name(self) -> str:
@@ -72,17 +72,17 @@ class HookCall(Struct, frozen=True):
 
     def for_model(self, text: str) -> dict[str, Any]:
         """An answer whose text the model gets."""
-        said = printable(text, keep="\n\t")
-        return {"hookSpecificOutput": {"hookEventName": self.event_name(), "additionalContext": said}}
+        shown = printable(text, keep="\n\t")
+        return {"hookSpecificOutput": {"hookEventName": self.event_name(), "additionalContext": shown}}
 
 
-def detect_agent(said: dict[str, Any], told: str) -> CodingAgent:
-    """Which agent calls: what the command says, else what its log is called."""
-    if told:
-        return find_agent(told)
-    path = said.get("transcript_path")
+def detect_agent(payload: dict[str, Any], option: str) -> CodingAgent:
+    """Which agent calls: the one named with `--agent`, else the one whose log has such a name."""
+    if option:
+        return find_agent(option)
+    path = payload.get("transcript_path")
     name = os.path.basename(path) if isinstance(path, str) else ""
-    return CODEX if name.startswith("rollout-") or "turn_id" in said else CLAUDE_CODE
+    return CODEX if name.startswith("rollout-") or "turn_id" in payload else CLAUDE_CODE
 
 
 # No text has so few characters for each token, or hardly any: what is below need not be counted.
@@ -114,5 +114,5 @@ def next_suggestion(call: HookCall, row: AgentSessionRow | None) -> int:
 def agent_window(call: HookCall) -> int:
     """Tokens of the agent's window, as far as they are known: what is set, else what its model takes."""
     model = call.text("model") or (call.row.model if call.row else "") or call.settings.model
-    told = None if model else call.agent.assumed_window
-    return window_for(model, call.settings.window, told, call.agent.name, 0).tokens
+    assumed = None if model else call.agent.assumed_window
+    return window_for(model, call.settings.window, assumed, call.agent.name, 0).tokens

@@ -18,11 +18,13 @@ from context_compactor.agents.sync import hook_state_of
 from context_compactor.errors import CompactorError
 
 
-def run_hook(event: str, said: dict[str, Any], root: str, agent: str, row: AgentSessionRow | None) -> HookAnswer | None:
+def run_hook(
+    event: str, payload: dict[str, Any], root: str, agent: str, row: AgentSessionRow | None
+) -> HookAnswer | None:
     """Do what an event asks for; what the agent is answered, or None for nothing."""
     gc.disable()  # it is over before there is anything to gain by it
     os.chdir(root)  # settings and the store are those of the project
-    call = HookCall(event, detect_agent(said, agent), root, said, project_settings(root), row)
+    call = HookCall(event, detect_agent(payload, agent), root, payload, project_settings(root), row)
     if not call.settings.enabled:
         return None
     is_noted = row is not None and event == "user-prompt-submit"
@@ -31,23 +33,19 @@ def run_hook(event: str, said: dict[str, Any], root: str, agent: str, row: Agent
         return _handler(event)(call)
     finally:
         if not is_noted:
-            _note_event(call)
+            with hook_state_of(root) as state:
+                state.note_event(call.log.key, event, utc_now_text())
 
 
 def _with_row(call: HookCall) -> HookCall:
     """The call with what is known of its session. One that is new here is noted, and its call counted."""
     if call.row is not None:
         return call
-    with hook_state_of(call.root) as tally:
-        row = tally.change(call.log.key, time.time(), {})
+    with hook_state_of(call.root) as state:
+        row = state.change(call.log.key, time.time(), {})
         if call.event == "post-tool-use":
-            row = tally.count(call.log.key, time.time()) or row
+            row = state.count(call.log.key, time.time()) or row
     return structs.replace(call, row=row)
-
-
-def _note_event(call: HookCall) -> None:
-    with hook_state_of(call.root) as tally:
-        tally.note_event(call.log.key, call.event, utc_now_text())
 
 
 def _handler(event: str) -> Callable[[HookCall], HookAnswer | None]:
@@ -72,5 +70,5 @@ def _handler(event: str) -> Callable[[HookCall], HookAnswer | None]:
         case "session-end":
             from context_compactor.agents.hooks.session import session_end as found
         case _:
-            raise CompactorError(f"nothing answers the event {event!r}")
+            raise CompactorError(f"there is no handler for the event {event!r}")
     return found

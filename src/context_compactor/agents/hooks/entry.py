@@ -49,10 +49,10 @@ def main(arguments: list[str]) -> int:
             sys.stdout.write(json.dumps(answer))
             sys.stdout.flush()
     except KeyboardInterrupt:
-        _report_failure(root, event, "it was interrupted")
+        _report_failure(root, event, "interrupted")
     except BrokenPipeError:
-        _report_failure(root, event, "nobody read the answer")
-    except Exception as error:  # noqa: BLE001  an agent is never broken by us; the diary says what happened
+        _report_failure(root, event, "the agent closed standard output")
+    except Exception as error:  # noqa: BLE001  an agent is never broken by us; the hook log says what happened
         _report_failure(root, event, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
     return 0
 
@@ -61,7 +61,7 @@ def _event(arguments: list[str]) -> str:
     name = next((each for each in arguments if not each.startswith("-")), "")
     event = _EVENT_SPELLINGS.get(name.replace("-", "").replace("_", "").lower(), "")
     if not event:
-        raise ValueError(f"there is no event {name[:60]!r}; known events: {', '.join(EVENTS)}")
+        raise ValueError(f"there is no event {name[:60]!r}. Try:  {', '.join(EVENTS)}")
     return event
 
 
@@ -73,17 +73,17 @@ def _option(arguments: list[str], name: str) -> str:
 def _read(event: str) -> dict[str, Any]:
     if sys.stdin is None or sys.stdin.isatty():
         raise ValueError(
-            f"a coding agent calls this with JSON on standard input. Try: echo '{{}}' | compactor hook {event}"
+            f"this is called by a coding agent with JSON on standard input. Try: echo '{{}}' | compactor hook {event}"
         )
     text = sys.stdin.buffer.read(_LONGEST_INPUT)
     try:
         call = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"what came on standard input is no JSON ({error}): {text[:200]!r}") from None
+        raise ValueError(f"standard input is not JSON ({error}): {text[:200]!r}") from None
     if not isinstance(call, dict):
-        raise ValueError(f"what came on standard input is no object: {text[:200]!r}")
+        raise ValueError(f"standard input is not a JSON object: {text[:200]!r}")
     if not _text(call, "session_id"):
-        raise ValueError(f"there is no session_id among {', '.join(map(str, call))[:200]}")
+        raise ValueError(f"the JSON on standard input has no session_id, only {', '.join(map(str, call))[:200]}")
     return call
 
 
@@ -100,26 +100,25 @@ def _answer(event: str, call: dict[str, Any], root: str, agent: str) -> dict[str
 
 
 def _count(event: str, key: str, root: str) -> AgentSessionRow | None:
-    tally = None
+    state = None
     try:
-        tally = open_hook_state(os.path.join(root, HOME), wait=_WAIT_SECONDS)
-        if tally is None:
+        state = open_hook_state(os.path.join(root, HOME), wait=_WAIT_SECONDS)
+        if state is None:
             return None
         if event == "post-tool-use":
-            return tally.count(key, time.time())
-        row = tally.find(key)
+            return state.count(key, time.time())
+        row = state.find(key)
         if row is not None:
-            tally.note_event(key, event, utc_now_text())
+            state.note_event(key, event, utc_now_text())
         return row
     except Exception:  # noqa: BLE001  whoever has the time puts it aside and begins anew
         return None
     finally:
-        if tally is not None:
-            tally.close()
+        if state is not None:
+            state.close()
 
 
 def _needs_work(event: str, row: AgentSessionRow, call: dict[str, Any], root: str) -> bool:
-    """Whether there is more to do than to count."""
     if row.owed or row.settings != settings_fingerprint(root, os.environ):
         return True
     if event == "user-prompt-submit":
@@ -147,11 +146,10 @@ def _text(call: dict[str, Any], name: str) -> str:
 
 
 def _report_failure(root: str, event: str, problem: str) -> None:
-    """Write down what went wrong, as far as that can be."""
     try:
         log_hook(root or project_root("", os.environ), event, "failed", problem=problem)
     except OSError as error:  # the working folder is gone
-        problem = f"{problem}; and this could not be written down: {error}"
+        problem = f"{problem}; and this could not be logged: {error}"
     try:
         if sys.stderr is not None:
             sys.stderr.write(f"compactor hook: {problem}\n"[:2_000])

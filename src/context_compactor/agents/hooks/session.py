@@ -1,4 +1,4 @@
-"""Hooks for the life of an agent's session: it starts, is compacted, rests and ends."""
+"""Hooks for the life of an agent's session: it starts, is compacted, stops and ends."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _window_fill(log: AgentLog) -> int:
 def _running(path: str) -> tuple[set[str], set[str]]:
     """Calls of sub-agents that have no result, and those whose result says that they run in the background.
 
-    One in the background is over when its end is told; that is seen from its id, which is told with it.
+    One in the background is over when its end is reported; that is seen from its id, which is reported with it.
     """
     answered: dict[str, str] = {}
     asked: set[str] = set()
@@ -72,16 +72,15 @@ def _running(path: str) -> tuple[set[str], set[str]]:
 
 
 def _subagents_of(path: str) -> list[tuple[str, str]]:
-    """The sub-agents of a session, each with the call that began it."""
     folder = Path(subagent_log(path, "")).parent
     found = []
     for meta in sorted(folder.glob("agent-*.meta.json")):
         try:
-            told = json.loads(meta.read_text(encoding="utf-8"))
+            values = json.loads(meta.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        if isinstance(told, dict):
-            found.append((str(told.get("toolUseId")), meta.name.removeprefix("agent-").removesuffix(".meta.json")))
+        if isinstance(values, dict):
+            found.append((str(values.get("toolUseId")), meta.name.removeprefix("agent-").removesuffix(".meta.json")))
     return found
 
 
@@ -98,8 +97,8 @@ def pre_compact(call: HookCall) -> HookAnswer | None:
         log_hook(call.root, call.event, "nothing to archive", key=call.log.key, path=call.log.path)
         return None
     trigger = call.text("trigger") or "unknown"
-    with synced_session(call.log, call.settings) as kept:
-        core = kept.core
+    with synced_session(call.log, call.settings) as synced:
+        core = synced.core
         checkpoints.write_if_possible(core, checkpoints.current_checkpoint(core))
         state = read_session_state(core.row().state)
         tokens = last_window_tokens(call.log.path) or state.gauge.tokens
@@ -110,10 +109,10 @@ def pre_compact(call: HookCall) -> HookAnswer | None:
             tool_calls=state.tool_calls,
             agent=call.agent.name,
         )
-    told = kept.followed
+    new = synced.followed
     update_hook_state(call.log, expected=utc_now_text(), summary="")
     log_hook(
-        call.root, call.event, "archived", key=call.log.key, trigger=trigger, new=told.archived, messages=told.appended
+        call.root, call.event, "archived", key=call.log.key, trigger=trigger, new=new.archived, messages=new.appended
     )
     return None
 
@@ -123,11 +122,11 @@ def post_compact(call: HookCall) -> HookAnswer | None:
     set_thresholds(call, expected="", summary="")
     if not call.has_log or compacted_log(call.log) != call.log:
         return None
-    with synced_session(call.log, call.settings) as kept:
-        losses = kept.followed.losses
+    with synced_session(call.log, call.settings) as synced:
+        losses = synced.followed.losses
         summary = call.text("compact_summary")
         if losses is None and summary:
-            losses = find_summary_losses(summary, all_facts(kept.core))
+            losses = find_summary_losses(summary, all_facts(synced.core))
     if losses is None:
         return None
     text = losses_message(call, losses)
@@ -136,7 +135,7 @@ def post_compact(call: HookCall) -> HookAnswer | None:
 
 
 def losses_message(call: HookCall, losses: SummaryLosses) -> str:
-    """What was lost, in two lines for the user; the diary has all of it."""
+    """What was lost, in two lines for the user; the hook log has all of it."""
     counts = ", ".join(f"{count:,} {_plural(kind, count)}" for kind, count in losses.by_kind().items())
     kept = losses.checked - len(losses.lost)
     log_hook(
@@ -185,8 +184,8 @@ _RESUMED_CHARS = 4_000
 def session_start(call: HookCall) -> HookAnswer | None:
     """The brief after a compaction, a short one when a session is resumed, and what was learned in a new one."""
     set_thresholds(call, processes=" ".join(ancestor_processes()))
-    with hook_state_of(call.root) as tally:
-        tally.trim()
+    with hook_state_of(call.root) as state:
+        state.trim()
     source = call.text("source")
     if source == "compact":
         return brief_after_compaction(call)
@@ -202,27 +201,27 @@ def brief_after_compaction(call: HookCall) -> HookAnswer | None:
     if not os.path.isfile(log.path) or not os.path.getsize(log.path):
         log_hook(call.root, call.event, "no brief", reason="there is no log of it yet", key=log.key)
         return None
-    with synced_session(log, call.settings) as kept:
-        mark = brief_marker(kept.core, "compact")
-        text = brief_text(kept.core, call.agent, mark)
+    with synced_session(log, call.settings) as synced:
+        mark = brief_marker(synced.core, "compact")
+        text = brief_text(synced.core, call.agent, mark)
         summary = call.row.summary if call.row and log.key == call.log.key else ""
-        losses = kept.followed.losses or (find_summary_losses(summary, all_facts(kept.core)) if summary else None)
+        losses = synced.followed.losses or (find_summary_losses(summary, all_facts(synced.core)) if summary else None)
     if log.key == call.log.key:
         expect_delivery(call, mark)
     log_hook(call.root, call.event, "brief given", key=log.key, marker=mark, characters=len(text))
-    told = {} if losses is None else {"systemMessage": losses_message(call, losses)}
-    return call.for_model(text) | told
+    message = {} if losses is None else {"systemMessage": losses_message(call, losses)}
+    return call.for_model(text) | message
 
 
 def _resume_message(call: HookCall) -> HookAnswer | None:
     """What has changed since, and where the rest is: the window itself is as it was."""
-    with synced_session(call.log, call.settings, archive=False) as kept:
-        found = kept.session.resume(400)
+    with synced_session(call.log, call.settings, archive=False) as synced:
+        found = synced.session.resume(400)
     reasons = [f"- {reason.what}" for reason in found.reasons if reason.severity != "note"]
     if not reasons:
         return None
-    told = "Context Compactor compared this project with where this session stood when it was left:"
-    return call.for_model("\n".join((told, *reasons))[:_RESUMED_CHARS])
+    head = "Context Compactor compared this project with where this session stood when it was left:"
+    return call.for_model("\n".join((head, *reasons))[:_RESUMED_CHARS])
 
 
 def stop(call: HookCall) -> HookAnswer | None:
@@ -236,6 +235,6 @@ def stop(call: HookCall) -> HookAnswer | None:
 def session_end(call: HookCall) -> HookAnswer | None:
     """Archive all of it, keep the facts, and carry what is worth knowing over to the next session."""
     if call.has_log:
-        with synced_session(call.log, call.settings, is_closed=True) as kept:
-            promote(kept.core)
+        with synced_session(call.log, call.settings, is_closed=True) as synced:
+            promote(synced.core)
     return None

@@ -25,12 +25,12 @@ _FEWEST_MESSAGES = 3
 
 
 def subagent_start(call: HookCall) -> HookAnswer | None:
-    """Register a sub-agent, and tell it what its caller knows."""
+    """Register a sub-agent, and give it what its caller knows."""
     parent = _parent_log(call)
     if not call.agent_id or not os.path.isfile(parent.path):
         return None
-    with synced_session(parent, call.settings, archive=False) as kept:
-        core = kept.core
+    with synced_session(parent, call.settings, archive=False) as synced:
+        core = synced.core
         with core.writing():
             state = orchestrator(core)
             task = call.text("agent_type") or "sub-agent"
@@ -61,8 +61,8 @@ def subagent_stop(call: HookCall) -> HookAnswer | None:
             pass
     if not call.agent_id or not os.path.isfile(parent.path):
         return None
-    with synced_session(parent, call.settings, archive=False) as kept:
-        _note_finished(call, kept.core)
+    with synced_session(parent, call.settings, archive=False) as synced:
+        _note_finished(call, synced.core)
     return None
 
 
@@ -78,8 +78,8 @@ def _note_finished(call: HookCall, core: Core) -> None:
         number = max(state.last_ref + 1, FIRST_EXTRA_NUMBER)
         ref = reference_id("agent", number) if report else ""
         if report and any(agent.id == call.agent_id for agent in register.running):
-            told = f"{call.text('agent_type') or 'sub-agent'} {call.agent_id}"
-            original = Original(ref, Kind.SUBAGENT.value, told, count_tokens(report), report, f'recall("{ref}")')
+            title = f"{call.text('agent_type') or 'sub-agent'} {call.agent_id}"
+            original = Original(ref, Kind.SUBAGENT.value, title, count_tokens(report), report, f'recall("{ref}")')
             core.store.archive(core.id, prepare_and_store_items([original], core.store), core.now())
         register = register.finished(call.agent_id, status, ref)
         last = max(state.last_ref, number) if ref else state.last_ref
@@ -89,7 +89,7 @@ def _note_finished(call: HookCall, core: Core) -> None:
 def _parent_log(call: HookCall) -> AgentLog:
     """The log of whoever called the sub-agent: the one that is known, since Codex names that of the sub-agent."""
     key = session_key(call.session_id)
-    with hook_state_of(call.root) as tally:
-        row = tally.find(key)
-    told = "" if call.agent is CODEX and call.event == "subagent-start" else call.text("transcript_path")
-    return AgentLog(call.root, key, (row.transcript if row else "") or told, call.agent.name, call.wait)
+    with hook_state_of(call.root) as state:
+        row = state.find(key)
+    named = "" if call.agent is CODEX and call.event == "subagent-start" else call.text("transcript_path")
+    return AgentLog(call.root, key, (row.transcript if row else "") or named, call.agent.name, call.wait)

@@ -13,7 +13,6 @@ from context_compactor.agents.hooks.call import HookAnswer, HookCall, agent_wind
 from context_compactor.agents.paths import AGENT_TOOLS, settings_fingerprint
 from context_compactor.agents.sync import hook_state_of, synced_session
 from context_compactor.agents.transcript_tail import last_window_tokens
-from context_compactor.archive.originals import Original
 from context_compactor.archive.storage import prepare_items, store_items
 from context_compactor.dialects.detection import find_dialect
 from context_compactor.dialects.turns import ToolUse, split_turns
@@ -38,15 +37,15 @@ ValuePath = tuple[str | int, ...]
 
 
 class ToolResponseText(Struct, frozen=True):
-    """What a tool has returned: the longest text in it, and the way to it."""
+    """What a tool has returned: the longest text in it, and the path of that text."""
 
     response: Any
-    way: ValuePath
+    path: ValuePath
     text: str
 
     def with_text(self, text: str) -> Any:
         """The same with another text."""
-        return _replaced(self.response, self.way, text)
+        return _replaced(self.response, self.path, text)
 
 
 def find_output(tool: str, response: Any) -> ToolResponseText | None:
@@ -56,17 +55,17 @@ def find_output(tool: str, response: Any) -> ToolResponseText | None:
     texts = list(_texts(response, ()))
     if not texts:
         return None
-    way, text = max(texts, key=lambda each: len(each[1]))
-    return ToolResponseText(response, way, text)
+    path, text = max(texts, key=lambda each: len(each[1]))
+    return ToolResponseText(response, path, text)
 
 
 def with_whole_text(output: ToolResponseText) -> ToolResponseText:
-    """The same with all of its text: of a very long one Claude Code tells the beginning, and where the rest is."""
-    path = output.response.get(_COPY_FIELDS[0]) if isinstance(output.response, dict) else None
-    if not isinstance(path, str) or not os.path.isfile(path):  # a pipe would let us wait
+    """The same with all of its text: of a very long one Claude Code sends the beginning, and where the rest is."""
+    copy = output.response.get(_COPY_FIELDS[0]) if isinstance(output.response, dict) else None
+    if not isinstance(copy, str) or not os.path.isfile(copy):  # a pipe would let us wait
         return output
     try:
-        with open(path, "rb") as file:
+        with open(copy, "rb") as file:
             text = file.read(_LARGEST).decode("utf-8", "replace")
     except OSError:
         return output
@@ -80,23 +79,23 @@ def first_line_number(response: Any) -> int:
     return line if isinstance(line, int) and line > 0 else 1
 
 
-def _texts(value: Any, way: ValuePath) -> list[tuple[ValuePath, str]]:
+def _texts(value: Any, path: ValuePath) -> list[tuple[ValuePath, str]]:
     if isinstance(value, str):
-        return [(way, value)]
+        return [(path, value)]
     if isinstance(value, dict):
         inner: list[tuple[str | int, Any]] = [(key, each) for key, each in value.items() if key not in _NOT_TEXT_FIELDS]
     else:
         inner = list(enumerate(value)) if isinstance(value, list) else []
-    return [found for key, each in inner for found in _texts(each, (*way, key))]
+    return [found for key, each in inner for found in _texts(each, (*path, key))]
 
 
-def _replaced(value: Any, way: ValuePath, text: str) -> Any:
-    if not way:
+def _replaced(value: Any, path: ValuePath, text: str) -> Any:
+    if not path:
         return text
     if isinstance(value, list):
-        return [_replaced(each, way[1:], text) if at == way[0] else each for at, each in enumerate(value)]
+        return [_replaced(each, path[1:], text) if at == path[0] else each for at, each in enumerate(value)]
     rest = {key: each for key, each in value.items() if key not in _COPY_FIELDS}
-    return {key: _replaced(each, way[1:], text) if key == way[0] else each for key, each in rest.items()}
+    return {key: _replaced(each, path[1:], text) if key == path[0] else each for key, each in rest.items()}
 
 
 # Outputs of calls that the log does not have yet are numbered from here, far behind any call of it.
@@ -115,17 +114,19 @@ def replace_output(call: HookCall) -> ReplacedOutput | None:
     """The tool's answer with a shorter text in it; None when it stays as it is."""
     tool = call.text("tool_name")
     most = HANDOFF_TOKENS if tool in AGENT_TOOLS else call.settings.max_output_tokens
-    output = find_output(tool, call.said.get("tool_response")) if call.settings.replace_outputs else None
+    output = find_output(tool, call.payload.get("tool_response")) if call.settings.replace_outputs else None
     if output is None or len(output.text) <= most or not call.has_log or _is_scripted(call):
         return None
     output = with_whole_text(output)
     tokens = counter_for(call.row.model if call.row else None).count(output.text)
     if tokens <= most:
         return None
-    with synced_session(call.log, call.settings, archive=False) as kept:
-        exchange, verdict = _exchange(kept.core, call, tool, output.text)
-        original = kept.core.without_secrets(result_original(exchange, verdict))
-        _archive_output(kept.core, original)
+    with synced_session(call.log, call.settings, archive=False) as synced:
+        exchange, verdict = _exchange(synced.core, call, tool, output.text)
+        original = synced.core.without_secrets(result_original(exchange, verdict))
+        ready = prepare_items([original], synced.core.store)
+        with synced.core.writing():
+            synced.core.store.archive(synced.core.id, store_items(ready, synced.core.store), synced.core.now())
     log_hook(call.root, call.event, "replaced", key=call.log.key, tool=tool, ref=original.id, tokens=tokens)
     text = _shorter(tool, output, tokens, verdict, most)
     return ReplacedOutput(text, output.with_text(text))
@@ -151,19 +152,18 @@ def _shorter(tool: str, output: ToolResponseText, tokens: int, verdict: Verdict,
 
 
 def _exchange(core: Core, call: HookCall, tool: str, text: str) -> tuple[ToolUse, Verdict]:
-    """The call with its whole result, under the number that it has in the conversation."""
     call_id = call.text("tool_use_id") or "call"
     number = _number(core, call_id) or _next_unlogged(core)
-    given = call.said.get("tool_input")
+    given = call.payload.get("tool_input")
     asked = {
         "type": "tool_use",
         "id": call_id,
         "name": tool or "tool",
         "input": given if isinstance(given, dict) else {},
     }
-    told = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+    answered = {"type": "tool_result", "tool_use_id": call_id, "content": text}
     dialect = find_dialect("anthropic", ())
-    messages = dialect.parse([{"role": "assistant", "content": [asked]}, {"role": "user", "content": [told]}])
+    messages = dialect.parse([{"role": "assistant", "content": [asked]}, {"role": "user", "content": [answered]}])
     turns = split_turns(messages, 1, number)
     return turns[0].exchanges[0], classify(turns).exchanges[number]
 
@@ -179,16 +179,10 @@ def _next_unlogged(core: Core) -> int:
     return max([_FIRST_UNLOGGED, *(number + 1 for number in numbers if number >= _FIRST_UNLOGGED)])
 
 
-def _archive_output(core: Core, original: Original) -> None:
-    ready = prepare_items([original], core.store)
-    with core.writing():
-        core.store.archive(core.id, store_items(ready, core.store), core.now())
-
-
 def post_tool_use(call: HookCall) -> HookAnswer | None:
-    """What was found, put together: a brief that is owed, a suggestion, another output."""
-    owed, hint = redeliver_brief(call), _suggestion(call)
-    answer: dict[str, Any] = call.for_model("\n\n".join(filter(None, (owed, hint)))) if owed or hint else {}
+    """What was found, put together: a brief that has not arrived, a suggestion, another output."""
+    brief, hint = redeliver_brief(call), _suggestion(call)
+    answer: dict[str, Any] = call.for_model("\n\n".join(filter(None, (brief, hint)))) if brief or hint else {}
     if hint:
         answer["systemMessage"] = hint.strip("[]")
     replaced = replace_output(call)
@@ -198,11 +192,10 @@ def post_tool_use(call: HookCall) -> HookAnswer | None:
 
 
 def _with_output(call: HookCall, answer: dict[str, Any], replaced: ReplacedOutput) -> dict[str, Any]:
-    """The answer with another output in it, as this agent takes it."""
     if call.agent.replacement_field == "stopReason":  # Codex goes on with this text in the place of the output
         return {**answer, "continue": False, "stopReason": replaced.text}
-    said = answer.get("hookSpecificOutput", {"hookEventName": call.event_name()})
-    return {**answer, "hookSpecificOutput": {**said, "updatedToolOutput": replaced.response}}
+    specific = answer.get("hookSpecificOutput", {"hookEventName": call.event_name()})
+    return {**answer, "hookSpecificOutput": {**specific, "updatedToolOutput": replaced.response}}
 
 
 def _suggestion(call: HookCall) -> str:
@@ -227,6 +220,5 @@ def _suggestion(call: HookCall) -> str:
 
 
 def _claim_suggestion(call: HookCall, name: str, known: int, value: int) -> bool:
-    """Of many calls that come at once, one suggests."""
-    with hook_state_of(call.root) as tally:
-        return tally.claim(call.log.key, name, known, value)
+    with hook_state_of(call.root) as state:
+        return state.claim(call.log.key, name, known, value)

@@ -18,10 +18,10 @@ from context_compactor.errors import BadSetting
 
 def home_of(env: Mapping[str, str]) -> Path:
     """The user's home; `BadSetting` when the environment names none."""
-    told = env.get("HOME", "")
-    if not Path(told).is_absolute() or not Path(told).is_dir():
-        raise BadSetting(f"HOME is {told!r:.100}, which is no folder. Try: with HOME set to your own.")
-    return Path(told)
+    home = env.get("HOME", "")
+    if not Path(home).is_absolute() or not Path(home).is_dir():
+        raise BadSetting(f"HOME is {home!r:.100}, which is not a folder. Try: set HOME to your home folder.")
+    return Path(home)
 
 
 NAME = "compactor"
@@ -46,9 +46,7 @@ def own_command(started_as: str) -> Command:
     found = named or next((path for path in beside if is_program(path)), None)
     program = found or sys.executable
     if not program:
-        raise BadSetting(
-            "there is no script `compactor` and no Python to run it. Try: install the package, then again."
-        )
+        raise BadSetting("there is no script `compactor` and no Python to run it. Try: install the package first.")
     path = str(Path(program).absolute())
     if not path.isprintable() or "\ufffd" in os.fsencode(path).decode("utf-8", "replace"):
         raise BadSetting(f"{path!r} cannot be written into settings. Try: install the package into another folder.")

@@ -33,17 +33,17 @@ class Finding(Struct, frozen=True):
     remedy: str = field(default="", name="try")
 
 
-def ok(area: str, what: str, remedy: str = "") -> Finding:
-    """Nothing to do."""
+def ok(what: str, remedy: str = "", area: str = "") -> Finding:
+    """Nothing to do. Without an area a finding gets that of its check."""
     return Finding(area, "ok", what, remedy)
 
 
-def look(area: str, what: str, remedy: str = "") -> Finding:
+def look(what: str, remedy: str = "", area: str = "") -> Finding:
     """Something that a person should know of."""
     return Finding(area, "look", what, remedy)
 
 
-def wrong(area: str, what: str, remedy: str) -> Finding:
+def wrong(what: str, remedy: str, area: str = "") -> Finding:
     """Something that does not work."""
     return Finding(area, "wrong", what, remedy)
 
@@ -89,9 +89,8 @@ _NAMES = re.compile(r"[\w|-]+")
 
 
 class SettingsSource(Struct, frozen=True):
-    """A settings file. `values` is what stands in it, `problem` why the agent cannot use it."""
+    """A settings file. `values` is its content, `problem` why the agent cannot use it."""
 
-    agent: CodingAgent
     scope: str
     path: Path
     values: Mapping[str, Any]
@@ -100,19 +99,18 @@ class SettingsSource(Struct, frozen=True):
     @property
     def hooks(self) -> Mapping[str, Any]:
         """The groups of hooks by event."""
-        found = self.values.get("hooks")
-        return found if isinstance(found, dict) else {}
+        return table_at(self.values, "hooks")
 
 
 class RegisteredHook(Struct, frozen=True):
-    """One hook in a settings file: at `place` of group `number` of its event."""
+    """One hook in a settings file: at `index` of group `number` of its event."""
 
     source: SettingsSource
     event: str
     matcher: str
     entry: Mapping[str, Any]
     number: int
-    place: int
+    index: int
     is_ours: bool
 
     @property
@@ -132,10 +130,15 @@ class RegisteredHook(Struct, frozen=True):
             return False
 
 
-def sources(case: DoctorContext, agent: CodingAgent) -> list[SettingsSource]:
+def sources(ctx: DoctorContext, agent: CodingAgent) -> list[SettingsSource]:
     """The files of an agent that are there, each once."""
-    found = _claude_code(case) if agent is CLAUDE_CODE else _codex(case)
+    found = _claude_code(ctx) if agent is CLAUDE_CODE else _codex(ctx)
     return list({os.path.realpath(each.path): each for each in reversed(list(found))}.values())[::-1]
+
+
+def our_hooks_of(ctx: DoctorContext, agent: CodingAgent) -> list[RegisteredHook]:
+    """Our own hooks in the settings of an agent."""
+    return [hook for hook in hooks_of(sources(ctx, agent)) if hook.is_ours]
 
 
 def hooks_of(found: list[SettingsSource]) -> list[RegisteredHook]:
@@ -149,71 +152,73 @@ def _hooks(source: SettingsSource, event: str, groups: Any) -> Iterator[Register
     ours = set(our_hooks(groups))
     for number, group in enumerate(groups if isinstance(groups, list) else ()):
         entries = group.get("hooks") if isinstance(group, dict) else None
-        for place, entry in enumerate(entries if isinstance(entries, list) else ()):
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             if isinstance(entry, dict):
                 matcher = group.get("matcher")
-                told = matcher if isinstance(matcher, str) else ""
-                yield RegisteredHook(source, event, told, entry, number, place, (number, place) in ours)
+                matcher = matcher if isinstance(matcher, str) else ""
+                yield RegisteredHook(source, event, matcher, entry, number, index, (number, index) in ours)
 
 
-def _claude_code(case: DoctorContext) -> Iterator[SettingsSource]:
+def _claude_code(ctx: DoctorContext) -> Iterator[SettingsSource]:
     files = {
-        "user": claude_settings(case.user),
-        "project": claude_settings(case.project),
-        "local": case.root / ".claude" / "settings.local.json",
+        "user": claude_settings(ctx.user),
+        "project": claude_settings(ctx.project),
+        "local": ctx.root / ".claude" / "settings.local.json",
     }
     for scope, path in files.items():
         if path.exists():
-            yield _json_source(CLAUDE_CODE, scope, path)
-    if has_plugin(case.user) or has_plugin(case.project):
-        yield from (_json_source(CLAUDE_CODE, PLUGIN, path / "hooks" / "hooks.json") for path in plugin_folder(case))
+            yield _json_source(scope, path)
+    if has_plugin(ctx.user) or has_plugin(ctx.project):
+        yield from (_json_source(PLUGIN, path / "hooks" / "hooks.json") for path in plugin_folder(ctx))
 
 
-def _codex(case: DoctorContext) -> Iterator[SettingsSource]:
-    for place in (case.user, case.project):
-        hooks, config = targets(CODEX, place, BY_NAME)[:2]
+def _codex(ctx: DoctorContext) -> Iterator[SettingsSource]:
+    for scope in (ctx.user, ctx.project):
+        hooks, config = targets(CODEX, scope, BY_NAME)[:2]
         if hooks.path.exists():
             only = hooks.settings.only_keys if isinstance(hooks.settings, JsonSettings) else None
-            yield _json_source(CODEX, _scope(place), hooks.path, only)
+            yield _json_source(scope.name, hooks.path, only)
         if config.path.exists():
-            yield toml_source(CODEX, _scope(place), config.path)
+            yield _toml_source(scope.name, config.path)
 
 
-def plugin_folder(case: DoctorContext) -> list[Path]:
+def table_at(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """The table under these names; empty where there is none."""
+    for name in names:
+        found = values.get(name)
+        values = found if isinstance(found, dict) else {}
+    return dict(values)
+
+
+def plugin_folder(ctx: DoctorContext) -> list[Path]:
     """Where Claude Code keeps its copy of our plugin: the newest one, if any."""
-    found = case.user.claude_folder.glob(f"plugins/cache/*/{SERVER}/*")
+    found = ctx.user.claude_folder.glob(f"plugins/cache/*/{SERVER}/*")
     return sorted((path for path in found if path.is_dir()), key=lambda path: path.stat().st_mtime)[-1:]
 
 
-def _json_source(agent: CodingAgent, scope: str, path: Path, only: frozenset[str] | None = None) -> SettingsSource:
+def _json_source(scope: str, path: Path, only: frozenset[str] | None = None) -> SettingsSource:
     """A settings file that is JSON. One that may have `only` some keys must be there whole, and begin with a brace."""
     try:
         content = read_file(path) or b""
         text = decoded(content)
         if only is None and not text.strip():
-            return SettingsSource(agent, scope, path, {})
+            return SettingsSource(scope, path, {})
         check_json(text)
         values = value_at(text, ())
     except CompactorError as error:
-        return SettingsSource(agent, scope, path, {}, str(error))
-    return SettingsSource(agent, scope, path, values, "" if only is None else _ignored(content, values, only))
+        return SettingsSource(scope, path, {}, str(error))
+    return SettingsSource(scope, path, values, "" if only is None else _ignored(content, values, only))
 
 
 def _ignored(content: bytes, values: Mapping[str, Any], only: frozenset[str]) -> str:
-    """Why an agent ignores a whole file that can be read."""
     if content.startswith(BOM):
         return "it begins with a byte-order mark, so the agent ignores it. Try: save it without one."
     unknown = sorted(set(values) - only)
     return f"because of {unknown[0]!r} the agent ignores all of it. Try: remove that key." if unknown else ""
 
 
-def toml_source(agent: CodingAgent, scope: str, path: Path) -> SettingsSource:
-    """A settings file that is TOML."""
+def _toml_source(scope: str, path: Path) -> SettingsSource:
     try:
-        return SettingsSource(agent, scope, path, read_toml(decoded(read_file(path) or b"")))
+        return SettingsSource(scope, path, read_toml(decoded(read_file(path) or b"")))
     except CompactorError as error:
-        return SettingsSource(agent, scope, path, {}, str(error))
-
-
-def _scope(place: InstallScope) -> str:
-    return "project" if place.is_project else "user"
+        return SettingsSource(scope, path, {}, str(error))

@@ -9,7 +9,7 @@ import platform
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,9 @@ from context_compactor.agents.install.doctor_findings import (
     hooks_of,
     look,
     ok,
+    our_hooks_of,
     sources,
+    table_at,
     wrong,
 )
 from context_compactor.agents.install.plan import InstallRecords, plan_install
@@ -41,39 +43,38 @@ from context_compactor.agents.install.text_edits import value_at
 from context_compactor.errors import CompactorError
 from context_compactor.text import one_line
 
-PROGRAMS_AREA = "versions"
 COMMANDS = {"claude-code": "claude", "codex": "codex"}
 _SECONDS = 10.0
 _LONGEST = 80
 
 
-def programs(case: DoctorContext) -> Iterator[Finding]:
+def programs(ctx: DoctorContext) -> Iterator[Finding]:
     """Versions of everything that has to work together."""
-    own = shlex.join(case.command) or "no script"
-    yield ok(PROGRAMS_AREA, f"compactor {__version__} on Python {platform.python_version()} ({own})")
-    for agent in case.agents:
-        ours = [hook for hook in hooks_of(sources(case, agent)) if hook.is_ours]
-        if ours or case.is_named:
-            yield _agent_program(case, agent)
+    own = shlex.join(ctx.command) or "no script"
+    yield ok(f"compactor {__version__} on Python {platform.python_version()} ({own})")
+    for agent in ctx.agents:
+        ours = our_hooks_of(ctx, agent)
+        if ours or ctx.is_named:
+            yield _agent_program(ctx, agent)
         by_command = {(hook_command(hook.entry) or BY_NAME, hook.source.scope): hook for hook in ours}
         for (command, _), hook in by_command.items():
-            yield _called_program(case, agent, command, hook)
+            yield _called_program(ctx, agent, command, hook)
 
 
-def find_command(case: DoctorContext, command: Command) -> Command | None:
+def find_command(ctx: DoctorContext, command: Command) -> Command | None:
     """What runs for a command that settings name; None where it cannot be run. One without a path is looked for on the
     PATH, then where an install has written it down."""
-    path = case.env.get("PATH")
+    path = ctx.env.get("PATH")
     if command == BY_NAME and shutil.which(NAME, path=path) is None:
-        command = launcher_command(case.env) or command
+        command = launcher_command(ctx.env) or command
     found = shutil.which(command[0], path=path)
     return (found, *command[1:]) if found else None
 
 
-def may_run(case: DoctorContext, command: Command, scope: str) -> bool:
+def may_run(ctx: DoctorContext, command: Command, scope: str) -> bool:
     """Whether to run a command that settings name. Those of a project may come from anybody."""
-    found = find_command(case, command)
-    known = [case.command, find_command(case, BY_NAME)]
+    found = find_command(ctx, command)
+    known = [ctx.command, find_command(ctx, BY_NAME)]
     return found is not None and (scope in ("user", "local") or any(each and is_same(found, each) for each in known))
 
 
@@ -84,11 +85,11 @@ def is_same(one: Command, other: Command) -> bool:
     return bool(one and other) and resolved(one[0]) == resolved(other[0]) and one[1:] == other[1:]
 
 
-def install_line(case: DoctorContext, agent: CodingAgent, scope: str) -> str:
+def install_line(ctx: DoctorContext, agent: CodingAgent, scope: str) -> str:
     """What to type so that this command is registered: its name, if that is what a shell finds by it."""
-    named = shutil.which(NAME, path=case.env.get("PATH"))
-    is_found = not case.command or (named is not None and is_same((named,), case.command))
-    typed = NAME if is_found else shlex.join(case.command)
+    named = shutil.which(NAME, path=ctx.env.get("PATH"))
+    is_found = not ctx.command or (named is not None and is_same((named,), ctx.command))
+    typed = NAME if is_found else shlex.join(ctx.command)
     return f"{typed} install {agent.name}{' --project' if scope == 'project' else ''}"
 
 
@@ -109,61 +110,50 @@ def version_of(command: Command, env: Mapping[str, str]) -> str:
     return lines[0][:_LONGEST] if lines and ran.returncode == 0 else ""
 
 
-def _agent_program(case: DoctorContext, agent: CodingAgent) -> Finding:
+def _agent_program(ctx: DoctorContext, agent: CodingAgent) -> Finding:
     name = COMMANDS[agent.name]
-    found = shutil.which(name, path=case.env.get("PATH"))
+    found = shutil.which(name, path=ctx.env.get("PATH"))
     if found is None:
-        return look(
-            PROGRAMS_AREA, f"`{name}` is not found on the PATH", f"Install {agent.title}, or add its folder to the PATH"
-        )
-    version = version_of((found,), case.env)
+        return look(f"`{name}` is not found on the PATH", f"Install {agent.title}, or add its folder to the PATH")
+    version = version_of((found,), ctx.env)
     if not version:
-        return look(PROGRAMS_AREA, f"{found} does not tell its version", f"Run `{name} --version` and see what it says")
-    return ok(PROGRAMS_AREA, f"{agent.title}: {version} ({found})")
+        return look(f"{found} does not print its version", f"Run `{name} --version` and see what it says")
+    return ok(f"{agent.title}: {version} ({found})")
 
 
-def _called_program(case: DoctorContext, agent: CodingAgent, command: Command, hook: RegisteredHook) -> Finding:
-    """The program that an agent is told to run."""
+def _called_program(ctx: DoctorContext, agent: CodingAgent, command: Command, hook: RegisteredHook) -> Finding:
     where = f"{agent.title} calls {shlex.join(command)} ({hook.source.scope})"
-    again = install_line(case, agent, hook.source.scope)
-    found = find_command(case, command)
+    again = install_line(ctx, agent, hook.source.scope)
+    found = find_command(ctx, command)
     if found is None:
-        return wrong(PROGRAMS_AREA, f"{where}, {why_not(command)}", again)
-    if is_same(found, case.command):
+        return wrong(f"{where}, {why_not(command)}", again)
+    if is_same(found, ctx.command):
         if is_temporary(found) and command != BY_NAME:
-            return look(
-                PROGRAMS_AREA, f"{where}, which may be gone tomorrow", f"Install the package for good, then {again}"
-            )
-        return ok(PROGRAMS_AREA, f"{where}, which is this program")
-    if not may_run(case, command, hook.source.scope):
-        return look(PROGRAMS_AREA, f"{where}, which is another program than this one", f"Look whose it is, or {again}")
-    return _other_program(case, found, where, again, is_named=command == BY_NAME)
+            return look(f"{where}, which is in a temporary folder", f"Install the package permanently, then {again}")
+        return ok(f"{where}, which is this program")
+    if not may_run(ctx, command, hook.source.scope):
+        return look(f"{where}, which is another program than this one", f"Check where it comes from, or {again}")
+    return _other_program(ctx, found, where, again, is_named=command == BY_NAME)
 
 
 def why_not(command: Command) -> str:
     """Why a command does not run, after its name."""
     if command == BY_NAME:
-        return "which is not on the PATH, and no install has written down where it is"
+        return "which is not on the PATH, and no install has recorded where it is"
     return "which cannot be run" if Path(command[0]).exists() else "which is not there"
 
 
-def _other_program(case: DoctorContext, found: Command, where: str, again: str, *, is_named: bool) -> Finding:
-    """A command that is not this one, but may be run."""
-    version = version_of(found, case.env)
+def _other_program(ctx: DoctorContext, found: Command, where: str, again: str, *, is_named: bool) -> Finding:
+    version = version_of(found, ctx.env)
     if not version:
-        return wrong(PROGRAMS_AREA, f"{where}, which does not run", again)
+        return wrong(f"{where}, which does not run", again)
     if version != f"{NAME} {__version__}":
-        return look(
-            PROGRAMS_AREA, f"{where}, which is {version}; this is {__version__}", f"Update one of them, then {again}"
-        )
+        return look(f"{where}, which is {version}; this is {__version__}", f"Update one of them, then {again}")
     if is_named:
-        return ok(PROGRAMS_AREA, f"{where}, which is {found[0]}, of the same version as this one")
-    return look(
-        PROGRAMS_AREA, f"{where}; this is {shlex.join(case.command)}, of the same version", f"{again}, to use this one"
-    )
+        return ok(f"{where}, which is {found[0]}, of the same version as this one")
+    return look(f"{where}; this is {shlex.join(ctx.command)}, of the same version", f"{again}, to use this one")
 
 
-TRUST_AREA = "trust"
 _REVIEW = "Start `codex` in a terminal and choose “Trust all and continue”, or type /hooks there, then t"
 # Codex does not look at the matcher of these, and gives this one no more seconds.
 _UNMATCHED = frozenset({"UserPromptSubmit", "Stop"})
@@ -171,26 +161,28 @@ _MOST_SECONDS = {"SessionEnd": 3}
 _DEFAULT_SECONDS = 600
 
 
-def trust(case: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHook]) -> list[Finding]:
+def trust(ctx: DoctorContext, agent: CodingAgent) -> Iterable[Finding]:
     """Whether the user has agreed to what an agent would run."""
-    return list(_codex(case, agent, ours) if agent.needs_trust else _claude_code(case, agent))
+    ours = our_hooks_of(ctx, agent)
+    if not ours:
+        return ()
+    return _codex_trust(ctx, agent, ours) if agent.needs_trust else _claude_code_trust(ctx, agent)
 
 
-def _claude_code(case: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
+def _claude_code_trust(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
     """Claude Code asks once for each folder, and runs nothing before it is answered."""
-    state = targets(agent, case.user, BY_NAME)[1].path
-    if value_at(read_json_or_empty(state), ("projects", str(case.root), "hasTrustDialogAccepted")) is False:
+    state = targets(agent, ctx.user, BY_NAME)[1].path
+    if value_at(read_json_or_empty(state), ("projects", str(ctx.root), "hasTrustDialogAccepted")) is False:
         yield look(
-            TRUST_AREA,
-            f"{agent.title} has not been told to trust {case.root}, and runs no hooks there until then",
+            f"{agent.title} does not trust {ctx.root} yet, and runs no hooks there until it does",
             "Start `claude` there and answer its question",
         )
 
 
-def _codex(case: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHook]) -> Iterator[Finding]:
-    config = read_toml_or_empty(case.user.codex_folder / "config.toml")
-    yield from _project(case, agent, config, ours)
-    states = _table(config, "hooks", "state")
+def _codex_trust(ctx: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHook]) -> Iterator[Finding]:
+    config = read_toml_or_empty(ctx.user.codex_folder / "config.toml")
+    yield from _project(ctx, agent, config, ours)
+    states = table_at(config, "hooks", "state")
     known = {hook.event: hook for hook in agent.hooks}
     new, changed, off = [], [], []
     for each in ours:
@@ -203,34 +195,30 @@ def _codex(case: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHoo
             new.append(each.event)
         elif state["trusted_hash"] != trusted_hash(each, known[each.event]):
             changed.append(each.event)
-    skips = f"{agent.title} skips them without a word"
+    skips = f"{agent.title} skips them silently"
     if new:
         which = f"any of our {len(new)} hooks" if len(new) == len(ours) else f"our hooks for {', '.join(new)}"
-        yield wrong(TRUST_AREA, f"nobody has reviewed {which}: {skips}", _REVIEW)
+        yield wrong(f"nobody has reviewed {which}: {skips}", _REVIEW)
     if changed:
-        yield wrong(
-            TRUST_AREA, f"our hooks for {', '.join(changed)} have changed since they were reviewed: {skips}", _REVIEW
-        )
+        yield wrong(f"our hooks for {', '.join(changed)} have changed since they were reviewed: {skips}", _REVIEW)
     if off:
-        yield wrong(
-            TRUST_AREA, f"our hooks for {', '.join(off)} are switched off in {agent.title}", "Type /hooks in codex"
-        )
+        yield wrong(f"our hooks for {', '.join(off)} are switched off in {agent.title}", "Type /hooks in codex")
     if not (new or changed or off):
-        yield ok(TRUST_AREA, f"{agent.title}: all {len(ours)} hooks are reviewed")
+        yield ok(f"{agent.title}: all {len(ours)} hooks are reviewed")
 
 
 def trusted_hash(hook: RegisteredHook, known: HookEvent) -> str:
     """What Codex writes down when a hook is reviewed: a hash of everything in it that counts."""
     entry, most = hook.entry, _MOST_SECONDS.get(hook.event)
-    told: dict[str, Any] = {
+    hashed: dict[str, Any] = {
         "async": entry.get("async") is True,
         "command": hook.command,
         "timeout": min(_seconds(entry.get("timeout")), most or _seconds(entry.get("timeout"))),
         "type": "command",
     }
     if isinstance(entry.get("statusMessage"), str):
-        told["statusMessage"] = entry["statusMessage"]
-    group: dict[str, Any] = {"event_name": _snake(known), "hooks": [told]}
+        hashed["statusMessage"] = entry["statusMessage"]
+    group: dict[str, Any] = {"event_name": _snake(known), "hooks": [hashed]}
     if hook.matcher and hook.event not in _UNMATCHED:
         group["matcher"] = hook.matcher
     text = json.dumps(group, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -238,33 +226,28 @@ def trusted_hash(hook: RegisteredHook, known: HookEvent) -> str:
 
 
 def _project(
-    case: DoctorContext, agent: CodingAgent, config: dict[str, Any], ours: Sequence[RegisteredHook]
+    ctx: DoctorContext, agent: CodingAgent, config: dict[str, Any], ours: Sequence[RegisteredHook]
 ) -> Iterator[Finding]:
     if not any(hook.source.scope == "project" for hook in ours):
         return
-    level = _table(config, "projects", str(case.root)).get("trust_level")
+    level = table_at(config, "projects", str(ctx.root)).get("trust_level")
     if level == "trusted":
         return
-    what = "does not trust" if level == "untrusted" else "has not been told to trust"
-    found = wrong if level == "untrusted" else look
-    told = f"{agent.title} {what} {case.root}, so it does not read {case.root / '.codex'}"
-    yield found(TRUST_AREA, told, "Start `codex` there and trust the folder")
+    what = f"so {agent.title} does not read {ctx.root / '.codex'}"
+    remedy = "Start `codex` there and trust the folder"
+    if level == "untrusted":
+        yield wrong(f"{ctx.root} is marked as untrusted, {what}", remedy)
+    else:
+        yield look(f"{ctx.root} is not trusted yet, {what}", remedy)
 
 
 def _state(states: dict[str, Any], hook: RegisteredHook, known: HookEvent) -> dict[str, Any]:
     path = hook.source.path
     for name in (str(path), os.path.realpath(path)):
-        found = states.get(f"{name}:{_snake(known)}:{hook.number}:{hook.place}")
+        found = states.get(f"{name}:{_snake(known)}:{hook.number}:{hook.index}")
         if isinstance(found, dict):
             return found
     return {}
-
-
-def _table(values: dict[str, Any], *names: str) -> dict[str, Any]:
-    for name in names:
-        found = values.get(name)
-        values = found if isinstance(found, dict) else {}
-    return values
 
 
 def _seconds(value: object) -> int:
@@ -276,7 +259,6 @@ def _snake(known: HookEvent) -> str:
     return known.word.replace("-", "_")
 
 
-HOOKS_AREA = "hooks"
 # What an agent compares a matcher with: of tools, some of each sort.
 _TOOLS = ("Bash", "apply_patch", "mcp__compactor__recall")
 _VALUES = {
@@ -288,40 +270,40 @@ _VALUES = {
 }
 
 
-def hooks(case: DoctorContext, agent: CodingAgent) -> list[Finding]:
+def hooks(ctx: DoctorContext, agent: CodingAgent) -> list[Finding]:
     """All that can be said of an agent's hooks without having seen one run."""
-    found = sources(case, agent)
+    found = sources(ctx, agent)
     ours = [hook for hook in hooks_of(found) if hook.is_ours]
     broken = [
-        wrong(HOOKS_AREA, f"{agent.title} cannot use {source.path}: {what}", remedy[:1].upper() + remedy[1:])
+        wrong(f"{agent.title} cannot use {source.path}: {what}", remedy[:1].upper() + remedy[1:])
         for source in found
         if source.problem
         for what, _, remedy in (source.problem.partition(" Try: "),)
     ]
     if not ours:
-        return [*broken, *_nothing(case, agent)]
-    problems = [*broken, *_off(agent, found), *_missing(case, agent, ours), *_twice(case, agent, ours)]
+        return [*broken, *_nothing(ctx, agent)]
+    problems = [*broken, *_off(agent, found), *_missing(ctx, agent, ours), *_twice(ctx, agent, ours)]
     if not problems:
-        problems = list(_outdated(case, agent, ours))
-    return [_registered(agent, ours), *problems, *trust(case, agent, ours)]
+        problems = list(_outdated(ctx, agent, ours))
+    return [_registered(agent, ours), *problems]
 
 
-def _nothing(case: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
-    install = install_line(case, agent, "user")
-    if case.is_named:
-        yield wrong(HOOKS_AREA, f"nothing is registered with {agent.title}", install)
-    elif shutil.which(COMMANDS[agent.name], path=case.env.get("PATH")):
-        yield ok(HOOKS_AREA, f"{agent.title} is there, and nothing is registered with it", install)
+def _nothing(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
+    install = install_line(ctx, agent, "user")
+    if ctx.is_named:
+        yield wrong(f"nothing is registered with {agent.title}", install)
+    elif shutil.which(COMMANDS[agent.name], path=ctx.env.get("PATH")):
+        yield ok(f"{agent.title} is there, and nothing is registered with it", install)
 
 
 def _registered(agent: CodingAgent, ours: Sequence[RegisteredHook]) -> Finding:
     files = {hook.source.path: hook.source for hook in ours}
-    told = (
+    counts = (
         f"{len({hook.event for hook in ours if hook.source is source})} of {len(agent.hooks)} hooks in {path} "
         f"({source.scope})"
         for path, source in files.items()
     )
-    return ok(HOOKS_AREA, f"{agent.title}: {'; '.join(told)}")
+    return ok(f"{agent.title}: {'; '.join(counts)}")
 
 
 def _off(agent: CodingAgent, found: Sequence[SettingsSource]) -> Iterator[Finding]:
@@ -333,30 +315,25 @@ def _off(agent: CodingAgent, found: Sequence[SettingsSource]) -> Iterator[Findin
             name = "features.hooks"
         else:
             continue
-        yield wrong(
-            HOOKS_AREA, f"all hooks of {agent.title} are switched off: {name} in {source.path}", "Remove that setting"
-        )
+        yield wrong(f"all hooks of {agent.title} are switched off: {name} in {source.path}", "Remove that setting")
 
 
-def _missing(case: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHook]) -> Iterator[Finding]:
-    again = install_line(case, agent, ours[0].source.scope)
+def _missing(ctx: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHook]) -> Iterator[Finding]:
+    again = install_line(ctx, agent, ours[0].source.scope)
     gone = [hook.event for hook in agent.hooks if not any(each.event == hook.event for each in ours)]
     if gone:
-        yield wrong(HOOKS_AREA, f"{agent.title} is not told to call us for {', '.join(gone)}", again)
+        yield wrong(f"{agent.title} does not call compactor for {', '.join(gone)}", again)
     for hook in agent.hooks:
         mine = [each for each in ours if each.event == hook.event]
         left = [value for value in _VALUES.get(hook.event, ()) if not any(each.matches(value) for each in mine)]
         if mine and left:
             matcher = " and ".join(repr(each.matcher) for each in mine)
-            what = f"the matcher {matcher} of {hook.event} leaves out {_in_words(hook, left)}"
-            yield wrong(HOOKS_AREA, f"{agent.title}: {what}", again)
+            values = "some tools" if _VALUES[hook.event] is _TOOLS else ", ".join(left)
+            what = f"the matcher {matcher} of {hook.event} leaves out {values}"
+            yield wrong(f"{agent.title}: {what}", again)
 
 
-def _in_words(hook: HookEvent, left: Sequence[str]) -> str:
-    return "some tools" if _VALUES[hook.event] is _TOOLS else ", ".join(left)
-
-
-def _twice(case: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHook]) -> Iterator[Finding]:
+def _twice(ctx: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHook]) -> Iterator[Finding]:
     """Hooks that run more than once for one event. Each would count, and give the model its text again."""
     double: dict[str, list[RegisteredHook]] = {}
     for hook in agent.hooks:
@@ -369,38 +346,34 @@ def _twice(case: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHoo
     places = {each.source.path: each.source for matching in double.values() for each in matching}
     scopes = [source.scope for source in places.values()]
     if len(places) == 1:
-        remedy = install_line(case, agent, scopes[0])
+        remedy = install_line(ctx, agent, scopes[0])
     elif PLUGIN in scopes:
         remedy = f"compactor uninstall {agent.name}{' --project' if 'project' in scopes else ''} (the plugin stays)"
     else:
         remedy = f"compactor uninstall {agent.name} --project"
     where = " and ".join(f"{path} ({source.scope})" for path, source in places.items())
-    yield wrong(HOOKS_AREA, f"{agent.title} calls us more than once for {', '.join(double)}: {where}", remedy)
+    yield wrong(f"{agent.title} calls compactor more than once for {', '.join(double)}: {where}", remedy)
 
 
-def _outdated(case: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHook]) -> Iterator[Finding]:
-    """Entries that an install would write in another way by now."""
-    for place in (case.user, case.project):
-        scope = "project" if place.is_project else "user"
-        mine = next((each for each in ours if each.source.scope == scope), None)
+def _outdated(ctx: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredHook]) -> Iterator[Finding]:
+    for scope in (ctx.user, ctx.project):
+        mine = next((each for each in ours if each.source.scope == scope.name), None)
         if mine is None:
             continue
-        install = install_line(case, agent, scope)
+        install = install_line(ctx, agent, scope.name)
         named = hook_command(mine.entry) or BY_NAME
-        command = case.command or named if named == BY_NAME and not place.is_project else named
+        command = ctx.command or named if named == BY_NAME and not scope.is_project else named
         try:
-            plans = plan_install(agent, targets(agent, place, command), InstallRecords(case.env))
+            records = InstallRecords(ctx.env)
+            plans = [plan_install(agent, target, records) for target in targets(agent, scope, command)]
         except CompactorError as error:
-            yield wrong(HOOKS_AREA, f"{agent.title}: {error}", f"Correct it, then {install}")
+            yield wrong(f"{agent.title}: {error}", f"Correct it, then {install}")
             continue
         changed = [str(plan.path) for plan in plans if plan.is_changed and any("hooks: " in each for each in plan.was)]
         if changed:
-            yield look(
-                HOOKS_AREA, f"{', '.join(changed)} has our hooks in another form than this version writes", install
-            )
+            yield look(f"{', '.join(changed)} has our hooks as an older version wrote them", install)
 
 
-OTHERS_AREA = "others"
 # Programs that shorten or rewrite an agent's context too, by words in what is run.
 _SIMILAR_PROGRAMS = (
     "claude-mem",
@@ -412,34 +385,31 @@ _SIMILAR_PROGRAMS = (
     "supermemory",
 )
 _AROUND = {"PreCompact": ("auto", "manual"), "PostCompact": ("auto", "manual"), "SessionStart": ("compact",)}
-_ONE_OWNER = "Let one of them look after a session: switch one off"
+_ONE_OWNER = "Let only one of them manage the context: switch one off"
 _FALSE = ("", "0", "false", "no", "off")
 
 
-def others(case: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
+def others(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
     """What else takes part in the compactions of an agent."""
-    found = sources(case, agent)
+    found = sources(ctx, agent)
     hooks = hooks_of(found)
     if not any(hook.is_ours for hook in hooks):
         return
     foreign = [hook for hook in hooks if not hook.is_ours]
     for name, where in _similar_programs(foreign, found).items():
-        yield look(OTHERS_AREA, f"{name} works on the context of {agent.title} too ({where})", _ONE_OWNER)
+        yield look(f"{name} works on the context of {agent.title} too ({where})", _ONE_OWNER)
     around = [hook for hook in foreign if _similar_name(hook.command) is None and _is_around(hook)]
     for hook in around:
-        told = f"{agent.title} also calls `{one_line(hook.command, 100)}` for {hook.event} ({hook.source.path})"
-        yield look(OTHERS_AREA, told, "See that it does not compact or add to the context as well; else switch one off")
+        what = f"{agent.title} also calls `{one_line(hook.command, 100)}` for {hook.event} ({hook.source.path})"
+        yield look(what, "Make sure that it does not compact or add to the context as well, or switch one off")
     beside = [hook for hook in foreign if hook.event == "PostToolUse" and _similar_name(hook.command) is None]
     if beside:
         names = ", ".join(f"`{one_line(hook.command, 60)}`" for hook in beside[:3])
-        yield ok(
-            OTHERS_AREA, f"{agent.title} also calls {names} after tools; that does no harm unless it replaces outputs"
-        )
-    yield _own_compaction(case, agent, found)
+        yield ok(f"{agent.title} also calls {names} after tools; that does no harm unless it replaces outputs")
+    yield _own_compaction(ctx, agent, found)
 
 
 def _similar_programs(foreign: list[RegisteredHook], found: list[SettingsSource]) -> dict[str, str]:
-    """Programs of this kind by name, and where each is named."""
     named = {name: f"{hook.event} in {hook.source.path}" for hook in foreign if (name := _similar_name(hook.command))}
     for source in found:
         plugins = source.values.get("enabledPlugins")
@@ -457,26 +427,24 @@ def _is_around(hook: RegisteredHook) -> bool:
     return any(hook.matches(value) for value in _AROUND.get(hook.event, ()))
 
 
-def _own_compaction(case: DoctorContext, agent: CodingAgent, found: list[SettingsSource]) -> Finding:
-    off = _switched_off(case, found) if agent is CLAUDE_CODE else ""
+def _own_compaction(ctx: DoctorContext, agent: CodingAgent, found: list[SettingsSource]) -> Finding:
+    off = _switched_off(ctx, found) if agent is CLAUDE_CODE else ""
     if off:
-        told = f"{agent.title} does not compact by itself ({off}): a session ends when its window is full"
-        return look(OTHERS_AREA, told, "Remove that, or use /compact in time; the status line shows how full it is")
+        what = f"{agent.title} does not compact by itself ({off}): a session ends when its window is full"
+        return look(what, "Remove that, or use /compact in time; the status line shows how full it is")
     limit = next(
         (source.values[name] for source in found if (name := "model_auto_compact_token_limit") in source.values), None
     )
     when = f" above {limit:,} tokens" if isinstance(limit, int) else ""
     return ok(
-        OTHERS_AREA,
-        f"{agent.title} compacts by itself{when}; we archive before and brief afterwards, and never beside it",
+        f"{agent.title} compacts by itself{when}; we archive before it and give the model a brief afterwards",
     )
 
 
-def _switched_off(case: DoctorContext, found: list[SettingsSource]) -> str:
-    """What keeps Claude Code from compacting by itself."""
-    state = targets(CLAUDE_CODE, case.user, BY_NAME)[1].path
+def _switched_off(ctx: DoctorContext, found: list[SettingsSource]) -> str:
+    state = targets(CLAUDE_CODE, ctx.user, BY_NAME)[1].path
     for name in ("DISABLE_AUTO_COMPACT", "DISABLE_COMPACT"):
-        if _is_set(case.env, name):
+        if _is_set(ctx.env, name):
             return f"{name} in the environment"
         for source in found:
             if _is_set(source.values.get("env"), name):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import queue
 import shlex
 import subprocess
+import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -32,11 +31,12 @@ from context_compactor.agents.install.doctor_findings import (
     DoctorContext,
     Finding,
     SettingsSource,
-    hooks_of,
     look,
     ok,
+    our_hooks_of,
     plugin_folder,
     sources,
+    table_at,
     wrong,
 )
 from context_compactor.agents.install.doctor_hooks import find_command, install_line, is_same, may_run, why_not
@@ -51,100 +51,68 @@ _PROTOCOL = "2025-06-18"
 
 def list_server_tools(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> list[str]:
     """The names of a server's tools; `CompactorError` says what it did instead of answering."""
-    try:
-        server = subprocess.Popen(
-            command, cwd=folder, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-    except OSError as error:
-        raise CompactorError(f"cannot be started: {error.strerror or error}") from error
-    with server:
-        talk = _ServerProbe(server)
+    with tempfile.TemporaryFile() as errors:
         try:
-            client = {"name": "compactor doctor", "version": __version__}
-            talk.ask("initialize", {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": client})
-            talk.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
-            tools = talk.ask("tools/list", {}).get("tools")
+            server = subprocess.Popen(
+                command, cwd=folder, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+            )
+        except OSError as error:
+            raise CompactorError(f"cannot be started: {error.strerror or error}") from error
+        give_up = threading.Timer(_SECONDS, server.kill)
+        give_up.start()
+        client = {"name": "compactor doctor", "version": __version__}
+        try:
+            _request(server, 1, "initialize", {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": client})
+            _send(server, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+            tools = _request(server, 2, "tools/list", {}).get("tools")
             return [str(tool.get("name")) for tool in tools] if isinstance(tools, list) else []
+        except (BrokenPipeError, EOFError) as error:
+            if not give_up.is_alive():
+                raise CompactorError(f"does not answer within {_SECONDS:g} seconds") from error
+            server.wait()
+            errors.seek(0)
+            lines = errors.read().decode("utf-8", "replace").strip().splitlines()
+            raise CompactorError(
+                f"ends at once: {lines[-1][:300]}" if lines else "ends at once without output"
+            ) from error
         finally:
-            talk.end()
+            give_up.cancel()
+            _end(server)
 
 
-class _ServerProbe:
-    """One server, and lines of it as they come."""
+def _send(server: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
+    assert server.stdin is not None  # it was opened as a pipe
+    server.stdin.write(json.dumps(message).encode() + b"\n")
+    server.stdin.flush()
 
-    def __init__(self, server: subprocess.Popen[bytes]) -> None:
-        self._server = server
-        self._give_up = time.monotonic() + _SECONDS
-        self._lines: queue.Queue[bytes] = queue.Queue()
-        self._errors: list[bytes] = []
-        self._asked = 0
-        self._readers = [threading.Thread(target=each, daemon=True) for each in (self._read, self._read_errors)]
-        for reader in self._readers:
-            reader.start()
 
-    def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """The result of one request."""
-        self._asked += 1
-        self.say({"jsonrpc": "2.0", "id": self._asked, "method": method, "params": params})
-        while True:
-            answer = self._next(method)
-            if answer.get("id") == self._asked and isinstance(answer.get("result"), dict):
-                return dict(answer["result"])
-            if answer.get("id") == self._asked:
-                raise CompactorError(f"refuses {method}: {str(answer.get('error'))[:200]}")
-
-    def say(self, message: dict[str, Any]) -> None:
-        """Send one message."""
-        assert self._server.stdin is not None  # it was opened as a pipe
+def _request(server: subprocess.Popen[bytes], number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The result of one request; `EOFError` when the server ends before it."""
+    _send(server, {"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+    assert server.stdout is not None  # it was opened as a pipe
+    for line in server.stdout:
         try:
-            self._server.stdin.write(json.dumps(message).encode() + b"\n")
-            self._server.stdin.flush()
-        except BrokenPipeError as error:
-            raise self._ended() from error
-
-    def end(self) -> None:
-        """End the server, the polite way first."""
-        with suppress(BrokenPipeError):  # it may have ended already
-            if self._server.stdin is not None:
-                self._server.stdin.close()
-        try:
-            self._server.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._server.kill()
-        for reader in self._readers:
-            reader.join(_END_SECONDS)
-
-    def _next(self, method: str) -> dict[str, Any]:
-        try:
-            line = self._lines.get(timeout=max(0.0, self._give_up - time.monotonic()))
-        except queue.Empty:
-            raise CompactorError(f"does not answer {method} within {_SECONDS:g} seconds") from None
-        if not line:
-            raise self._ended()
-        try:
-            found = json.loads(line)
+            answer = json.loads(line)
         except ValueError:
-            raise CompactorError(f"says something that is not MCP: {line[:100]!r}") from None
-        return found if isinstance(found, dict) else {}
-
-    def _ended(self) -> CompactorError:
-        self._readers[1].join(_END_SECONDS)
-        said = b"".join(self._errors).decode("utf-8", "replace").strip().splitlines()
-        return CompactorError(f"ends at once: {said[-1][:300]}" if said else "ends at once and says nothing")
-
-    def _read(self) -> None:
-        assert self._server.stdout is not None  # it was opened as a pipe
-        for line in self._server.stdout:
-            self._lines.put(line)
-        self._lines.put(b"")
-
-    def _read_errors(self) -> None:
-        assert self._server.stderr is not None  # it was opened as a pipe
-        self._errors.extend(self._server.stderr)
+            raise CompactorError(f"prints something that is not MCP: {line[:100]!r}") from None
+        if isinstance(answer, dict) and answer.get("id") == number:
+            if isinstance(answer.get("result"), dict):
+                return dict(answer["result"])
+            raise CompactorError(f"refuses {method}: {str(answer.get('error'))[:200]}")
+    raise EOFError
 
 
-AREA = "mcp"
-LINE = "status line"
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """Close the input of a server, and kill it when it does not end by itself."""
+    with suppress(BrokenPipeError), server:  # it may have ended already
+        if server.stdin is not None:
+            server.stdin.close()
+        try:
+            server.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            server.kill()
+
+
 _EXTRA = "needs an extra"
 
 
@@ -162,110 +130,95 @@ class _Server(Struct, frozen=True):
         return tuple(server_arguments(self.entry))
 
 
-def servers(case: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
+def servers(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
     """Our server in the settings of an agent."""
-    found = sources(case, agent)
-    entries = list(_entries(case, agent, found))
-    if not entries:
-        if any(hook.is_ours for hook in hooks_of(found)):
-            told = f"{agent.title} does not know our MCP server, so its model cannot recall anything"
-            yield wrong(AREA, told, install_line(case, agent, "user"))
-        return
+    found = sources(ctx, agent)
+    entries = list(_entries(ctx, agent, found))
+    if not entries and our_hooks_of(ctx, agent):
+        what = f"our MCP server is not registered with {agent.title}, so its model cannot recall anything"
+        yield wrong(what, install_line(ctx, agent, "user"))
     for server in entries:
         yield from _allowed(agent, server, found)
     for server in {(server.command, server.arguments): server for server in entries}.values():
-        yield _started(case, agent, server)
+        yield _started(ctx, agent, server)
 
 
-def _entries(case: DoctorContext, agent: CodingAgent, found: list[SettingsSource]) -> Iterator[_Server]:
+def _entries(ctx: DoctorContext, agent: CodingAgent, found: list[SettingsSource]) -> Iterator[_Server]:
     if agent is not CLAUDE_CODE:
-        named = [(source, _table(_table(source.values, "mcp_servers"), SERVER)) for source in found]
+        named = [(source, table_at(source.values, "mcp_servers", SERVER)) for source in found]
         yield from (_Server(source.scope, source.path, entry) for source, entry in named if is_our_server(entry))
         return
-    state, project = (targets(agent, place, BY_NAME)[1].path for place in (case.user, case.project))
-    local = ("projects", str(case.root))
+    state, project = (targets(agent, scope, BY_NAME)[1].path for scope in (ctx.user, ctx.project))
+    local = ("projects", str(ctx.root))
     places = [("user", state, ()), ("local", state, local), ("project", project, ())]
-    places += [(PLUGIN, path / ".mcp.json", ()) for path in plugin_folder(case) if _has_plugin(found)]
+    if any(source.scope == PLUGIN for source in found):
+        places += [(PLUGIN, path / ".mcp.json", ()) for path in plugin_folder(ctx)]
     for scope, path, under in places:
         entry = value_at(read_json_or_empty(path), (*under, "mcpServers", SERVER))
         if is_our_server(entry):
             yield _Server(scope, path, entry)
 
 
-def _has_plugin(found: list[SettingsSource]) -> bool:
-    return any(source.scope == PLUGIN for source in found)
-
-
 def _allowed(agent: CodingAgent, server: _Server, found: list[SettingsSource]) -> Iterator[Finding]:
     if server.entry.get("enabled") is False:
-        told = f"our MCP server is switched off in {server.path}"
-        yield wrong(AREA, told, "Remove `enabled = false` there")
+        yield wrong(f"our MCP server is switched off in {server.path}", "Remove `enabled = false` there")
     if agent is not CLAUDE_CODE or server.scope != "project":
         return
     if any(SERVER in _list(source.values.get("disabledMcpjsonServers")) for source in found):
-        told = f"our MCP server in {server.path} was refused (disabledMcpjsonServers)"
-        yield wrong(AREA, told, "Remove it from that list in .claude/settings.local.json")
+        what = f"our MCP server in {server.path} was refused (disabledMcpjsonServers)"
+        yield wrong(what, "Remove it from that list in .claude/settings.local.json")
     elif not any(
         source.values.get("enableAllProjectMcpServers") is True
         or SERVER in _list(source.values.get("enabledMcpjsonServers"))
         for source in found
     ):
-        told = f"our MCP server in {server.path} waits for approval"
-        yield look(AREA, told, "Start `claude` there and approve it when it asks")
+        what = f"our MCP server in {server.path} waits for approval"
+        yield look(what, "Start `claude` there and approve it when it asks")
 
 
-def _started(case: DoctorContext, agent: CodingAgent, server: _Server) -> Finding:
+def _started(ctx: DoctorContext, agent: CodingAgent, server: _Server) -> Finding:
     line = shlex.join((*server.command, *server.arguments))
     where = f"{line} ({server.scope})"
-    again = install_line(case, agent, server.scope)
-    command = find_command(case, server.command)
+    again = install_line(ctx, agent, server.scope)
+    command = find_command(ctx, server.command)
     if command is None:
-        return wrong(AREA, f"{agent.title} starts {where}, {why_not(server.command)}", again)
-    if not may_run(case, server.command, server.scope):
-        return look(
-            AREA, f"{agent.title} starts {where}, another program than this one", f"Look whose it is, or {again}"
-        )
-    told = server.entry.get("env")
-    extra = {str(name): str(value) for name, value in told.items()} if isinstance(told, dict) else {}
+        return wrong(f"{agent.title} starts {where}, {why_not(server.command)}", again)
+    if not may_run(ctx, server.command, server.scope):
+        return look(f"{agent.title} starts {where}, another program", f"Check where it comes from, or {again}")
+    extra = {str(name): str(value) for name, value in table_at(server.entry, "env").items()}
     try:
-        tools = list_server_tools([*command, *server.arguments], case.root, {**case.env, **extra})
+        tools = list_server_tools([*command, *server.arguments], ctx.root, {**ctx.env, **extra})
     except CompactorError as error:
         remedy = install_command("mcp") if _EXTRA in str(error) else f"Run `{line}` and see what it says"
-        return wrong(AREA, f"{agent.title} starts {where}, and that {error}", remedy)
-    return ok(AREA, f"{agent.title} starts {where}, which answers with {len(tools)} tools: {', '.join(tools)}")
+        return wrong(f"{agent.title} starts {where}, and that {error}", remedy)
+    return ok(f"{agent.title} starts {where}, which answers with {len(tools)} tools: {', '.join(tools)}")
 
 
-def status_line(case: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
+def status_line(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
     """Whose status line an agent shows."""
-    found = sources(case, agent)
-    if not agent.has_status_line or not any(hook.is_ours for hook in hooks_of(found)):
+    found = sources(ctx, agent)
+    if not agent.has_status_line or not our_hooks_of(ctx, agent):
         return
     order = ("local", "project", "user")
     shown = [source for source in found if source.scope in order and source.values.get("statusLine") is not None]
     shown.sort(key=lambda source: order.index(source.scope))
     if not shown:
-        yield look(LINE, f"{agent.title} shows no status line", install_line(case, agent, "user"))
+        yield look(f"{agent.title} shows no status line", install_line(ctx, agent, "user"))
     elif command := status_line_command(shown[0].values["statusLine"]):
-        yield _drawn(case, agent, command, shown[0].scope)
+        yield _drawn(ctx, agent, command, shown[0].scope)
     else:
         remedy = f"`{NAME} statusline` in it, which reads the same input, would add ours"
-        yield ok(LINE, f"{agent.title} shows one of your own ({shown[0].path})", remedy)
+        yield ok(f"{agent.title} shows one of your own ({shown[0].path})", remedy)
 
 
-def _drawn(case: DoctorContext, agent: CodingAgent, command: Command, scope: str) -> Finding:
-    """A status line of ours."""
-    told, again = f"{agent.title} shows ours ({scope})", install_line(case, agent, scope)
-    found = find_command(case, command)
+def _drawn(ctx: DoctorContext, agent: CodingAgent, command: Command, scope: str) -> Finding:
+    what, again = f"{agent.title} shows ours ({scope})", install_line(ctx, agent, scope)
+    found = find_command(ctx, command)
     if found is None:
-        return wrong(LINE, f"{told} by {shlex.join(command)}, {why_not(command)}", again)
-    if command != BY_NAME and not is_same(found, case.command):
-        return look(LINE, f"{told} by {shlex.join(command)}, which is not this program", f"{again}, to use this one")
-    return ok(LINE, told)
-
-
-def _table(values: Any, name: str) -> dict[str, Any]:
-    found = values.get(name)
-    return found if isinstance(found, dict) else {}
+        return wrong(f"{what} by {shlex.join(command)}, {why_not(command)}", again)
+    if command != BY_NAME and not is_same(found, ctx.command):
+        return look(f"{what} by {shlex.join(command)}, which is not this program", f"{again}, to use this one")
+    return ok(what)
 
 
 def _list(value: Any) -> list[Any]:

@@ -34,7 +34,7 @@ def read_file(path: Path) -> bytes | None:
     """The bytes of a file, None where there is none."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise CompactorError(f"cannot read {path}: it is not a file. Try: move it away, then again.")
+            raise CompactorError(f"cannot read {path}: it is not a file. Try: move it away.")
         return path.read_bytes()
     except FileNotFoundError:
         return None
@@ -109,9 +109,9 @@ def _check_writable(change: FileChange) -> None:
     """Before anything is written: is it still as it was read, and may it be written?"""
     path = change.path
     if read_file(path) != change.before:
-        raise CompactorError(f"{path} was changed by somebody else just now. Try: again.")
+        raise CompactorError(f"{path} was changed by another program just now. Try: run it again.")
     if change.before is not None and not (path.stat().st_mode & 0o222 and os.access(path, os.W_OK)):
-        raise CompactorError(f"cannot write {path}: it is read-only. Try: chmod u+w {path}, then again.")
+        raise CompactorError(f"cannot write {path}: it is read-only. Try: chmod u+w {path}.")
     folder = next(folder for folder in path.parents if folder.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise CompactorError(f"cannot write {path}: the folder {folder} cannot be written. Try: chmod u+w {folder}.")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import unified_diff
 from itertools import takewhile
@@ -52,19 +52,19 @@ class InstallRecords:
         base = Path(state) if Path(state).is_absolute() else home_of(env) / ".local" / "state"
         self.folder = base / "compactor" / "installs"
 
-    def place(self, path: Path) -> Path:
-        """Where the record of a settings file lies."""
+    def file_of(self, path: Path) -> Path:
+        """The file with the record of a settings file."""
         return self.folder / f"{digest(os.fsencode(path))[:32]}.json"
 
     def read(self, path: Path) -> InstallRecord | None:
         """The record of a settings file; None where there is none, or none that can be read."""
         try:
-            return msgspec.json.decode(self.place(path).read_bytes(), type=InstallRecord)
+            return msgspec.json.decode(self.file_of(path).read_bytes(), type=InstallRecord)
         except (OSError, msgspec.DecodeError):
             return None
 
-    def records(self) -> set[Path]:
-        """Where all records lie."""
+    def files(self) -> set[Path]:
+        """The files of all records."""
         return set(self.folder.glob("*.json"))
 
 
@@ -79,7 +79,7 @@ def encode_record(record: InstallRecord) -> bytes:
 
 
 class FilePlan(Struct, frozen=True):
-    """One settings file: what changes in it and in the ledger, and what of ours stands in it before and after.
+    """One settings file: what changes in it and in its record, and which entries of ours it has before and after.
 
     `folders` were made by us and go when they are empty. `is_exact` says of an uninstall that the file becomes what it
     was, byte by byte.
@@ -87,7 +87,7 @@ class FilePlan(Struct, frozen=True):
 
     path: Path
     change: FileChange
-    ledger: FileChange
+    record: FileChange
     was: tuple[str, ...]
     becomes: tuple[str, ...]
     folders: tuple[Path, ...] = ()
@@ -108,18 +108,9 @@ class FilePlan(Struct, frozen=True):
         return "removed" if self.change.after is None else "changed"
 
 
-def plan_install(agent: CodingAgent, wanted: Sequence[SettingsTarget], ledger: InstallRecords) -> list[FilePlan]:
-    """Bring every file to where everything of ours is registered in it."""
-    return [_install(agent, target, ledger) for target in wanted]
-
-
-def plan_uninstall(wanted: Sequence[SettingsTarget], ledger: InstallRecords) -> list[FilePlan]:
-    """Bring every file to where nothing of ours is left in it."""
-    return [_uninstall(target, ledger) for target in wanted]
-
-
-def _install(agent: CodingAgent, target: SettingsTarget, ledger: InstallRecords) -> FilePlan:
-    path, content, record = _read_target(target, ledger)
+def plan_install(agent: CodingAgent, target: SettingsTarget, records: InstallRecords) -> FilePlan:
+    """Add every entry of ours to a file, or bring those that are there up to date."""
+    path, content, record = _read_target(target, records)
     with _naming_file(target.path):
         base = _without(target, content, record)
         shape = target.settings.shape_of(decoded(base or b""))
@@ -127,27 +118,28 @@ def _install(agent: CodingAgent, target: SettingsTarget, ledger: InstallRecords)
         after = _encoded(content, target.settings.with_ours(text, shape))
         becomes = tuple(target.settings.registered(decoded(after)))
     if after == (content or b""):
-        return FilePlan(target.path, FileChange(path, content, content), _same(ledger, path), becomes, becomes)
+        return FilePlan(target.path, FileChange(path, content, content), _same(records, path), becomes, becomes)
     folders = record.folders if record else tuple(str(folder) for folder in missing_folders(path))
     new = InstallRecord(str(path), agent.name, None if base is None else digest(base), shape, folders)
     if _without(target, after, new) != base:
-        raise CompactorError(f"{target.path}: what would be added could not be taken out again; nothing was changed")
-    place = ledger.place(path)
+        raise CompactorError(f"{target.path}: the entries could not be removed again later, so nothing was changed")
+    record_file = records.file_of(path)
     return FilePlan(
         target.path,
         FileChange(path, content, after, is_private=target.is_private and content is None),
-        FileChange(place, read_file(place), encode_record(new), is_private=True),
+        FileChange(record_file, read_file(record_file), encode_record(new), is_private=True),
         tuple(target.settings.registered(text)),
         becomes,
     )
 
 
-def _uninstall(target: SettingsTarget, ledger: InstallRecords) -> FilePlan:
-    path, content, record = _read_target(target, ledger)
+def plan_uninstall(target: SettingsTarget, records: InstallRecords) -> FilePlan:
+    """Remove every entry of ours from a file."""
+    path, content, record = _read_target(target, records)
     with _naming_file(target.path):
         was = tuple(target.settings.registered(decoded(content or b"")))
         after = _without(target, content, record)
-    change, known = FileChange(path, content, after), _same(ledger, path)
+    change, known = FileChange(path, content, after), _same(records, path)
     if not target.registers:
         return FilePlan(target.path, change, known, was, ())
     return FilePlan(
@@ -161,12 +153,12 @@ def _uninstall(target: SettingsTarget, ledger: InstallRecords) -> FilePlan:
     )
 
 
-def _read_target(target: SettingsTarget, ledger: InstallRecords) -> tuple[Path, bytes | None, InstallRecord | None]:
+def _read_target(target: SettingsTarget, records: InstallRecords) -> tuple[Path, bytes | None, InstallRecord | None]:
     path = Path(os.path.realpath(target.path))
     content = read_file(path)
     with _naming_file(target.path):
         target.settings.check(decoded(content or b""))
-    return path, content, ledger.read(path)
+    return path, content, records.read(path)
 
 
 def _without(target: SettingsTarget, content: bytes | None, record: InstallRecord | None) -> bytes | None:
@@ -182,10 +174,10 @@ def _encoded(like: bytes | None, text: str) -> bytes:
     return (BOM if like is not None and like.startswith(BOM) else b"") + text.encode()
 
 
-def _same(ledger: InstallRecords, path: Path) -> FileChange:
-    place = ledger.place(path)
-    content = read_file(place)
-    return FileChange(place, content, content)
+def _same(records: InstallRecords, path: Path) -> FileChange:
+    file = records.file_of(path)
+    content = read_file(file)
+    return FileChange(file, content, content)
 
 
 @contextmanager
@@ -219,7 +211,6 @@ def diff_lines(plan: FilePlan) -> Iterator[str]:
 
 
 def _partner(lines: list[str], number: int) -> str:
-    """The line that stands in the place of this one, or stood there."""
     at = {"-": number + 1, "+": number - 1}.get(lines[number][0], number)
     found = lines[at].rstrip("\r\n") if 2 <= at < len(lines) else ""
     return found if {found[:1], lines[number][0]} == {"-", "+"} else ""
@@ -241,68 +232,63 @@ def _short(line: str, other: str) -> str:
 
 
 def _in_common(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-def warnings(agent: CodingAgent, place: InstallScope, own: Command) -> Iterator[str]:
+def warnings(agent: CodingAgent, scope: InstallScope, own: Command) -> Iterator[str]:
     """What the user may not expect, each with what to do about it. `own` is the command that is run now."""
-    if place.is_project and not is_on_path(place.env):
+    if scope.is_project and not is_on_path(scope.env):
         yield (
-            f"`{NAME}` is not found on the PATH. On this machine {own[0]} is run in its place; others who work in the "
+            f"`{NAME}` is not found on the PATH. On this machine {own[0]} is run instead; others who work in the "
             f"project need `{NAME}` on the PATH. Try: add its folder there."
         )
-    if is_temporary(own) and not (place.is_project and is_on_path(place.env)):
-        yield f"{own[0]} may be gone tomorrow. Try: `uv tool install` or `pipx install` the package, then again."
+    if is_temporary(own) and not (scope.is_project and is_on_path(scope.env)):
+        yield (
+            f"{own[0]} may be gone tomorrow. Try: `uv tool install` or `pipx install` the package, then run this again."
+        )
     if agent is CLAUDE_CODE:
-        yield from _claude_code_warnings(place)
+        yield from _claude_code_warnings(scope)
     else:
-        yield from _codex_warnings(place)
-    elsewhere = InstallScope(place.env, place.root, not place.is_project)
-    here, there = (targets(agent, each, BY_NAME)[0] for each in (place, elsewhere))
+        yield from _codex_warnings(scope)
+    elsewhere = InstallScope(scope.env, scope.root, not scope.is_project)
+    here, there = (targets(agent, each, BY_NAME)[0] for each in (scope, elsewhere))
     if here.path != there.path and _is_registered(there):
-        other = "--user" if place.is_project else "--project"
         undo = undo_command(agent, elsewhere)
-        yield f"The hooks are registered with {other} too, and would run twice. Try: `{undo}`."
+        yield f"The hooks are registered with --{elsewhere.name} too, and would run twice. Try: `{undo}`."
 
 
-def next_steps(agent: CodingAgent, place: InstallScope) -> Iterator[str]:
+def next_steps(agent: CodingAgent, scope: InstallScope) -> Iterator[str]:
     """What is left to do for the user."""
     if agent is CLAUDE_CODE:
         yield "Start Claude Code again for the MCP server. Hooks and status line also reach sessions that run now."
-        if place.is_project:
+        if scope.is_project:
             yield "Approve the MCP server of .mcp.json when Claude Code asks for it."
         return
     if agent.needs_trust:
-        if place.is_project:
+        if scope.is_project:
             yield "Trust this project when Codex asks for it; only then are its .codex settings read."
         yield "Start `codex` in a terminal and trust the hooks when it asks (or later: /hooks, then t)."
         yield "Until then Codex runs none of them, and says nothing about it."
 
 
-def undo_command(agent: CodingAgent, place: InstallScope) -> str:
+def undo_command(agent: CodingAgent, scope: InstallScope) -> str:
     """The command that takes an install back."""
-    return f"{NAME} uninstall {agent.name} {'--project' if place.is_project else '--user'}"
+    return f"{NAME} uninstall {agent.name} --{scope.name}"
 
 
-def uninstall_notes(agent: CodingAgent) -> Iterator[str]:
-    """What an uninstall leaves to the user."""
-    yield f"Start {agent.title} again. The sessions in .compactor/ stay; remove that folder if you do not want them."
-
-
-def _claude_code_warnings(place: InstallScope) -> Iterator[str]:
-    settings = read_json_or_empty(claude_settings(place))
-    if has_plugin(place):
+def _claude_code_warnings(scope: InstallScope) -> Iterator[str]:
+    settings = read_json_or_empty(claude_settings(scope))
+    if has_plugin(scope):
         yield "The plugin is switched on, and brings the hooks and the MCP server: only the status line is added here."
-    seen = (settings, read_json_or_empty(place.claude_folder / "settings.json"))
+    seen = (settings, read_json_or_empty(scope.claude_folder / "settings.json"))
     if any(has_other_status_line(text) for text in seen):
         yield f"Your own status line stays. Try: call `{NAME} statusline` in it, which reads the same input."
     if any(value_at(text, ("disableAllHooks",)) is True for text in seen):
         yield "Hooks are switched off (disableAllHooks). Try: remove that setting."
 
 
-def _codex_warnings(place: InstallScope) -> Iterator[str]:
-    hooks, config = (target.path for target in targets(CODEX, place, BY_NAME)[:2])
+def _codex_warnings(scope: InstallScope) -> Iterator[str]:
+    hooks, config = (target.path for target in targets(CODEX, scope, BY_NAME)[:2])
     if (read_file(hooks) or b"").startswith(BOM):
         yield f"Codex ignores {hooks}, since it begins with a byte-order mark. Try: save it without one."
     features, inline = (read_toml_or_empty(config).get(name) for name in ("features", "hooks"))

@@ -157,8 +157,8 @@ def _with_hook(text: str, event: str, group: Mapping[str, Any]) -> str:
         return add(text, (_HOOKS,), event, [group])
     mine = list(our_hooks(groups))
     if len(mine) == 1 and groups[mine[0][0]].get("matcher") == group.get("matcher"):
-        number, place = mine[0]
-        spot: JsonPath = (*where, number, "hooks", place)
+        number, index = mine[0]
+        spot: JsonPath = (*where, number, "hooks", index)
         return text if _same(text, spot, group["hooks"][0]) else replace(text, spot, group["hooks"][0])
     return add(_without_mine(text, where, mine), where, None, group)
 
@@ -180,7 +180,7 @@ def _with_server(text: str, wanted: Mapping[str, Any]) -> str:
     if value is None and position_of(text, where) is None:
         return add(text, (_JSON_SERVERS,), SERVER, wanted)
     if not is_our_server(value):
-        problem = f"another MCP server is called {SERVER!r}. Try: rename or remove it, then again."
+        problem = f"another MCP server is already named {SERVER!r}. Try: rename or remove it."
         raise BadSettingsText(_json_line(text, where), problem)
     for key, part in wanted.items():  # what the user has added to our entry, such as an environment, stays
         if key not in value:
@@ -210,20 +210,20 @@ def _without_hooks(text: str, event: str, shape: SettingsShape) -> str:
 
 def _without_mine(text: str, where: JsonPath, mine: list[tuple[int, int]]) -> str:
     """Without these hooks, and without groups that held no others. From the back, so that numbers stay right."""
-    for number, place in reversed(mine):
-        text = remove(text, (*where, number, "hooks", place))
+    for number, index in reversed(mine):
+        text = remove(text, (*where, number, "hooks", index))
         if not value_at(text, (*where, number, "hooks")):
             text = remove(text, (*where, number))
     return text
 
 
 def our_hooks(groups: Any) -> Iterator[tuple[int, int]]:
-    """Which hooks of an event are ours: the number of the group, and the place in it."""
+    """Which hooks of an event are ours: the number of the group, and the index in it."""
     for number, group in enumerate(groups if isinstance(groups, list) else []):
         hooks = group.get("hooks") if isinstance(group, dict) else None
-        for place, hook in enumerate(hooks if isinstance(hooks, list) else []):
+        for index, hook in enumerate(hooks if isinstance(hooks, list) else []):
             if is_our_hook(hook):
-                yield number, place
+                yield number, index
 
 
 def _tidied(text: str, path: JsonPath, shape: SettingsShape) -> str:
@@ -272,15 +272,13 @@ def _check_kind(text: str, path: JsonPath, kind: type[dict[str, Any]] | type[lis
     if position_of(text, path) is None or isinstance(value_at(text, path), kind):
         return
     name, wanted = " → ".join(str(key) for key in path), "an object {…}" if kind is dict else "a list […]"
-    raise BadSettingsText(
-        _json_line(text, path), f"{name!r} is not {wanted}, which the agent needs there. Try: correct it."
-    )
+    raise BadSettingsText(_json_line(text, path), f"{name!r} must be {wanted}. Try: correct it.")
 
 
 def _check_keys(text: str, known: frozenset[str]) -> None:
     for key in value_at(text, ()):
         if key not in known:
-            problem = f"because of {key!r} the agent ignores this whole file. Try: remove it, then again."
+            problem = f"the agent ignores the whole file because of the key {key!r}. Try: remove that key."
             raise BadSettingsText(_json_line(text, (key,)), problem)
 
 
@@ -308,7 +306,7 @@ class TomlSettings(Struct, frozen=True):
         """Raise `BadSettingsText` for a text in which nothing can be registered."""
         servers = read_toml(text).get(_TOML_SERVERS, {})
         if self.server is not None and not isinstance(servers, dict):
-            problem = f"{_TOML_SERVERS!r} is not a table. Try: correct it, then again."
+            problem = f"{_TOML_SERVERS!r} is not a table. Try: correct it first."
             raise BadSettingsText(_toml_line(text, (_TOML_SERVERS,)), problem)
 
     def with_ours(self, text: str, _shape: SettingsShape) -> str:
@@ -319,7 +317,7 @@ class TomlSettings(Struct, frozen=True):
         if there is None:
             return _checked(self.server, text, text + tail_of(text) + _table(self.server, _line_end(text)))
         if not is_our_server(there):
-            problem = f"another MCP server is called {SERVER!r}. Try: rename or remove it, then again."
+            problem = f"another MCP server is already named {SERVER!r}. Try: rename or remove it."
             raise BadSettingsText(_toml_line(text, _TABLE), problem)
         after = text
         for key, part in self.server.items():
@@ -336,7 +334,7 @@ class TomlSettings(Struct, frozen=True):
         if self.server is not None and _has_ours(after):
             after = _without(after, _TABLE, shape.tail)
         if self.server is not None and _has_ours(after):
-            problem = f"{SERVER!r} is written in a way that cannot be taken out. Try: remove it by hand, then again."
+            problem = f"{SERVER!r} is written in a form that cannot be removed automatically. Try: remove it by hand."
             raise BadSettingsText(_toml_line(after, (_TOML_SERVERS,)), problem)
         return after
 
@@ -359,7 +357,7 @@ def _table(server: Mapping[str, Any], end: str) -> str:
 def _with_value(text: str, key: str, part: Any) -> str:
     spot = next((each for each in statements(text) if each.keys == (*_TABLE, key) and not each.is_head), None)
     if spot is None:
-        problem = f"{SERVER!r} is written in a way that cannot be changed in place. Try: remove it by hand, then again."
+        problem = f"{SERVER!r} is written in a form that cannot be updated automatically. Try: remove it by hand."
         raise BadSettingsText(_toml_line(text, (_TOML_SERVERS,)), problem)
     return text[: spot.value] + _toml(part) + text[spot.value_end :]
 
@@ -374,7 +372,7 @@ def _checked(server: Mapping[str, Any], before: str, after: str) -> str:
         is_right = False
     if is_right:
         return after
-    problem = f"no table can be added to {_TOML_SERVERS!r}. Try: write each server as a table [{_TOML_SERVERS}.NAME]."
+    problem = f"a table cannot be added to {_TOML_SERVERS!r}. Try: write each server as a table [{_TOML_SERVERS}.NAME]."
     raise BadSettingsText(_toml_line(before, (_TOML_SERVERS,)), problem)
 
 
@@ -418,8 +416,8 @@ def _sections(text: str, keys: TomlPath) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _begin_of_line(text: str, place: int) -> int:
-    return len(text[:place].rstrip(" \t"))
+def _begin_of_line(text: str, index: int) -> int:
+    return len(text[:index].rstrip(" \t"))
 
 
 def _under(text: str, keys: TomlPath) -> Iterator[TomlStatement]:

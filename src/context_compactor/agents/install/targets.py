@@ -54,13 +54,13 @@ def plugin_files() -> dict[str, dict[str, Any]]:
 def _hook_group(agent: CodingAgent, hook: HookEvent, command: Command) -> dict[str, Any]:
     matcher = {} if hook.matcher is None else {"matcher": hook.matcher}
     message = {"systemMessage": _missing(agent, command)}
-    said = json.dumps(message, ensure_ascii=False) if hook.word == _FIRST else ""
-    line = _shell_line(command, f"hook {hook.word}", said)
+    fallback = json.dumps(message, ensure_ascii=False) if hook.word == _FIRST else ""
+    line = _shell_line(command, f"hook {hook.word}", fallback)
     return {**matcher, "hooks": [{"type": "command", "command": line, "timeout": hook.timeout}]}
 
 
 def _shell_line(command: Command, arguments: str, otherwise: str) -> str:
-    """A line that any shell runs; when the command does not run, what is printed in its place."""
+    """A line that any shell runs; when the command does not run, what is printed instead."""
     before = f"{_FOUND_LATER} " if command == BY_NAME else ""
     fallback = f"printf '%s\\n' {shlex.quote(otherwise)}" if otherwise else "true"
     return f"{before}{shlex.join(command)} {arguments} || {fallback}"
@@ -99,59 +99,64 @@ class InstallScope(Struct, frozen=True):
     is_project: bool
 
     @property
+    def name(self) -> str:
+        """What users call it."""
+        return "project" if self.is_project else "user"
+
+    @property
     def claude_folder(self) -> Path:
         """Where Claude Code keeps the user's settings."""
-        told = self.env.get("CLAUDE_CONFIG_DIR", "")
-        return Path(told).absolute() if told else home_of(self.env) / ".claude"
+        configured = self.env.get("CLAUDE_CONFIG_DIR", "")
+        return Path(configured).absolute() if configured else home_of(self.env) / ".claude"
 
     @property
     def codex_folder(self) -> Path:
         """Where Codex keeps the user's settings."""
-        told = self.env.get("CODEX_HOME", "")
-        return Path(told).absolute() if told else home_of(self.env) / ".codex"
+        configured = self.env.get("CODEX_HOME", "")
+        return Path(configured).absolute() if configured else home_of(self.env) / ".codex"
 
 
-def targets(agent: CodingAgent, place: InstallScope, command: Command) -> list[SettingsTarget]:
+def targets(agent: CodingAgent, scope: InstallScope, command: Command) -> list[SettingsTarget]:
     """The files of one agent."""
-    return _claude_code(place, command) if agent is CLAUDE_CODE else _codex(place, command)
+    return _claude_code(scope, command) if agent is CLAUDE_CODE else _codex(scope, command)
 
 
-def _claude_code(place: InstallScope, command: Command) -> list[SettingsTarget]:
-    brought = has_plugin(place)
-    draws = place.is_project and has_other_status_line(read_json_or_empty(place.claude_folder / "settings.json"))
+def _claude_code(scope: InstallScope, command: Command) -> list[SettingsTarget]:
+    brought = has_plugin(scope)
+    draws = scope.is_project and has_other_status_line(read_json_or_empty(scope.claude_folder / "settings.json"))
     settings = JsonSettings(
         hooks={} if brought else hook_groups(CLAUDE_CODE, command), status_line={} if draws else status_line(command)
     )
     server = JsonSettings(server={} if brought else mcp_server(CLAUDE_CODE, command))
-    if place.is_project:
-        return [SettingsTarget(claude_settings(place), settings), SettingsTarget(place.root / ".mcp.json", server)]
+    if scope.is_project:
+        return [SettingsTarget(claude_settings(scope), settings), SettingsTarget(scope.root / ".mcp.json", server)]
     return [
-        SettingsTarget(claude_settings(place), settings),
-        SettingsTarget(_claude_state(place), server, is_private=True),
+        SettingsTarget(claude_settings(scope), settings),
+        SettingsTarget(_claude_state(scope), server, is_private=True),
     ]
 
 
-def _codex(place: InstallScope, command: Command) -> list[SettingsTarget]:
-    folder = place.root / ".codex" if place.is_project else place.codex_folder
+def _codex(scope: InstallScope, command: Command) -> list[SettingsTarget]:
+    folder = scope.root / ".codex" if scope.is_project else scope.codex_folder
     hooks = folder / "hooks.json"
     trusted = _trusted(hooks)
     found = [
         SettingsTarget(hooks, JsonSettings(hooks=hook_groups(CODEX, command), only_keys=_CODEX_KEYS)),
         SettingsTarget(folder / "config.toml", TomlSettings(mcp_server(CODEX, command), trusted)),
     ]
-    if place.is_project and trusted:  # what a user thinks of a project's hooks is kept with the user
-        found.append(SettingsTarget(place.codex_folder / "config.toml", TomlSettings(None, trusted)))
+    if scope.is_project and trusted:  # what a user thinks of a project's hooks is kept with the user
+        found.append(SettingsTarget(scope.codex_folder / "config.toml", TomlSettings(None, trusted)))
     return found
 
 
-def claude_settings(place: InstallScope) -> Path:
+def claude_settings(scope: InstallScope) -> Path:
     """Where Claude Code reads hooks."""
-    return (place.root / ".claude" if place.is_project else place.claude_folder) / "settings.json"
+    return (scope.root / ".claude" if scope.is_project else scope.claude_folder) / "settings.json"
 
 
-def has_plugin(place: InstallScope) -> bool:
+def has_plugin(scope: InstallScope) -> bool:
     """Whether our plugin is switched on in these settings of Claude Code: it brings the hooks and the server itself."""
-    plugins = value_at(read_json_or_empty(claude_settings(place)), ("enabledPlugins",))
+    plugins = value_at(read_json_or_empty(claude_settings(scope)), ("enabledPlugins",))
     return isinstance(plugins, dict) and any(
         name.split("@")[0] == SERVER and is_on is not False for name, is_on in plugins.items()
     )
@@ -181,22 +186,22 @@ def decoded(content: bytes) -> str:
         return content.removeprefix(BOM).decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise BadSettingsText(line, "this is not UTF-8. Try: save it as UTF-8, then again.") from error
+        raise BadSettingsText(line, "this is not UTF-8. Try: save it as UTF-8.") from error
 
 
-def _claude_state(place: InstallScope) -> Path:
-    old = place.claude_folder / ".config.json"
+def _claude_state(scope: InstallScope) -> Path:
+    old = scope.claude_folder / ".config.json"
     if old.exists():
         return old
-    return (place.claude_folder if place.env.get("CLAUDE_CONFIG_DIR") else home_of(place.env)) / ".claude.json"
+    return (scope.claude_folder if scope.env.get("CLAUDE_CONFIG_DIR") else home_of(scope.env)) / ".claude.json"
 
 
 def _trusted(hooks: Path) -> tuple[str, ...]:
     """The names under which Codex keeps in config.toml that our hooks were reviewed."""
     groups = value_at(read_json_or_empty(hooks), ("hooks",))
     return tuple(
-        f"{path}:{_CAMEL_CASE.sub('_', event).lower()}:{number}:{place}"
+        f"{path}:{_CAMEL_CASE.sub('_', event).lower()}:{number}:{index}"
         for path in sorted({str(hooks), os.path.realpath(hooks)})
         for event, found in (groups.items() if isinstance(groups, dict) else ())
-        for number, place in our_hooks(found)
+        for number, index in our_hooks(found)
     )

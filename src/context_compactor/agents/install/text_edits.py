@@ -42,7 +42,7 @@ _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refu
 
 
 def line_of(text: str, offset: int) -> int:
-    """The line of a place in a text, counted from 1."""
+    """The line of an offset in a text, counted from 1."""
     before = text[:offset]
     return 1 + before.count("\n") + before.replace("\r\n", "").count("\r")
 
@@ -52,35 +52,35 @@ def check_json(text: str) -> None:
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        problem = f"this is not JSON ({error.msg}). Try: correct it, then again."
+        problem = f"this is not JSON ({error.msg}). Try: correct it first."
         raise BadSettingsText(line_of(text, error.pos), problem) from error
     except (ValueError, RecursionError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise BadSettingsText(1, f"this is not JSON an agent reads ({what}). Try: correct it, then again.") from error
+        raise BadSettingsText(1, f"this is not JSON that an agent can read ({what}). Try: correct it first.") from error
     if not isinstance(value, dict):
-        raise BadSettingsText(1, "settings are a JSON object, and this is none. Try: {} in its place, then again.")
+        raise BadSettingsText(1, "the file must hold a JSON object. Try: replace its content with {}.")
 
 
 def value_at(text: str, path: JsonPath) -> Any:
     """The value at a path, None where there is none. Numbers come as they are written, as text."""
-    spot = position_of(text, path)
-    return None if spot is None else _DECODER.raw_decode(text, spot.value)[0]
+    node = position_of(text, path)
+    return None if node is None else _DECODER.raw_decode(text, node.value)[0]
 
 
 def position_of(text: str, path: JsonPath) -> JsonValue | None:
     """Where the value at a path stands. A key that stands twice is refused: which one counts is anybody's guess."""
     start = _skip_space(text, 0)
-    spot = JsonValue("", start, start, _DECODER.raw_decode(text, start)[1])
+    node = JsonValue("", start, start, _DECODER.raw_decode(text, start)[1])
     for key in path:
-        found = [child for child in children(text, spot.value) if child.key == key]
+        found = [child for child in children(text, node.value) if child.key == key]
         if not found:
             return None
         if len(found) > 1:
             lines = " and ".join(str(line_of(text, child.start)) for child in found[:2])
-            problem = f"{key!r} stands there twice (lines {lines}). Try: remove one of them, then again."
+            problem = f"{key!r} is there twice (lines {lines}). Try: remove one of them."
             raise BadSettingsText(line_of(text, found[1].start), problem)
-        spot = found[0]
-    return spot
+        node = found[0]
+    return node
 
 
 def children(text: str, start: int) -> list[JsonValue]:
@@ -89,25 +89,25 @@ def children(text: str, start: int) -> list[JsonValue]:
     if opening not in "{[":
         return []
     found: list[JsonValue] = []
-    place = _skip_space(text, start + 1)
-    while text[place] not in "}]":
-        key, value = _key(text, place) if opening == "{" else (len(found), place)
+    at = _skip_space(text, start + 1)
+    while text[at] not in "}]":
+        key, value = _key(text, at) if opening == "{" else (len(found), at)
         end = _DECODER.raw_decode(text, value)[1]
-        found.append(JsonValue(key, place, value, end))
-        place = _skip_space(text, end)
-        if text[place] == ",":
-            place = _skip_space(text, place + 1)
+        found.append(JsonValue(key, at, value, end))
+        at = _skip_space(text, end)
+        if text[at] == ",":
+            at = _skip_space(text, at + 1)
     return found
 
 
-def _key(text: str, place: int) -> tuple[str, int]:
-    key, end = _DECODER.raw_decode(text, place)
+def _key(text: str, at: int) -> tuple[str, int]:
+    key, end = _DECODER.raw_decode(text, at)
     return key, _skip_space(text, _skip_space(text, end) + 1)
 
 
-def _skip_space(text: str, place: int) -> int:
-    found = _JSON_SPACE.match(text, place)
-    return found.end() if found else place
+def _skip_space(text: str, at: int) -> int:
+    found = _JSON_SPACE.match(text, at)
+    return found.end() if found else at
 
 
 _DEFAULT_UNIT = "  "
@@ -116,11 +116,11 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 def add(text: str, path: JsonPath, key: str | None, value: Any) -> str:
     """Add a member (with a key) or an item (without) at the end of the container at this path."""
-    spot = _needed(text, path)
-    inside = children(text, spot.value)
+    node = _needed(text, path)
+    inside = children(text, node.value)
     if not inside:
-        return _fill_empty(text, spot, key, value)
-    space = _space_before(text, spot, inside)
+        return _fill_empty(text, node, key, value)
+    space = _space_before(text, node, inside)
     if _LINE_END.search(space):
         indent = _LINE_END.split(space)[-1]
         space = _line_end(text) + indent
@@ -133,61 +133,61 @@ def add(text: str, path: JsonPath, key: str | None, value: Any) -> str:
 
 
 def replace(text: str, path: JsonPath, value: Any) -> str:
-    """Another value in the same place."""
-    spot = _needed(text, path)
-    if _LINE_END.search(text[spot.value : spot.end]):
-        rendered = _many_lines(text, None, value, _indent_of_line(text, spot.value))
+    """Another value at the same path."""
+    node = _needed(text, path)
+    if _LINE_END.search(text[node.value : node.end]):
+        rendered = _many_lines(text, None, value, _indent_of_line(text, node.value))
     else:
         rendered = _one_line(text, None, value)
-    return text[: spot.value] + rendered + text[spot.end :]
+    return text[: node.value] + rendered + text[node.end :]
 
 
 def remove(text: str, path: JsonPath) -> str:
     """Take one member or item away, with the comma and the white space that belong to it."""
     parent = _needed(text, path[:-1])
     inside = children(text, parent.value)
-    place = next(number for number, child in enumerate(inside) if child.key == path[-1])
+    at = next(number for number, child in enumerate(inside) if child.key == path[-1])
     if len(inside) == 1:
         return text[: parent.value + 1] + text[parent.end - 1 :]
-    if place == 0:
+    if at == 0:
         return text[: inside[0].start] + text[inside[1].start :]
-    return text[: inside[place - 1].end] + text[inside[place].end :]
+    return text[: inside[at - 1].end] + text[inside[at].end :]
 
 
 def white_space(text: str, path: JsonPath) -> str | None:
     """What stands between the brackets of an empty container; None where there is no empty container."""
-    spot = position_of(text, path)
-    if spot is None or text[spot.value] not in "{[" or children(text, spot.value):
+    node = position_of(text, path)
+    if node is None or text[node.value] not in "{[" or children(text, node.value):
         return None
-    return text[spot.value + 1 : spot.end - 1]
+    return text[node.value + 1 : node.end - 1]
 
 
 def put_white_space(text: str, path: JsonPath, space: str) -> str:
     """Give an empty container the white space it had."""
-    spot = _needed(text, path)
-    return text[: spot.value + 1] + space + text[spot.end - 1 :]
+    node = _needed(text, path)
+    return text[: node.value + 1] + space + text[node.end - 1 :]
 
 
 def _needed(text: str, path: JsonPath) -> JsonValue:
-    spot = position_of(text, path)
-    if spot is None:
+    node = position_of(text, path)
+    if node is None:
         raise LookupError(f"nothing stands at {path}")
-    return spot
+    return node
 
 
-def _fill_empty(text: str, spot: JsonValue, key: str | None, value: Any) -> str:
+def _fill_empty(text: str, node: JsonValue, key: str | None, value: Any) -> str:
     if _is_one_line(text):
         filling = _one_line(text, key, value)
     else:
-        outer = _indent_of_line(text, spot.value)
+        outer = _indent_of_line(text, node.value)
         end = _line_end(text)
         indent = outer + _unit(text)
         filling = end + indent + _many_lines(text, key, value, indent) + end + outer
-    return text[: spot.value + 1] + filling + text[spot.end - 1 :]
+    return text[: node.value + 1] + filling + text[node.end - 1 :]
 
 
-def _space_before(text: str, spot: JsonValue, inside: list[JsonValue]) -> str:
-    begin = inside[-2].end if len(inside) > 1 else spot.value + 1
+def _space_before(text: str, node: JsonValue, inside: list[JsonValue]) -> str:
+    begin = inside[-2].end if len(inside) > 1 else node.value + 1
     return text[begin : inside[-1].start].replace(",", "", 1)
 
 
@@ -224,8 +224,8 @@ def _unit(text: str) -> str:
     return (before[-1] if len(before) > 1 else "") or _DEFAULT_UNIT
 
 
-def _indent_of_line(text: str, place: int) -> str:
-    line = _LINE_END.split(text[:place])[-1]
+def _indent_of_line(text: str, at: int) -> str:
+    line = _LINE_END.split(text[:at])[-1]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
@@ -267,79 +267,79 @@ def read_toml(text: str) -> dict[str, Any]:
         found = _AT_LINE.search(str(error))
         line = int(found.group(1)) if found else line_of(text, len(text))
         why = _AT_LINE.sub("", str(error)).strip()
-        raise BadSettingsText(line, f"this is not TOML ({why}). Try: correct it, then again.") from error
+        raise BadSettingsText(line, f"this is not TOML ({why}). Try: correct it first.") from error
     except RecursionError as error:
-        raise BadSettingsText(1, "this is nested too deeply to be read. Try: correct it, then again.") from error
+        raise BadSettingsText(1, "this is nested too deeply. Try: correct it first.") from error
 
 
 def statements(text: str) -> Iterator[TomlStatement]:
     """Every head and every key, in their order."""
     table: TomlPath = ()
-    place = _end(_BLANK, text, 0)
-    while place < len(text):
-        if text[place] == "[":
-            found = _head(text, place)
+    at = _end(_BLANK, text, 0)
+    while at < len(text):
+        if text[at] == "[":
+            found = _head(text, at)
             table = found.keys
         else:
-            found = _key_with_value(text, place, table)
+            found = _key_with_value(text, at, table)
         yield found
-        place = _end(_BLANK, text, found.end)
+        at = _end(_BLANK, text, found.end)
 
 
-def _head(text: str, place: int) -> TomlStatement:
-    inside = place + 2 if text.startswith("[[", place) else place + 1
+def _head(text: str, at: int) -> TomlStatement:
+    inside = at + 2 if text.startswith("[[", at) else at + 1
     keys, behind = _dotted(text, inside)
-    return TomlStatement(keys, True, place, behind, behind, _end(_REST_OF_LINE, text, behind))
+    return TomlStatement(keys, True, at, behind, behind, _end(_REST_OF_LINE, text, behind))
 
 
-def _key_with_value(text: str, place: int, table: TomlPath) -> TomlStatement:
-    keys, behind = _dotted(text, place)
+def _key_with_value(text: str, at: int, table: TomlPath) -> TomlStatement:
+    keys, behind = _dotted(text, at)
     value = _end(_TOML_SPACE, text, behind + 1)  # behind the equals sign
     value_end = _value_end(text, value)
-    return TomlStatement((*table, *keys), False, place, value, value_end, _end(_REST_OF_LINE, text, value_end))
+    return TomlStatement((*table, *keys), False, at, value, value_end, _end(_REST_OF_LINE, text, value_end))
 
 
-def _dotted(text: str, place: int) -> tuple[TomlPath, int]:
+def _dotted(text: str, at: int) -> tuple[TomlPath, int]:
     keys: list[str] = []
     while True:
-        place = _end(_TOML_SPACE, text, place)
-        quoted = _STRING.match(text, place)
-        found = quoted or _BARE_KEY.match(text, place)
+        at = _end(_TOML_SPACE, text, at)
+        quoted = _STRING.match(text, at)
+        found = quoted or _BARE_KEY.match(text, at)
         if found is None:
-            return tuple(keys), place
+            return tuple(keys), at
         keys.append(tomllib.loads(f"x = {found.group()}")["x"] if quoted else found.group())
-        place = _end(_TOML_SPACE, text, found.end())
-        if not text.startswith(".", place):
-            return tuple(keys), place
-        place += 1
+        at = _end(_TOML_SPACE, text, found.end())
+        if not text.startswith(".", at):
+            return tuple(keys), at
+        at += 1
 
 
-def _value_end(text: str, place: int) -> int:
+def _value_end(text: str, at: int) -> int:
     """Behind a value: strings are skipped whole, brackets are counted, a line end within them is no end."""
-    depth, end = 0, place
-    while place < len(text):
-        mark = text[place]
-        string = _STRING.match(text, place)
+    depth, end = 0, at
+    while at < len(text):
+        mark = text[at]
+        string = _STRING.match(text, at)
         if string:
-            place = end = string.end()
+            at = end = string.end()
         elif mark in "[{":
-            depth, place = depth + 1, place + 1
+            depth, at = depth + 1, at + 1
         elif mark in "]}":
-            depth, place = depth - 1, place + 1
-            end = place
+            depth, at = depth - 1, at + 1
+            end = at
         elif mark in "#\n" and depth == 0:
             break
         elif mark == "#":
-            place = text.index("\n", place)
+            at = text.index("\n", at)
         elif mark == "\n":
-            place += 1
+            at += 1
         else:
-            plain = _end(_PLAIN, text, place)
-            end = place + len(text[place:plain].rstrip())
-            place = plain
+            plain = _end(_PLAIN, text, at)
+            end = at + len(text[at:plain].rstrip())
+            at = plain
     return end
 
 
-def _end(pattern: re.Pattern[str], text: str, place: int) -> int:
-    found = pattern.match(text, place)
-    return found.end() if found else place
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at

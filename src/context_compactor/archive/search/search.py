@@ -234,16 +234,16 @@ _names_shown = lru_cache(maxsize=1024)(names_of)
 def check_search(text: str, tokens: int, limit: int | None) -> None:
     """Refuse what cannot be searched for."""
     if not isinstance(text, str):
-        raise BadSetting(f"search: the text to look for is {type(text).__name__}, not text")
+        raise BadSetting(f"search: the search text is {type(text).__name__}, not str")
     for name, value in (("tokens", tokens), ("limit", limit if limit is not None else 1)):
         if not isinstance(value, int):
             raise BadSetting(f"search: {name} is {value!r:.40}, not a whole number")
     if not text.strip():
-        raise BadSetting("search: the text to look for is empty; say in a few words what is wanted")
+        raise BadSetting("search: the search text is empty; give a few words to look for")
     if tokens < 1:
-        raise BadSetting(f"search: tokens={tokens} leaves no room for an answer; 2000 is a good number")
+        raise BadSetting(f"search: tokens={tokens} is too small; use for example 2000")
     if limit is not None and limit < 1:
-        raise BadSetting(f"search: limit={limit} allows no hit; leave it out for as many as fit into the tokens")
+        raise BadSetting(f"search: limit={limit} is too small; use 1 or more, or leave it out for as many hits as fit")
 
 
 class Searcher:

@@ -110,7 +110,7 @@ class StoredQuery(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.kind and self.kind not in _KINDS:
-            raise BadSetting(f"search: kind={self.kind!r:.40} is no kind of content. Try: {', '.join(_KINDS)}.")
+            raise BadSetting(f"search: kind={self.kind!r:.40} is not a kind of content. Try: {', '.join(_KINDS)}.")
 
 
 class _Candidates(Struct, frozen=True):
@@ -183,4 +183,4 @@ def stored_time(name: str, text: str) -> str:
     try:
         return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="milliseconds") if text else ""
     except (TypeError, ValueError, OverflowError) as error:
-        raise BadSetting(f"search: {name}={text!r:.40} is no time. Try: 2026-01-26, or 2026-01-26T14:30.") from error
+        raise BadSetting(f"search: {name}={text!r:.40} is not a time. Try: 2026-01-26, or 2026-01-26T14:30.") from error

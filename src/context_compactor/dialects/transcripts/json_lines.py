@@ -97,7 +97,7 @@ def _gunzip(content: bytes, name: str) -> bytes:
     try:
         return gzip.decompress(content)
     except (EOFError, OSError, zlib.error) as problem:
-        raise BadTranscript(f"{name}: the gzip data is damaged ({problem}). Try: pack it again.") from None
+        raise BadTranscript(f"{name}: the gzip data is damaged ({problem}). Try: compress it again.") from None
 
 
 def _recode(content: bytes, encoding: str, name: str) -> bytes:

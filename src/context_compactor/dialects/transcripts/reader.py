@@ -47,7 +47,7 @@ def parse_transcript(content: bytes | str, name: str = "", choice: str = "") -> 
         first = first or transcript
         ids.append(transcript.session_id or str(number))
     if first is None or choice:
-        raise BadTranscript(f"{name}: there is no conversation {choice!r}. Try: {_choices(name, ids)}.")
+        raise BadTranscript(f"{name}: it has no conversation {choice!r}. Try: {_choices(name, ids)}.")
     if len(ids) > 1:
         raise BadTranscript(f"{name}: it holds {len(ids)} conversations. Try: {_choices(name, ids)}.")
     return first
@@ -108,9 +108,9 @@ def _content(name: str, stdin: Stream | None) -> bytes | str:
     except FileNotFoundError:
         raise BadTranscript(f"{name}: there is no such file. Try: check the path, or '-' for standard input.") from None
     except IsADirectoryError:
-        raise BadTranscript(f"{name}: this is a folder. Try: name one file in it.") from None
+        raise BadTranscript(f"{name}: it is a folder. Try: the path of one file in it.") from None
     except PermissionError:
-        raise BadTranscript(f"{name}: no permission to read it. Try: change its mode, or another user.") from None
+        raise BadTranscript(f"{name}: no permission to read it. Try: chmod u+r, or run as another user.") from None
     except (OSError, ValueError) as problem:
         raise BadTranscript(f"{name!r}: cannot be read ({problem}). Try: another file.") from None
 

@@ -137,7 +137,7 @@ class JobRunner:
 
     def _finish(self, core: Core, job: Job) -> None:
         if self._service_store.jobs.finish(job, core.now()) is None:
-            raise JobLost(f"job {job.id}: somebody else has it by now")
+            raise JobLost(f"job {job.id}: another worker has taken it over")
 
 
 def attempt_of(job: Job) -> tuple[int, int]:

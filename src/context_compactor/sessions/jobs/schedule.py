@@ -58,7 +58,7 @@ def finish_and_requeue(
     with core.writing() as row:
         done = service_store.jobs.finish(job, core.now(), reason)
         if done is None:
-            raise JobLost(f"job {job.id}: somebody else has it by now")
+            raise JobLost(f"job {job.id}: another worker has taken it over")
         if _may_need_another(core, done, before, row, report):
             state, trigger = measure_now(core, row)
             queued = _requeue(core, service_store, state, trigger) if trigger else None

@@ -102,7 +102,7 @@ class WorkerPool:
         work: JobRunner | None = None,
     ) -> None:
         if not 1 <= workers <= _MOST_WORKERS:
-            raise BadSetting(f"workers: {workers!r} is no number of workers; give one from 1 to {_MOST_WORKERS}")
+            raise BadSetting(f"workers: {workers!r} is not a number of workers; use 1 to {_MOST_WORKERS}")
         self.service_store = service_store_of(store) if service_store is None else service_store
         self.bus = bus or Bus()
         self.name = process_name()

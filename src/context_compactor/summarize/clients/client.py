@@ -121,7 +121,7 @@ class StreamedAnswer:
         """The whole answer, or `ModelUnavailable` when the stream broke off before it said why it ends."""
         stop: StopReason | None = "length" if self.is_endless else self.stop
         if stop is None:
-            raise ModelUnavailable(f"{self._name}: the answer broke off; the connection was closed before its end")
+            raise ModelUnavailable(f"{self._name}: the response is incomplete; the connection was closed early")
         text, thought = split_reasoning("".join(self._text))
         reasoning = "".join(self._reasoning) + thought
         return ModelAnswer(
@@ -272,7 +272,9 @@ def read_key(env: Mapping[str, str], variable: str) -> str:
     """The key in a variable, "" when there is none, or `BadSetting` when it cannot be one."""
     key = env.get(variable, "").strip()
     if not (key.isascii() and key.isprintable()):
-        raise BadSetting(f"{variable} holds a line break or another character that no key has; set it again")
+        raise BadSetting(
+            f"{variable} contains a line break or another character that is not allowed in a key; set it again"
+        )
     return key
 
 
@@ -360,7 +362,7 @@ class ModelClient:
         except self._errors as error:
             raise translate_error(error, self.name, is_begun=collected.is_begun) from None  # it may hold the key
         except (ValueError, TypeError, AttributeError) as error:  # SDKs do not check what they are sent
-            raise ModelError(f"{self.name}: the server sent something that is no answer ({error})") from None
+            raise ModelError(f"{self.name}: the response of the server could not be read ({error})") from None
         return collected.answer()
 
     async def _send(self, request: ModelRequest, control: Control) -> Any:
@@ -393,8 +395,8 @@ class ModelClient:
                     return
             kind = headers_of(stream).get("content-type", "")
             if not collected.is_begun and kind and "event-stream" not in kind:
-                words = f"{self.name}: the server sent {kind.partition(';')[0]}, which is no answer of this API"
-                raise ModelError(f"{words}; is the address right?", billed="html" not in kind)
+                words = f"{self.name}: the server sent {kind.partition(';')[0]}, which is not a response of this API"
+                raise ModelError(f"{words}; check the URL", billed="html" not in kind)
         finally:
             await _close(stream)
 

@@ -52,7 +52,7 @@ class UnopenedModel:
 
     def write(self, request: ModelRequest, control: Control) -> ModelAnswer:  # noqa: ARG002
         """Nothing: it raises `ModelStopped`."""
-        raise ModelStopped(f"{self.name} was not opened, so nothing is sent to it")
+        raise ModelStopped(f"{self.name} is not open, so no request was sent")
 
 
 def describe_model(name: str, settings: Settings) -> UnopenedModel:
@@ -66,11 +66,11 @@ def _model_of(name: str) -> str:
         address, _, model = name.partition("#")
         if not model.strip() or not _host(address):
             shown = re.sub(r"//.*@", "//", name)
-            raise BadSetting(f"model: {shown!r} is no address with a model behind a #; write {FORMS}")
+            raise BadSetting(f"model: {shown!r} is not a URL followed by # and a model name; write {FORMS}")
         return model
     provider, _, model = name.partition("/")
     if provider not in ("openai", "anthropic", "litellm") or not model.strip():
-        raise BadSetting(f"model: {name!r} names no model; write {FORMS}")
+        raise BadSetting(f"model: {name!r} is not a model name; write {FORMS}")
     return model
 
 

@@ -141,7 +141,7 @@ class Chats:
     async def use(self, source: SessionSource, session_id: str, name: str) -> str:
         """Talk with another model in a session from now on; what it is, in a line. It was only opened, not asked."""
         if not name.strip():
-            raise BadSetting("model: no name was given")
+            raise BadSetting("model: the name is missing")
         given = self.model
         is_same = given is not None and given.name == name
         window = given.window if given and (is_same or not is_known_model(name)) else None

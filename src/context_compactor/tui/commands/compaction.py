@@ -39,7 +39,9 @@ async def parse_draft(screen: SessionScreen, command: str, rest: str) -> PlanDra
     while rest.startswith("--") and (found := _OPTION.match(rest)):
         name, value = f"--{found[1]}", found[2]
         if name not in _NAMES:
-            raise BadSetting(f"/{command}: {quoted(name)} is no option. Try: {' or '.join(_NAMES)}, then the focus.")
+            raise BadSetting(
+                f"/{command}: {quoted(name)} is not an option. Try: {' or '.join(_NAMES)}, then the focus."
+            )
         if name in given:
             raise BadSetting(f"/{command}: {name} is given twice. Try: once.")
         if not value:

@@ -79,7 +79,7 @@ def _unknown_command(name: str, commands: Mapping[str, Command]) -> str:
     near = nearest(name, commands)
     hint = f"; did you mean /{near[0]}?" if near else "; /help lists all of them."
     said = " To say it instead, begin with two slashes." if "/" in name else ""
-    return f"{quoted('/' + name)} is no command{hint}{said}"
+    return f"{quoted('/' + name)} is not a command{hint}{said}"
 
 
 _TICK_SECONDS = 0.5

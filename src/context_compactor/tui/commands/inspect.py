@@ -48,7 +48,7 @@ async def facts(screen: SessionScreen, rest: str) -> None:
     if kind and kind not in KINDS:
         near = nearest(kind, KINDS)
         hint = f"Did you mean {near[0]}?" if near else f"Try: one of {', '.join(KINDS)}."
-        raise BadSetting(f"/facts: {quoted(rest)} is no kind of fact. {hint}")
+        raise BadSetting(f"/facts: {quoted(rest)} is not a kind of fact. {hint}")
     cast("FactsPane", screen.show_pane("facts")).show_kind(kind or None)
 
 
@@ -64,7 +64,7 @@ async def settings(screen: SessionScreen, rest: str) -> None:
     if rest and rest not in Settings.__struct_fields__:
         near = nearest(rest, Settings.__struct_fields__)
         hint = f"Did you mean {near[0]}?" if near else "Try: /settings lists all of them."
-        raise BadSetting(f"/settings: {quoted(rest)} is no setting. {hint}")
+        raise BadSetting(f"/settings: {quoted(rest)} is not a setting. {hint}")
     source = app_of(screen).source
     known = await source.settings(screen.session_id)
     usual = msgspec.to_builtins(Settings())

@@ -46,7 +46,7 @@ async def handoff(screen: SessionScreen, rest: str) -> None:
     if phase not in PHASES:
         near = nearest(phase, PHASES)
         hint = f"Did you mean {near[0]}?" if near else f"Try: /handoff {PHASES[1]}; phases are {', '.join(PHASES)}."
-        what = f"{quoted(phase)} is no phase" if phase else "a phase is missing"
+        what = f"{quoted(phase)} is not a phase" if phase else "a phase is missing"
         raise BadSetting(f"/handoff: {what}. {hint}")
     async with cancellable(screen, "Writing the handoff"):
         request = await app_of(screen).source.handoff(screen.session_id, phase, task.strip())
@@ -97,7 +97,7 @@ def help_command(commands: Callable[[], Mapping[str, Command]]) -> Command:
         if command is None:
             near = nearest(name, commands())
             hint = f"Did you mean /{near[0]}?" if near else "Try: /help lists all of them."
-            raise BadSetting(f"/help: {quoted('/' + name)} is no command. {hint}")
+            raise BadSetting(f"/help: {quoted('/' + name)} is not a command. {hint}")
         screen.tell("\n".join(filter(None, (command.usage, command.words, command.more))))
 
     async def choices(_: SessionScreen, rest: str) -> Sequence[Choice]:

@@ -1,4 +1,4 @@
-"""`compactor steer` and `compactor plan SESSION`: the user's own tiers on the command line."""
+"""`compactor set-tier` and `compactor plan SESSION`: the user's own tiers on the command line."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ def steerable(run, stored):
 
 
 def test_what_is_decided_about_turns_is_shown_kept_and_taken_back(run, steerable):
-    assert run("steer", "run-42", "--keep", "5,7", "--drop", "9-10", "--json").json == {
+    assert run("set-tier", "run-42", "--keep", "5,7", "--drop", "9-10", "--json").json == {
         "session_id": "run-42",
         "steering": {"5": "keep", "7": "keep", "9": "drop", "10": "drop"},
     }
-    assert run("steer").out.split() == "turn 5 keep turn 7 keep turn 9 drop turn 10 drop".split()
-    assert run("steer", "run-42", "--free", "5,9-10", "--json").json["steering"] == {"7": "keep"}
-    assert run("steer", "run-42", "--free", "all", "--summarize", "3", "--json").json["steering"] == {"3": "summarize"}
-    assert "Nothing is decided" in run("steer", "run-42", "--free", "all").out
+    assert run("set-tier").out.split() == "turn 5 keep turn 7 keep turn 9 drop turn 10 drop".split()
+    assert run("set-tier", "run-42", "--free", "5,9-10", "--json").json["steering"] == {"7": "keep"}
+    assert run("set-tier", "run-42", "--free", "all", "--summarize", "3", "--json").json["steering"] == {
+        "3": "summarize"
+    }
+    assert "No tier is set" in run("set-tier", "run-42", "--free", "all").out
 
 
 def test_a_plan_of_a_session_shows_what_steers_would_do_and_leaves_it_as_it_is(run, steerable):
@@ -28,12 +30,12 @@ def test_a_plan_of_a_session_shows_what_steers_would_do_and_leaves_it_as_it_is(r
     told = {each["turn"]: (each["tier"], each["reason"]) for each in plan["decisions"]}
     assert told[5] == ("keep", "kept by you")
     assert told[9] == ("drop", "lowered by you")
-    assert run("steer", "--json").json["steering"] == {}
+    assert run("set-tier", "--json").json["steering"] == {}
     assert "kept by you" in run("plan", "run-42", "--target", "25%", "--keep", "5").out
 
 
 def test_a_plan_of_a_session_follows_what_was_decided(run, steerable):
-    run("steer", "run-42", "--keep", "5")
+    run("set-tier", "run-42", "--keep", "5")
     plan = run("plan", "run-42", "--target", "25%", "--json").json
     assert "kept by you" in {each["reason"] for each in plan["decisions"]}
 
@@ -41,14 +43,14 @@ def test_a_plan_of_a_session_follows_what_was_decided(run, steerable):
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["steer", "run-42", "--keep", "five"], "--keep: 'five' is no turn"),
-        (["steer", "run-42", "--drop", "9-3"], "--drop: '9-3' is no turn"),
-        (["steer", "run-42", "--keep", "5", "--drop", "4-6"], "turn 5 is named by --keep as well"),
-        (["steer", "run-42", "--drop", "0"], "instructions"),
-        (["steer", "run-42", "--keep", "5", "--drop", "999"], "there is no such turn"),
-        (["steer", "nobody", "--keep", "5"], "no session 'nobody'"),
+        (["set-tier", "run-42", "--keep", "five"], "--keep: 'five' is not a turn"),
+        (["set-tier", "run-42", "--drop", "9-3"], "--drop: '9-3' is not a turn"),
+        (["set-tier", "run-42", "--keep", "5", "--drop", "4-6"], "turn 5 is already given to --keep"),
+        (["set-tier", "run-42", "--drop", "0"], "instructions"),
+        (["set-tier", "run-42", "--keep", "5", "--drop", "999"], "there is no such turn"),
+        (["set-tier", "nobody", "--keep", "5"], "no session 'nobody'"),
         (["plan", "run-42", "--drop", "35"], "not answered yet"),
-        (["plan", "run-42", "--window", "9000"], "has its own"),
+        (["plan", "run-42", "--window", "9000"], "already has these"),
         (["plan", "agent.json", "--keep", "5"], "this is a file"),
         (["plan", "nobody"], "there is no file 'nobody'"),
     ],
@@ -58,4 +60,10 @@ def test_what_cannot_be_steered_is_refused_and_nothing_is_decided(run, steerable
     ran = run(*arguments)
     assert ran.code == 2
     assert why in ran.err
-    assert run("steer", "run-42", "--json").json["steering"] == {}
+    assert run("set-tier", "run-42", "--json").json["steering"] == {}
+
+
+def test_the_old_name_of_the_command_works_and_names_the_new_one(run, steerable):
+    ran = run("steer", "run-42", "--keep", "5", "--json")
+    assert ran.json["steering"] == {"5": "keep"}
+    assert "deprecated. Try: `compactor set-tier`" in ran.err
