@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -42,11 +43,6 @@ class InterruptibleApp(KeyQueueApp):
     def __init__(self) -> None:
         super().__init__()
         self._asked_to_leave = -math.inf
-
-    @property
-    def is_leaving(self) -> bool:
-        """Whether the app ends."""
-        return self._exit
 
     def busy_with(self, screen: SessionScreen) -> str:
         """What is under way in a session, in words; empty when nothing is."""
@@ -146,11 +142,12 @@ class CompactorApp(InterruptibleApp):
     def get_driver_class(self) -> type[Driver]:
         """On terminals of this machine, one that takes pastes as they are."""
         usual = super().get_driver_class()
-        if usual.__name__ != "LinuxDriver":
-            return usual
-        from context_compactor.tui.driver import TerminalDriver
+        if usual.__name__ == "LinuxDriver":
+            with suppress(ImportError):  # a Textual whose parts are elsewhere: pastes are then as it takes them
+                from context_compactor.tui.driver import TerminalDriver
 
-        return TerminalDriver
+                return TerminalDriver
+        return usual
 
     def on_mount(self) -> None:
         """Show all sessions, or the one that was asked for over them, and follow changes."""
@@ -227,7 +224,7 @@ class CompactorApp(InterruptibleApp):
                 async for change in self.source.watch():
                     self._tell(change)
             except Exception as error:  # noqa: BLE001  whatever it was, what happens next is still to be seen
-                self.meet(error)
+                self.report_unexpected(error)
             await asyncio.sleep(_RETRY_SECONDS)
 
     def _tell(self, change: SourceChange) -> None:

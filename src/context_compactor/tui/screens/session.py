@@ -30,7 +30,8 @@ class PaneTabs(TabbedContent):
     the next pane meanwhile would be brought back.
     """
 
-    def _on_tab_pane_focused(self, event: TabPane.Focused) -> None:
+    def on_tab_pane_focused(self, event: TabPane.Focused) -> None:
+        """Stay where somebody went."""
         event.stop()
         event.prevent_default()
 
@@ -197,7 +198,7 @@ class SessionScreen(LiveScreen):
         if isinstance(self.focused, PromptInput) and self.focused.value == "/":
             self.focused.empty()
         if isinstance(self.focused, (Input, PromptInput)):
-            self.set_focus(next(iter(self.pane.query("RowList, Conversation")), None))
+            self.set_focus(next(iter(self.pane.query("RowList, ConversationView")), None))
             return
         app_of(self).show_sessions()
 

@@ -243,6 +243,7 @@ class ConversationView(VerticalScroll):
         self._calls: dict[str, ToolCall] = {}
         self._last: deque[tuple[int, str, str]] = deque(maxlen=_REMEMBERED_MESSAGES)
         self._undone: frozenset[str] = frozenset()
+        self._is_released = False
 
     def compose(self) -> ComposeResult:
         """From the earliest to what is just being said."""
@@ -256,12 +257,28 @@ class ConversationView(VerticalScroll):
         self._earlier.display = False
         self.anchor()
 
+    def anchor(self, anchor: bool = True) -> None:
+        """Stay at the end."""
+        self._is_released = False
+        super().anchor(anchor)
+
+    def release_anchor(self) -> None:
+        """Somebody scrolls."""
+        self._is_released = True
+        super().release_anchor()
+
+    @property
+    def follows_end(self) -> bool:
+        """Whether the view stays at the end: until somebody scrolls away from it, and again when they are back."""
+        self._is_released = self._is_released and not self.is_vertical_scroll_end
+        return not self._is_released
+
     def on_resize(self) -> None:
         """Draw the bar where the view is: Textual keeps the view at the end without drawing its bar again."""
         self.call_after_refresh(self._draw_bar)
 
     def _draw_bar(self) -> None:
-        if not self._anchor_released:
+        if self.follows_end:
             self.scroll_end(animate=False, immediate=True)
         self.vertical_scrollbar.refresh()
 
@@ -290,7 +307,7 @@ class ConversationView(VerticalScroll):
         self._shown.extend(new)
         self.end = max(self.end, page.first + len(page.messages))
         await self._said.mount_all(_widgets(new))
-        if len(self._shown) > MAX_MESSAGES and not self._anchor_released:  # nobody reads what goes
+        if len(self._shown) > MAX_MESSAGES and self.follows_end:  # nobody reads what goes
             await self._let_go(len(self._shown) - MAX_MESSAGES)
         self._tell()
 

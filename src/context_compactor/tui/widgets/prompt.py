@@ -202,7 +202,7 @@ class PromptInput(TextArea):
     """Posts `Submitted(text)` when something is entered."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        # Keys of these three reach `_on_key` first; here they are for the last line and for the help.
+        # Keys of these three reach `on_key` first; here they are for the last line and for the help.
         Binding("enter", "submit", "Send"),
         Binding("alt+enter,ctrl+j,shift+enter", "new_line", "New line", key_display="alt+⏎"),
         Binding("tab", "complete", "Complete", show=False),
@@ -290,7 +290,8 @@ class PromptInput(TextArea):
 
     # Keys
 
-    async def _on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
+        """Send, complete or begin a new line, before Textual writes the key."""
         if event.key in ("enter", "tab") and self._is_ahead and " " not in self.text:
             await self._look(self.text)  # names are known at once
         if event.key == "enter":
@@ -306,7 +307,7 @@ class PromptInput(TextArea):
 
     def action_new_line(self) -> None:
         """Go on in the next line."""
-        self._replace_via_keyboard("\n", *self.selection)
+        self.replace("\n", *self.selection, maintain_selection_offset=False)
 
     def action_complete(self) -> None:
         """Take what is chosen among the offers, else the first; those that are still looked for are waited for."""
@@ -402,7 +403,8 @@ class PromptInput(TextArea):
 
     # Pastes
 
-    async def _on_paste(self, event: events.Paste) -> None:
+    async def on_paste(self, event: events.Paste) -> None:
+        """A paste is one piece."""
         event.stop()
         event.prevent_default()
         self.paste(event.text)
@@ -415,9 +417,8 @@ class PromptInput(TextArea):
         """Put a text where the cursor is: a short one as it is, a long one as a label that is one piece."""
         text = plain_lines(text)
         shown = text if is_short_and_printable(text) else self._entered.held.label(text)
-        done = self._replace_via_keyboard(shown, *self.selection)
-        if done is not None:
-            self.move_cursor(done.end_location)
+        done = self.replace(shown, *self.selection, maintain_selection_offset=False)
+        self.move_cursor(done.end_location)
         self.focus()
 
     def edit(self, edit: Edit) -> EditResult:
