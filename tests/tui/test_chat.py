@@ -277,9 +277,9 @@ def test_the_context_is_compacted_under_ones_eyes_and_one_goes_on(provider):
             assert f"Answer {number}:" in screen_text(pilot)
             seen += "✓ Compacted" in screen_text(pilot)
         assert seen >= 1
-        standing = await pilot.app.source.session("chat")
-        assert standing.totals.compactions >= 1
-        assert standing.line.tokens <= standing.budget_tokens
+        status = await pilot.app.source.session("chat")
+        assert status.totals.compactions >= 1
+        assert status.line.tokens <= status.budget_tokens
 
     show(story, provider, window=2_000, size=WIDE)
     assert [text.split(":")[0] for _, text in history()] == [
@@ -313,8 +313,8 @@ def test_while_a_compaction_takes_its_time_it_is_seen_and_nothing_is_seen_twice(
 
     def full(look):
         async def session(session_id):
-            standing = await look(session_id)
-            return structs.replace(standing, line=structs.replace(standing.line, level=Level.SOFT))
+            status = await look(session_id)
+            return structs.replace(status, line=structs.replace(status.line, level=Level.SOFT))
 
         return session
 

@@ -143,7 +143,7 @@ async def begin(pilot, line: str) -> None:
 
 
 def tokens(pilot) -> int:
-    return pilot.app.screen_stack[2].query_one(Gauge).standing.line.tokens
+    return pilot.app.screen_stack[2].query_one(Gauge).status.line.tokens
 
 
 def session_in(place: Place, story, **more) -> None:
@@ -236,13 +236,13 @@ def test_plan_shows_the_plan_at_a_level_a_target_and_with_a_focus_and_changes_no
         before = await pilot.app.source.session(place.name)
         await run(pilot, "/plan --level aggressive --target 1k the names of files")
         assert pilot.app.screen.query_one(TabbedContent).active == "plan"
-        wish = pilot.app.plans[place.name]
-        assert (wish.level, wish.target_tokens, wish.focus) == ("aggressive", 1_000, "the names of files")
+        draft = pilot.app.plans[place.name]
+        assert (draft.level, draft.target_tokens, draft.focus) == ("aggressive", 1_000, "the names of files")
         assert "aggressive" in screen_text(pilot)
         assert "1,000" in screen_text(pilot)
         await run(pilot, "/plan")
-        wish = pilot.app.plans[place.name]
-        assert (wish.level, wish.target_tokens, wish.focus) == (None, None, None)
+        draft = pilot.app.plans[place.name]
+        assert (draft.level, draft.target_tokens, draft.focus) == (None, None, None)
         assert await pilot.app.source.session(place.name) == before
 
     session_in(place, story)

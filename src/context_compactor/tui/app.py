@@ -154,11 +154,11 @@ class CompactorApp(InterruptibleApp):
         self.push_screen(SessionsScreen())
         if self._first:
             self.show_session(self._first, "chat" if self.chats.model else "")
-        self._look_at(self.size)
+        self._check_size(self.size)
         self.run_worker(self._follow(), group="watch", exit_on_error=False)
 
     async def on_unmount(self) -> None:
-        """Give back what is held."""
+        """End what is under way, and close the source."""
         await self.chats.end()
         await self.source.close()
 
@@ -167,9 +167,9 @@ class CompactorApp(InterruptibleApp):
     def on_resize(self, event: events.Resize) -> None:
         """There may be no room for anything any more."""
         if len(self.screen_stack) > 1:
-            self._look_at(event.size)
+            self._check_size(event.size)
 
-    def _look_at(self, size: Size) -> None:
+    def _check_size(self, size: Size) -> None:
         if is_too_small(size) and not any(isinstance(screen, SmallScreen) for screen in self.screen_stack):
             self.push_screen(SmallScreen())
 
@@ -222,12 +222,12 @@ class CompactorApp(InterruptibleApp):
         while True:
             try:
                 async for change in self.source.watch():
-                    self._tell(change)
+                    self._show_change(change)
             except Exception as error:  # noqa: BLE001  whatever it was, what happens next is still to be seen
                 self.report_unexpected(error)
             await asyncio.sleep(_RETRY_SECONDS)
 
-    def _tell(self, change: SourceChange) -> None:
+    def _show_change(self, change: SourceChange) -> None:
         if change.offline != self.offline:
             self.offline = change.offline
             if not change.offline and not (self.chats.has_created_session and not self.source.is_remote):
@@ -239,7 +239,7 @@ class CompactorApp(InterruptibleApp):
                 screen.call_later(screen.show_offline, self.offline)
                 screen.call_later(screen.changed, change)
 
-    def tell_error(self, error: CompactorError) -> None:
+    def show_error(self, error: CompactorError) -> None:
         """An error is a message: what went wrong, and what to try."""
         self.notify(cut_line(str(error), _MAX_MESSAGE), severity="error", markup=False)
 

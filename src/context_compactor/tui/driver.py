@@ -38,7 +38,7 @@ class InputDecoder:
         self._rest = b""
         self._paste: bytearray | None = None
 
-    def take(self, chunk: bytes) -> Iterator[bytes | str]:
+    def feed(self, chunk: bytes) -> Iterator[bytes | str]:
         """What these bytes are, behind those that came before."""
         if self._paste is not None and chunk == _STOP:  # the end of the paste was lost
             yield from self.rest()
@@ -143,7 +143,7 @@ class TerminalDriver(LinuxDriver):
         """Read until the app ends. What goes wrong here is told by who calls it."""
         parser, intake = XTermParser(), InputDecoder()
         decode = getincrementaldecoder("utf-8")("replace").decode
-        heard = time.monotonic()
+        last_input = time.monotonic()
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
@@ -152,8 +152,8 @@ class TerminalDriver(LinuxDriver):
                     chunk = os.read(self.fileno, _CHUNK)
                     if not chunk:
                         raise EOFError("the terminal has hung up")
-                    found, heard = list(intake.take(chunk)), time.monotonic()
-                elif time.monotonic() - heard > (_SILENCE_SECONDS if intake.is_pasting else _TICK_SECONDS):
+                    found, last_input = list(intake.feed(chunk)), time.monotonic()
+                elif time.monotonic() - last_input > (_SILENCE_SECONDS if intake.is_pasting else _TICK_SECONDS):
                     found = list(intake.rest())
                 for each in found:
                     if isinstance(each, str):

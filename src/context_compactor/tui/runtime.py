@@ -202,13 +202,13 @@ _CHECK_SECONDS, _MAX_CHECKS = 0.1, 30
 class KeyQueueApp(ResilientApp):
     """An app that takes keys one after the other."""
 
-    class Followed(Message):
+    class Delivered(Message):
         """Goes the same way as a key, behind it: where this arrives, the key is through."""
 
     def __init__(self) -> None:
         super().__init__()
         self._typed: deque[events.Key | events.Paste] = deque()
-        self._awaited: KeyQueueApp.Followed | None = None
+        self._awaited: KeyQueueApp.Delivered | None = None
         self._written_to: Widget | None = None
 
     async def on_event(self, event: events.Event) -> None:
@@ -218,9 +218,9 @@ class KeyQueueApp(ResilientApp):
             return
         self._typed.append(event)
         if self._awaited is None:
-            await self._take()
+            await self._send_next()
 
-    async def _take(self) -> None:
+    async def _send_next(self) -> None:
         while self._typed and self._awaited is None and not self.is_leaving:
             target = self.focused or self.screen
             is_text = _is_plain_text(self._typed[0], target)
@@ -235,13 +235,13 @@ class KeyQueueApp(ResilientApp):
 
     def _await(self, target: Widget) -> None:
         self._written_to = None
-        awaited = self._awaited = self.Followed()
+        awaited = self._awaited = self.Delivered()
         if target.post_message(awaited):
             self._check(awaited, target, _MAX_CHECKS)
         else:
             self._arrived(awaited)
 
-    def _check(self, awaited: Followed, target: Widget, looks: int) -> None:
+    def _check(self, awaited: Delivered, target: Widget, looks: int) -> None:
         """What went with the screen that it was sent to will never arrive."""
         if self._awaited is not awaited or self.is_leaving:
             return
@@ -250,14 +250,14 @@ class KeyQueueApp(ResilientApp):
         else:
             self._arrived(awaited)
 
-    def on_key_queue_app_followed(self, awaited: Followed) -> None:
+    def on_key_queue_app_delivered(self, awaited: Delivered) -> None:
         """The last key is through. What it asked for may still lie before us, so once around."""
         self.call_after_refresh(self._arrived, awaited)
 
-    def _arrived(self, awaited: Followed) -> None:
+    def _arrived(self, awaited: Delivered) -> None:
         if self._awaited is awaited:
             self._awaited = None
-            self.call_later(self._take)
+            self.call_later(self._send_next)
 
 
 def _is_plain_text(event: events.Key | events.Paste, target: Widget) -> bool:

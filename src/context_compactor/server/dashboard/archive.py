@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 from msgspec import Meta, Struct
 
@@ -43,7 +43,7 @@ class FactsPageQuery(Struct, frozen=True, forbid_unknown_fields=True):
 async def archive(request: PageRequest[NoForm, ArchiveQuery]) -> HtmlPage:
     """A search over all originals, or the list of them."""
     query = request.query
-    values: dict[str, object] = {"hits": None, "originals": (), "pages": 0}
+    values: dict[str, Any] = {"hits": None, "originals": (), "pages": 0}
     if query.q.strip():
         values["hits"] = await request.session(
             lambda session: session.search(query.q, limit=_MAX_HITS, tokens=_SEARCH_TOKENS)

@@ -53,11 +53,11 @@ class ChatExchange:
         self._talk: ChatRunner | None = None
 
     @property
-    def heard(self) -> PartialAnswer:
+    def partial(self) -> PartialAnswer:
         """The answer so far."""
-        return self._talk.heard if self._talk else PartialAnswer()
+        return self._talk.partial if self._talk else PartialAnswer()
 
-    async def take(self, source: SessionSource, session_id: str, chats: Chats) -> None:
+    async def run(self, source: SessionSource, session_id: str, chats: Chats) -> None:
         """Take it to its end. What goes wrong is a note; only a cancel goes on, when what was said is kept."""
         try:
             model = await chats.opened(source, session_id)
@@ -68,7 +68,7 @@ class ChatExchange:
                 self._note(outcome.note + ("" if self.is_answered else f"\n{_MESSAGE_SAVED}"), "warning")
         except CompactorError as error:
             self.is_lost = (
-                bool(self.heard.kept().strip()) and not self.is_answered and not isinstance(error, ModelError)
+                bool(self.partial.kept().strip()) and not self.is_answered and not isinstance(error, ModelError)
             )
             what = _ANSWER_LOST if self.is_lost else _MESSAGE_SAVED if self.is_kept else _NOTHING_SAVED
             self._note(f"{error}\n{what}", "failed")
@@ -118,7 +118,7 @@ class Chats:
     def __init__(self, model: ModelChoice | None = None) -> None:
         self.model = model
         """For all sessions; None leaves each its own."""
-        self.sayings: dict[str, ChatExchange] = {}
+        self.exchanges: dict[str, ChatExchange] = {}
         """What was said last in each session, with what becomes of it; it may be under way."""
         self.has_created_session = False
         """Whether a session was made here, and with it perhaps the store."""
@@ -174,14 +174,14 @@ class Chats:
 
     # What is said
 
-    async def take(self, source: SessionSource, session_id: str, saying: ChatExchange) -> None:
+    async def run(self, source: SessionSource, session_id: str, exchange: ChatExchange) -> None:
         """Take something that was said to its end, as the last of its session."""
-        self.sayings[session_id] = saying
+        self.exchanges[session_id] = exchange
         task = asyncio.current_task()
         assert task is not None
         self._under_way.add(task)
         try:
-            await saying.take(source, session_id, self)
+            await exchange.run(source, session_id, self)
         finally:
             self._under_way.discard(task)
 
@@ -202,7 +202,7 @@ class Chats:
 
     def forget(self, session_id: str) -> None:
         """A session was deleted: what was said and chosen in it is of no use any more."""
-        self.sayings.pop(session_id, None)
+        self.exchanges.pop(session_id, None)
         self._own.pop(session_id, None)
 
     def is_new(self, session_id: str) -> bool:

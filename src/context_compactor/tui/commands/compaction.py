@@ -76,12 +76,12 @@ async def option_choices(_: SessionScreen, rest: str) -> Sequence[Choice]:
 
 async def compact(screen: SessionScreen, rest: str) -> None:
     """Compact now, and say what that has done."""
-    wish = await parse_draft(screen, "compact", rest)
+    draft = await parse_draft(screen, "compact", rest)
     source = app_of(screen).source
     model = (await source.settings(screen.session_id)).get("model")
     async with cancellable(screen, f"Compacting with {model}" if model else "Compacting"):
         report = await source.compact(
-            screen.session_id, level=wish.level, target_tokens=wish.target_tokens, focus=wish.focus
+            screen.session_id, level=draft.level, target_tokens=draft.target_tokens, focus=draft.focus
         )
     report_compaction(screen, report)
     screen.action_reload()
@@ -89,10 +89,10 @@ async def compact(screen: SessionScreen, rest: str) -> None:
 
 async def plan(screen: SessionScreen, rest: str) -> None:
     """Show what a compaction would do."""
-    wish = await parse_draft(screen, "plan", rest)
+    draft = await parse_draft(screen, "plan", rest)
     pane = screen.show_pane("plan")
     if isinstance(pane, PlanPane):
-        pane.preview(wish.level, wish.target_tokens, wish.focus)
+        pane.preview(draft.level, draft.target_tokens, draft.focus)
         pane.rows.focus()  # its keys are what one wants next
 
 
@@ -133,9 +133,11 @@ async def redo(screen: SessionScreen, rest: str) -> None:
 
 async def _report_undo(screen: SessionScreen, report: Report | None, before: int, done: str, nothing: str) -> None:
     if report is None:
-        screen.tell(nothing)
+        screen.show_message(nothing)
         return
-    screen.tell(f"✓ {report.compaction_id} {done}\nTokens: {before:,} → {await _current_tokens(screen):,}", "done")
+    screen.show_message(
+        f"✓ {report.compaction_id} {done}\nTokens: {before:,} → {await _current_tokens(screen):,}", "done"
+    )
     screen.action_reload()
 
 

@@ -33,12 +33,12 @@ KINDS: tuple[str, ...] = get_args(FactKind)
 async def context(screen: SessionScreen, rest: str) -> None:
     """What the context is made of."""
     refuse_arguments("context", rest)
-    standing = await app_of(screen).source.session(screen.session_id)
-    sections = structs.asdict(standing.sections)
+    status = await app_of(screen).source.session(screen.session_id)
+    sections = structs.asdict(status.sections)
     parts = [f"{name.replace('_', ' ')} {tokens:,}" for name, tokens in sections.items() if tokens]
-    total = standing.sections.total
-    share = percent(total / standing.budget_tokens)
-    screen.tell(f"{' + '.join(parts) or 'nothing'} = {total:,} of {standing.budget_tokens:,} tokens ({share})")
+    total = status.sections.total
+    share = percent(total / status.budget_tokens)
+    screen.show_message(f"{' + '.join(parts) or 'nothing'} = {total:,} of {status.budget_tokens:,} tokens ({share})")
     screen.show_pane("context")
 
 
@@ -70,7 +70,7 @@ async def settings(screen: SessionScreen, rest: str) -> None:
     usual = msgspec.to_builtins(Settings())
     other = {name for name, value in known.items() if value != usual.get(name)}
     if rest:
-        screen.tell(f"{_setting_text(rest, known, usual)}\n{setting_docs().get(rest, '')}")
+        screen.show_message(f"{_setting_text(rest, known, usual)}\n{setting_docs().get(rest, '')}")
         return
     lines = [f"{'*' if name in other else ' '} {name:<32}{_value_text(name, value)}" for name, value in known.items()]
     note = f"{plural(len(other), 'setting')} with a star: not as usual. /settings NAME says what one does."
@@ -130,7 +130,7 @@ async def restore(screen: SessionScreen, rest: str) -> None:
     ref = await _existing_id(screen, "restore", rest)
     async with cancellable(screen, "Restoring"):
         done = await app_of(screen).source.restore(screen.session_id, ref)
-    screen.tell(f"✓ {done.in_words()}\nTokens: {done.tokens_after:,} in the context", "done")
+    screen.show_message(f"✓ {done.in_words()}\nTokens: {done.tokens_after:,} in the context", "done")
     screen.action_reload()
 
 

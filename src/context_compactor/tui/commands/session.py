@@ -36,7 +36,7 @@ async def checkpoint(screen: SessionScreen, rest: str) -> None:
     with show_progress(screen, "Writing the checkpoint"):
         markdown = await source.checkpoint(screen.session_id, rest)
     where = f"written to {source.checkpoint_file}" if source.checkpoint_file else "kept in the store"
-    screen.tell(f"✓ Checkpoint {'kept on the server' if source.is_remote else where}", "done")
+    screen.show_message(f"✓ Checkpoint {'kept on the server' if source.is_remote else where}", "done")
     show_pieces(screen, "checkpoint", [TextPiece("", markdown, "checkpoint.md")])
 
 
@@ -51,7 +51,7 @@ async def handoff(screen: SessionScreen, rest: str) -> None:
     async with cancellable(screen, "Writing the handoff"):
         request = await app_of(screen).source.handoff(screen.session_id, phase, task.strip())
     tokens = count_tokens(request.to_json())
-    screen.tell(f"✓ Handoff to {phase} of {tokens:,} tokens: {request.task_id}", "done")
+    screen.show_message(f"✓ Handoff to {phase} of {tokens:,} tokens: {request.task_id}", "done")
     screen.action_reload()
     show_pieces(screen, f"handoff to {phase} · {tokens:,} tokens", list(_pieces(request)))
 
@@ -70,7 +70,7 @@ async def export(screen: SessionScreen, rest: str) -> None:
     with show_progress(screen, "Exporting"):
         done = await app_of(screen).source.export(screen.session_id, folder)
     files = plural(len(done.paths), "file")
-    screen.tell(f"✓ {plural(done.count, 'original')} exported to {files} in {done.folder}", "done")
+    screen.show_message(f"✓ {plural(done.count, 'original')} exported to {files} in {done.folder}", "done")
 
 
 async def _phases(_: SessionScreen, rest: str) -> Sequence[Choice]:
@@ -98,7 +98,7 @@ def help_command(commands: Callable[[], Mapping[str, Command]]) -> Command:
             near = nearest(name, commands())
             hint = f"Did you mean /{near[0]}?" if near else "Try: /help lists all of them."
             raise BadSetting(f"/help: {quoted('/' + name)} is no command. {hint}")
-        screen.tell("\n".join(filter(None, (command.usage, command.words, command.more))))
+        screen.show_message("\n".join(filter(None, (command.usage, command.words, command.more))))
 
     async def choices(_: SessionScreen, rest: str) -> Sequence[Choice]:
         known = commands().values()

@@ -77,8 +77,8 @@ class ChatPane(Pane):
         else:
             await talk.go_on(page)
 
-    @on(ConversationView.Wanted)
-    def _serve(self, event: ConversationView.Wanted) -> None:
+    @on(ConversationView.Requested)
+    def _serve(self, event: ConversationView.Requested) -> None:
         event.stop()
         screen = app_of(self).screen_of(self.session_id)
         if event.what == "earlier":
@@ -94,7 +94,7 @@ class ChatPane(Pane):
         try:
             page = await self.source.history(self.session_id, first, talk.first - first)
         except CompactorError as error:
-            app_of(self).tell_error(error)
+            app_of(self).show_error(error)
             return
         await talk.prepend_page(page)
 
@@ -111,22 +111,22 @@ class ChatPane(Pane):
 
     def follow(self) -> None:
         """Show what is being said and answered, if anything is."""
-        saying = app_of(self).chats.sayings.get(self.session_id)
-        if saying is not None and saying is not self._seen and self._timer is not None:
-            self._seen = saying
+        exchange = app_of(self).chats.exchanges.get(self.session_id)
+        if exchange is not None and exchange is not self._seen and self._timer is not None:
+            self._seen = exchange
             self.say("")
             self.conversation.anchor()
             self._timer.resume()
             self._draw()
 
     def _draw(self) -> None:
-        saying, talk = self._seen, self.conversation
-        if saying is None:
+        exchange, talk = self._seen, self.conversation
+        if exchange is None:
             return
-        talk.coming.draw(saying, talk.is_in_view, app_of(self).now())
-        if saying.is_over and self._timer is not None:
+        talk.coming.draw(exchange, talk.is_in_view, app_of(self).now())
+        if exchange.is_over and self._timer is not None:
             self._timer.pause()
-        kept = max(saying.kept_at, saying.answered_at)
+        kept = max(exchange.kept_at, exchange.answered_at)
         screen = app_of(self).screen_of(self.session_id)
         if talk.end < kept and kept != self._looked_at and screen is not None:
             self._looked_at = kept

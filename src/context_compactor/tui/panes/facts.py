@@ -94,8 +94,8 @@ class FactsPane(Pane):
     def _some(self, first: int, count: int) -> list[Row]:
         return [_fact_row(fact) for fact in self._shown[first : first + count]]
 
-    @on(RowList.Chosen)
-    def _open(self, event: RowList.Chosen) -> None:
+    @on(RowList.Selected)
+    def _open(self, event: RowList.Selected) -> None:
         fact = self._shown[event.at]
         said = [
             ("content", fact.content),
@@ -176,8 +176,8 @@ class SearchPane(Pane):
             safe_text(self._hits[at].text[:_MAX_SHOWN]) if at < len(self._hits) else ""
         )
 
-    @on(RowList.Chosen)
-    def _open(self, event: RowList.Chosen) -> None:
+    @on(RowList.Selected)
+    def _open(self, event: RowList.Selected) -> None:
         self.app.push_screen(ViewerScreen(OriginalDocument(self.source, self.session_id, self._hits[event.at].id)))
 
 

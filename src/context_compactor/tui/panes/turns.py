@@ -75,7 +75,7 @@ class TurnsPane(Pane):
         self._lines.update((line.at, line) for line in page.turns)
         self._lines = {at: line for at, line in self._lines.items() if rows.at(at) is not None}
 
-    @on(RowList.Wanted)
+    @on(RowList.RowsRequested)
     def _want(self) -> None:
         if not self._is_fetching:
             self._is_fetching = True
@@ -92,7 +92,7 @@ class TurnsPane(Pane):
                 self._put(wanted[0], page)
                 self._show_why()
         except CompactorError as error:
-            app_of(self).tell_error(error)
+            app_of(self).show_error(error)
         finally:
             self._is_fetching = False
 
@@ -102,8 +102,8 @@ class TurnsPane(Pane):
         refs = f"  [{', '.join(line.refs)}]" if line and line.refs else ""
         self.query_one("#turn-why", Static).update(cut_line(f"{line.tier.value}: {line.reason}{refs}") if line else "")
 
-    @on(RowList.Chosen)
-    def _open(self, event: RowList.Chosen) -> None:
+    @on(RowList.Selected)
+    def _open(self, event: RowList.Selected) -> None:
         line = self._lines.get(event.at)
         title = (line.ref or line.role) if line else f"turn at {event.at + 1}"
         self.app.push_screen(ViewerScreen(TurnDocument(self.source, self.session_id, event.at, title)))
@@ -145,8 +145,8 @@ class ContextPane(Pane):
 
     async def load(self) -> None:
         """Measure, and read what would be sent."""
-        standing = await self.source.session(self.session_id)
-        self.query_one("#sections", Static).update(_section_bars(standing))
+        status = await self.source.session(self.session_id)
+        self.query_one("#sections", Static).update(_section_bars(status))
         raws = await self.source.context(self.session_id)
         self._messages = await asyncio.to_thread(_parse_messages, raws)
         self.query_one(RowList).forget(len(self._messages))
@@ -155,26 +155,26 @@ class ContextPane(Pane):
     def _some(self, first: int, count: int) -> list[Row]:
         return [_message_row(at, pieces) for at, pieces in enumerate(self._messages[first : first + count], first + 1)]
 
-    @on(RowList.Chosen)
-    def _open(self, event: RowList.Chosen) -> None:
+    @on(RowList.Selected)
+    def _open(self, event: RowList.Selected) -> None:
         reading = TextDocument(f"message {event.at + 1:,} of the context", self._messages[event.at])
         self.app.push_screen(ViewerScreen(reading))
 
 
-def _section_bars(standing: SessionStatus) -> Text:
+def _section_bars(status: SessionStatus) -> Text:
     """A line for each section that holds anything, on one scale, and all of them together."""
-    weights = {name: tokens for name, tokens in structs.asdict(standing.sections).items() if tokens}
+    weights = {name: tokens for name, tokens in structs.asdict(status.sections).items() if tokens}
     most = max(weights.values(), default=1)
     text = Text(no_wrap=True, overflow="crop")
     for name, tokens in weights.items():
-        share = f"{100 * tokens / standing.budget_tokens:5.1f} %"
+        share = f"{100 * tokens / status.budget_tokens:5.1f} %"
         bar = gauge_bar(tokens / most, _BAR_WIDTH).rstrip("░")
         text.append(f"{name.replace('_', ' '):<{_NAME_WIDTH}}{tokens:>10,} {share} {bar}\n")
-    total = standing.sections.total
-    share = f"{100 * total / standing.budget_tokens:5.1f} %"
-    text.append(f"{'in all':<{_NAME_WIDTH}}{total:>10,} {share} of {standing.budget_tokens:,}", style="bold")
-    margin = f"; the truth may be up to {100 * standing.margin:.1f} % higher" if standing.margin else ""
-    text.append(f"  {standing.source}{margin}", style="dim")
+    total = status.sections.total
+    share = f"{100 * total / status.budget_tokens:5.1f} %"
+    text.append(f"{'in all':<{_NAME_WIDTH}}{total:>10,} {share} of {status.budget_tokens:,}", style="bold")
+    margin = f"; the truth may be up to {100 * status.margin:.1f} % higher" if status.margin else ""
+    text.append(f"  {status.source}{margin}", style="dim")
     return text
 
 

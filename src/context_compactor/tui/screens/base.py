@@ -65,11 +65,11 @@ class LiveScreen(Screen[None]):
             try:
                 await work()
             except CompactorError as error:
-                app_of(self).tell_error(error)
+                app_of(self).show_error(error)
 
         return self.run_worker(told(), group=group, exit_on_error=False)
 
-    def keep_up(self, work: Callable[[], Awaitable[None]], group: str) -> None:
+    def run_latest(self, work: Callable[[], Awaitable[None]], group: str) -> None:
         """The same with what is done again at every change: while it is being done, it is done once more behind that.
 
         However long it takes and however often it is asked for, it never piles up.
@@ -125,7 +125,7 @@ class Pane(Vertical):
         """A page up or down while the prompt is written into; not so where that means nothing."""
         return False
 
-    def look(self) -> None:
+    def activate(self) -> None:
         """The pane is looked at: fill it unless it is fresh."""
         if not self._is_fresh:
             self.reload()

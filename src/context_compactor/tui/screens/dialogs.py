@@ -158,13 +158,13 @@ class SmallScreen(ModalScreen[None]):
 
     def on_screen_resume(self) -> None:
         """It may have been under something while the terminal grew."""
-        self._look(self.app.size)
+        self._check_size(self.app.size)
 
     def on_resize(self, event: events.Resize) -> None:
         """Say so, or go."""
-        self._look(event.size)
+        self._check_size(event.size)
 
-    def _look(self, size: Size) -> None:
+    def _check_size(self, size: Size) -> None:
         if is_too_small(size):
             need = f"{MIN_SIZE.width}x{MIN_SIZE.height}"
             self.query_one(Static).update(f"Too small: {size.width}x{size.height}. At least {need}, please. ^q quits")

@@ -80,7 +80,7 @@ class SessionScreen(LiveScreen):
         super().on_mount()
         if self._first == "chat":
             self.focus_prompt()
-        self.keep_up(self._measure, "gauge")
+        self.run_latest(self._measure, "gauge")
 
     # Panes
 
@@ -99,9 +99,9 @@ class SessionScreen(LiveScreen):
         return self.pane_of(pane_id)
 
     @on(TabbedContent.TabActivated)
-    def _look(self, event: TabbedContent.TabActivated) -> None:
+    def _activated(self, event: TabbedContent.TabActivated) -> None:
         pane = event.pane.query_one(Pane)
-        pane.look()
+        pane.activate()
         first = pane.first_widget()
         if first is not None and not isinstance(self.focused, PromptInput):
             first.focus()
@@ -129,7 +129,7 @@ class SessionScreen(LiveScreen):
         if change.offline or (change.sessions and self.session_id not in change.sessions):
             return
         self.archived = None
-        self.keep_up(self._measure, "gauge")
+        self.run_latest(self._measure, "gauge")
         active = self.query_one(TabbedContent).active
         for spec in PANES:
             self.pane_of(spec.id).mark_stale(is_seen=spec.id == active)
@@ -142,14 +142,14 @@ class SessionScreen(LiveScreen):
     async def _measure(self) -> None:
         app = app_of(self)
         try:
-            self.query_one(Gauge).standing = await app.source.session(self.session_id)
+            self.query_one(Gauge).status = await app.source.session(self.session_id)
         except CompactorError:
             if not app.chats.is_new(self.session_id):
                 raise
 
     # What is said over the prompt
 
-    def tell(self, text: str, style: Tone = "") -> None:
+    def show_message(self, text: str, style: Tone = "") -> None:
         """Show a text over the prompt, on every pane, until Escape or until something else is entered.
 
         Where another screen is seen, it is a message there as well; also when this one was left meanwhile.
@@ -157,21 +157,21 @@ class SessionScreen(LiveScreen):
         app = app_of(self)
         shown = app.screen_of(self.session_id)
         if shown is not None:
-            shown.query_one(AnswerPanel).tell(text, style)
+            shown.query_one(AnswerPanel).show_message(text, style)
         if shown is None or app.screen is not shown:
             severity = _SEVERITIES.get(style, "information")
             app.notify(
                 cut_line(text, _MAX_MESSAGE), title=cut_line(self.session_id, 60), severity=severity, markup=False
             )
 
-    def tell_progress(self, text: str) -> None:
+    def show_progress_line(self, text: str) -> None:
         """Say in one line what goes on; an empty one ends it."""
         shown = app_of(self).screen_of(self.session_id)
         if shown is not None:
-            shown.query_one(AnswerPanel).tell_progress(text)
+            shown.query_one(AnswerPanel).show_progress_line(text)
 
-    @on(PromptInput.LookedBack)
-    def _look_back(self, event: PromptInput.LookedBack) -> None:
+    @on(PromptInput.ScrollRequested)
+    def _look_back(self, event: PromptInput.ScrollRequested) -> None:
         answer = self.query_one(AnswerPanel)
         if answer.is_open or not self.pane.look_back(event.by):
             answer.look_back(event.by)
@@ -218,7 +218,7 @@ class SessionScreen(LiveScreen):
         offer = prompt.offers.at(event.option_index)
         if offer is not None:
             prompt.focus()
-            prompt.take(offer)
+            prompt.accept(offer)
 
     def on_paste(self, event: events.Paste) -> None:
         """What nobody else takes goes to the prompt: a paste is never lost."""

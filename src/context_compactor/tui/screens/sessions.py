@@ -71,7 +71,7 @@ class SessionsScreen(LiveScreen):
         super().__init__()
         self._every: list[SessionLine] = []
         self._shown: list[SessionLine] = []
-        self._courses: dict[str, SessionTrend] = {}
+        self._trends: dict[str, SessionTrend] = {}
         self._sort = "-used"
         self._is_loading = False
         self._again = False
@@ -152,7 +152,7 @@ class SessionsScreen(LiveScreen):
     def _choose(self) -> None:
         """Those that fit the filter in the order that is asked for; the cursor stays on its session."""
         rows = self.rows
-        held = self._shown[rows.cursor].id if rows.cursor < len(self._shown) else ""
+        at_cursor = self._shown[rows.cursor].id if rows.cursor < len(self._shown) else ""
         words = self.query_one("#filter", Input).value.casefold().strip()
         self._shown = [line for line in self._every if words in line.id.casefold() or words in line.model.casefold()]
         self._shown.sort(key=lambda line: line.id)
@@ -161,7 +161,7 @@ class SessionsScreen(LiveScreen):
         rows.sorted_by = self._sort
         rows.forget(len(self._shown))
         rows.cursor = next(
-            (at for at, line in enumerate(self._shown) if line.id == held), min(rows.cursor, len(self._shown))
+            (at for at, line in enumerate(self._shown) if line.id == at_cursor), min(rows.cursor, len(self._shown))
         )
         part = f"{len(self._shown):,} of " if len(self._shown) != len(self._every) else ""
         many = f"{part}{plural(len(self._every), 'session')}"
@@ -182,9 +182,9 @@ class SessionsScreen(LiveScreen):
             "fill": lambda line: line.share,
             "level": lambda line: (_LEVELS[line.level], line.share),
             "tokens": lambda line: line.tokens,
-            "turns": lambda line: self._courses.get(line.id, none).turns or 0,
+            "turns": lambda line: self._trends.get(line.id, none).turns or 0,
             "messages": lambda line: line.messages,
-            "compacted": lambda line: self._courses.get(line.id, none).last_at,
+            "compacted": lambda line: self._trends.get(line.id, none).last_at,
         }
 
     @on(Input.Changed, "#filter")
@@ -243,7 +243,7 @@ class SessionsScreen(LiveScreen):
         try:
             is_gone = await ask_and_delete(app, session_id)
         except CompactorError as error:
-            app.tell_error(error)
+            app.show_error(error)
             is_gone = True  # or as good as: the list says
         if is_gone:
             self.load()
@@ -253,30 +253,30 @@ class SessionsScreen(LiveScreen):
     def _some(self, first: int, count: int) -> list[Row]:
         return [self._row(line) for line in self._shown[first : first + count]]
 
-    @on(RowList.Wanted)
-    def _want(self, event: RowList.Wanted) -> None:
+    @on(RowList.RowsRequested)
+    def _want(self, event: RowList.RowsRequested) -> None:
         wanted = self._shown[event.first : event.first + event.count]
-        self.run_worker(self._find_courses(wanted), group="courses", exclusive=True, exit_on_error=False)
+        self.run_worker(self._find_trends(wanted), group="trends", exclusive=True, exit_on_error=False)
 
-    async def _find_courses(self, lines: list[SessionLine]) -> None:
+    async def _find_trends(self, lines: list[SessionLine]) -> None:
         """How the sessions that are seen went, one after the other; each is shown as soon as it is known."""
         source = app_of(self).source
         for line in lines:
             try:
-                course = await source.course(line)
+                trend = await source.course(line)
             except CompactorError:
                 continue  # what is wrong with the source is told by who watches it
-            if self._courses.get(line.id) != course:
-                self._courses[line.id] = course
+            if self._trends.get(line.id) != trend:
+                self._trends[line.id] = trend
                 at = next((at for at, shown in enumerate(self._shown) if shown.id == line.id), None)
                 if at is not None:
                     self.rows.put(at, [self._row(self._shown[at])])
 
     def _row(self, line: SessionLine) -> list[Cell]:
-        now, course, style = app_of(self).now(), self._courses.get(line.id), level_style(line.level)
+        now, trend, style = app_of(self).now(), self._trends.get(line.id), level_style(line.level)
         marks = tuple(rule.threshold for rule in line.levels[:1])
-        turns = "…" if course is None else "–" if course.turns is None else f"{course.turns:,}"
-        compacted = "…" if course is None else time_ago(course.last_at, now) if course.compactions else "never"
+        turns = "…" if trend is None else "–" if trend.turns is None else f"{trend.turns:,}"
+        compacted = "…" if trend is None else time_ago(trend.last_at, now) if trend.compactions else "never"
         return [
             Cell(line.id, "strong"),
             Cell(f"{gauge_bar(line.share, _GAUGE, marks)} {percent(line.share)}", style),
@@ -285,11 +285,11 @@ class SessionsScreen(LiveScreen):
             Cell(turns),
             Cell(f"{line.messages:,}", "faint"),
             Cell(compacted, "faint"),
-            Cell(sparkline(course.line, _SPARK) if course else "", style),
+            Cell(sparkline(trend.line, _SPARK) if trend else "", style),
             Cell(time_ago(line.updated_at, now), "faint"),
         ]
 
-    @on(RowList.Chosen)
-    def _open(self, event: RowList.Chosen) -> None:
+    @on(RowList.Selected)
+    def _open(self, event: RowList.Selected) -> None:
         if event.at < len(self._shown):
             app_of(self).show_session(self._shown[event.at].id)

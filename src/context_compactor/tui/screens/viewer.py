@@ -46,11 +46,11 @@ class TextDocument:
 
     def __init__(self, title: str, pieces: Sequence[TextPiece]) -> None:
         self.title = title
-        self._sheets = paginate(pieces)
+        self._pages = paginate(pieces)
 
     async def document_page(self, number: int) -> DocumentPage:
         """A page of them."""
-        return self._sheets[number - 1]
+        return self._pages[number - 1]
 
 
 class TurnDocument:
@@ -59,13 +59,13 @@ class TurnDocument:
     def __init__(self, source: SessionSource, session_id: str, at: int, title: str) -> None:
         self.title = title
         self._source, self._id, self._at = source, session_id, at
-        self._sheets: list[DocumentPage] = []
+        self._pages: list[DocumentPage] = []
 
     async def document_page(self, number: int) -> DocumentPage:
         """A page of the turn, which is read once."""
-        if not self._sheets:
-            self._sheets = paginate(await self._source.turn(self._id, self._at))
-        return self._sheets[number - 1]
+        if not self._pages:
+            self._pages = paginate(await self._source.turn(self._id, self._at))
+        return self._pages[number - 1]
 
 
 class OriginalDocument:
@@ -112,9 +112,9 @@ class ViewerScreen(LiveScreen):
         Binding("w", "wrap", "Wrap"),
     ]
 
-    def __init__(self, reading: Document) -> None:
+    def __init__(self, document: Document) -> None:
         super().__init__()
-        self._reading = reading
+        self._document = document
         self._number, self._pages = 1, 1
 
     def compose(self) -> ComposeResult:
@@ -146,10 +146,10 @@ class ViewerScreen(LiveScreen):
         self.query_one("#viewer-page").toggle_class("unwrapped")
 
     async def _show(self) -> None:
-        document_page = await self._reading.document_page(self._number)
+        document_page = await self._document.document_page(self._number)
         self._number, self._pages = document_page.number, document_page.pages
         page = f"page {document_page.number:,} of {document_page.pages:,}" if document_page.pages > 1 else ""
-        title = " · ".join(filter(None, (self._reading.title, page, document_page.where)))
+        title = " · ".join(filter(None, (self._document.title, page, document_page.where)))
         self.query_one("#viewer-title", Static).update(cut_line(title))
         self.query_one("#viewer-page", Static).update(page_content(document_page))
         self.query_one("#viewer-text").scroll_home(animate=False)

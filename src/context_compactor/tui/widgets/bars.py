@@ -47,7 +47,7 @@ class Gauge(Widget):
         "gauge--emergency",
     }
 
-    standing: reactive[SessionStatus | None] = reactive(None)
+    status: reactive[SessionStatus | None] = reactive(None)
 
     def __init__(self, session_id: str) -> None:
         super().__init__()
@@ -55,11 +55,11 @@ class Gauge(Widget):
 
     def render(self) -> Text:
         """All of it, as wide as there is room."""
-        width, standing = max(self.size.width, 20), self.standing
+        width, status = max(self.size.width, 20), self.status
         title = self.get_component_rich_style("gauge--title", partial=True)
-        if standing is None:
+        if status is None:
             return Text(in_width(cut_line(self._session), width), style=title, no_wrap=True, overflow="crop")
-        line = standing.line
+        line = status.line
         colour = self.get_component_rich_style(f"gauge--{level_style(line.level)}", partial=True)
         faint = self.get_component_rich_style("gauge--faint", partial=True)
         badge = level_words(line.level)
@@ -71,19 +71,19 @@ class Gauge(Widget):
         bar = gauge_bar(line.share, width - len(share), tuple(rule.threshold for rule in line.levels))
         text.append(bar, style=colour)
         text.append(f"{share}\n", style=colour)
-        text.append(in_width(_forecast(standing, width), width), style=faint)
+        text.append(in_width(_forecast(status, width), width), style=faint)
         return text
 
 
-def _forecast(standing: SessionStatus, width: int) -> str:
+def _forecast(status: SessionStatus, width: int) -> str:
     """Tokens of the budget, then the levels with how far away they are, as many as there is room for."""
-    line = standing.line
-    said = [f"{line.tokens:,} of {standing.budget_tokens:,} tokens", f"{line.messages:,} messages"]
-    if standing.turns_left is not None and standing.turns_left < _MAX_FORECAST:
-        said.append(f"room for ~{standing.turns_left:,} turns")
+    line = status.line
+    said = [f"{line.tokens:,} of {status.budget_tokens:,} tokens", f"{line.messages:,} messages"]
+    if status.turns_left is not None and status.turns_left < _MAX_FORECAST:
+        said.append(f"room for ~{status.turns_left:,} turns")
     for rule in line.levels:
-        starts = int(rule.threshold * standing.budget_tokens)
-        turns = standing.turns_until(starts)
+        starts = int(rule.threshold * status.budget_tokens)
+        turns = status.turns_until(starts)
         away = f" in ~{turns:,} turns" if turns and turns < _MAX_FORECAST else ""
         said.append(f"{rule.level} at {short_count(starts)}{away}")
     shown = said[0]
@@ -128,7 +128,7 @@ class AnswerPanel(Vertical):
         self._told.display = False
         self._show()
 
-    def tell(self, text: str, style: Tone = "") -> None:
+    def show_message(self, text: str, style: Tone = "") -> None:
         """Show a text. Nothing in it is markup, and nothing in it drives the terminal."""
         if len(text) > _MAX_TEXT:
             text = f"{text[:_MAX_TEXT]}\n… and {len(text) - _MAX_TEXT:,} characters more"
@@ -141,7 +141,7 @@ class AnswerPanel(Vertical):
         self._show()
         self._told.scroll_end(animate=False)
 
-    def tell_progress(self, text: str) -> None:
+    def show_progress_line(self, text: str) -> None:
         """Say in one line what goes on; nothing ends it."""
         self._progress.update(cut_line(text))
         self._progress.display = bool(text)
@@ -221,11 +221,13 @@ class KeysFooter(Footer):
 
     def bindings_changed(self, screen: Screen[object]) -> None:
         """Look soon whether there are other keys."""
-        self._bindings_ready = True
+        if self._shown is None:  # what a footer begins with is Textual's
+            self._shown = ()
+            super().bindings_changed(screen)
         if screen.app.app_focus and not self._is_asked:
-            self._is_asked = self.call_after_refresh(self._look)
+            self._is_asked = self.call_after_refresh(self._compare_keys)
 
-    async def _look(self) -> None:
+    async def _compare_keys(self) -> None:
         self._is_asked = False
         if not self.is_attached:
             return

@@ -115,7 +115,7 @@ class CompactionMarker(LinkLine):
         super().__init__("", follow, classes="compaction", can_focus=False)
         self.placed = placed
 
-    def tell(self, *, is_undone: bool, is_last: bool) -> None:
+    def show_state(self, *, is_undone: bool, is_last: bool) -> None:
         """Say what was done, and for the last one how to take it back."""
         placed = self.placed
         removed = placed.messages_removed
@@ -142,7 +142,7 @@ class PendingAnswer(Vertical):
 
     def __init__(self) -> None:
         super().__init__(id="coming")
-        self._saying: ChatExchange | None = None
+        self._exchange: ChatExchange | None = None
         self._since: datetime | None = None
         self._text = ""
         self._notes = 0
@@ -165,29 +165,31 @@ class PendingAnswer(Vertical):
         for each in (self._question, self._thought, self._answer, self._doing):
             each.display = False
 
-    def draw(self, saying: ChatExchange, is_in_view: InView, now: datetime) -> None:
+    def draw(self, exchange: ChatExchange, is_in_view: InView, now: datetime) -> None:
         """Show how things stand, without what is in view already."""
-        if saying is not self._saying:
-            self._begin(saying, now)
-        text, thought = saying.heard.said()
-        is_asked = saying.is_over or is_in_view("user", saying.text, saying.messages_at_start)
-        is_seen = (saying.is_over and not saying.is_lost) or is_in_view("assistant", text, saying.messages_at_start)
-        self._question.display = bool(saying.text) and not is_asked
+        if exchange is not self._exchange:
+            self._begin(exchange, now)
+        text, thought = exchange.partial.said()
+        is_asked = exchange.is_over or is_in_view("user", exchange.text, exchange.messages_at_start)
+        is_seen = (exchange.is_over and not exchange.is_lost) or is_in_view(
+            "assistant", text, exchange.messages_at_start
+        )
+        self._question.display = bool(exchange.text) and not is_asked
         self._thought.display = bool(thought) and not text and not is_seen
         if self._thought.display:
             self._thought.update(safe_text(thought)[-_MAX_THOUGHT:].lstrip())
         self._answer.display = bool(text) and not is_seen
         if self._answer.display:
             self._go_on(text)
-        self._tell_notes(saying)
-        self._doing.display = not saying.is_over
-        self._doing.update(_progress_text(saying, text, thought, int((now - (self._since or now)).total_seconds())))
+        self._tell_notes(exchange)
+        self._doing.display = not exchange.is_over
+        self._doing.update(_progress_text(exchange, text, thought, int((now - (self._since or now)).total_seconds())))
 
-    def _begin(self, saying: ChatExchange, now: datetime) -> None:
-        self._saying, self._since, self._text, self._notes = saying, now, "", 0
+    def _begin(self, exchange: ChatExchange, now: datetime) -> None:
+        self._exchange, self._since, self._text, self._notes = exchange, now, "", 0
         self._answer.clear()
         self._told.remove_children()
-        self._question.update(safe_text(saying.text[:_MAX_QUESTION]))
+        self._question.update(safe_text(exchange.text[:_MAX_QUESTION]))
 
     def _go_on(self, text: str) -> None:
         text = text[:_MAX_ANSWER]
@@ -198,15 +200,15 @@ class PendingAnswer(Vertical):
             self._answer.add(text[len(self._text) :])
             self._text = text
 
-    def _tell_notes(self, saying: ChatExchange) -> None:
-        for note in saying.notes[self._notes :]:
+    def _tell_notes(self, exchange: ChatExchange) -> None:
+        for note in exchange.notes[self._notes :]:
             self._told.mount(Static(safe_text(note.words), classes=f"note-line {note.tone}".rstrip(), markup=False))
-        self._notes = len(saying.notes)
+        self._notes = len(exchange.notes)
 
 
-def _progress_text(saying: ChatExchange, text: str, thought: str, seconds: int) -> str:
-    doing = saying.doing
-    if not saying.is_answered and not doing.startswith("compacting"):
+def _progress_text(exchange: ChatExchange, text: str, thought: str, seconds: int) -> str:
+    doing = exchange.doing
+    if not exchange.is_answered and not doing.startswith("compacting"):
         doing = "answering" if text else "thinking" if thought else doing
     if len(text) > _MAX_ANSWER:
         doing = f"{doing}, {len(text):,} characters so far"
@@ -224,7 +226,7 @@ class ConversationView(VerticalScroll):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,i", "write", "Write")]
 
-    class Wanted(Event):
+    class Requested(Event):
         """Earlier messages are wanted, or all about the compactions, or the prompt."""
 
         def __init__(self, what: str) -> None:
@@ -236,7 +238,7 @@ class ConversationView(VerticalScroll):
         self.first = self.end = 0
         """The indexes of the first message that is seen, and behind the last."""
         self.coming = PendingAnswer()
-        self._earlier = LinkLine("", lambda: self._want("earlier"), classes="earlier")
+        self._earlier = LinkLine("", lambda: self._request("earlier"), classes="earlier")
         self._said = Vertical(id="said")
         self._open_piece = open_piece
         self._shown: deque[tuple[int, list[Widget]]] = deque()
@@ -284,10 +286,10 @@ class ConversationView(VerticalScroll):
 
     def action_write(self) -> None:
         """To the prompt."""
-        self._want("prompt")
+        self._request("prompt")
 
-    def _want(self, what: str) -> None:
-        self.post_message(self.Wanted(what))
+    def _request(self, what: str) -> None:
+        self.post_message(self.Requested(what))
 
     # Filling
 
@@ -338,7 +340,7 @@ class ConversationView(VerticalScroll):
                 self._last.append((index, message.role, message.text))
             widgets = list(message_widgets(message, self._calls, self._open_piece)) if is_new(index) else []
             widgets += [
-                CompactionMarker(placed, lambda: self._want("compactions"))
+                CompactionMarker(placed, lambda: self._request("compactions"))
                 for placed in page.compactions
                 if placed.message == index + 1 and is_unknown(placed.id)
             ]
@@ -375,7 +377,7 @@ class ConversationView(VerticalScroll):
         made = self._compactions()
         active = [each for each in made if each.placed.id not in self._undone]
         for each in made:
-            each.tell(is_undone=each.placed.id in self._undone, is_last=active[-1:] == [each])
+            each.show_state(is_undone=each.placed.id in self._undone, is_last=active[-1:] == [each])
 
 
 def _widgets(shown: Iterable[tuple[int, list[Widget]]]) -> list[Widget]:

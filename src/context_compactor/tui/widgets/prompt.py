@@ -90,7 +90,7 @@ class PromptHistory:
         self.lines: list[str] = []
         self.draft = ""
         """What is being written."""
-        self.held = PastedTexts()
+        self.pastes = PastedTexts()
         self._at = 0
         self._new = ""
 
@@ -100,10 +100,10 @@ class PromptHistory:
             self.lines.append(line)
         del self.lines[: max(len(self.lines) - _MAX_ENTRIES, 0)]
         self.draft = self._new = ""
-        self.held.keep_only(self.lines)
-        while self.held.size > _MAX_PASTED_CHARACTERS and len(self.lines) > 1:
+        self.pastes.keep_only(self.lines)
+        while self.pastes.size > _MAX_PASTED_CHARACTERS and len(self.lines) > 1:
             del self.lines[0]
-            self.held.keep_only(self.lines)
+            self.pastes.keep_only(self.lines)
         self._at = len(self.lines)
 
     def step(self, by: int, now: str) -> str | None:
@@ -210,7 +210,7 @@ class PromptInput(TextArea):
         Binding("pagedown", "look_back(1)", "Look on", show=False),
     ]
 
-    class Told(Message):
+    class PromptMessage(Message):
         """What a prompt tells whoever owns it."""
 
         def __init__(self, prompt: PromptInput) -> None:
@@ -222,14 +222,14 @@ class PromptInput(TextArea):
             """The prompt."""
             return self.prompt
 
-    class Submitted(Told):
+    class Submitted(PromptMessage):
         """Something was entered."""
 
         def __init__(self, prompt: PromptInput, text: str) -> None:
             super().__init__(prompt)
             self.text = text
 
-    class LookedBack(Told):
+    class ScrollRequested(PromptMessage):
         """What was told before is wanted, or what was told after that."""
 
         def __init__(self, prompt: PromptInput, by: int) -> None:
@@ -293,7 +293,7 @@ class PromptInput(TextArea):
     async def on_key(self, event: events.Key) -> None:
         """Send, complete or begin a new line, before Textual writes the key."""
         if event.key in ("enter", "tab") and self._is_ahead and " " not in self.text:
-            await self._look(self.text)  # names are known at once
+            await self._find_offers(self.text)  # names are known at once
         if event.key == "enter":
             self.action_submit()
         elif event.key in _NEW_LINE_KEYS:
@@ -323,7 +323,7 @@ class PromptInput(TextArea):
         line = self.text.strip()
         if not line:
             return
-        text = self._entered.held.full(line)
+        text = self._entered.pastes.full(line)
         self._entered.add(line)
         self.empty()
         self.post_message(self.Submitted(self, text))
@@ -349,7 +349,7 @@ class PromptInput(TextArea):
 
     def action_look_back(self, by: int) -> None:
         """What was told before, or after that."""
-        self.post_message(self.LookedBack(self, by))
+        self.post_message(self.ScrollRequested(self, by))
 
     def _recall(self, by: int) -> bool:
         line = self._entered.step(by, self.text)
@@ -360,7 +360,7 @@ class PromptInput(TextArea):
 
     # Offers
 
-    def take(self, offer: Completion) -> None:
+    def accept(self, offer: Completion) -> None:
         """Go on as offered."""
         self.offers.close()
         self.value = offer.line
@@ -370,7 +370,7 @@ class PromptInput(TextArea):
         offer = self.offers.chosen
         if offer is None or self._is_ahead or offer.line.rstrip() == self.text.rstrip():
             return False
-        self.take(offer)
+        self.accept(offer)
         return True
 
     def on_text_area_changed(self) -> None:
@@ -380,10 +380,10 @@ class PromptInput(TextArea):
             self.offers.close()
             return
         self._recalled = ""
-        look: WorkType[None] = partial(self._look, self.text)
-        self.run_worker(look, group="offers", exclusive=True, exit_on_error=False)
+        work: WorkType[None] = partial(self._find_offers, self.text)
+        self.run_worker(work, group="offers", exclusive=True, exit_on_error=False)
 
-    async def _look(self, text: str) -> None:
+    async def _find_offers(self, text: str) -> None:
         found = await self._find(text) if text.startswith("/") and "\n" not in text else []
         if text == self.text:
             self._offered_for = text
@@ -416,7 +416,7 @@ class PromptInput(TextArea):
     def paste(self, text: str) -> None:
         """Put a text where the cursor is: a short one as it is, a long one as a label that is one piece."""
         text = plain_lines(text)
-        shown = text if is_short_and_printable(text) else self._entered.held.label(text)
+        shown = text if is_short_and_printable(text) else self._entered.pastes.label(text)
         done = self.replace(shown, *self.selection, maintain_selection_offset=False)
         self.move_cursor(done.end_location)
         self.focus()
@@ -438,7 +438,7 @@ class PromptInput(TextArea):
     def _outside(self, location: Location, towards: int) -> Location:
         row, column = location
         if row < self.document.line_count:
-            for start, end in self._entered.held.spans(self.document.get_line(row)):
+            for start, end in self._entered.pastes.spans(self.document.get_line(row)):
                 if start < column < end:
                     return row, end if towards > 0 else start
         return location

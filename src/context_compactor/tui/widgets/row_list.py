@@ -69,8 +69,8 @@ _MARGIN = 20
 class RowList(ScrollView, can_focus=True):
     """Rows of cells under a heading.
 
-    Who has its rows at hand gives a `fill`. Who has to look for them answers `Wanted` with `put`; until then a row is
-    a mark.
+    Who has its rows at hand gives a `fill`. Who has to look for them answers `RowsRequested` with `put`; until then a
+    row is a mark.
     `made` counts the rows that were put, for whoever wants to know what a list costs.
     """
 
@@ -103,7 +103,7 @@ class RowList(ScrollView, can_focus=True):
     total: reactive[int] = reactive(0)
     cursor: reactive[int] = reactive(0)
 
-    class Told(Message):
+    class RowMessage(Message):
         """What a list tells whoever owns it."""
 
         def __init__(self, rows: RowList) -> None:
@@ -115,24 +115,24 @@ class RowList(ScrollView, can_focus=True):
             """The list."""
             return self.rows
 
-    class Wanted(Told):
+    class RowsRequested(RowMessage):
         """Rows are seen that nobody has put yet."""
 
         def __init__(self, rows: RowList, first: int, count: int) -> None:
             super().__init__(rows)
             self.first, self.count = first, count
 
-    class Chosen(Told):
+    class Selected(RowMessage):
         """A row is to be opened."""
 
         def __init__(self, rows: RowList, at: int) -> None:
             super().__init__(rows)
             self.at = at
 
-    class Moved(Told):
+    class Moved(RowMessage):
         """The cursor stands on another row."""
 
-    class Sorted(Told):
+    class Sorted(RowMessage):
         """The heading of a column was clicked on."""
 
         def __init__(self, rows: RowList, name: str) -> None:
@@ -159,11 +159,11 @@ class RowList(ScrollView, can_focus=True):
 
     def put(self, first: int, rows: Sequence[Row]) -> None:
         """Give rows, from this one on."""
-        self._take(first, rows)
+        self._store(first, rows)
         self._asked = None
         self.refresh()
 
-    def _take(self, first: int, rows: Sequence[Row]) -> None:
+    def _store(self, first: int, rows: Sequence[Row]) -> None:
         self.made += len(rows)
         for at, row in enumerate(rows, first):
             self._rows[at] = row
@@ -267,8 +267,8 @@ class RowList(ScrollView, can_focus=True):
             start, count = at, 1
         self._asked = start, count
         if self._fill is not None:
-            self._take(start, self._fill(start, count))
-        self.post_message(self.Wanted(self, start, count))
+            self._store(start, self._fill(start, count))
+        self.post_message(self.RowsRequested(self, start, count))
 
     # How one moves in it
 
@@ -306,7 +306,7 @@ class RowList(ScrollView, can_focus=True):
     def action_open(self) -> None:
         """Open the row with the cursor."""
         if self.total:
-            self.post_message(self.Chosen(self, self.cursor))
+            self.post_message(self.Selected(self, self.cursor))
 
     def on_click(self, event: events.Click) -> None:
         """A click moves the cursor, a second one opens; one on a heading sorts."""
