@@ -19,7 +19,7 @@ from context_compactor.sessions.session import Session
 from context_compactor.settings import Level
 from context_compactor.tui import plan_editor
 from context_compactor.tui.panes.plan import revert_steers, save_steers
-from context_compactor.tui.plan_editor import PlanDraft, PlannedTurnDocument, Planner, find_turn
+from context_compactor.tui.plan_editor import PlanDraft, Planner, find_turn, planned_turn_document
 from context_compactor.tui.sources.local import LocalSource
 from tests.dialects.strategies import DIALECT_NAMES, stories, tell
 from tests.sessions.talk import CALM, messages
@@ -62,7 +62,7 @@ async def planned(url: str, draft: PlanDraft) -> tuple[Planner, list[str]]:
         for turn in planner.turns[:3]:
             plan_editor.plan_row(turn, planner.draft, planner.kept, planner.draft.steers(planner.kept), False)
             plan_editor.reason_text(turn, 80, 3)
-            assert (await PlannedTurnDocument(source, "run", turn).document_page(1)).pieces
+            assert (await planned_turn_document(source, "run", turn).document_page(1)).pieces
         plan_editor.outcome_text(planner.plan, planner.budget_tokens, planner.draft, False)
         return planner, refused
     finally:

@@ -51,7 +51,6 @@ class InterruptibleApp(KeyQueueApp):
         return ""
 
     def action_interrupt(self) -> None:
-        """One step of what Ctrl-C does."""
         if self._copy():
             return
         here = next((each for each in reversed(self.screen_stack) if isinstance(each, SessionScreen)), None)
@@ -174,11 +173,9 @@ class CompactorApp(InterruptibleApp):
             self.push_screen(SmallScreen())
 
     def show_session(self, session_id: str, pane: str = "") -> None:
-        """One session."""
         self.push_screen(SessionScreen(session_id, pane))
 
     def show_sessions(self) -> None:
-        """All sessions again."""
         while not isinstance(self.screen, SessionsScreen) and len(self.screen_stack) > 2:
             self.pop_screen()
 
@@ -194,12 +191,10 @@ class CompactorApp(InterruptibleApp):
         return self._entered.setdefault(session_id, PromptHistory())
 
     def action_help(self) -> None:
-        """Words and keys."""
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.screen))
 
     def action_other_theme(self) -> None:
-        """From dark to light, and back."""
         self.theme = "textual-light" if self.current_theme.dark else "textual-dark"
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
@@ -244,5 +239,4 @@ class CompactorApp(InterruptibleApp):
         self.notify(cut_line(str(error), _MAX_MESSAGE), severity="error", markup=False)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """What nobody expected is a message as well."""
         self.report_worker_error(event)

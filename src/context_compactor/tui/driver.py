@@ -111,7 +111,6 @@ class TerminalOutput:
         self._attempt(lambda: self._file.write(text))
 
     def flush(self) -> None:
-        """Send what was written."""
         self._attempt(self._file.flush)
 
     def _attempt(self, send: Callable[[], object]) -> None:

@@ -16,7 +16,7 @@ from context_compactor.errors import BadSetting, CompactorError
 from context_compactor.settings import Level
 from context_compactor.text import percent, plural, short_count
 from context_compactor.tui.formatting import cut_line, in_width, safe_text
-from context_compactor.tui.screens.viewer import DocumentPage, paginate
+from context_compactor.tui.screens.viewer import TextDocument
 from context_compactor.tui.sources.base import SessionSource, TextPiece
 from context_compactor.tui.widgets.row_list import Cell, Column, Row
 
@@ -256,21 +256,15 @@ def _token_change(before: int, after: int) -> str:
 _MAX_STEPS = 50
 
 
-class PlannedTurnDocument:
+def planned_turn_document(source: SessionSource, session_id: str, turn: TurnPlan) -> TextDocument:
     """A turn under the decisions about it."""
 
-    def __init__(self, source: SessionSource, session_id: str, turn: TurnPlan) -> None:
-        self.title = f"turn {turn.turn:,}: {turn.tier}" if turn.turn > 0 else "instructions"
-        self._source, self._id, self._turn = source, session_id, turn
-        self._pages: list[DocumentPage] = []
+    async def read() -> list[TextPiece]:
+        decided = TextPiece("what would become of it", "\n\n".join(map(_decision_text, turn.decisions)))
+        return [decided, *await _turn_text(source, session_id, turn.turn)]
 
-    async def document_page(self, number: int) -> DocumentPage:
-        """A page, of what is read once."""
-        if not self._pages:
-            said = await _turn_text(self._source, self._id, self._turn.turn)
-            decided = TextPiece("what would become of it", "\n\n".join(map(_decision_text, self._turn.decisions)))
-            self._pages = paginate([decided, *said])
-        return self._pages[number - 1]
+    title = f"turn {turn.turn:,}: {turn.tier}" if turn.turn > 0 else "instructions"
+    return TextDocument(title, read=read)
 
 
 def _decision_text(decision: Decision) -> str:

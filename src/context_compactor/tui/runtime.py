@@ -73,7 +73,6 @@ class ResilientApp(App[None]):
         self._setup_error: Exception | None = None
 
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
-        """End the app."""
         self.is_leaving = True
         super().exit(result, return_code, message)
 

@@ -34,22 +34,18 @@ class ChatPane(Pane):
         self._looked_at = 0
 
     def compose(self) -> ComposeResult:
-        """What was said, and with whom one talks."""
         yield placeholder()
         yield ConversationView(self._open)
         yield Static(id="chat-model", markup=False)
 
     def on_mount(self) -> None:
-        """Draw what comes while something comes."""
         self._timer = self.set_interval(_DRAW_SECONDS, self._draw, pause=True)
 
     @property
     def conversation(self) -> ConversationView:
-        """What was said."""
         return self.query_one(ConversationView)
 
     def first_widget(self) -> Widget | None:
-        """The conversation, which scrolls."""
         return self.conversation
 
     # What was said
@@ -102,7 +98,6 @@ class ChatPane(Pane):
         self.app.push_screen(ViewerScreen(TextDocument(title, [piece])))
 
     def look_back(self, by: int) -> bool:
-        """A page up or down."""
         talk = self.conversation
         (talk.scroll_page_up if by < 0 else talk.scroll_page_down)(animate=False)
         return True

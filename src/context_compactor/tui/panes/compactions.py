@@ -42,14 +42,12 @@ class CompactionsPane(Pane):
         self._made: list[CompactionLine] = []
 
     def compose(self) -> ComposeResult:
-        """The list and the report."""
         yield placeholder()
         yield RowList(_COLUMNS, self._some, id="compaction-rows")
         with VerticalScroll(id="report-scroll"):
             yield Static(id="report", markup=False)
 
     async def load(self) -> None:
-        """Read all reports."""
         self._made = (await self.source.compactions(self.session_id))[::-1]
         self.query_one(RowList).forget(len(self._made))
         self.say("" if self._made else "Nothing was compacted yet. It happens by itself when a level is reached.")
@@ -109,13 +107,11 @@ class PlotPane(Pane):
     """The plot, and in words what it shows."""
 
     def compose(self) -> ComposeResult:
-        """The plot over its words."""
         yield placeholder()
         yield PlotextPlot(id="saw")
         yield Static(id="saw-words", classes="why", markup=False)
 
     async def load(self) -> None:
-        """Weigh and draw."""
         series = await self.source.plotted(self.session_id)
         self.say("" if series.points else "Nothing was said yet.")
         plot = self.query_one(PlotextPlot)
@@ -168,13 +164,11 @@ class DiffPane(Pane):
         self._rows: tuple[DiffRow, ...] = ()
 
     def compose(self) -> ComposeResult:
-        """Both sides of each message."""
         yield placeholder()
         yield Static(id="diff-words", classes="why", markup=False)
         yield RowList((Column("Before"), Column("", 1), Column("After")), self._some, id="diff-rows")
 
     async def load(self) -> None:
-        """Compare, unless there is nothing to compare."""
         status = await self.source.session(self.session_id)
         made = status.totals
         has_any = made.compactions > made.undone

@@ -43,7 +43,6 @@ class FactsPane(Pane):
         self.kind: str | None = None
 
     def compose(self) -> ComposeResult:
-        """The kinds over the facts."""
         yield Static(id="fact-kinds", classes="why", markup=False)
         yield placeholder()
         yield RowList(_FACT_COLUMNS, self._some, id="fact-rows")
@@ -54,7 +53,6 @@ class FactsPane(Pane):
         self._choose()
 
     def show_kind(self, kind: str | None) -> None:
-        """Facts of one kind only, or all of them."""
         self.kind = kind
         self._choose()
 
@@ -65,7 +63,6 @@ class FactsPane(Pane):
         self.show_kind(kinds[(at + by) % len(kinds)])
 
     def action_original(self) -> None:
-        """Read the original that the fact with the cursor is from."""
         rows = self.query_one(RowList)
         fact = self._shown[rows.cursor] if rows.cursor < len(self._shown) else None
         if fact is None or not fact.ref:
@@ -136,7 +133,6 @@ class SearchPane(Pane):
         self._hits: list[Hit] = []
 
     def compose(self) -> ComposeResult:
-        """The question over the hits over their lines."""
         yield Input(placeholder="a question, a name, an error; Enter searches the archive", id="question", compact=True)
         yield placeholder()
         columns = (Column("Original", 10), Column("Kind", 14), Column("Lines", 13, right=True), Column("Text"))
@@ -144,13 +140,11 @@ class SearchPane(Pane):
         yield Static(id="hit-text", classes="below", markup=False)
 
     def search(self, words: str) -> None:
-        """Ask for something else."""
         self._words = words.strip()[:_MAX_QUESTION]
         self.query_one("#question", Input).value = self._words
         self.reload()
 
     async def load(self) -> None:
-        """Search, if anything is asked."""
         if not self._words:
             self.say("Only what has left the context is searched: that is what the archive holds.")
             return

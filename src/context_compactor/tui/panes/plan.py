@@ -19,7 +19,7 @@ from context_compactor.text import parse_target, plural
 from context_compactor.tui import plan_editor
 from context_compactor.tui.commands.command import Command
 from context_compactor.tui.commands.execution import cancellable, report_compaction, start_command
-from context_compactor.tui.plan_editor import PlanDraft, PlannedTurnDocument, Planner, shift_tier
+from context_compactor.tui.plan_editor import PlanDraft, Planner, planned_turn_document, shift_tier
 from context_compactor.tui.screens.base import Pane, app_of, placeholder
 from context_compactor.tui.screens.viewer import ViewerScreen
 from context_compactor.tui.widgets.bars import AnswerPanel, KeyHint, KeyLine
@@ -92,7 +92,6 @@ class PlanView(Pane):
         self._shown: int | None = None
 
     def compose(self) -> ComposeResult:
-        """What can be chosen, what comes of it, the turns, and why."""
         yield KeyLine(id="plan-keys")
         field = Input(id="plan-field", compact=True)
         field.display = False
@@ -103,7 +102,6 @@ class PlanView(Pane):
         yield Static(id="plan-why", markup=False)
 
     def on_mount(self) -> None:
-        """Nothing is known yet."""
         self._show_choices()
 
     def on_unmount(self) -> None:
@@ -118,12 +116,10 @@ class PlanView(Pane):
 
     @property
     def session_screen(self) -> SessionScreen:
-        """The screen around it."""
         return cast("SessionScreen", self.screen)
 
     @property
     def planner(self) -> Planner:
-        """What is known of the plan."""
         if self._planner is None:
             draft = app_of(self).plans.get(self.session_id, PlanDraft())
             self._planner = Planner(self.source, self.session_id, draft)
@@ -131,17 +127,14 @@ class PlanView(Pane):
 
     @property
     def rows(self) -> RowList:
-        """The turns."""
         return self.query_one("#plan-rows", RowList)
 
     @property
     def turn(self) -> TurnPlan | None:
-        """The turn with the cursor."""
         at = self.rows.cursor
         return self.planner.turns[at] if at < len(self.planner.turns) else None
 
     def first_widget(self) -> RowList:
-        """The turns have the focus."""
         return self.rows
 
     def mark_stale(self, *, is_seen: bool) -> None:
@@ -220,7 +213,6 @@ class PlanView(Pane):
         )
 
     def on_resize(self) -> None:
-        """Another width has room for more or for less."""
         self._show_why()
 
     def _some(self, first: int, count: int) -> list[Row]:
@@ -234,7 +226,7 @@ class PlanView(Pane):
     @on(RowList.Selected)
     def _open(self) -> None:
         if self.turn is not None:
-            self.app.push_screen(ViewerScreen(PlannedTurnDocument(self.source, self.session_id, self.turn)))
+            self.app.push_screen(ViewerScreen(planned_turn_document(self.source, self.session_id, self.turn)))
 
 
 _MAX_FOCUS = 2_000
@@ -273,11 +265,9 @@ class PlanPane(PlanView):
         self.update_draft(structs.replace(self.planner.draft, level=level, target_tokens=target, focus=focus))
 
     def action_level(self) -> None:
-        """The next level."""
         self.update_draft(self.planner.draft.next_level())
 
     def action_ask(self, what: Literal["target", "focus"]) -> None:
-        """Ask for a target or a focus."""
         draft, self._asked = self.planner.draft, what
         field = self.query_one("#plan-field", Input)
         field.placeholder = f"{what}: {_FIELD_HINTS[what]}"
@@ -331,12 +321,10 @@ class PlanPane(PlanView):
             self._choose(turn.turn, None if steers.get(turn.turn) is Tier.KEEP else Tier.KEEP)
 
     def action_free(self) -> None:
-        """Leave the turn with the cursor to the engine."""
         if self.turn is not None:
             self._choose(self.turn.turn, None)
 
     def action_free_all(self) -> None:
-        """Leave all turns to the engine."""
         self.update_draft(self.planner.draft.freed(self.planner.kept))
 
     def _choose(self, turn: int, tier: Tier | None) -> None:

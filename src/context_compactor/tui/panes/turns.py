@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from msgspec import structs
 from rich.text import Text
@@ -16,7 +17,7 @@ from context_compactor.dialects.turns import Turn
 from context_compactor.errors import CompactorError
 from context_compactor.tui.formatting import cut_line, gauge_bar
 from context_compactor.tui.screens.base import Pane, app_of, placeholder
-from context_compactor.tui.screens.viewer import TextDocument, TurnDocument, ViewerScreen
+from context_compactor.tui.screens.viewer import TextDocument, ViewerScreen
 from context_compactor.tui.sources.base import Raw, SessionStatus, TextPiece, TurnLine, TurnPage
 from context_compactor.tui.sources.turns import turn_pieces
 from context_compactor.tui.widgets.row_list import Cell, Column, Row, RowList
@@ -42,14 +43,12 @@ class TurnsPane(Pane):
         self._is_fetching = False
 
     def compose(self) -> ComposeResult:
-        """The list, and why the turn with the cursor is what it is."""
         yield placeholder()
         yield RowList(_TURN_COLUMNS, id="turn-rows")
         yield Static(id="turn-why", classes="why", markup=False)
 
     @property
     def rows(self) -> RowList:
-        """The list."""
         return self.query_one("#turn-rows", RowList)
 
     async def load(self) -> None:
@@ -106,7 +105,8 @@ class TurnsPane(Pane):
     def _open(self, event: RowList.Selected) -> None:
         line = self._lines.get(event.at)
         title = (line.ref or line.role) if line else f"turn at {event.at + 1}"
-        self.app.push_screen(ViewerScreen(TurnDocument(self.source, self.session_id, event.at, title)))
+        read = partial(self.source.turn, self.session_id, event.at)
+        self.app.push_screen(ViewerScreen(TextDocument(title, read=read)))
 
 
 def _turn_row(line: TurnLine) -> list[Cell]:
@@ -132,7 +132,6 @@ class ContextPane(Pane):
         self._messages: list[list[TextPiece]] = []
 
     def compose(self) -> ComposeResult:
-        """The bars over the messages."""
         yield placeholder()
         yield Static(id="sections", markup=False)
         columns = (
@@ -144,7 +143,6 @@ class ContextPane(Pane):
         yield RowList(columns, self._some, id="context-rows")
 
     async def load(self) -> None:
-        """Measure, and read what would be sent."""
         status = await self.source.session(self.session_id)
         self.query_one("#sections", Static).update(_section_bars(status))
         raws = await self.source.context(self.session_id)

@@ -67,12 +67,10 @@ class HelpScreen(ModalScreen[None]):
         self._text = _help(around)
 
     def compose(self) -> ComposeResult:
-        """One page that scrolls."""
         with VerticalScroll(id="help"):
             yield Static(self._text, markup=False)
 
     def on_mount(self) -> None:
-        """Keys scroll at once."""
         self.query_one("#help").focus()
 
 

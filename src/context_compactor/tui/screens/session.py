@@ -17,7 +17,7 @@ from context_compactor.tui.commands.command import completions_for
 from context_compactor.tui.commands.execution import run_entered
 from context_compactor.tui.formatting import cut_line
 from context_compactor.tui.registry import COMMANDS, PANES, TALK
-from context_compactor.tui.screens.base import LiveScreen, Pane, app_of, offline_banner
+from context_compactor.tui.screens.base import LatestRun, LiveScreen, Pane, app_of, offline_banner
 from context_compactor.tui.sources.base import SourceChange
 from context_compactor.tui.widgets.bars import AnswerPanel, Gauge, KeysFooter, Tone
 from context_compactor.tui.widgets.prompt import Completion, CompletionList, PromptInput
@@ -59,9 +59,9 @@ class SessionScreen(LiveScreen):
         self.archived: dict[str, Archived] | None = None
         """What is known to be archived, by id, the newest first; None until somebody asks."""
         self._first = pane or PANES[0].id
+        self._measuring = LatestRun(self._measure)
 
     def compose(self) -> ComposeResult:
-        """Gauge, tabs, prompt, keys."""
         yield offline_banner()
         yield Gauge(self.session_id)
         with PaneTabs(initial=self._first):
@@ -80,21 +80,18 @@ class SessionScreen(LiveScreen):
         super().on_mount()
         if self._first == "chat":
             self.focus_prompt()
-        self.run_latest(self._measure, "gauge")
+        self.measure()
 
     # Panes
 
     @property
     def pane(self) -> Pane:
-        """The pane that is seen."""
         return self.pane_of(self.query_one(TabbedContent).active)
 
     def pane_of(self, pane_id: str) -> Pane:
-        """The pane of this id."""
         return self.query_one(f"TabPane#{pane_id}").query_one(Pane)
 
     def show_pane(self, pane_id: str) -> Pane:
-        """Choose a pane."""
         self.query_one(TabbedContent).active = pane_id
         return self.pane_of(pane_id)
 
@@ -107,12 +104,10 @@ class SessionScreen(LiveScreen):
             first.focus()
 
     def action_pane(self, at: int) -> None:
-        """The pane of this number."""
         if at < len(PANES):
             self.show_pane(PANES[at].id)
 
     def action_next_pane(self, by: int) -> None:
-        """The next pane, or the one before."""
         names = [spec.id for spec in PANES]
         self.show_pane(names[(names.index(self.query_one(TabbedContent).active) + by) % len(names)])
 
@@ -129,7 +124,7 @@ class SessionScreen(LiveScreen):
         if change.offline or (change.sessions and self.session_id not in change.sessions):
             return
         self.archived = None
-        self.run_latest(self._measure, "gauge")
+        self.measure()
         active = self.query_one(TabbedContent).active
         for spec in PANES:
             self.pane_of(spec.id).mark_stale(is_seen=spec.id == active)
@@ -138,6 +133,11 @@ class SessionScreen(LiveScreen):
         """Say that the source cannot be reached; a store that is made with the first words is not missed."""
         app = app_of(self)
         super().show_offline("" if app.chats.is_new(self.session_id) and not app.source.is_remote else why)
+
+    def measure(self) -> None:
+        """Find out how full the session is now."""
+        if self._measuring.request():
+            self.attempt(self._measuring.run, "gauge")
 
     async def _measure(self) -> None:
         app = app_of(self)

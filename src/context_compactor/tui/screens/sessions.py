@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 from context_compactor.errors import CompactorError
 from context_compactor.text import percent, plural, short_count
 from context_compactor.tui.formatting import cut_line, gauge_bar, safe_text, sparkline, time_ago
-from context_compactor.tui.screens.base import LiveScreen, app_of, offline_banner
+from context_compactor.tui.screens.base import LatestRun, LiveScreen, app_of, offline_banner
 from context_compactor.tui.screens.dialogs import NewSessionScreen, ask_and_delete
 from context_compactor.tui.sources.base import SessionLine, SessionTrend, SourceChange
 from context_compactor.tui.widgets.bars import KeysFooter, level_style, level_words
@@ -73,11 +73,9 @@ class SessionsScreen(LiveScreen):
         self._shown: list[SessionLine] = []
         self._trends: dict[str, SessionTrend] = {}
         self._sort = "-used"
-        self._is_loading = False
-        self._again = False
+        self._loading = LatestRun(self._read)
 
     def compose(self) -> ComposeResult:
-        """Filter, list, keys; or what to try where there is no list."""
         yield offline_banner()
         yield Static(id="sessions-title", classes="title", markup=False)
         yield Input(placeholder="filter by name or model", id="filter", compact=True)
@@ -87,7 +85,6 @@ class SessionsScreen(LiveScreen):
         yield KeysFooter()
 
     def on_mount(self) -> None:
-        """Read the list."""
         super().on_mount()
         self.rows.sorted_by = self._sort
         self.rows.display = False
@@ -95,7 +92,6 @@ class SessionsScreen(LiveScreen):
 
     @property
     def rows(self) -> RowList:
-        """The list."""
         return self.query_one("#session-rows", RowList)
 
     def changed(self, change: SourceChange) -> None:
@@ -105,21 +101,8 @@ class SessionsScreen(LiveScreen):
 
     def load(self) -> None:
         """Read the list; while that is being done, once more behind it."""
-        if self._is_loading:
-            self._again = True
-            return
-        self._is_loading = True
-        self.run_worker(self._load(), group="load", exit_on_error=False)
-
-    async def _load(self) -> None:
-        try:
-            while True:
-                self._again = False
-                await self._read()
-                if not self._again:
-                    return
-        finally:
-            self._is_loading = False
+        if self._loading.request():
+            self.run_worker(self._loading.run(), group="load", exit_on_error=False)
 
     async def _read(self) -> None:
         source = app_of(self).source
@@ -207,30 +190,24 @@ class SessionsScreen(LiveScreen):
         self._choose()
 
     def action_filter(self) -> None:
-        """To the filter."""
         self.query_one("#filter", Input).focus()
 
     def action_clear(self) -> None:
-        """All sessions again."""
         self.query_one("#filter", Input).value = ""
         self.rows.focus()
 
     def action_sort(self) -> None:
-        """Order by the next column."""
         names = list(self._keys())
         name = names[(names.index(self._sort.lstrip("-")) + 1) % len(names)]
         self._order(name if name == "name" else f"-{name}")
 
     def action_turn_around(self) -> None:
-        """The other way round."""
         self._order(self._sort[1:] if self._sort.startswith("-") else f"-{self._sort}")
 
     def action_reload(self) -> None:
-        """Read the list again."""
         self.load()
 
     def action_new(self) -> None:
-        """A session to chat in."""
         self.app.push_screen(NewSessionScreen(frozenset(line.id for line in self._every)))
 
     def action_delete(self) -> None:

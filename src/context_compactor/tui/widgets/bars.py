@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from msgspec import Struct
@@ -54,7 +55,6 @@ class Gauge(Widget):
         self._session = session_id
 
     def render(self) -> Text:
-        """All of it, as wide as there is room."""
         width, status = max(self.size.width, 20), self.status
         title = self.get_component_rich_style("gauge--title", partial=True)
         if status is None:
@@ -116,7 +116,6 @@ class AnswerPanel(Vertical):
         self._progress.display = False
 
     def compose(self) -> ComposeResult:
-        """What was told, over what goes on."""
         yield self._told
         yield self._progress
 
@@ -191,19 +190,16 @@ class KeyHint(Struct, frozen=True):
 class KeyLine(Static):
     """Hints side by side. A click does what the key does. The key is in bold, so no colour is needed to tell it."""
 
+    @dataclass
     class Pressed(Message):
         """A hint was clicked on."""
 
-        def __init__(self, key: str) -> None:
-            self.key = key
-            super().__init__()
+        key: str
 
     def show(self, hints: Sequence[KeyHint]) -> None:
-        """Show these."""
         self.update(Content("  ").join([_hint_text(hint) for hint in hints]))
 
     def action_press(self, key: str) -> None:
-        """What a click does."""
         self.post_message(self.Pressed(key))
 
 

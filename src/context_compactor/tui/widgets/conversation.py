@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
@@ -44,11 +45,9 @@ class LinkLine(Static, can_focus=True):
         self._follow = follow
 
     def action_open(self) -> None:
-        """Go there."""
         self._follow()
 
     def on_click(self, event: events.Click) -> None:
-        """Go there."""
         event.stop()
         self._follow()
 
@@ -153,7 +152,6 @@ class PendingAnswer(Vertical):
         self._doing = Static(classes="doing", markup=False)
 
     def compose(self) -> ComposeResult:
-        """From what was asked to what goes on."""
         yield self._question
         yield self._thought
         yield self._answer
@@ -161,7 +159,6 @@ class PendingAnswer(Vertical):
         yield self._doing
 
     def on_mount(self) -> None:
-        """Nothing goes on."""
         for each in (self._question, self._thought, self._answer, self._doing):
             each.display = False
 
@@ -226,12 +223,11 @@ class ConversationView(VerticalScroll):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,i", "write", "Write")]
 
+    @dataclass
     class Requested(Event):
         """Earlier messages are wanted, or all about the compactions, or the prompt."""
 
-        def __init__(self, what: str) -> None:
-            self.what = what
-            super().__init__()
+        what: str
 
     def __init__(self, open_piece: OpenPiece) -> None:
         super().__init__(id="conversation")
@@ -248,7 +244,6 @@ class ConversationView(VerticalScroll):
         self._is_released = False
 
     def compose(self) -> ComposeResult:
-        """From the earliest to what is just being said."""
         with Vertical(id="talk"):  # as high as what is around it, or what is at the end would be drawn out of place
             yield self._earlier
             yield self._said
@@ -260,12 +255,10 @@ class ConversationView(VerticalScroll):
         self.anchor()
 
     def anchor(self, anchor: bool = True) -> None:
-        """Stay at the end."""
         self._is_released = False
         super().anchor(anchor)
 
     def release_anchor(self) -> None:
-        """Somebody scrolls."""
         self._is_released = True
         super().release_anchor()
 
@@ -285,7 +278,6 @@ class ConversationView(VerticalScroll):
         self.vertical_scrollbar.refresh()
 
     def action_write(self) -> None:
-        """To the prompt."""
         self._request("prompt")
 
     def _request(self, what: str) -> None:

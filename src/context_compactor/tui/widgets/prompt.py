@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 from unicodedata import category
@@ -12,11 +13,10 @@ from msgspec import Struct
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.document._document import EditResult, Location, Selection
-from textual.document._edit import Edit
 from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
+from textual.widgets.text_area import Edit, EditResult, Location, Selection
 from textual.worker import WorkType
 
 from context_compactor.tui.formatting import cut_line
@@ -57,7 +57,6 @@ class PastedTexts:
 
     @property
     def size(self) -> int:
-        """The characters of all of them."""
         return sum(map(len, self._texts.values()))
 
     def keep_only(self, texts: list[str]) -> None:
@@ -178,7 +177,6 @@ class CompletionList(OptionList, can_focus=False):
         return was_open
 
     def at(self, index: int) -> Completion | None:
-        """The one on this line."""
         return self._offers[index] if 0 <= index < len(self._offers) else None
 
     def move(self, by: int) -> None:
@@ -210,31 +208,18 @@ class PromptInput(TextArea):
         Binding("pagedown", "look_back(1)", "Look on", show=False),
     ]
 
-    class PromptMessage(Message):
-        """What a prompt tells whoever owns it."""
-
-        def __init__(self, prompt: PromptInput) -> None:
-            self.prompt = prompt
-            super().__init__()
-
-        @property
-        def control(self) -> PromptInput:
-            """The prompt."""
-            return self.prompt
-
-    class Submitted(PromptMessage):
+    @dataclass
+    class Submitted(Message):
         """Something was entered."""
 
-        def __init__(self, prompt: PromptInput, text: str) -> None:
-            super().__init__(prompt)
-            self.text = text
+        prompt: PromptInput
+        text: str
 
-    class ScrollRequested(PromptMessage):
-        """What was told before is wanted, or what was told after that."""
+    @dataclass
+    class ScrollRequested(Message):
+        """What was shown before is wanted, or what was shown after that."""
 
-        def __init__(self, prompt: PromptInput, by: int) -> None:
-            super().__init__(prompt)
-            self.by = by
+        by: int
 
     def __init__(
         self, entered: PromptHistory, offers: CompletionList, find: CompletionFinder, *, placeholder: str = ""
@@ -257,11 +242,9 @@ class PromptInput(TextArea):
         """The text that is to go on with the first offer, as soon as there is one."""
 
     def on_mount(self) -> None:
-        """Go on behind what was being written."""
         self.move_cursor(self.document.end)
 
     def on_unmount(self) -> None:
-        """What is being written is kept."""
         self._entered.draft = self.text
 
     # What stands in it
@@ -306,7 +289,6 @@ class PromptInput(TextArea):
         event.prevent_default()
 
     def action_new_line(self) -> None:
-        """Go on in the next line."""
         self.replace("\n", *self.selection, maintain_selection_offset=False)
 
     def action_complete(self) -> None:
@@ -348,8 +330,7 @@ class PromptInput(TextArea):
             super().action_cursor_right(select)
 
     def action_look_back(self, by: int) -> None:
-        """What was told before, or after that."""
-        self.post_message(self.ScrollRequested(self, by))
+        self.post_message(self.ScrollRequested(by))
 
     def _recall(self, by: int) -> bool:
         line = self._entered.step(by, self.text)
@@ -374,7 +355,6 @@ class PromptInput(TextArea):
         return True
 
     def on_text_area_changed(self) -> None:
-        """Look for offers, and keep what is being written."""
         self._entered.draft = self.text
         if self.text == self._recalled:
             self.offers.close()
@@ -398,19 +378,16 @@ class PromptInput(TextArea):
         return text.startswith("/") and "\n" not in text and text not in (self._offered_for, self._recalled)
 
     def on_blur(self) -> None:
-        """Nobody writes any more."""
         self.offers.close()
 
     # Pastes
 
     async def on_paste(self, event: events.Paste) -> None:
-        """A paste is one piece."""
         event.stop()
         event.prevent_default()
         self.paste(event.text)
 
     def action_paste(self) -> None:
-        """What was copied in the app."""
         self.paste(self.app.clipboard)
 
     def paste(self, text: str) -> None:

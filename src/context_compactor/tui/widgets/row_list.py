@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from msgspec import Struct
@@ -103,41 +104,27 @@ class RowList(ScrollView, can_focus=True):
     total: reactive[int] = reactive(0)
     cursor: reactive[int] = reactive(0)
 
-    class RowMessage(Message):
-        """What a list tells whoever owns it."""
-
-        def __init__(self, rows: RowList) -> None:
-            self.rows = rows
-            super().__init__()
-
-        @property
-        def control(self) -> RowList:
-            """The list."""
-            return self.rows
-
-    class RowsRequested(RowMessage):
+    @dataclass
+    class RowsRequested(Message):
         """Rows are seen that nobody has put yet."""
 
-        def __init__(self, rows: RowList, first: int, count: int) -> None:
-            super().__init__(rows)
-            self.first, self.count = first, count
+        first: int
+        count: int
 
-    class Selected(RowMessage):
+    @dataclass
+    class Selected(Message):
         """A row is to be opened."""
 
-        def __init__(self, rows: RowList, at: int) -> None:
-            super().__init__(rows)
-            self.at = at
+        at: int
 
-    class Moved(RowMessage):
+    class Moved(Message):
         """The cursor stands on another row."""
 
-    class Sorted(RowMessage):
+    @dataclass
+    class Sorted(Message):
         """The heading of a column was clicked on."""
 
-        def __init__(self, rows: RowList, name: str) -> None:
-            super().__init__(rows)
-            self.name = name
+        name: str
 
     def __init__(
         self,
@@ -199,7 +186,6 @@ class RowList(ScrollView, can_focus=True):
         return start, min(seen + 2 * _MARGIN, self.total - start)
 
     def watch_total(self) -> None:
-        """The scroll bar follows the number of rows."""
         self._resize()
 
     def on_resize(self) -> None:
@@ -219,7 +205,6 @@ class RowList(ScrollView, can_focus=True):
     # How it is drawn
 
     def render_line(self, y: int) -> Strip:
-        """The heading, or a row below it."""
         width = self.scrollable_content_region.width
         if y == 0:
             return self._heading(width)
@@ -268,15 +253,14 @@ class RowList(ScrollView, can_focus=True):
         self._asked = start, count
         if self._fill is not None:
             self._store(start, self._fill(start, count))
-        self.post_message(self.RowsRequested(self, start, count))
+        self.post_message(self.RowsRequested(start, count))
 
     # How one moves in it
 
     def watch_cursor(self, old: int, new: int) -> None:
-        """The row with the cursor is always seen."""
         if self.total and old != new:
             self.show_cursor()
-            self.post_message(self.Moved(self))
+            self.post_message(self.Moved())
         self.refresh()
 
     def show_cursor(self) -> None:
@@ -284,19 +268,15 @@ class RowList(ScrollView, can_focus=True):
         self.scroll_to_region(Region(0, self.cursor, 1, 2), animate=False, force=True, x_axis=False, immediate=True)
 
     def validate_cursor(self, cursor: int) -> int:
-        """It stands on a row, if there is one."""
         return min(max(cursor, 0), max(self.total - 1, 0))
 
     def action_move(self, by: int) -> None:
-        """To another row."""
         self._move(self.cursor + by)
 
     def action_page(self, by: int) -> None:
-        """To the next page or the one before."""
         self._move(self.cursor + by * max(self.size.height - 2, 1))
 
     def action_to(self, at: int) -> None:
-        """To the first row or the last."""
         self._move(self.total - 1 if at < 0 else at)
 
     def _move(self, at: int) -> None:
@@ -304,9 +284,8 @@ class RowList(ScrollView, can_focus=True):
         self.show_cursor()
 
     def action_open(self) -> None:
-        """Open the row with the cursor."""
         if self.total:
-            self.post_message(self.Selected(self, self.cursor))
+            self.post_message(self.Selected(self.cursor))
 
     def on_click(self, event: events.Click) -> None:
         """A click moves the cursor, a second one opens; one on a heading sorts."""
@@ -328,5 +307,5 @@ class RowList(ScrollView, can_focus=True):
             self.columns, column_widths(self.columns, self.scrollable_content_region.width), strict=True
         ):
             if size and left <= x < left + size + 1 and column.name:
-                self.post_message(self.Sorted(self, column.name))
+                self.post_message(self.Sorted(column.name))
             left += size + 1 if size else 0
