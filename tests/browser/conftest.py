@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 from context_compactor.dialects.transcripts.reader import read_transcript
 from tests.installing import program
 from tests.server.running import Running, running
+from tests.waiting import PATIENCE
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _ARGUMENTS = [
@@ -28,7 +29,7 @@ _ARGUMENTS = [
 DEMO = Path(__file__).parents[2] / "examples" / "demo_session.jsonl.gz"
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 360, "height": 740}
-TIMEOUT = 20_000
+TIMEOUT = 1_000 * PATIENCE
 expect.set_options(timeout=TIMEOUT)
 
 

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import demo_messages, talk
 from tests.server.running import running
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def busy(tmp_path_factory):
         path = site.made("crossing", window=60_000, dialect="anthropic")
         for message in demo_messages():
             site.post(f"{path}/messages", {"messages": [message]})
-            assert site.service.engine.wait_idle(30)
+            assert site.service.engine.wait_idle(PATIENCE)
         yield site
 
 
@@ -38,7 +39,7 @@ def test_events_of_one_type_can_be_chosen(busy, open_window):
     events = page.get_by_role("table", name="Events").locator("tbody tr")
     expect(events.first).to_contain_text("session.compacted")
     expect(page.get_by_role("table", name="Events")).not_to_contain_text("job.queued")
-    assert "type=session.compacted" in page.url
+    expect(page).to_have_url(re.compile("type=session.compacted"))
 
 
 def test_failures_stand_apart_and_say_why(busy, open_window):

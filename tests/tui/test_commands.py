@@ -482,11 +482,11 @@ def test_meanwhile_one_can_write_and_look_but_nothing_else_is_begun(told_slowly,
         await under_way(pilot, slow)
         prompt = pilot.app.screen.query_one(PromptInput)
         await begin(pilot, "/undo")
-        assert told(pilot).startswith("Not now: /compact is under way.")
-        assert prompt.value == "/undo"
+        await until(pilot, lambda: told(pilot).startswith("Not now: /compact is under way."))
+        await until(pilot, lambda: prompt.value == "/undo")
         prompt.value = ""
         await pilot.press(*"typing")
-        assert prompt.value == "typing"
+        await until(pilot, lambda: prompt.value == "typing")
         await begin(pilot, "/context")
         await until(pilot, lambda: " tokens (" in told(pilot))
         assert await pilot.app.source.compactions("run") == []
@@ -521,6 +521,7 @@ def test_leaving_ends_a_compaction_wherever_it_is_done(told_slowly, slow):
             await settle(pilot)
             await under_way(pilot, slow)
             await pilot.press("ctrl+q")
+            await until(pilot, lambda: app.is_leaving)
         assert app.return_code == 0
         source = told_slowly.source()
         try:

@@ -226,6 +226,7 @@ def test_leaving_while_a_compaction_is_under_way_ends_it_and_nothing_is_changed(
             await settle(pilot)
             await compacting(pilot, slow)
             await pilot.press(*keys)
+            await until(pilot, lambda: app.is_leaving)
         assert app.return_code == 0
 
     asyncio.run(run())

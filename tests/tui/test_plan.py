@@ -349,7 +349,7 @@ def test_an_accepted_plan_that_is_cancelled_leaves_the_context_and_the_steers_as
         assert await asyncio.to_thread(model.begun.wait, PATIENCE)
         await until(pilot, lambda: "Ctrl-C cancels" in screen_text(pilot))
         await pilot.press("a")
-        assert "Not now" in told(pilot)
+        await until(pilot, lambda: "Not now" in told(pilot))
         await press(pilot, "ctrl+c")
         assert "Cancelled: nothing was changed" in told(pilot)
         assert planned(pilot).planner.draft.changes == {5: Tier.KEEP, 3: None}

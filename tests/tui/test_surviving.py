@@ -206,7 +206,7 @@ def test_whatever_goes_wrong_is_a_message_and_a_line_in_the_log_and_everything_s
         assert "ZeroDivisionError" in screen_text(pilot)
         app.query_one("#bomb").focus()
         await pilot.press("b")
-        assert app.counted == 1
+        await until(pilot, lambda: app.counted == 1)
         assert all(node.is_running for node in app.query("*"))
 
     app = play(story)
@@ -240,7 +240,7 @@ def test_over_a_textual_without_the_places_where_errors_are_caught_all_works_unt
     async def story(pilot):
         pilot.app.query_one("#bomb").focus()
         await pilot.press("b")
-        assert pilot.app.counted == 1
+        await until(pilot, lambda: pilot.app.counted == 1)
         assert "a row" in screen_text(pilot)
         await by_action(pilot)
 
