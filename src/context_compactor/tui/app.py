@@ -134,7 +134,7 @@ class CompactorApp(InterruptibleApp):
         self.offline = ""
         """Why the source cannot be reached; empty while it can."""
         self.plans: dict[str, PlanDraft] = {}
-        """Per session what is wished for in its plan."""
+        """Per session the draft of its plan."""
         self._entered: dict[str, PromptHistory] = {}
         self._first = session_id
 

@@ -76,7 +76,7 @@ _UNLIMITED_TOKENS = 10**11
 
 
 class Planner:
-    """Plans again and again, one plan after the other, with whatever is wished for by then."""
+    """Plans again and again, one plan after the other, with the draft as it is by then."""
 
     def __init__(self, source: SessionSource, session_id: str, draft: PlanDraft) -> None:
         self.draft = draft
@@ -94,7 +94,7 @@ class Planner:
 
     @property
     def is_planning(self) -> bool:
-        """Whether what is wished for is not in the plan yet."""
+        """Whether the draft is not in the plan yet."""
         return self._planned != (self.draft, self.kept)
 
     def at(self, turn: int) -> int | None:
@@ -113,7 +113,7 @@ class Planner:
         self._planned = None
 
     async def replan(self) -> list[str]:
-        """Plan what is wished for now; why some of it cannot be, which is no longer wished for then."""
+        """Plan the draft as it is now; why some of it cannot be, which is taken out of the draft then."""
         refused: dict[int, str] = {}
         draft, kept, began = self.draft, self.kept, time.monotonic()
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -20,8 +20,8 @@ from context_compactor.dialects.messages import (
     ToolCall,
     ToolResult,
 )
+from context_compactor.tui.sources.base import Raw
 
-Raw = dict[str, Any]
 Speaker = Literal["system", "user", "assistant"]
 Chunk = str | Raw
 """Words, or a block with an image or the like, which goes out as it came in."""

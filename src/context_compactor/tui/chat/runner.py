@@ -105,28 +105,27 @@ class ChatOutcome(Struct, frozen=True):
     note: str = ""
 
 
+_NO_TOOLS = "The model wanted to use a tool, and there are none in a chat."
+_NOTES: dict[str, tuple[AnswerEnding, str, str]] = {
+    "length": (
+        "length",
+        "The answer was cut off: it reached the most tokens an answer may have.",
+        "The model thought until its answer had no room left. Try: a larger reserve_output_tokens.",
+    ),
+    "refusal": (
+        "refusal",
+        "The model refused.",
+        "The model refused to answer. Try: other words, or another model.",
+    ),
+    "tool_call": ("tool_call", _NO_TOOLS, f"{_NO_TOOLS} Try: ask it to answer in words."),
+}
+"""For each way to stop, what is said of an answer that has some text, and of one that has none."""
+
+
 def outcome_of(answer: ModelAnswer) -> ChatOutcome:
     """How an answer ended that came to its end."""
-    if not answer.text.strip():
-        return ChatOutcome("empty", _empty_answer_note(answer))
-    match answer.stop:
-        case "length":
-            return ChatOutcome("length", "The answer was cut off: it reached the most tokens an answer may have.")
-        case "refusal":
-            return ChatOutcome("refusal", "The model refused.")
-        case "tool_call":
-            return ChatOutcome("tool_call", "The model wanted to use a tool, and there are none in a chat.")
-    return ChatOutcome("complete")
-
-
-def _empty_answer_note(answer: ModelAnswer) -> str:
-    if answer.stop == "refusal":
-        return "The model refused to answer. Try: other words, or another model."
-    if answer.stop == "tool_call":
-        return "The model wanted to use a tool, and there are none in a chat. Try: ask it to answer in words."
-    if answer.stop == "length":
-        return "The model thought until its answer had no room left. Try: a larger reserve_output_tokens."
-    return "The model answered nothing."
+    ending, with_text, without_text = _NOTES.get(answer.stop, ("complete", "", "The model answered nothing."))
+    return ChatOutcome(ending, with_text) if answer.text.strip() else ChatOutcome("empty", without_text)
 
 
 _MAX_SECONDS = 24 * 3_600.0

@@ -14,7 +14,15 @@ from context_compactor.errors import BadSetting, UnknownReference
 from context_compactor.facts.fact import FactKind
 from context_compactor.settings import Settings, read_value, setting_docs, setting_text
 from context_compactor.text import percent, plural
-from context_compactor.tui.commands.command import Choice, Command, matching, nearest, quoted, refuse_arguments
+from context_compactor.tui.commands.command import (
+    Choice,
+    Command,
+    did_you_mean,
+    matching,
+    nearest,
+    quoted,
+    refuse_arguments,
+)
 from context_compactor.tui.commands.execution import cancellable, show_pieces
 from context_compactor.tui.formatting import cut_line
 from context_compactor.tui.panes.facts import FactsPane, SearchPane
@@ -46,8 +54,7 @@ async def facts(screen: SessionScreen, rest: str) -> None:
     """Facts of one kind, or all."""
     kind = rest.casefold().replace(" ", "_").replace("-", "_")
     if kind and kind not in KINDS:
-        near = nearest(kind, KINDS)
-        hint = f"Did you mean {near[0]}?" if near else f"Try: one of {', '.join(KINDS)}."
+        hint = did_you_mean(kind, KINDS, f"Try: one of {', '.join(KINDS)}.")
         raise BadSetting(f"/facts: {quoted(rest)} is no kind of fact. {hint}")
     cast("FactsPane", screen.show_pane("facts")).show_kind(kind or None)
 
@@ -62,8 +69,7 @@ async def search(screen: SessionScreen, rest: str) -> None:
 async def settings(screen: SessionScreen, rest: str) -> None:
     """The settings in force."""
     if rest and rest not in Settings.__struct_fields__:
-        near = nearest(rest, Settings.__struct_fields__)
-        hint = f"Did you mean {near[0]}?" if near else "Try: /settings lists all of them."
+        hint = did_you_mean(rest, Settings.__struct_fields__, "Try: /settings lists all of them.")
         raise BadSetting(f"/settings: {quoted(rest)} is no setting. {hint}")
     source = app_of(screen).source
     known = await source.settings(screen.session_id)

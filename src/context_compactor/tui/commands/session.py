@@ -11,7 +11,7 @@ from context_compactor.errors import BadSetting
 from context_compactor.handoff.context_summary import count_tokens
 from context_compactor.handoff.protocol import PHASES, HandoffRequest
 from context_compactor.text import plural
-from context_compactor.tui.commands.command import Choice, Command, nearest, quoted, refuse_arguments
+from context_compactor.tui.commands.command import Choice, Command, did_you_mean, quoted, refuse_arguments
 from context_compactor.tui.commands.execution import cancellable, show_pieces, show_progress
 from context_compactor.tui.formatting import cut_line
 from context_compactor.tui.screens.base import app_of
@@ -44,8 +44,7 @@ async def handoff(screen: SessionScreen, rest: str) -> None:
     """Write what the next phase is given."""
     phase, _, task = rest.partition(" ")
     if phase not in PHASES:
-        near = nearest(phase, PHASES)
-        hint = f"Did you mean {near[0]}?" if near else f"Try: /handoff {PHASES[1]}; phases are {', '.join(PHASES)}."
+        hint = did_you_mean(phase, PHASES, f"Try: /handoff {PHASES[1]}; phases are {', '.join(PHASES)}.")
         what = f"{quoted(phase)} is no phase" if phase else "a phase is missing"
         raise BadSetting(f"/handoff: {what}. {hint}")
     async with cancellable(screen, "Writing the handoff"):
@@ -95,8 +94,7 @@ def help_command(commands: Callable[[], Mapping[str, Command]]) -> Command:
             return
         command = commands().get(name)
         if command is None:
-            near = nearest(name, commands())
-            hint = f"Did you mean /{near[0]}?" if near else "Try: /help lists all of them."
+            hint = did_you_mean(name, commands(), "Try: /help lists all of them.", "/")
             raise BadSetting(f"/help: {quoted('/' + name)} is no command. {hint}")
         screen.show_message("\n".join(filter(None, (command.usage, command.words, command.more))))
 

@@ -19,7 +19,7 @@ from context_compactor.tui.formatting import safe_text, time_ago
 from context_compactor.tui.screens.base import Pane, app_of, placeholder
 from context_compactor.tui.screens.viewer import TextDocument, ViewerScreen
 from context_compactor.tui.sources.base import CompactionLine, TextPiece, TokenPlot
-from context_compactor.tui.widgets.row_list import Cell, Column, Row, RowList
+from context_compactor.tui.widgets.row_list import Cell, Column, RowList
 
 _MAX_REPORT = 60_000
 _COLUMNS = (
@@ -43,19 +43,16 @@ class CompactionsPane(Pane):
 
     def compose(self) -> ComposeResult:
         yield placeholder()
-        yield RowList(_COLUMNS, self._some, id="compaction-rows")
+        yield RowList(_COLUMNS, id="compaction-rows")
         with VerticalScroll(id="report-scroll"):
             yield Static(id="report", markup=False)
 
     async def load(self) -> None:
         self._made = (await self.source.compactions(self.session_id))[::-1]
-        self.query_one(RowList).forget(len(self._made))
+        now = app_of(self).now()
+        self.query_one(RowList).show(self._made, lambda made: _compaction_row(made, now))
         self.say("" if self._made else "Nothing was compacted yet. It happens by itself when a level is reached.")
         self._show()
-
-    def _some(self, first: int, count: int) -> list[Row]:
-        now = app_of(self).now()
-        return [_compaction_row(made, now) for made in self._made[first : first + count]]
 
     @on(RowList.Moved)
     def _show(self) -> None:
@@ -166,7 +163,7 @@ class DiffPane(Pane):
     def compose(self) -> ComposeResult:
         yield placeholder()
         yield Static(id="diff-words", classes="why", markup=False)
-        yield RowList((Column("Before"), Column("", 1), Column("After")), self._some, id="diff-rows")
+        yield RowList((Column("Before"), Column("", 1), Column("After")), id="diff-rows")
 
     async def load(self) -> None:
         status = await self.source.session(self.session_id)
@@ -181,10 +178,7 @@ class DiffPane(Pane):
         found = await self.source.diff(self.session_id)
         self._rows = found.rows
         self.query_one("#diff-words", Static).update(_diff_text(found))
-        self.query_one(RowList).forget(len(found.rows))
-
-    def _some(self, first: int, count: int) -> list[Row]:
-        return [_diff_row(row) for row in self._rows[first : first + count]]
+        self.query_one(RowList).show(found.rows, _diff_row)
 
     @on(RowList.Selected)
     def _open(self, event: RowList.Selected) -> None:

@@ -16,7 +16,7 @@ from context_compactor.tui.formatting import safe_text
 from context_compactor.tui.screens.base import Pane, placeholder
 from context_compactor.tui.screens.viewer import OriginalDocument, TextDocument, ViewerScreen
 from context_compactor.tui.sources.base import TextPiece
-from context_compactor.tui.widgets.row_list import Cell, Column, Row, RowList
+from context_compactor.tui.widgets.row_list import Cell, Column, RowList
 
 _FACT_COLUMNS = (
     Column("Kind", 12),
@@ -45,7 +45,7 @@ class FactsPane(Pane):
     def compose(self) -> ComposeResult:
         yield Static(id="fact-kinds", classes="why", markup=False)
         yield placeholder()
-        yield RowList(_FACT_COLUMNS, self._some, id="fact-rows")
+        yield RowList(_FACT_COLUMNS, id="fact-rows")
 
     async def load(self) -> None:
         """Read all facts; those of a kind are chosen here."""
@@ -78,7 +78,7 @@ class FactsPane(Pane):
     def _choose(self) -> None:
         kinds = expand_kind(self.kind) if self.kind else get_args(FactKind)
         self._shown = [fact for fact in self._every if fact.kind in kinds][::-1]
-        self.query_one(RowList).forget(len(self._shown))
+        self.query_one(RowList).show(self._shown, _fact_row)
         named = {"all": len(self._every), **self._kinds()}
         chosen = self.kind or "all"
         words = "  ".join(
@@ -87,9 +87,6 @@ class FactsPane(Pane):
         )
         self.query_one("#fact-kinds", Static).update(words)
         self.say("" if self._shown else "No facts yet. Decisions, failures and file states are noted as they are seen.")
-
-    def _some(self, first: int, count: int) -> list[Row]:
-        return [_fact_row(fact) for fact in self._shown[first : first + count]]
 
     @on(RowList.Selected)
     def _open(self, event: RowList.Selected) -> None:
@@ -136,7 +133,7 @@ class SearchPane(Pane):
         yield Input(placeholder="a question, a name, an error; Enter searches the archive", id="question", compact=True)
         yield placeholder()
         columns = (Column("Original", 10), Column("Kind", 14), Column("Lines", 13, right=True), Column("Text"))
-        yield RowList(columns, self._some, id="hit-rows")
+        yield RowList(columns, id="hit-rows")
         yield Static(id="hit-text", classes="below", markup=False)
 
     def search(self, words: str) -> None:
@@ -150,7 +147,7 @@ class SearchPane(Pane):
             return
         self.say("Searching…")
         self._hits = await self.source.search(self.session_id, self._words, _MAX_HITS)
-        self.query_one(RowList).forget(len(self._hits))
+        self.query_one(RowList).show(self._hits, _hit_row)
         self.say("" if self._hits else "Nothing in the archive answers that. Try: other words.")
         self._show()
 
@@ -159,9 +156,6 @@ class SearchPane(Pane):
         event.stop()
         self.search(event.value)
         self.query_one(RowList).focus()
-
-    def _some(self, first: int, count: int) -> list[Row]:
-        return [_hit_row(hit) for hit in self._hits[first : first + count]]
 
     @on(RowList.Moved)
     def _show(self) -> None:

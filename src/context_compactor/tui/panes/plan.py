@@ -83,7 +83,7 @@ _MAX_PAUSE = 2.0
 
 
 class PlanView(Pane):
-    """A plan, made again whenever something else is wished for. What is wished for stays while the app runs."""
+    """A plan, made again whenever its draft changes. The draft stays while the app runs."""
 
     def __init__(self, session_id: str) -> None:
         super().__init__(session_id)
@@ -143,7 +143,7 @@ class PlanView(Pane):
         super().mark_stale(is_seen=is_seen)
 
     async def load(self) -> None:
-        """Plan what is wished for; once more behind that when it has changed meanwhile."""
+        """Plan the draft; once more behind that when it has changed meanwhile."""
         planner = self.planner
         if not self._must_refresh:
             await asyncio.sleep(min(max(planner.seconds / 3, _MIN_WAIT), _MAX_WAIT))
@@ -163,7 +163,7 @@ class PlanView(Pane):
         self.show()
 
     def update_draft(self, draft: PlanDraft) -> None:
-        """Wish for something else: seen at once, reckoned soon."""
+        """Take another draft: seen at once, planned soon."""
         if draft != self.planner.draft:
             self.planner.draft = draft
             self._remember()
@@ -234,6 +234,15 @@ _FIELD_HINTS = {
     "target": "tokens to get down to, such as 40k, or 25% of what there is; empty for none",
     "focus": "what matters most; empty for nothing in particular",
 }
+_PLAN_BINDINGS = (
+    Binding("a", "accept", "Accept the plan", show=False),
+    Binding("s", "keep", "Keep steers", show=False),
+    Binding("l", "level", "Next level", show=False),
+    Binding("t", "ask('target')", "Target", show=False),
+    Binding("f", "ask('focus')", "Focus", show=False),
+    Binding("A", "automatic", "Compact by itself, or not", show=False),
+)
+"""The keys that stand over the plan, where they can be clicked on."""
 _INSTRUCTIONS_FIXED = "Instructions are never touched, so there is nothing to choose about them."
 
 
@@ -246,12 +255,7 @@ class PlanPane(PlanView):
         Binding("p", "pin", "Pin"),
         Binding("x", "free", "Free"),
         Binding("X", "free_all", "Free all", show=False),
-        Binding("a", "accept", "Accept the plan", show=False),
-        Binding("s", "keep", "Keep steers", show=False),
-        Binding("l", "level", "Next level", show=False),
-        Binding("t", "ask('target')", "Target", show=False),
-        Binding("f", "ask('focus')", "Focus", show=False),
-        Binding("A", "automatic", "Compact by itself, or not", show=False),
+        *_PLAN_BINDINGS,
     ]
 
     def __init__(self, session_id: str) -> None:
@@ -365,7 +369,7 @@ class PlanPane(PlanView):
         self._do(change, PlanDraft())
 
     def _do(self, work: Callable[[SessionScreen], Awaitable[None]], done: PlanDraft) -> None:
-        """Begin some work that can be cancelled; what of the draft it has kept is wished for no longer."""
+        """Begin some work that can be cancelled; what of the draft it has kept is no change any more."""
         screen = self.session_screen
         busy = app_of(self).busy_with(screen)
         if busy:
@@ -388,15 +392,9 @@ class PlanPane(PlanView):
     @on(KeyLine.Pressed)
     async def _press(self, event: KeyLine.Pressed) -> None:
         event.stop()
-        actions = {
-            "l": "level",
-            "t": "ask('target')",
-            "f": "ask('focus')",
-            "a": "accept",
-            "s": "keep",
-            "A": "automatic",
-        }
-        await self.run_action(actions[event.key])
+        for binding in _PLAN_BINDINGS:
+            if binding.key == event.key:
+                await self.run_action(binding.action)
 
 
 def _refresh_plan(screen: SessionScreen) -> None:

@@ -20,7 +20,7 @@ from context_compactor.tui.screens.base import Pane, app_of, placeholder
 from context_compactor.tui.screens.viewer import TextDocument, ViewerScreen
 from context_compactor.tui.sources.base import Raw, SessionStatus, TextPiece, TurnLine, TurnPage
 from context_compactor.tui.sources.turns import turn_pieces
-from context_compactor.tui.widgets.row_list import Cell, Column, Row, RowList
+from context_compactor.tui.widgets.row_list import Cell, Column, RowList
 
 _PAGE = 60
 _TURN_COLUMNS = (
@@ -140,18 +140,15 @@ class ContextPane(Pane):
             Column("Characters", 11, right=True),
             Column("Words"),
         )
-        yield RowList(columns, self._some, id="context-rows")
+        yield RowList(columns, id="context-rows")
 
     async def load(self) -> None:
         status = await self.source.session(self.session_id)
         self.query_one("#sections", Static).update(_section_bars(status))
         raws = await self.source.context(self.session_id)
         self._messages = await asyncio.to_thread(_parse_messages, raws)
-        self.query_one(RowList).forget(len(self._messages))
+        self.query_one(RowList).show(list(enumerate(self._messages, 1)), _message_row)
         self.say("" if raws else "The context is empty: nothing was said yet.")
-
-    def _some(self, first: int, count: int) -> list[Row]:
-        return [_message_row(at, pieces) for at, pieces in enumerate(self._messages[first : first + count], first + 1)]
 
     @on(RowList.Selected)
     def _open(self, event: RowList.Selected) -> None:
@@ -182,7 +179,8 @@ def _parse_messages(raws: list[Raw]) -> list[list[TextPiece]]:
     return [turn_pieces(Turn(0, (message,))) for message in find_dialect("auto", raws).parse(raws)]
 
 
-def _message_row(number: int, pieces: list[TextPiece]) -> list[Cell]:
+def _message_row(numbered: tuple[int, list[TextPiece]]) -> list[Cell]:
+    number, pieces = numbered
     role = pieces[0].role if pieces else ""
     words = " · ".join(
         f"{piece.title}: {piece.text[:200]}" if piece.role != role else piece.text[:300] for piece in pieces[:3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Input, Static
 
 from context_compactor.errors import CompactorError
+from context_compactor.settings import Level
 from context_compactor.text import percent, plural, short_count
 from context_compactor.tui.formatting import cut_line, gauge_bar, safe_text, sparkline, time_ago
 from context_compactor.tui.screens.base import LatestRun, LiveScreen, app_of, offline_banner
@@ -32,7 +34,7 @@ _COLUMNS = (
     Column("Course", _SPARK, min_list_width=95),
     Column("Used", 10, right=True, min_list_width=110, name="used"),
 )
-_LEVELS = {None: 0, "soft": 1, "aggressive": 2, "emergency": 3}
+_LEVELS = (None, *Level)
 _NO_STORE = """{error}
 
 What to try
@@ -148,14 +150,10 @@ class SessionsScreen(LiveScreen):
         )
         part = f"{len(self._shown):,} of " if len(self._shown) != len(self._every) else ""
         many = f"{part}{plural(len(self._every), 'session')}"
-        levels = ", ".join(
-            f"{count:,} {name}" for name in ("soft", "aggressive", "emergency") if (count := self._count(name))
-        )
+        counts = Counter(line.level for line in self._every)
+        levels = ", ".join(f"{counts[level]:,} {level}" for level in Level if counts[level])
         title = " · ".join(filter(None, (many, levels, app_of(self).source.name)))
         self.query_one("#sessions-title", Static).update(cut_line(title))
-
-    def _count(self, level: str) -> int:
-        return sum(line.level == level for line in self._every)
 
     def _keys(self) -> dict[str, Callable[[SessionLine], Any]]:
         none = SessionTrend()
@@ -163,7 +161,7 @@ class SessionsScreen(LiveScreen):
             "used": lambda line: line.updated_at,
             "name": lambda line: line.id,
             "fill": lambda line: line.share,
-            "level": lambda line: (_LEVELS[line.level], line.share),
+            "level": lambda line: (_LEVELS.index(line.level), line.share),
             "tokens": lambda line: line.tokens,
             "turns": lambda line: self._trends.get(line.id, none).turns or 0,
             "messages": lambda line: line.messages,

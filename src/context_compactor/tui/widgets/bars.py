@@ -40,12 +40,7 @@ class Gauge(Widget):
     """Three lines: name and level, the bar, the forecast."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "gauge--title",
-        "gauge--faint",
-        "gauge--ease",
-        "gauge--soft",
-        "gauge--aggressive",
-        "gauge--emergency",
+        f"gauge--{name}" for name in ("title", "faint", "ease", "soft", "aggressive", "emergency")
     }
 
     status: reactive[SessionStatus | None] = reactive(None)

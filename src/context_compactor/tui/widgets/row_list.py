@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from msgspec import Struct
 from rich.segment import Segment
@@ -43,6 +43,7 @@ class Cell(Struct, frozen=True):
 
 
 Row = Sequence[Cell]
+T = TypeVar("T")
 
 
 def column_widths(columns: Sequence[Column], width: int) -> list[int]:
@@ -62,6 +63,11 @@ def column_widths(columns: Sequence[Column], width: int) -> list[int]:
     return [(column.width or share) if at in shown else 0 for at, column in enumerate(columns)]
 
 
+_STYLES = (
+    *("heading", "cursor", "waiting", "faint", "strong", "failed"),
+    *("keep", "summarize", "reference", "drop"),
+    *("ease", "soft", "aggressive", "emergency"),
+)
 _MAX_CACHED = 500
 _MARGIN = 20
 """Rows around those that are seen which are asked for together with them."""
@@ -70,27 +76,12 @@ _MARGIN = 20
 class RowList(ScrollView, can_focus=True):
     """Rows of cells under a heading.
 
-    Who has its rows at hand gives a `fill`. Who has to look for them answers `RowsRequested` with `put`; until then a
-    row is a mark.
+    Who has all items calls `show`; who makes rows of what changes gives a `fill`. Who has to look for rows answers
+    `RowsRequested` with `put`; until then a row is a mark.
     `made` counts the rows that were put, for whoever wants to know what a list costs.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "rows--heading",
-        "rows--cursor",
-        "rows--waiting",
-        "rows--faint",
-        "rows--strong",
-        "rows--keep",
-        "rows--summarize",
-        "rows--reference",
-        "rows--drop",
-        "rows--soft",
-        "rows--aggressive",
-        "rows--emergency",
-        "rows--ease",
-        "rows--failed",
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"rows--{name}" for name in _STYLES}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open"),
         Binding("up,k", "move(-1)", "Up", show=False),
@@ -143,6 +134,11 @@ class RowList(ScrollView, can_focus=True):
         self._asked: tuple[int, int] | None = None
 
     # What it shows
+
+    def show(self, items: Sequence[T], row: Callable[[T], Row]) -> None:
+        """Show these, each as the row that is made of it when it is seen."""
+        self._fill = lambda first, count: [row(item) for item in items[first : first + count]]
+        self.forget(len(items))
 
     def put(self, first: int, rows: Sequence[Row]) -> None:
         """Give rows, from this one on."""
