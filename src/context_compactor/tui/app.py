@@ -35,68 +35,6 @@ from context_compactor.tui.widgets.prompt import PromptHistory, PromptInput
 
 _LEAVE_SECONDS = 2.0
 _CANCELLABLE_GROUPS = ("command", "talk")
-
-
-class InterruptibleApp(KeyQueueApp):
-    """An app that knows what is under way in its sessions, and ends it when asked to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._asked_to_leave = -math.inf
-
-    def busy_with(self, screen: SessionScreen) -> str:
-        """What is under way in a session, in words; empty when nothing is."""
-        for worker in self._works(screen):
-            return worker.description if worker.group == "command" else "the answer"
-        return ""
-
-    def action_interrupt(self) -> None:
-        if self._copy():
-            return
-        here = next((each for each in reversed(self.screen_stack) if isinstance(each, SessionScreen)), None)
-        works = [worker for worker in self._works(here) if not worker.is_cancelled]
-        for worker in works:
-            worker.cancel()
-        if not works and not self._empty():
-            self._leave_at_the_second()
-
-    def _works(self, screen: SessionScreen | None) -> Iterator[Worker[Any]]:
-        """What is under way in a session, or anywhere when none is shown."""
-        for worker in self.workers:
-            is_here = screen is None or worker.name == screen.session_id or screen in worker.node.ancestors_with_self
-            if is_here and worker.group in _CANCELLABLE_GROUPS and not worker.is_finished:
-                yield worker
-
-    def _copy(self) -> bool:
-        field = self.focused
-        selected = field.selected_text if isinstance(field, (Input, TextArea)) else ""
-        selected = selected or self.screen.get_selected_text() or ""
-        if selected:
-            self.copy_to_clipboard(selected)
-            self.screen.clear_selection()  # so that the next one goes on
-            if isinstance(field, TextArea):
-                field.move_cursor(field.cursor_location)
-            elif isinstance(field, Input):
-                field.cursor_position = field.cursor_position
-            self.notify(f"{len(selected):,} characters copied.", timeout=_LEAVE_SECONDS, markup=False)
-        return bool(selected)
-
-    def _empty(self) -> bool:
-        """Empty the field that is written into, or the prompt of the screen; says whether there was anything."""
-        field = self.focused
-        if isinstance(field, Input) and field.value:
-            field.value = ""
-            return True
-        return isinstance(self.screen, SessionScreen) and self.screen.query_one(PromptInput).empty()
-
-    def _leave_at_the_second(self) -> None:
-        now = time.monotonic()
-        if now - self._asked_to_leave < _LEAVE_SECONDS:
-            self.exit()
-        self._asked_to_leave = now
-        self.notify("Ctrl-C again leaves.", timeout=_LEAVE_SECONDS, markup=False)
-
-
 _MAX_MESSAGE = 1_000
 _RETRY_SECONDS = 2.0
 
@@ -105,7 +43,7 @@ def _wall_clock() -> datetime:
     return datetime.now(UTC)
 
 
-class CompactorApp(InterruptibleApp):
+class CompactorApp(KeyQueueApp):
     """Sessions of a source on a terminal."""
 
     TITLE = "Context Compactor"
@@ -137,6 +75,7 @@ class CompactorApp(InterruptibleApp):
         """Per session the draft of its plan."""
         self._entered: dict[str, PromptHistory] = {}
         self._first = session_id
+        self._asked_to_leave = -math.inf
 
     def get_driver_class(self) -> type[Driver]:
         """On terminals of this machine, one that takes pastes as they are."""
@@ -210,6 +149,60 @@ class CompactorApp(InterruptibleApp):
             yield SystemCommand(
                 f"/{command.name}", command.words, lambda command=command: screen.enter(command.offer().line)
             )
+
+    # What is under way, and Ctrl-C
+
+    def busy_with(self, screen: SessionScreen) -> str:
+        """What is under way in a session, in words; empty when nothing is."""
+        for worker in self._works(screen):
+            return worker.description if worker.group == "command" else "the answer"
+        return ""
+
+    def action_interrupt(self) -> None:
+        if self._copy():
+            return
+        here = next((each for each in reversed(self.screen_stack) if isinstance(each, SessionScreen)), None)
+        works = [worker for worker in self._works(here) if not worker.is_cancelled]
+        for worker in works:
+            worker.cancel()
+        if not works and not self._empty():
+            self._leave_at_the_second()
+
+    def _works(self, screen: SessionScreen | None) -> Iterator[Worker[Any]]:
+        """What is under way in a session, or anywhere when none is shown."""
+        for worker in self.workers:
+            is_here = screen is None or worker.name == screen.session_id or screen in worker.node.ancestors_with_self
+            if is_here and worker.group in _CANCELLABLE_GROUPS and not worker.is_finished:
+                yield worker
+
+    def _copy(self) -> bool:
+        field = self.focused
+        selected = field.selected_text if isinstance(field, (Input, TextArea)) else ""
+        selected = selected or self.screen.get_selected_text() or ""
+        if selected:
+            self.copy_to_clipboard(selected)
+            self.screen.clear_selection()  # so that the next one goes on
+            if isinstance(field, TextArea):
+                field.move_cursor(field.cursor_location)
+            elif isinstance(field, Input):
+                field.cursor_position = field.cursor_position
+            self.notify(f"{len(selected):,} characters copied.", timeout=_LEAVE_SECONDS, markup=False)
+        return bool(selected)
+
+    def _empty(self) -> bool:
+        """Empty the field that is written into, or the prompt of the screen; says whether there was anything."""
+        field = self.focused
+        if isinstance(field, Input) and field.value:
+            field.value = ""
+            return True
+        return isinstance(self.screen, SessionScreen) and self.screen.query_one(PromptInput).empty()
+
+    def _leave_at_the_second(self) -> None:
+        now = time.monotonic()
+        if now - self._asked_to_leave < _LEAVE_SECONDS:
+            self.exit()
+        self._asked_to_leave = now
+        self.notify("Ctrl-C again leaves.", timeout=_LEAVE_SECONDS, markup=False)
 
     # Changes and errors
 
