@@ -465,8 +465,8 @@ def test_keys_that_come_faster_than_offers_are_followed_lose_nothing():
         async def at_once(text, key):
             prompt.empty()
             for each in text:
-                prompt._replace_via_keyboard(each, *prompt.selection)
-            await prompt._on_key(events.Key(key, None))
+                prompt.replace(each, *prompt.selection, maintain_selection_offset=False)
+            await prompt.on_key(events.Key(key, None))
             await settle(pilot)
             return prompt.value
 

@@ -1,4 +1,4 @@
-"""The app: which screen is shown, what Ctrl-C does, who is told of changes, and what an error looks like."""
+"""The app: which screen is shown, what Ctrl-C does, which screens follow changes, and what an error looks like."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class TerminalDriver(LinuxDriver):
             self._shown_app.call_later(self._shown_app.refresh)
 
     def run_input_thread(self) -> None:
-        """Read until the app ends. What goes wrong here is told by who calls it."""
+        """Read until the app ends. What goes wrong here is reported by who calls it."""
         parser, intake = XTermParser(), InputDecoder()
         decode = getincrementaldecoder("utf-8")("replace").decode
         last_input = time.monotonic()

@@ -66,13 +66,13 @@ class PlanDraft(Struct, frozen=True):
 
 
 def shift_tier(tier: Tier, by: int) -> Tier | None:
-    """The tier so many steps dearer, or cheaper when that is below 0; None when there is none."""
+    """The tier so many steps up, or down when that is below 0; None when there is none."""
     at = _TIERS.index(tier) - by
     return _TIERS[at] if 0 <= at < len(_TIERS) else None
 
 
 _UNLIMITED_TOKENS = 10**11
-"""A target that every context is within: then steers are only looked at, and nothing has to be reckoned."""
+"""A target that every context is within: then steers are only looked at, and nothing has to be planned."""
 
 
 class Planner:
@@ -197,7 +197,7 @@ def _total(total: TierTotal) -> str:
 def plan_row(
     turn: TurnPlan, draft: PlanDraft, kept: Mapping[int, Tier], steers: Mapping[int, Tier], is_planning: bool
 ) -> Row:
-    """A turn in a line. A tier that was chosen and is not reckoned yet has a mark behind it."""
+    """A turn in a line. A tier that was chosen and is not planned yet has a mark behind it."""
     chosen = steers.get(turn.turn)
     is_waiting = is_planning and chosen is not turn.steer
     tier = chosen or turn.tier
@@ -236,17 +236,17 @@ def reason_text(turn: TurnPlan, width: int, room: int) -> Text:
     text = Text(f"{name}: {turn.tier}", style="bold").append(f", {cut_line(turn.reason)}", style="not bold")
     fits = len(turn.decisions) <= room
     shown = turn.decisions if fits else turn.decisions[: max(room - 1, 0)]
-    told = [in_width(f"  {_decision_line(each)}", width) for each in shown]
+    lines = [in_width(f"  {_decision_line(each)}", width) for each in shown]
     if not fits:
-        told.append(f"  … {len(turn.decisions) - len(shown):,} more: Enter shows all of them")
-    return text.append("".join(f"\n{line}" for line in told), style="not bold")
+        lines.append(f"  … {len(turn.decisions) - len(shown):,} more: Enter shows all of them")
+    return text.append("".join(f"\n{line}" for line in lines), style="not bold")
 
 
 def _decision_line(decision: Decision) -> str:
     """A decision in a line: tier, tokens, how, what and why."""
     tokens = _token_change(decision.tokens_before, decision.tokens_after)
-    told = cut_line(f"{decision.strategy}: {decision.target} ({decision.reason})")
-    return f"{decision.tier:<9} {tokens:>15}  {told}"
+    words = cut_line(f"{decision.strategy}: {decision.target} ({decision.reason})")
+    return f"{decision.tier:<9} {tokens:>15}  {words}"
 
 
 def _token_change(before: int, after: int) -> str:

@@ -319,7 +319,7 @@ def _leave_threads(threads: set[threading.Thread], code: int) -> None:
         end.start()
 
 
-def _log_loop_error(_: asyncio.AbstractEventLoop, told: dict[str, object]) -> None:
+def _log_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     """What some work ended with that nobody waits for any more: not for the screen, but not lost."""
-    error = told.get("exception")
-    log_error(error if isinstance(error, BaseException) else RuntimeError(str(told.get("message", ""))))
+    error = context.get("exception")
+    log_error(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message", ""))))

@@ -62,7 +62,7 @@ class ChatExchange:
         try:
             model = await chats.opened(source, session_id)
             await chats.make(source, session_id, model)
-            self._talk = ChatRunner(source, session_id, model, self._hear)
+            self._talk = ChatRunner(source, session_id, model, self._on_progress)
             outcome = await (self._talk.say(self.text) if self.text else self._talk.ask_again())
             if outcome.note:
                 self._note(outcome.note + ("" if self.is_answered else f"\n{_MESSAGE_SAVED}"), "warning")
@@ -73,12 +73,12 @@ class ChatExchange:
             what = _ANSWER_LOST if self.is_lost else _MESSAGE_SAVED if self.is_kept else _NOTHING_SAVED
             self._note(f"{error}\n{what}", "failed")
         except asyncio.CancelledError:
-            await self._tell_cancelled(source, session_id)
+            await self._note_cancelled(source, session_id)
             raise
         finally:
             self.doing, self.is_over = "", True
 
-    async def _tell_cancelled(self, source: SessionSource, session_id: str) -> None:
+    async def _note_cancelled(self, source: SessionSource, session_id: str) -> None:
         if not self.is_kept:
             with suppress(CompactorError):  # then they are in the prompt, and perhaps in the store: better than lost
                 self.is_kept = await last_user_message(source, session_id) == self.text
@@ -88,25 +88,25 @@ class ChatExchange:
     def _note(self, words: str, tone: Literal["", "warning", "failed"] = "") -> None:
         self.notes.append(ChatNote(words, tone))
 
-    def _hear(self, told: ChatProgress) -> None:
-        match told.kind:
+    def _on_progress(self, progress: ChatProgress) -> None:
+        match progress.kind:
             case "begun":
                 self.messages_at_start, self.doing = (
-                    told.messages,
+                    progress.messages,
                     "keeping your words" if self.text else "reading the context",
                 )
             case "kept":
-                self.is_kept, self.kept_at, self.doing = True, told.messages, "reading the context"
+                self.is_kept, self.kept_at, self.doing = True, progress.messages, "reading the context"
             case "compacting":
-                self.doing = f"compacting{f': {told.words}' if told.words else ''}"
+                self.doing = f"compacting{f': {progress.words}' if progress.words else ''}"
             case "compacted":
                 self.doing = "reading the context"
             case "asked":
-                self.doing = f"waiting for {told.words}"
+                self.doing = f"waiting for {progress.words}"
             case "again":
-                self._note(told.words, "warning")
+                self._note(progress.words, "warning")
             case "answered":
-                self.is_answered, self.answered_at = True, told.messages
+                self.is_answered, self.answered_at = True, progress.messages
 
 
 _END_SECONDS = 5.0

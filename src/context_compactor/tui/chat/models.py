@@ -51,7 +51,7 @@ def choose_model(given: ModelChoice | None, line: SessionLine | None, settings: 
 
 def default_model() -> str:
     """The model of the settings of this folder, or nothing."""
-    with suppress(CompactorError):  # settings that cannot be read are told by who needs them
+    with suppress(CompactorError):  # settings that cannot be read are reported by who needs them
         return load_settings().settings.model or ""
     return ""
 

@@ -61,9 +61,9 @@ def chat_request(
 
     It ends with the user; when somebody else's answer came in between, with what is asked once more.
     """
-    spoken = find_dialect(dialect or "auto", list(context))
-    kept = _MEDIA_BLOCKS.get(wire, ()) if with_media and spoken.name == wire else ()
-    found = list(_parts(spoken.parse(context), kept))
+    found_dialect = find_dialect(dialect or "auto", list(context))
+    kept = _MEDIA_BLOCKS.get(wire, ()) if with_media and found_dialect.name == wire else ()
+    found = list(_parts(found_dialect.parse(context), kept))
     pieces = [piece for piece in found if piece.chunk]
     systems = [piece for piece in pieces if piece.speaker == "system"]
     said = [piece for piece in pieces if piece.speaker != "system"]
@@ -81,7 +81,7 @@ def chat_request(
 
 
 def _parts(messages: Sequence[Message], kept: Sequence[str]) -> Iterator[_Part]:
-    """Who says what, in order. Instructions at the beginning are the system's, later ones are told in their place."""
+    """Who says what, in order. Instructions at the beginning are the system's, later ones stay in their place."""
     calls: dict[str, ToolCall] = {}
     is_begun = False
     for message in messages:

@@ -36,9 +36,9 @@ T = TypeVar("T")
 
 
 async def finish_despite_cancel(task: asyncio.Future[T], hurry: Callable[[], object], grace: float = 0.0) -> T:
-    """The result of a task. When the one who waits is cancelled, the task is told to `hurry` and waited for first.
+    """The result of a task. When the one who waits is cancelled, the task is asked to `hurry` and waited for first.
 
-    It is told so after `grace` seconds, for which it may go on undisturbed. However it ends then, the cancel goes on.
+    It is asked so after `grace` seconds, for which it may go on undisturbed. However it ends then, the cancel goes on.
     """
     is_cancelled = False
     while not task.done():
@@ -142,23 +142,23 @@ class ChatRunner:
     """Talk with one model in one session, one thing at a time."""
 
     def __init__(
-        self, source: SessionSource, session_id: str, model: Model, tell: Callable[[ChatProgress], None]
+        self, source: SessionSource, session_id: str, model: Model, on_progress: Callable[[ChatProgress], None]
     ) -> None:
         self.partial = PartialAnswer()
         """The answer that is coming."""
         self._source = source
         self._id = session_id
         self._model = model
-        self._tell = tell
+        self._on_progress = on_progress
 
     async def say(self, text: str) -> ChatOutcome:
         """Say something and hear the answer. A message that no request could hold is `BadInput`, and is not kept."""
         status = await self._source.session(self._id)
         await asyncio.to_thread(self._refuse_too_long, text, status)
-        self._tell(ChatProgress("begun", messages=status.line.messages))
+        self._on_progress(ChatProgress("begun", messages=status.line.messages))
         appended = await self._append({"role": "user", "content": text})
-        self._tell(ChatProgress("kept", messages=appended.messages))
-        return await self._hear(text, status)
+        self._on_progress(ChatProgress("kept", messages=appended.messages))
+        return await self._respond(text, status)
 
     async def ask_again(self) -> ChatOutcome:
         """Hear the answer to what the user has said last, which nobody has answered."""
@@ -166,8 +166,8 @@ class ChatRunner:
         if not words:
             raise BadInput("There is nothing to answer: the last word is not yours. Try: say something, or go on.")
         status = await self._source.session(self._id)
-        self._tell(ChatProgress("begun", messages=status.line.messages))
-        return await self._hear(words, status)
+        self._on_progress(ChatProgress("begun", messages=status.line.messages))
+        return await self._respond(words, status)
 
     def _refuse_too_long(self, text: str, status: SessionStatus) -> None:
         tokens = message_counter_for(status.line.model or self._model.name, "openai-chat").text(text)
@@ -179,7 +179,7 @@ class ChatRunner:
 
     # The answer
 
-    async def _hear(self, text: str, status: SessionStatus) -> ChatOutcome:
+    async def _respond(self, text: str, status: SessionStatus) -> ChatOutcome:
         self.partial = PartialAnswer()
         settings = await self._source.settings(self._id)
         try:
@@ -213,15 +213,15 @@ class ChatRunner:
     async def _ask(self, text: str, status: SessionStatus, settings: dict[str, Any]) -> tuple[ModelAnswer, ChatRequest]:
         request = await self._while_compacting(self._source.request(self._id))
         if request.report is not None:
-            self._tell(ChatProgress("compacted", report=request.report))
+            self._on_progress(ChatProgress("compacted", report=request.report))
         sent = self._sendable(request.messages, status, text)
-        self._tell(ChatProgress("asked", self._model.name))
+        self._on_progress(ChatProgress("asked", self._model.name))
         try:
             return await self._write(sent, settings), sent
         except ModelError as error:
             if not sent.has_media or isinstance(error, ModelDenied | ModelOverflow | ModelStopped | ModelUnavailable):
                 raise
-            self._tell(ChatProgress("again", f"{error}; asked again without images and files"))
+            self._on_progress(ChatProgress("again", f"{error}; asked again without images and files"))
         sent = self._sendable(request.messages, status, text, with_media=False)
         return await self._write(sent, settings), sent
 
@@ -242,7 +242,9 @@ class ChatRunner:
 
         def again(error: ModelError, pause: float) -> None:
             partial.begin()
-            loop.call_soon_threadsafe(self._tell, ChatProgress("again", f"{error}; asked again after {pause:g} s"))
+            loop.call_soon_threadsafe(
+                self._on_progress, ChatProgress("again", f"{error}; asked again after {pause:g} s")
+            )
 
         def write() -> ModelAnswer:
             attempts, delay = _setting(settings, "retry_attempts"), _setting(settings, "retry_delay_seconds")
@@ -260,7 +262,7 @@ class ChatRunner:
     # Compacting
 
     async def _while_compacting(self, work: Any) -> Any:
-        """Work that may have to wait for a compaction, which is told when one is due and takes its time."""
+        """Work that may have to wait for a compaction, which is reported when one is due and takes its time."""
         task = asyncio.ensure_future(work)
         watching = asyncio.ensure_future(self._watch())
         try:
@@ -275,7 +277,7 @@ class ChatRunner:
         except CompactorError:
             return  # who waits for the work hears of it
         if status.line.level is not None and status.settings.get("automatic", True):
-            self._tell(ChatProgress("compacting"))
+            self._on_progress(ChatProgress("compacting"))
 
     async def _compact_harder(self, error: ModelOverflow, status: SessionStatus, settings: dict[str, Any]) -> None:
         """Make room for a model that says a request was too long."""
@@ -290,7 +292,7 @@ class ChatRunner:
             wanted = min(wanted, int(_REFILL_SHARE * max(limit - self._room(status, settings), limit // 2)))
         shares = [rule.target for rule in status.line.levels if rule.level is Level.EMERGENCY]
         is_enough = bool(shares) and shares[0] * status.budget_tokens <= wanted
-        self._tell(ChatProgress("compacting", "the model says that the request is too long"))
+        self._on_progress(ChatProgress("compacting", "the model says that the request is too long"))
         report = await (
             self._source.compact(self._id, level=Level.EMERGENCY.value)
             if is_enough
@@ -298,24 +300,24 @@ class ChatRunner:
         )
         if not report.changed:
             raise ModelOverflow(f"{error}. {report.short()}") from error
-        self._tell(ChatProgress("compacted", report=report))
+        self._on_progress(ChatProgress("compacted", report=report))
 
     # Keeping
 
     async def _append(self, message: Raw, usage: dict[str, Any] | None = None) -> AppendResult:
         appended: AppendResult = await self._while_compacting(self._source.append(self._id, message, usage))
         if appended.report is not None:
-            self._tell(ChatProgress("compacted", report=appended.report, messages=appended.messages))
+            self._on_progress(ChatProgress("compacted", report=appended.report, messages=appended.messages))
         return appended
 
     async def _keep(self, answer: ModelAnswer, sent: ChatRequest, status: SessionStatus) -> ChatOutcome:
         if not answer.text.strip():
             return outcome_of(answer)
         own = status.line.model
-        is_telling = (
+        is_known_usage = (
             sent.is_whole and answer.usage != ModelUsage() and (not own or is_same_model(self._model.name, own))
         )
-        usage = msgspec.to_builtins(answer.usage) if is_telling else None
+        usage = msgspec.to_builtins(answer.usage) if is_known_usage else None
         await self._keep_words(answer.text, usage)
         return outcome_of(answer)
 
@@ -326,7 +328,7 @@ class ChatRunner:
 
     async def _keep_words(self, text: str, usage: dict[str, Any] | None = None) -> None:
         appended = await self._append({"role": "assistant", "content": text}, usage)
-        self._tell(ChatProgress("answered", messages=appended.messages))
+        self._on_progress(ChatProgress("answered", messages=appended.messages))
 
 
 async def last_user_message(source: SessionSource, session_id: str) -> str:

@@ -48,8 +48,8 @@ async def _run_exchange(app: CompactorApp, session_id: str, exchange: ChatExchan
 def _restore_prompt(app: CompactorApp, session_id: str, text: str) -> None:
     """What was not kept is in the prompt again, unless something else is being written there."""
     entered, screen = app.prompt_history(session_id), app.screen_of(session_id)
-    spoken = f"/{text}" if text.startswith("/") else text  # what begins with one slash is a command
-    line = next((line for line in reversed(entered.lines) if entered.pastes.full(line) == spoken), spoken)
+    entered_text = f"/{text}" if text.startswith("/") else text  # what begins with one slash is a command
+    line = next((line for line in reversed(entered.lines) if entered.pastes.full(line) == entered_text), entered_text)
     if screen is None:
         entered.draft = entered.draft or line
     elif not screen.query_one(PromptInput).value:

@@ -69,8 +69,11 @@ async def option_choices(_: SessionScreen, rest: str) -> Sequence[Choice]:
     if len(words) > 1 and words[-2] == "--target":
         return [Choice("25%", "of the tokens there are"), Choice("40k", "tokens")]
     if not words[-1] or words[-1].startswith("-"):
-        told = {"--level": "how far to go, whatever the fill", "--target": "tokens to get down to, such as 40k or 25%"}
-        return [Choice(name, told[name]) for name in _NAMES if name not in words]
+        meanings = {
+            "--level": "how far to go, whatever the fill",
+            "--target": "tokens to get down to, such as 40k or 25%",
+        }
+        return [Choice(name, meanings[name]) for name in _NAMES if name not in words]
     return []
 
 

@@ -47,7 +47,7 @@ def run_entered(
 
 
 def start_command(screen: SessionScreen, command: Command, rest: str) -> None:
-    """Run a command beside the screen, also when that is left meanwhile. What goes wrong is told."""
+    """Run a command beside the screen, also when that is left meanwhile. What goes wrong is shown."""
 
     async def run() -> None:
         try:
@@ -57,8 +57,8 @@ def start_command(screen: SessionScreen, command: Command, rest: str) -> None:
 
     group = "look" if command.is_read_only else "command"
     work: WorkType[None] = run
-    name, told = screen.session_id, f"/{command.name}"
-    app_of(screen).run_worker(work, name=name, group=group, description=told, exit_on_error=False)
+    name, description = screen.session_id, f"/{command.name}"
+    app_of(screen).run_worker(work, name=name, group=group, description=description, exit_on_error=False)
 
 
 def _send(screen: SessionScreen, text: str, talk: Sequence[MessageSender]) -> bool:

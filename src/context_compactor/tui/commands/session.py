@@ -56,8 +56,8 @@ async def handoff(screen: SessionScreen, rest: str) -> None:
 
 
 def _pieces(request: HandoffRequest) -> Iterator[TextPiece]:
-    for name, told in request.to_dict().items():
-        text = "\n".join(told) if isinstance(told, list) else told
+    for name, value in request.to_dict().items():
+        text = "\n".join(value) if isinstance(value, list) else value
         if text:
             yield TextPiece(name.replace("_", " "), text, "summary.md" if name == "context_summary" else "")
     yield TextPiece("as JSON", request.to_json(), "handoff.json")

@@ -51,7 +51,7 @@ class ChatPane(Pane):
     # What was said
 
     async def load(self) -> None:
-        """Show the end of the history, or what has come since the last look; then what is told around it."""
+        """Show the end of the history, or what has come since the last look; then what stands around it."""
         self.follow()
         talk = self.conversation
         try:
@@ -64,7 +64,7 @@ class ChatPane(Pane):
             self.say("" if talk.end else _EMPTY_SESSION_TEXT)
             self._draw()
             talk.mark_undone((await self.source.session(self.session_id)).totals.undone_ids)
-        self._tell_model(await self._model_words())
+        self._show_model(await self._model_words())
 
     async def _show_new(self, talk: ConversationView) -> None:
         page = await self.source.history(self.session_id, max(talk.end - 1, 0), _MAX_NEW + 1) if talk.end else None
@@ -136,9 +136,9 @@ class ChatPane(Pane):
 
     async def use_model(self, name: str) -> str:
         """Talk with another model from now on; what it is, in a line."""
-        told = await app_of(self).chats.use(self.source, self.session_id, name)
-        self._tell_model(await self._model_words())
-        return told
+        description = await app_of(self).chats.use(self.source, self.session_id, name)
+        self._show_model(await self._model_words())
+        return description
 
     async def _model_words(self) -> str:
         try:
@@ -146,5 +146,5 @@ class ChatPane(Pane):
         except CompactorError:
             return "no model to talk to yet: /model NAME names one, such as /model http://127.0.0.1:11434/v1#llama3.2"
 
-    def _tell_model(self, words: str) -> None:
+    def _show_model(self, words: str) -> None:
         self.query_one("#chat-model", Static).update(cut_line(words))

@@ -77,7 +77,7 @@ async def accept_plan(screen: SessionScreen, kept: Mapping[int, Tier], draft: Pl
 
 
 _MIN_WAIT, _MAX_WAIT = 0.05, 0.4
-"""Seconds between a change and the plan with it: what takes long to reckon waits for more changes."""
+"""Seconds between a change and the plan with it: what takes long to plan waits for more changes."""
 _MAX_PAUSE = 2.0
 """Seconds between two plans of a session that goes on by itself: half of the time at most is spent on planning."""
 
@@ -105,12 +105,12 @@ class PlanView(Pane):
         self._show_choices()
 
     def on_unmount(self) -> None:
-        """What was chosen and is not kept waits for whoever comes back, and they are told so."""
+        """What was chosen and is not kept waits for whoever comes back, and they see a message."""
         changes = self.planner.draft.changes
         if changes and not app_of(self).is_leaving:
             count = plural(len(changes), "steer")
-            told = f"{count} changed and not kept: they wait in the plan of {self.session_id[:60]}."
-            self.app.notify(told, severity="warning", markup=False)
+            words = f"{count} changed and not kept: they wait in the plan of {self.session_id[:60]}."
+            self.app.notify(words, severity="warning", markup=False)
 
     # What is known
 
@@ -303,7 +303,7 @@ class PlanPane(PlanView):
     # What becomes of a turn
 
     def action_raise(self, by: int) -> None:
-        """The turn with the cursor gets a dearer tier, or a cheaper one."""
+        """The turn with the cursor gets a tier that keeps more, or less."""
         turn = self.turn
         if turn is None or self._is_fixed(turn.turn):
             return
@@ -360,10 +360,10 @@ class PlanPane(PlanView):
 
         async def change(screen: SessionScreen) -> None:
             now = await self.source.set_automatic(self.session_id, is_on)
-            told = "by itself when a level is reached" if now else "only when it is asked for"
+            words = "by itself when a level is reached" if now else "only when it is asked for"
             other = "" if now is is_on else " The settings around it say so; they count more."
             screen.show_message(
-                f"From now on this session is compacted {told}.{other}", "done" if now is is_on else "warning"
+                f"From now on this session is compacted {words}.{other}", "done" if now is is_on else "warning"
             )
 
         self._do(change, PlanDraft())

@@ -1,4 +1,4 @@
-"""What screens and panes have in common: they follow changes, load once at a time, and tell errors."""
+"""What screens and panes have in common: they follow changes, load once at a time, and show errors."""
 
 from __future__ import annotations
 
@@ -78,15 +78,15 @@ class LiveScreen(Screen[None]):
         app_of(self).report_worker_error(event)
 
     def attempt(self, work: Callable[[], Awaitable[None]], group: str = "work") -> Worker[None]:
-        """Do something beside the screen; what goes wrong is told and ends nothing."""
+        """Do something beside the screen; what goes wrong is shown and ends nothing."""
 
-        async def told() -> None:
+        async def guarded() -> None:
             try:
                 await work()
             except CompactorError as error:
                 app_of(self).show_error(error)
 
-        return self.run_worker(told(), group=group, exit_on_error=False)
+        return self.run_worker(guarded(), group=group, exit_on_error=False)
 
 
 def offline_banner() -> Static:

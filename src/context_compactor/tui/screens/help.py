@@ -95,12 +95,12 @@ def _line(name: str, words: str, width: int) -> str:
 
 
 def _keys(around: Screen[object]) -> Iterator[tuple[str, str]]:
-    told: set[str] = set()
+    described: set[str] = set()
     for active in around.active_bindings.values():
         binding = active.binding
         is_usual = binding.action.startswith(_USUAL)
-        if binding.description and active.enabled and not is_usual and binding.description not in told:
-            told.add(binding.description)
+        if binding.description and active.enabled and not is_usual and binding.description not in described:
+            described.add(binding.description)
             yield around.app.get_key_display(binding), binding.description
 
 

@@ -240,7 +240,7 @@ class SessionsScreen(LiveScreen):
             try:
                 trend = await source.course(line)
             except CompactorError:
-                continue  # what is wrong with the source is told by who watches it
+                continue  # what is wrong with the source is reported by who watches it
             if self._trends.get(line.id) != trend:
                 self._trends[line.id] = trend
                 at = next((at for at, shown in enumerate(self._shown) if shown.id == line.id), None)

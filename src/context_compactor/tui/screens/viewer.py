@@ -159,8 +159,8 @@ def _piece_content(piece: TextPiece) -> Content:
 
 def _language(path: str, text: str) -> str:
     """What a text is written in: what its file's name says, else what it begins with."""
-    told = guess_language("", path) if path else _UNKNOWN
-    if told != _UNKNOWN:
-        return told
+    language = guess_language("", path) if path else _UNKNOWN
+    if language != _UNKNOWN:
+        return language
     start = text.lstrip()[:20]
     return next((name for opening, name in _SHAPES if start.startswith(opening)), "text")

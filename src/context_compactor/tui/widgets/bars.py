@@ -97,7 +97,7 @@ _MAX_TEXT = 20_000
 
 
 class AnswerPanel(Vertical):
-    """What was told since something was last entered, a few lines of it at a time. What was told before is kept, and
+    """What was shown since something was last entered, a few lines of it at a time. What was shown before is kept, and
     comes back into sight when one looks back.
     """
 
@@ -105,21 +105,21 @@ class AnswerPanel(Vertical):
         super().__init__(id="answer")
         self.display = False
         self.texts: list[str] = []
-        """What was told, the newest last."""
-        self._told = VerticalScroll(can_focus=False)
+        """What was shown, the newest last."""
+        self._messages = VerticalScroll(can_focus=False)
         self._progress = Static(id="progress", markup=False)
         self._progress.display = False
 
     def compose(self) -> ComposeResult:
-        yield self._told
+        yield self._messages
         yield self._progress
 
     def begin(self) -> None:
-        """Something was entered: what was told until now is past."""
-        for said in self._told.children:
+        """Something was entered: what was shown until now is past."""
+        for said in self._messages.children:
             said.add_class("past")
         self.remove_class("back")
-        self._told.display = False
+        self._messages.display = False
         self._show()
 
     def show_message(self, text: str, style: Tone = "") -> None:
@@ -128,12 +128,12 @@ class AnswerPanel(Vertical):
             text = f"{text[:_MAX_TEXT]}\n… and {len(text) - _MAX_TEXT:,} characters more"
         words = safe_text(text).rstrip("\n")
         self.texts = [*self.texts, words][-_MAX_TEXTS:]
-        for old in list(self._told.children)[: max(len(self._told.children) - _MAX_TEXTS + 1, 0)]:
+        for old in list(self._messages.children)[: max(len(self._messages.children) - _MAX_TEXTS + 1, 0)]:
             old.remove()
-        self._told.mount(Static(words, markup=False, classes=f"said {style}".rstrip()))
-        self._told.display = True
+        self._messages.mount(Static(words, markup=False, classes=f"said {style}".rstrip()))
+        self._messages.display = True
         self._show()
-        self._told.scroll_end(animate=False)
+        self._messages.scroll_end(animate=False)
 
     def show_progress_line(self, text: str) -> None:
         """Say in one line what goes on; nothing ends it."""
@@ -142,33 +142,35 @@ class AnswerPanel(Vertical):
         self._show()
 
     def set_collapsed(self, is_wanted: bool) -> None:
-        """Leave what was told out of sight while its place is wanted for something else."""
-        self._told.set_class(is_wanted, "shut")
+        """Leave what was shown out of sight while its place is wanted for something else."""
+        self._messages.set_class(is_wanted, "shut")
 
     @property
     def is_open(self) -> bool:
-        """Whether anything that was told is in sight."""
-        return bool(self.display and self._told.display)
+        """Whether anything that was shown is in sight."""
+        return bool(self.display and self._messages.display)
 
     def close(self) -> bool:
-        """Take what was told out of sight; says whether there was any."""
+        """Take what was shown out of sight; says whether there was any."""
         was_open = self.is_open
         self.begin()
         return was_open
 
     def look_back(self, by: int) -> None:
-        """Pages up or down through everything that was told."""
+        """Pages up or down through everything that was shown."""
         if not self.texts:
             return
         if not self.has_class("back"):
             self.add_class("back")
-            self._told.display = True
+            self._messages.display = True
             self._show()
-            self._told.scroll_end(animate=False)
-        self.call_after_refresh(self._told.scroll_page_up if by < 0 else self._told.scroll_page_down, animate=False)
+            self._messages.scroll_end(animate=False)
+        self.call_after_refresh(
+            self._messages.scroll_page_up if by < 0 else self._messages.scroll_page_down, animate=False
+        )
 
     def _show(self) -> None:
-        self.display = bool(self._told.display or self._progress.display)
+        self.display = bool(self._messages.display or self._progress.display)
 
 
 _MAX_VALUE = 24
@@ -183,7 +185,7 @@ class KeyHint(Struct, frozen=True):
 
 
 class KeyLine(Static):
-    """Hints side by side. A click does what the key does. The key is in bold, so no colour is needed to tell it."""
+    """Hints side by side. A click does what the key does. The key is in bold, so no colour is needed to see it."""
 
     @dataclass
     class Pressed(Message):
@@ -199,9 +201,9 @@ class KeyLine(Static):
 
 
 def _hint_text(hint: KeyHint) -> Content:
-    told = " ".join(filter(None, (hint.words, cut_line(hint.state, _MAX_VALUE))))
+    words = " ".join(filter(None, (hint.words, cut_line(hint.state, _MAX_VALUE))))
     link = f"[@click=\"press('{hint.key}')\"]"
-    return Content.from_markup(f"{link}[bold $text-accent]{hint.key}[/] $told[/]", told=told)
+    return Content.from_markup(f"{link}[bold $text-accent]{hint.key}[/] $words[/]", words=words)
 
 
 class KeysFooter(Footer):

@@ -148,14 +148,14 @@ class PendingAnswer(Vertical):
         self._question = Static(classes="user", markup=False)
         self._thought = Static(classes="thought", markup=False)
         self._answer = Prose()
-        self._told = Vertical(id="told")
+        self._note_lines = Vertical(id="told")
         self._doing = Static(classes="doing", markup=False)
 
     def compose(self) -> ComposeResult:
         yield self._question
         yield self._thought
         yield self._answer
-        yield self._told
+        yield self._note_lines
         yield self._doing
 
     def on_mount(self) -> None:
@@ -178,14 +178,14 @@ class PendingAnswer(Vertical):
         self._answer.display = bool(text) and not is_seen
         if self._answer.display:
             self._go_on(text)
-        self._tell_notes(exchange)
+        self._show_notes(exchange)
         self._doing.display = not exchange.is_over
         self._doing.update(_progress_text(exchange, text, thought, int((now - (self._since or now)).total_seconds())))
 
     def _begin(self, exchange: ChatExchange, now: datetime) -> None:
         self._exchange, self._since, self._text, self._notes = exchange, now, "", 0
         self._answer.clear()
-        self._told.remove_children()
+        self._note_lines.remove_children()
         self._question.update(safe_text(exchange.text[:_MAX_QUESTION]))
 
     def _go_on(self, text: str) -> None:
@@ -197,9 +197,11 @@ class PendingAnswer(Vertical):
             self._answer.add(text[len(self._text) :])
             self._text = text
 
-    def _tell_notes(self, exchange: ChatExchange) -> None:
+    def _show_notes(self, exchange: ChatExchange) -> None:
         for note in exchange.notes[self._notes :]:
-            self._told.mount(Static(safe_text(note.words), classes=f"note-line {note.tone}".rstrip(), markup=False))
+            self._note_lines.mount(
+                Static(safe_text(note.words), classes=f"note-line {note.tone}".rstrip(), markup=False)
+            )
         self._notes = len(exchange.notes)
 
 
@@ -303,7 +305,7 @@ class ConversationView(VerticalScroll):
         await self._said.mount_all(_widgets(new))
         if len(self._shown) > MAX_MESSAGES and self.follows_end:  # nobody reads what goes
             await self._let_go(len(self._shown) - MAX_MESSAGES)
-        self._tell()
+        self._show_state()
 
     async def prepend_page(self, page: HistoryPage) -> None:
         """Show earlier messages over those in view, which stay where they are on the screen."""
@@ -313,7 +315,7 @@ class ConversationView(VerticalScroll):
         self.first = page.first
         self.release_anchor()
         await self._said.mount_all(_widgets(new), before=0 if self._said.children else None)
-        self._tell()
+        self._show_state()
         self.call_after_refresh(lambda: self.scroll_to(y=self.max_scroll_y - below, animate=False, immediate=True))
 
     async def _let_go(self, count: int) -> None:
@@ -358,12 +360,12 @@ class ConversationView(VerticalScroll):
     def mark_undone(self, ids: Iterable[str]) -> None:
         """These compactions count no longer, all others do."""
         self._undone = frozenset(ids)
-        self._tell()
+        self._show_state()
 
     def _compactions(self) -> list[CompactionMarker]:
         return [each for _, widgets in self._shown for each in widgets if isinstance(each, CompactionMarker)]
 
-    def _tell(self) -> None:
+    def _show_state(self) -> None:
         self._earlier.display = self.first > 0
         self._earlier.update(f"▴ {self.first:,} earlier messages: Enter or a click shows some, Turns has all of them")
         made = self._compactions()
