@@ -343,7 +343,7 @@ def test_a_checkpoint_is_shown_and_says_where_it_is(place, folder):
     async def story(pilot):
         await run(pilot, "/checkpoint mind the gap")
         assert isinstance(pilot.app.screen, ViewerScreen)
-        assert "mind the gap" in (await pilot.app.screen._reading.document_page(1)).pieces[0].text
+        assert "mind the gap" in (await pilot.app.screen._document.document_page(1)).pieces[0].text
         file = folder / ".compactor" / "progress-checkpoint.md"
         assert told(pilot) == (
             "✓ Checkpoint kept on the server" if place.is_remote else f"✓ Checkpoint written to {file}"
@@ -358,7 +358,7 @@ def test_a_handoff_is_shown_with_its_tokens(place):
         said = await run(pilot, "/handoff write tell the users")
         assert said.startswith("✓ Handoff to write of ")
         assert isinstance(pilot.app.screen, ViewerScreen)
-        pieces = (await pilot.app.screen._reading.document_page(1)).pieces
+        pieces = (await pilot.app.screen._document.document_page(1)).pieces
         named = {piece.title: piece.text for piece in pieces}
         assert named["task"] == "tell the users"
         assert named["phase"] == "write"
