@@ -122,9 +122,9 @@ def looked_on(source: SessionSource, compact: Callable[[], str]) -> tuple[str, s
         await until(pilot, lambda: "tokens" in screen_text(pilot))
         shown.append(screen_text(pilot))
         gauge = pilot.app.screen.query_one(Gauge)
-        standing = gauge.standing
+        status = gauge.status
         await asyncio.to_thread(compact)
-        await until(pilot, lambda: gauge.standing is not standing)
+        await until(pilot, lambda: gauge.status is not status)
         await settle(pilot)
         shown.append(screen_text(pilot))
 

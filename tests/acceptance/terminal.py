@@ -81,9 +81,9 @@ class InTerminal:
 
         async def after(pilot: Pilot[None]) -> str:
             gauge = pilot.app.screen.query_one(Gauge)
-            standing = gauge.standing
+            status = gauge.status
             await _compacted(pilot)
-            await until(pilot, lambda: gauge.standing is not standing)
+            await until(pilot, lambda: gauge.status is not status)
             await settle(pilot)
             return screen_text(pilot)
 

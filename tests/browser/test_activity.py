@@ -39,7 +39,7 @@ def test_events_of_one_type_can_be_chosen(busy, open_window):
     events = page.get_by_role("table", name="Events").locator("tbody tr")
     expect(events.first).to_contain_text("session.compacted")
     expect(page.get_by_role("table", name="Events")).not_to_contain_text("job.queued")
-    assert "type=session.compacted" in page.url
+    expect(page).to_have_url(re.compile("type=session.compacted"))
 
 
 def test_failures_stand_apart_and_say_why(busy, open_window):

@@ -172,7 +172,7 @@ def test_the_archive_is_searched_and_an_original_is_recalled_page_by_page(site, 
     page.get_by_role("button", name="Search").click()
     hit = page.get_by_role("article").first
     expect(hit).to_contain_text("accumulateTokenUsage")
-    assert "q=accumulateTokenUsage" in page.url
+    expect(page).to_have_url(re.compile("q=accumulateTokenUsage"))
     ref = hit.get_by_role("link").inner_text()
     hit.get_by_role("link").click()
     expect(page.get_by_role("heading", name=ref)).to_be_visible()
@@ -196,6 +196,7 @@ def test_an_original_is_put_back_into_the_context(site, open_window):
 def test_facts_are_listed_by_kind(site, compacted, open_window):
     page = open_window(f"{site.url}/sessions/{compacted}/facts").page
     page.get_by_role("link", name=re.compile("^failure")).click()
+    expect(page).to_have_url(re.compile("kind=failure"))
     kinds = page.get_by_role("row").locator("td:first-child")
     assert set(kinds.all_inner_texts()) == {"failure"}
 

@@ -147,7 +147,7 @@ def test_a_store_of_somebody_elses_has_no_desk():
     class Other:
         path = "elsewhere"
 
-    with pytest.raises(BadSetting, match="Other has no jobs"):
+    with pytest.raises(BadSetting, match="Other cannot run jobs"):
         service_store_of(Other())  # type: ignore[arg-type]
 
 

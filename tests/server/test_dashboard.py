@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2 import UndefinedError
 
-from context_compactor.markup import element
 from context_compactor.server import dashboard
-from context_compactor.server.dashboard.components import page_path
 from context_compactor.server.dashboard.layout import CSP, show_controls
+from context_compactor.server.dashboard.rendering import ENVIRONMENT, page_path
 from context_compactor.server.dashboard.routes import local_path
 from context_compactor.server.tokens import add_token
 from context_compactor.sessions.session import Session
@@ -23,6 +23,7 @@ from tests.cli.conftest import conversation
 from tests.server.running import running
 
 STATIC = Path(dashboard.__file__).with_name("static")
+CELL = ENVIRONMENT.from_string('<td title="{{ text }}">{{ text }}</td>')
 UNSEEN = st.characters(categories=("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 
@@ -68,12 +69,17 @@ def test_files_are_kept_for_ever_under_an_address_that_changes_with_them(shared)
 
 @given(st.text(alphabet=st.one_of(st.characters(), UNSEEN)))
 def test_any_text_is_one_piece_of_text_in_a_page_and_all_of_it_can_be_seen(text):
-    sent = show_controls(element("td", text, title=text))
+    sent = show_controls(CELL.render(text=text))
     sent.encode()
     inside = re.fullmatch(r'<td title="([^"<>]*)">([^<>]*)</td>', sent, re.DOTALL)
     assert inside
     assert unescape(inside[1]) == unescape(inside[2])
     assert not any("\u202a" <= char <= "\u202e" or (char < " " and char not in "\n\t") for char in sent)
+
+
+def test_a_value_that_a_template_lacks_is_an_error_and_no_empty_place():
+    with pytest.raises(UndefinedError):
+        CELL.render()
 
 
 def test_only_a_page_of_this_server_can_be_gone_to_after_a_log_in():

@@ -54,10 +54,10 @@ class Place:
         self.chats.expect(session_id)
 
     async def say(self, text: str = "") -> ChatExchange:
-        """One saying; without words, the answer to those said last."""
-        saying = ChatExchange(text)
-        await saying.take(self.source, self.session_id, self.chats)
-        return saying
+        """One exchange; without words, the answer to those said last."""
+        exchange = ChatExchange(text)
+        await exchange.run(self.source, self.session_id, self.chats)
+        return exchange
 
     async def history(self) -> list[Raw]:
         return (await self.source.history(self.session_id, 0, 1_000)).messages

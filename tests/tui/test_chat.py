@@ -277,9 +277,9 @@ def test_the_context_is_compacted_under_ones_eyes_and_one_goes_on(provider):
             assert f"Answer {number}:" in screen_text(pilot)
             seen += "✓ Compacted" in screen_text(pilot)
         assert seen >= 1
-        standing = await pilot.app.source.session("chat")
-        assert standing.totals.compactions >= 1
-        assert standing.line.tokens <= standing.budget_tokens
+        status = await pilot.app.source.session("chat")
+        assert status.totals.compactions >= 1
+        assert status.line.tokens <= status.budget_tokens
 
     show(story, provider, window=2_000, size=WIDE)
     assert [text.split(":")[0] for _, text in history()] == [
@@ -313,8 +313,8 @@ def test_while_a_compaction_takes_its_time_it_is_seen_and_nothing_is_seen_twice(
 
     def full(look):
         async def session(session_id):
-            standing = await look(session_id)
-            return structs.replace(standing, line=structs.replace(standing.line, level=Level.SOFT))
+            status = await look(session_id)
+            return structs.replace(status, line=structs.replace(status.line, level=Level.SOFT))
 
         return session
 
@@ -380,10 +380,14 @@ def test_a_very_long_message_is_cut_and_can_be_opened(provider):
 
     async def story(pilot) -> None:
         await enter(pilot, "Tell me all")
-        assert "more characters: Enter or a click opens all of it" in screen_text(pilot)
-        await press(pilot, "escape", "tab", "enter")
-        assert isinstance(pilot.app.screen, ViewerScreen)
-        assert "line 0 of a very long answer" in screen_text(pilot)
+        await until(pilot, lambda: "more characters: Enter or a click opens all of it" in screen_text(pilot))
+        await press(pilot, "escape")
+        await until(pilot, lambda: pilot.app.focused is pane(pilot).conversation)
+        await press(pilot, "tab")
+        await until(pilot, lambda: isinstance(pilot.app.focused, LinkLine))
+        await press(pilot, "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ViewerScreen))
+        await until(pilot, lambda: "line 0 of a very long answer" in screen_text(pilot))
 
     show(story, provider)
     assert history()[1] == ("assistant", long)
@@ -413,7 +417,7 @@ def test_what_was_said_can_be_selected_and_copied(provider):
         await pilot.hover(chunk, offset=(8, 0))
         await pilot.mouse_up(chunk, offset=(8, 0))
         await pilot.press("ctrl+c")
-        assert pilot.app.clipboard == "The door "
+        await until(pilot, lambda: pilot.app.clipboard == "The door ")
 
     show(story, provider)
 

@@ -39,15 +39,15 @@ def overflow() -> Reply:
     return failure(400, OPENAI.error("context_length_exceeded", LONG))
 
 
-# A saying
+# A exchange
 
 
 def test_a_turn_keeps_the_words_of_both_and_the_session_is_made_for_the_model(provider, place):
     provider.replies = answers("Good morning.")
 
     async def story() -> None:
-        saying = await place.say("Hello")
-        assert (saying.notes, saying.is_kept, saying.is_answered, saying.is_over) == ([], True, True, True)
+        exchange = await place.say("Hello")
+        assert (exchange.notes, exchange.is_kept, exchange.is_answered, exchange.is_over) == ([], True, True, True)
         assert await place.talked() == [("user", "Hello"), ("assistant", "Good morning.")]
         line = (await place.source.session("chat")).line
         assert (line.window, line.model, line.dialect) == (8_000, name_of(provider), "openai-chat")
@@ -77,9 +77,9 @@ def test_the_answer_is_heard_while_it_comes_with_its_reasoning_apart_and_only_th
     provider.replies = [Reply(pieces=said, end="stall")]
 
     async def story() -> None:
-        saying = ChatExchange("Well?")
-        task = asyncio.create_task(saying.take(place.source, "chat", place.chats))
-        await until(lambda: saying.heard.said() == ("Yes, but", "Hm.And hm."))
+        exchange = ChatExchange("Well?")
+        task = asyncio.create_task(exchange.run(place.source, "chat", place.chats))
+        await until(lambda: exchange.partial.said() == ("Yes, but", "Hm.And hm."))
         task.cancel()
         await asyncio.wait([task])
         assert (await place.talked())[1] == ("assistant", "Yes, but\n\n[cut off here: the user has ended the answer]")
@@ -136,8 +136,8 @@ def test_an_answer_that_is_not_complete_is_kept_and_said_to_be_so(provider, plac
     provider.replies = [answer, reply("And on.")]
 
     async def story() -> None:
-        saying = await place.say("Well?")
-        assert [words in note.words for note in saying.notes] == [True]
+        exchange = await place.say("Well?")
+        assert [words in note.words for note in exchange.notes] == [True]
         assert [role for role, _ in await place.talked()] == ["user", "assistant"]
         await place.say("Go on")
 
@@ -159,8 +159,8 @@ def test_where_nothing_is_said_the_words_stand_alone_and_can_be_asked_again(prov
     provider.replies = [answer, reply("Now."), reply("Then.")]
 
     async def story() -> None:
-        saying = await place.say("Well?")
-        (note,) = saying.notes
+        exchange = await place.say("Well?")
+        (note,) = exchange.notes
         assert words in note.words
         assert "/retry" in note.words
         assert await place.talked() == [("user", "Well?")]
@@ -180,8 +180,8 @@ def test_there_is_nothing_to_ask_again_when_the_last_word_is_not_the_users(provi
 
     async def story() -> None:
         await place.say("Well?")
-        saying = await place.say()
-        assert "the last word is not yours" in saying.notes[0].words
+        exchange = await place.say()
+        assert "the last word is not yours" in exchange.notes[0].words
         assert len(await place.history()) == 2
 
     run(story, place)
@@ -192,9 +192,9 @@ def test_words_that_nobody_has_answered_go_out_with_those_that_follow(provider, 
     provider.replies = [failure(401, OPENAI.error("invalid_api_key", "no such key")), reply("Yes.")]
 
     async def story() -> None:
-        saying = await place.say("First")
-        assert "no such key" in saying.notes[0].words
-        assert "kept" in saying.notes[0].words
+        exchange = await place.say("First")
+        assert "no such key" in exchange.notes[0].words
+        assert "kept" in exchange.notes[0].words
         await place.say("Second")
         assert [role for role, _ in await place.talked()] == ["user", "user", "assistant"]
 
@@ -206,9 +206,9 @@ def test_what_passes_is_asked_again_and_that_is_said(provider, place):
     provider.replies = [failure(503, b"busy"), failure(429, b"slow down"), reply("Yes.")]
 
     async def story() -> None:
-        saying = await place.say("Well?")
-        assert ["asked again after" in note.words for note in saying.notes] == [True, True]
-        assert "busy" in saying.notes[0].words
+        exchange = await place.say("Well?")
+        assert ["asked again after" in note.words for note in exchange.notes] == [True, True]
+        assert "busy" in exchange.notes[0].words
         assert await place.talked() == [("user", "Well?"), ("assistant", "Yes.")]
 
     run(story, place)
@@ -218,8 +218,8 @@ def test_an_answer_that_breaks_off_is_asked_for_again_and_only_the_whole_one_is_
     provider.replies = [Reply(pieces=OPENAI.text("Yes, b"), end="drop"), reply("No.")]
 
     async def story() -> None:
-        saying = await place.say("Well?")
-        assert len(saying.notes) == 1
+        exchange = await place.say("Well?")
+        assert len(exchange.notes) == 1
         assert await place.talked() == [("user", "Well?"), ("assistant", "No.")]
 
     run(story, place)
@@ -230,8 +230,8 @@ def test_when_the_connection_stays_lost_the_most_that_was_said_is_kept_and_the_n
     provider.replies = [*lost, failure(503, b"gone"), reply("On.")]
 
     async def story() -> None:
-        saying = await place.say("Well?")
-        assert saying.notes[-1].words.startswith(f"{name_of(provider)}: HTTP 503")
+        exchange = await place.say("Well?")
+        assert exchange.notes[-1].words.startswith(f"{name_of(provider)}: HTTP 503")
         assert (await place.talked())[1:] == [("assistant", "Yes, but only\n\n[cut off here: the connection was lost]")]
         await place.say("Go on")
 
@@ -244,9 +244,9 @@ def test_a_provider_that_is_not_there_is_an_error_and_the_words_are_kept(place, 
     provider.close = lambda: None
 
     async def story() -> None:
-        saying = await place.say("Well?")
-        assert saying.notes[-1].tone == "failed"
-        assert "/retry" in saying.notes[-1].words
+        exchange = await place.say("Well?")
+        assert exchange.notes[-1].tone == "failed"
+        assert "/retry" in exchange.notes[-1].words
         assert await place.talked() == [("user", "Well?")]
 
     run(story, place)
@@ -264,10 +264,10 @@ def test_an_answer_that_cannot_be_kept_is_said_not_to_be_and_is_still_there_to_b
             return await append(session_id, message, usage)
 
         place.source.append = failing
-        saying = await place.say("Well?")
-        assert (saying.is_lost, saying.is_kept, saying.is_answered) == (True, True, False)
-        assert saying.notes[-1].words.startswith("the disk is full\nThe answer is not kept.")
-        assert saying.heard.said()[0] == "Yes."
+        exchange = await place.say("Well?")
+        assert (exchange.is_lost, exchange.is_kept, exchange.is_answered) == (True, True, False)
+        assert exchange.notes[-1].words.startswith("the disk is full\nThe answer is not kept.")
+        assert exchange.partial.said()[0] == "Yes."
         place.source.append = append
         await place.say()
         assert await place.talked() == [("user", "Well?"), ("assistant", "Yes, yes.")]
@@ -283,15 +283,15 @@ def test_an_answer_that_the_user_ends_is_kept_as_far_as_it_came(provider, place,
     provider.replies = [Reply(pieces=OPENAI.text("One, two"), end="stall"), reply("Three.")]
 
     async def story() -> None:
-        saying = ChatExchange("Count")
-        task = asyncio.create_task(saying.take(place.source, "chat", place.chats))
-        await until(lambda: saying.heard.said()[0] == "One, two")
+        exchange = ChatExchange("Count")
+        task = asyncio.create_task(exchange.run(place.source, "chat", place.chats))
+        await until(lambda: exchange.partial.said()[0] == "One, two")
         for _ in range(times):
             task.cancel()
             await asyncio.sleep(0)
         await asyncio.wait([task])
         assert task.cancelled()
-        assert (saying.is_over, saying.notes[-1].words) == (True, "Ended. What was said is kept.")
+        assert (exchange.is_over, exchange.notes[-1].words) == (True, "Ended. What was said is kept.")
         assert (await place.talked())[1] == ("assistant", "One, two\n\n[cut off here: the user has ended the answer]")
         await place.say("Go on")
 
@@ -304,12 +304,12 @@ def test_where_nothing_was_said_yet_the_words_stand_alone(provider, place):
     provider.replies = [Reply(end="stall"), reply("Yes.")]
 
     async def story() -> None:
-        saying = ChatExchange("Well?")
-        task = asyncio.create_task(saying.take(place.source, "chat", place.chats))
+        exchange = ChatExchange("Well?")
+        task = asyncio.create_task(exchange.run(place.source, "chat", place.chats))
         await until(lambda: provider.bodies)
         task.cancel()
         await asyncio.wait([task])
-        assert saying.notes[-1].words == "Ended. Your words are kept: /retry asks again."
+        assert exchange.notes[-1].words == "Ended. Your words are kept: /retry asks again."
         assert await place.talked() == [("user", "Well?")]
         await place.say()
         assert await place.talked() == [("user", "Well?"), ("assistant", "Yes.")]
@@ -322,9 +322,9 @@ def test_a_wait_before_another_try_can_be_ended(provider, place, monkeypatch):
     provider.replies = [failure(503, b"busy")]
 
     async def story() -> None:
-        saying = ChatExchange("Well?")
-        task = asyncio.create_task(saying.take(place.source, "chat", place.chats))
-        await until(lambda: saying.notes)
+        exchange = ChatExchange("Well?")
+        task = asyncio.create_task(exchange.run(place.source, "chat", place.chats))
+        await until(lambda: exchange.notes)
         task.cancel()
         await asyncio.wait([task])
         assert await place.talked() == [("user", "Well?")]
@@ -338,14 +338,14 @@ def test_words_whose_keeping_was_ended_are_either_kept_or_said_not_to_be(provide
     async def story() -> None:
         await place.say("Hello")
         for steps in range(1, 40):
-            saying = ChatExchange(f"Number {steps}")
-            task = asyncio.create_task(saying.take(place.source, "chat", place.chats))
+            exchange = ChatExchange(f"Number {steps}")
+            task = asyncio.create_task(exchange.run(place.source, "chat", place.chats))
             for _ in range(steps):
                 await asyncio.sleep(0.001 * (steps % 3))
             task.cancel()
             await asyncio.wait([task])
-            assert saying.is_over
-            assert saying.is_kept is (("user", saying.text) in await place.talked()), steps
+            assert exchange.is_over
+            assert exchange.is_kept is (("user", exchange.text) in await place.talked()), steps
 
     run(story, place)
     for body in provider.bodies:
@@ -361,9 +361,9 @@ def test_without_a_model_nothing_is_kept_and_it_is_said_how_to_name_one(provider
     place.chats.expect("chat")
 
     async def story() -> None:
-        saying = await place.say("Hello")
-        words = saying.notes[0].words
-        assert not saying.is_kept
+        exchange = await place.say("Hello")
+        words = exchange.notes[0].words
+        assert not exchange.is_kept
         assert all(part in words for part in ("/model NAME", "--model", "http://127.0.0.1", "in the prompt again"))
 
     run(story, place)
@@ -389,9 +389,9 @@ def test_a_model_that_cannot_be_opened_is_said_to_need_what_it_needs_and_nothing
     place.chats.expect("chat")
 
     async def story() -> None:
-        saying = await place.say("Hello")
-        assert words in saying.notes[0].words
-        assert not saying.is_kept
+        exchange = await place.say("Hello")
+        assert words in exchange.notes[0].words
+        assert not exchange.is_kept
 
     run(story, place)
 
@@ -401,9 +401,9 @@ def test_a_session_that_is_not_there_and_was_not_asked_for_is_an_error(provider,
     place.session_id = "typo"
 
     async def story() -> None:
-        saying = await place.say("Hello")
-        assert "typo" in saying.notes[0].words
-        assert not saying.is_kept
+        exchange = await place.say("Hello")
+        assert "typo" in exchange.notes[0].words
+        assert not exchange.is_kept
 
     run(story, place)
 
@@ -446,8 +446,8 @@ def test_words_that_no_request_can_hold_are_refused_before_they_are_kept(provide
 
     async def story() -> None:
         await place.say("Hello")
-        saying = await place.say("word " * 9_000)
-        assert "in parts" in saying.notes[0].words
+        exchange = await place.say("word " * 9_000)
+        assert "in parts" in exchange.notes[0].words
         assert len(await place.history()) == 2
 
     run(story, place)
@@ -460,8 +460,8 @@ def test_a_request_that_is_too_long_for_the_model_is_compacted_and_sent_again_on
 
     async def story() -> None:
         before = (await place.source.session("run")).line.tokens
-        saying = await place.say("Well?")
-        assert saying.notes == []
+        exchange = await place.say("Well?")
+        assert exchange.notes == []
         assert (await place.talked())[-1] == ("assistant", "Yes.")
         (made,) = await place.source.compactions("run")
         assert made.report.tokens_after < before / 2
@@ -479,8 +479,8 @@ def test_a_request_that_stays_too_long_is_an_error_and_the_conversation_goes_on(
     provider.replies = [overflow(), overflow(), reply("Yes.")]
 
     async def story() -> None:
-        saying = await place.say("Well?")
-        assert "still too long" in saying.notes[-1].words
+        exchange = await place.say("Well?")
+        assert "still too long" in exchange.notes[-1].words
         await place.say("And now?")
         assert (await place.talked())[-1] == ("assistant", "Yes.")
 
@@ -494,8 +494,8 @@ def test_where_nothing_is_compacted_by_itself_the_user_is_told_what_to_do(provid
     provider.replies = [overflow()]
 
     async def story() -> None:
-        saying = await place.say("Well?")
-        assert "/compact" in saying.notes[-1].words
+        exchange = await place.say("Well?")
+        assert "/compact" in exchange.notes[-1].words
         assert await place.source.compactions("run") == []
 
     run(story, place)
@@ -544,8 +544,8 @@ def test_an_image_that_a_model_does_not_take_is_told_in_words_when_it_says_so(pr
     provider.replies = [failure(400, OPENAI.error("invalid", "image input is not supported")), reply("A door.")]
 
     async def story() -> None:
-        saying = await place.say("What is it?")
-        assert ["without images" in note.words for note in saying.notes] == [True]
+        exchange = await place.say("What is it?")
+        assert ["without images" in note.words for note in exchange.notes] == [True]
         assert (await place.history())[-1]["content"] == "A door."
 
     run(story, place)
@@ -615,11 +615,11 @@ def test_a_conversation_in_a_small_window_is_compacted_again_and_again_and_never
 
     async def story() -> None:
         for number in range(40):
-            saying = await place.say(f"Question {number}: {words * 3}")
-            assert [note for note in saying.notes if note.tone == "failed"] == []
-            standing = await place.source.session("chat")
-            assert standing.line.tokens <= standing.budget_tokens
-            told.append(saying)
+            exchange = await place.say(f"Question {number}: {words * 3}")
+            assert [note for note in exchange.notes if note.tone == "failed"] == []
+            status = await place.source.session("chat")
+            assert status.line.tokens <= status.budget_tokens
+            told.append(exchange)
         said = await place.talked()
         assert [role for role, _ in said] == ["user", "assistant"] * 40
         assert [text.split(":")[0] for _, text in said] == [
@@ -646,12 +646,12 @@ def test_while_a_compaction_takes_its_time_it_is_said_that_one_goes_on(provider,
         compact = place.source.compact
 
         async def slow(*args, **more):
-            doing.append(saying.doing)
+            doing.append(exchange.doing)
             return await compact(*args, **more)
 
         place.source.compact = slow
-        saying = ChatExchange("Well?")
-        await saying.take(place.source, "run", place.chats)
+        exchange = ChatExchange("Well?")
+        await exchange.run(place.source, "run", place.chats)
         assert doing == ["compacting: the model says that the request is too long"]
 
     run(story, place)

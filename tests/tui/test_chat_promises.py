@@ -50,16 +50,16 @@ def provider(monkeypatch) -> Iterator[Provider]:
 async def play(place: Place, provider: Provider, text: str, outcome: str) -> ChatExchange:
     provider.bodies.clear()
     provider.replies = SCRIPTS[outcome][0]
-    saying = ChatExchange(text)
-    task = asyncio.create_task(saying.take(place.source, place.session_id, place.chats))
+    exchange = ChatExchange(text)
+    task = asyncio.create_task(exchange.run(place.source, place.session_id, place.chats))
     if outcome.startswith("ended"):
         await until(lambda: provider.bodies)
         if outcome == "ended in the middle":
-            await until(lambda: saying.heard.said()[0] == WORDS)
+            await until(lambda: exchange.partial.said()[0] == WORDS)
         task.cancel()
     await asyncio.wait([task])
     assert task.cancelled() == outcome.startswith("ended")
-    return saying
+    return exchange
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -70,8 +70,8 @@ def test_any_talk_leaves_a_whole_history_and_every_request_is_valid(provider, sc
     async def story() -> None:
         expected: list[tuple[str, str]] = []
         for text, outcome in script:
-            saying = await play(place, provider, text, outcome)
-            assert (saying.is_over, saying.is_kept) == (True, True)
+            exchange = await play(place, provider, text, outcome)
+            assert (exchange.is_over, exchange.is_kept) == (True, True)
             for body in provider.bodies:
                 assert_valid(body)
             talked = await place.talked()
@@ -81,8 +81,8 @@ def test_any_talk_leaves_a_whole_history_and_every_request_is_valid(provider, sc
             assert len(answered) in ((0, 1) if SCRIPTS[outcome][1] < 0 else (SCRIPTS[outcome][1],)), outcome
             assert all(role == "assistant" and words.strip() for role, words in answered)
             expected += answered
-            standing = await place.source.session(place.session_id)
-            assert standing.line.tokens <= standing.budget_tokens
+            status = await place.source.session(place.session_id)
+            assert status.line.tokens <= status.budget_tokens
             assert illegal((await place.source.request(place.session_id)).messages) == []
 
     run(story, place)

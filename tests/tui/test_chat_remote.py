@@ -45,14 +45,14 @@ def test_a_conversation_over_a_server_is_compacted_there_and_every_message_is_in
 
     async def story() -> None:
         for number in range(24):
-            saying = await place.say(f"Question {number}: {WORDS}")
-            assert [note for note in saying.notes if note.tone == "failed"] == []
-            standing = await place.source.session("chat")
-            assert standing.line.tokens <= standing.budget_tokens
+            exchange = await place.say(f"Question {number}: {WORDS}")
+            assert [note for note in exchange.notes if note.tone == "failed"] == []
+            status = await place.source.session("chat")
+            assert status.line.tokens <= status.budget_tokens
         assert [text.split(":")[0] for _, text in await place.talked()] == [
             f"{who} {number}" for number in range(24) for who in ("Question", "Answer")
         ]
-        assert standing.totals.compactions >= 2
+        assert status.totals.compactions >= 2
         assert await place.source.history("chat", 3, 30) == await beside.source.history("chat", 3, 30)
         assert await place.source.history("chat", None, 9) == await beside.source.history("chat", None, 9)
 

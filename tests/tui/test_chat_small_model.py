@@ -44,15 +44,15 @@ def test_a_conversation_with_it_is_compacted_several_times_and_goes_on(model, mo
 
     async def story() -> None:
         for number in range(TURNS):
-            saying = await place.say(f"Question {number}. {WORDS} How many ships, and why?")
-            assert [note for note in saying.notes if note.tone == "failed"] == []
-            standing = await place.source.session("chat")
-            assert standing.line.tokens <= standing.budget_tokens
+            exchange = await place.say(f"Question {number}. {WORDS} How many ships, and why?")
+            assert [note for note in exchange.notes if note.tone == "failed"] == []
+            status = await place.source.session("chat")
+            assert status.line.tokens <= status.budget_tokens
         said = await place.talked()
         asked = [text for role, text in said if role == "user"]
         assert [text.split(".")[0] for text in asked] == [f"Question {number}" for number in range(TURNS)]
         assert all(text.strip() for role, text in said if role == "assistant")
-        assert standing.totals.compactions >= 2
+        assert status.totals.compactions >= 2
 
     run(story, place)
     assert len(shown) >= TURNS

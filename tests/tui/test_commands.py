@@ -143,7 +143,7 @@ async def begin(pilot, line: str) -> None:
 
 
 def tokens(pilot) -> int:
-    return pilot.app.screen_stack[2].query_one(Gauge).standing.line.tokens
+    return pilot.app.screen_stack[2].query_one(Gauge).status.line.tokens
 
 
 def session_in(place: Place, story, **more) -> None:
@@ -236,13 +236,13 @@ def test_plan_shows_the_plan_at_a_level_a_target_and_with_a_focus_and_changes_no
         before = await pilot.app.source.session(place.name)
         await run(pilot, "/plan --level aggressive --target 1k the names of files")
         assert pilot.app.screen.query_one(TabbedContent).active == "plan"
-        wish = pilot.app.plans[place.name]
-        assert (wish.level, wish.target_tokens, wish.focus) == ("aggressive", 1_000, "the names of files")
+        draft = pilot.app.plans[place.name]
+        assert (draft.level, draft.target_tokens, draft.focus) == ("aggressive", 1_000, "the names of files")
         assert "aggressive" in screen_text(pilot)
         assert "1,000" in screen_text(pilot)
         await run(pilot, "/plan")
-        wish = pilot.app.plans[place.name]
-        assert (wish.level, wish.target_tokens, wish.focus) == (None, None, None)
+        draft = pilot.app.plans[place.name]
+        assert (draft.level, draft.target_tokens, draft.focus) == (None, None, None)
         assert await pilot.app.source.session(place.name) == before
 
     session_in(place, story)
@@ -343,7 +343,7 @@ def test_a_checkpoint_is_shown_and_says_where_it_is(place, folder):
     async def story(pilot):
         await run(pilot, "/checkpoint mind the gap")
         assert isinstance(pilot.app.screen, ViewerScreen)
-        assert "mind the gap" in (await pilot.app.screen._reading.document_page(1)).pieces[0].text
+        assert "mind the gap" in (await pilot.app.screen._document.document_page(1)).pieces[0].text
         file = folder / ".compactor" / "progress-checkpoint.md"
         assert told(pilot) == (
             "✓ Checkpoint kept on the server" if place.is_remote else f"✓ Checkpoint written to {file}"
@@ -358,7 +358,7 @@ def test_a_handoff_is_shown_with_its_tokens(place):
         said = await run(pilot, "/handoff write tell the users")
         assert said.startswith("✓ Handoff to write of ")
         assert isinstance(pilot.app.screen, ViewerScreen)
-        pieces = (await pilot.app.screen._reading.document_page(1)).pieces
+        pieces = (await pilot.app.screen._document.document_page(1)).pieces
         named = {piece.title: piece.text for piece in pieces}
         assert named["task"] == "tell the users"
         assert named["phase"] == "write"
@@ -482,11 +482,11 @@ def test_meanwhile_one_can_write_and_look_but_nothing_else_is_begun(told_slowly,
         await under_way(pilot, slow)
         prompt = pilot.app.screen.query_one(PromptInput)
         await begin(pilot, "/undo")
-        assert told(pilot).startswith("Not now: /compact is under way.")
-        assert prompt.value == "/undo"
+        await until(pilot, lambda: told(pilot).startswith("Not now: /compact is under way."))
+        await until(pilot, lambda: prompt.value == "/undo")
         prompt.value = ""
         await pilot.press(*"typing")
-        assert prompt.value == "typing"
+        await until(pilot, lambda: prompt.value == "typing")
         await begin(pilot, "/context")
         await until(pilot, lambda: " tokens (" in told(pilot))
         assert await pilot.app.source.compactions("run") == []
@@ -521,6 +521,7 @@ def test_leaving_ends_a_compaction_wherever_it_is_done(told_slowly, slow):
             await settle(pilot)
             await under_way(pilot, slow)
             await pilot.press("ctrl+q")
+            await until(pilot, lambda: app.is_leaving)
         assert app.return_code == 0
         source = told_slowly.source()
         try:

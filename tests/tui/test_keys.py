@@ -164,7 +164,7 @@ def test_selected_text_is_copied_and_nothing_else_happens():
         assert pilot.app.clipboard == "lo"
         assert prompt.value == "hello"
         assert AGAIN not in notices(pilot)
-        pilot.app.screen.tell("to be copied")
+        pilot.app.screen.show_message("to be copied")
         await settle(pilot)
         told = pilot.app.screen.query("#answer .said").last()
         told.text_select_all()
@@ -226,6 +226,7 @@ def test_leaving_while_a_compaction_is_under_way_ends_it_and_nothing_is_changed(
             await settle(pilot)
             await compacting(pilot, slow)
             await pilot.press(*keys)
+            await until(pilot, lambda: app.is_leaving)
         assert app.return_code == 0
 
     asyncio.run(run())

@@ -27,7 +27,7 @@ AROUND = 64
 MANY = 100_000
 WRITER = """
 import sys
-from context_compactor.session.session import Session
+from context_compactor.sessions.session import Session
 from tests.sessions.talk import message
 with Session.open("run-42", store=sys.argv[1]) as session:
     for number in range(120, 100_000):

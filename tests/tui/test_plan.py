@@ -127,28 +127,28 @@ def test_a_target_in_tokens_or_percent_and_a_focus_are_asked_for():
         await press(pilot, KEY, "t")
         assert isinstance(pilot.app.focused, Input)
         await press(pilot, *"2500", "enter")
-        assert planned(pilot).planner.wish.target_tokens == 2_500
+        assert planned(pilot).planner.draft.target_tokens == 2_500
         assert "target 2,500" in screen_text(pilot)
         await press(pilot, "t")
         pilot.app.focused.value = ""
         await press(pilot, *"30%", "enter")
         plan = planned(pilot).planner.plan
-        assert pane_of(pilot).planner.wish.target_tokens == plan.report.tokens_before * 30 // 100
+        assert pane_of(pilot).planner.draft.target_tokens == plan.report.tokens_before * 30 // 100
         await press(pilot, "f", *"part 3", "enter")
         with kept() as session:
-            expected = session.plan("part 3", None, pane_of(pilot).planner.wish.target_tokens)
+            expected = session.plan("part 3", None, pane_of(pilot).planner.draft.target_tokens)
         assert planned(pilot).planner.plan.decisions == expected.decisions
         await press(pilot, "t")
         pilot.app.focused.value = "a lot"
         await press(pilot, "enter")
         assert any("neither a number" in each.message for each in pilot.app._notifications)
-        assert pane_of(pilot).planner.wish.target_tokens == plan.report.tokens_before * 30 // 100
+        assert pane_of(pilot).planner.draft.target_tokens == plan.report.tokens_before * 30 // 100
         await press(pilot, "escape")
         assert not pane_of(pilot).query_one("#plan-field").display
         await press(pilot, "t")
         pilot.app.focused.value = ""
         await press(pilot, "enter")
-        assert planned(pilot).planner.wish.target_tokens is None
+        assert planned(pilot).planner.draft.target_tokens is None
 
     play(story, session_id="run")
 
@@ -162,11 +162,11 @@ def test_steers_that_cannot_be_are_a_message_and_leave_the_plan_as_it_was():
         await press(pilot, "end", "minus")
         assert "not answered yet" in told(pilot)
         assert planned(pilot).planner.plan.decisions == before.decisions
-        assert pane_of(pilot).planner.wish.changes == {}
+        assert pane_of(pilot).planner.draft.changes == {}
         await to_turn(pilot, 5)
         await pilot.press("p", "end", "minus")  # faster than anything is reckoned
         await settle(pilot)
-        assert planned(pilot).planner.wish.changes == {5: Tier.KEEP}
+        assert planned(pilot).planner.draft.changes == {5: Tier.KEEP}
         await to_turn(pilot, 5)
         await press(pilot, "plus")
         assert "nothing beyond" in told(pilot)
@@ -181,7 +181,7 @@ def test_instructions_cannot_be_chosen_about():
         await press(pilot, KEY, "home", "minus", "p", "plus")
         assert "Instructions are never touched" in told(pilot)
         assert "instr" in screen_text(pilot)
-        assert planned(pilot).planner.wish.changes == {}
+        assert planned(pilot).planner.draft.changes == {}
         await press(pilot, "enter")
         assert isinstance(pilot.app.screen, ViewerScreen)
 
@@ -200,7 +200,7 @@ def test_accepting_compacts_as_the_same_steers_and_level_do_in_the_library(folde
         await press(pilot, "a")
         assert "✓ Compacted" in told(pilot)
         assert "3 steers kept" in told(pilot)
-        assert planned(pilot).planner.wish.changes == {}
+        assert planned(pilot).planner.draft.changes == {}
 
     play(story, session_id="run")
     with Session.open("run", store=f"sqlite:///{folder}/other/sessions.db") as session:
@@ -252,7 +252,7 @@ def test_what_is_not_kept_waits_while_one_is_elsewhere_and_one_is_told_so():
         assert any("1 steer changed and not kept" in each.message for each in pilot.app._notifications)
         await press(pilot, "enter", KEY)
         pane = planned(pilot)
-        assert (pane.planner.wish.level, pane.planner.wish.changes) == ("soft", {5: Tier.KEEP})
+        assert (pane.planner.draft.level, pane.planner.draft.changes) == ("soft", {5: Tier.KEEP})
         with kept() as session:
             assert session.tiers() == {}
 
@@ -306,7 +306,7 @@ def test_turns_that_come_in_meanwhile_are_planned_with_what_was_chosen_and_the_c
         await settle(pilot)
         pane = planned(pilot)
         assert pane.turn.turn == 8
-        assert pane.planner.wish.changes == {8: Tier.KEEP}
+        assert pane.planner.draft.changes == {8: Tier.KEEP}
         assert "pin*" in screen_text(pilot)
 
     play(story, session_id="run")
@@ -324,7 +324,7 @@ def test_what_was_chosen_about_turns_that_are_folded_meanwhile_is_said_to_be_pas
             session.compact(level="emergency")
         await until(pilot, lambda: "folded already" in told(pilot))
         await settle(pilot)
-        assert planned(pilot).planner.wish.changes == {44: Tier.KEEP}
+        assert planned(pilot).planner.draft.changes == {44: Tier.KEEP}
 
     play(story, session_id="run")
 
@@ -349,10 +349,10 @@ def test_an_accepted_plan_that_is_cancelled_leaves_the_context_and_the_steers_as
         assert await asyncio.to_thread(model.begun.wait, PATIENCE)
         await until(pilot, lambda: "Ctrl-C cancels" in screen_text(pilot))
         await pilot.press("a")
-        assert "Not now" in told(pilot)
+        await until(pilot, lambda: "Not now" in told(pilot))
         await press(pilot, "ctrl+c")
         assert "Cancelled: nothing was changed" in told(pilot)
-        assert planned(pilot).planner.wish.changes == {5: Tier.KEEP, 3: None}
+        assert planned(pilot).planner.draft.changes == {5: Tier.KEEP, 3: None}
         with kept() as session:
             assert session.tiers() == {3: Tier.KEEP}
             assert session.context() == before
@@ -385,7 +385,7 @@ def test_a_plan_that_is_accepted_is_done_though_one_leaves_and_comes_back():
         model.go.set()
         await settle(pilot)
         assert "✓ Compacted" in told(pilot)
-        assert planned(pilot).planner.wish.changes == {}
+        assert planned(pilot).planner.draft.changes == {}
         with kept() as session:
             assert session.tiers() == {5: Tier.KEEP}
             assert len(session.compactions()) == 1
@@ -420,7 +420,7 @@ def test_the_mouse_does_what_keys_do(size):
         top = next(y for y, text in enumerate(line) if "t target" in text)
         await pilot.click(offset=(line[top].index("l level") + 3, top))
         await settle(pilot)
-        assert planned(pilot).planner.wish.level == "soft"
+        assert planned(pilot).planner.draft.level == "soft"
         await pilot.click(offset=(line[top].index("f focus") + 3, top))
         await settle(pilot)
         assert isinstance(pilot.app.focused, Input)
@@ -462,13 +462,13 @@ class Held(LocalSource):
         self.asked: list[dict[int, str]] = []
         self.at_once = 0
 
-    async def planned(self, session_id, **wish):
-        self.asked.append(dict(wish["steers"] or {}))
+    async def planned(self, session_id, **draft):
+        self.asked.append(dict(draft["steers"] or {}))
         self.at_once += 1
         assert self.at_once == 1
         await self.go.wait()
         try:
-            return await super().planned(session_id, **wish)
+            return await super().planned(session_id, **draft)
         finally:
             self.at_once -= 1
 
@@ -528,9 +528,9 @@ class Failing(LocalSource):
         super().__init__(URL, look_seconds=0.05)
         self.fails: set[str | int] = set()
 
-    async def planned(self, session_id, **wish):
+    async def planned(self, session_id, **draft):
         self._fail("planned")
-        return await super().planned(session_id, **wish)
+        return await super().planned(session_id, **draft)
 
     async def steer(self, session_id, turn, tier):
         self._fail(turn)

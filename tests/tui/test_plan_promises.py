@@ -19,7 +19,7 @@ from context_compactor.sessions.session import Session
 from context_compactor.settings import Level
 from context_compactor.tui import plan_editor
 from context_compactor.tui.panes.plan import revert_steers, save_steers
-from context_compactor.tui.plan_editor import PlanDraft, PlannedTurnDocument, Planner, find_turn
+from context_compactor.tui.plan_editor import PlanDraft, Planner, find_turn, planned_turn_document
 from context_compactor.tui.sources.local import LocalSource
 from tests.dialects.strategies import DIALECT_NAMES, stories, tell
 from tests.sessions.talk import CALM, messages
@@ -53,17 +53,17 @@ def state_of(url: str):
         return store.session("run"), store.entries("run"), views.context(core, core.current_context()), session.tiers()
 
 
-async def planned(url: str, wish: PlanDraft) -> tuple[Planner, list[str]]:
+async def planned(url: str, draft: PlanDraft) -> tuple[Planner, list[str]]:
     source = LocalSource(url)
     try:
-        planner = Planner(source, "run", wish)
-        await planner.look()
+        planner = Planner(source, "run", draft)
+        await planner.refresh()
         refused = await planner.replan()
         for turn in planner.turns[:3]:
-            plan_editor.plan_row(turn, planner.wish, planner.kept, planner.wish.steers(planner.kept), False)
+            plan_editor.plan_row(turn, planner.draft, planner.kept, planner.draft.steers(planner.kept), False)
             plan_editor.reason_text(turn, 80, 3)
-            assert (await PlannedTurnDocument(source, "run", turn).document_page(1)).pieces
-        plan_editor.outcome_text(planner.plan, planner.budget_tokens, planner.wish, False)
+            assert (await planned_turn_document(source, "run", turn).document_page(1)).pieces
+        plan_editor.outcome_text(planner.plan, planner.budget_tokens, planner.draft, False)
         return planner, refused
     finally:
         await source.close()
@@ -71,29 +71,29 @@ async def planned(url: str, wish: PlanDraft) -> tuple[Planner, list[str]]:
 
 async def accepted(url: str, planner: Planner):
     source = LocalSource(url)
-    wish = planner.wish
+    draft = planner.draft
     try:
-        await save_steers(source, "run", planner.kept, wish)
-        return await source.compact("run", level=wish.level, target_tokens=wish.target_tokens, focus=wish.focus)
+        await save_steers(source, "run", planner.kept, draft)
+        return await source.compact("run", level=draft.level, target_tokens=draft.target_tokens, focus=draft.focus)
     finally:
         await source.close()
 
 
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
-@given(story=stories(1, 6), wish=wishes)
-def test_a_plan_of_any_conversation_changes_nothing_and_is_what_accepting_it_does(dialect, story, wish):
+@given(story=stories(1, 6), draft=wishes)
+def test_a_plan_of_any_conversation_changes_nothing_and_is_what_accepting_it_does(dialect, story, draft):
     with store_with(tell(dialect, story), dialect) as url:
         before = state_of(url)
-        planner, refused = asyncio.run(planned(url, wish))
+        planner, refused = asyncio.run(planned(url, draft))
         assert state_of(url) == before
         assert not planner.is_planning
-        assert len(planner.wish.changes) + len(refused) <= len(wish.changes)
+        assert len(planner.draft.changes) + len(refused) <= len(draft.changes)
         folder = Path(url.removeprefix("sqlite:///")).parent
         copytree(folder, folder.parent / "other")
         with Session.open("run", store=f"sqlite:///{folder.parent}/other/sessions.db") as session:
-            for turn, tier in planner.wish.changes.items():
+            for turn, tier in planner.draft.changes.items():
                 session.clear_tier(turn) if tier is None else session.set_tier(turn, tier)
-            expected = session.compact(wish.focus, wish.level, target_tokens=wish.target_tokens)
+            expected = session.compact(draft.focus, draft.level, target_tokens=draft.target_tokens)
             context = session.context()
         report = asyncio.run(accepted(url, planner))
         for name in NAMED:
@@ -102,14 +102,14 @@ def test_a_plan_of_any_conversation_changes_nothing_and_is_what_accepting_it_doe
         assert state_of(url)[2] == context
 
 
-@given(wish=wishes, kept=st.dictionaries(st.integers(1, 12), st.sampled_from(Tier), max_size=4))
-def test_what_is_put_back_is_as_it_was(wish, kept):
+@given(draft=wishes, kept=st.dictionaries(st.integers(1, 12), st.sampled_from(Tier), max_size=4))
+def test_what_is_put_back_is_as_it_was(draft, kept):
     with store_with(messages(0, 17), "openai-chat") as url:
         with Session.open("run", store=url) as session:
             for turn, tier in kept.items():
                 session.set_tier(turn, tier)
             before = session.tiers()
-        sound = PlanDraft(changes={turn: tier for turn, tier in wish.changes.items() if 0 < turn < 13})
+        sound = PlanDraft(changes={turn: tier for turn, tier in draft.changes.items() if 0 < turn < 13})
 
         async def there_and_back():
             source = LocalSource(url)

@@ -311,7 +311,7 @@ def test_whatever_keys_are_pressed_a_label_is_whole_or_gone(monkeypatch):
                 if random.random() < 0.1:
                     prompt.paste(random.choice("xyz") * random.choice([3_000, 5_000]))
                 await pilot.press(random.choice(keys.split()))
-                left = prompt._entered.held.full(prompt.value)
+                left = prompt._entered.pastes.full(prompt.value)
                 assert not any(part in left for part in ("[", "]", "pasted", "characters"))
 
     play(story, session_id="run-42")
@@ -382,7 +382,7 @@ def pieces(*chunks: bytes) -> list[bytes | str]:
     """What comes out, with keys that follow one another together."""
     intake, found = InputDecoder(), []
     for chunk in chunks:
-        found += intake.take(chunk)
+        found += intake.feed(chunk)
     found += intake.rest()
     return found
 
@@ -402,8 +402,8 @@ def test_a_paste_is_one_piece_whatever_is_in_it_and_however_it_arrives(pasted, s
 
 def test_the_key_escape_does_not_wait_and_enter_with_alt_is_told_from_enter():
     intake = InputDecoder()
-    assert list(intake.take(b"\x1b")) == [b"\x1b"]
-    assert list(intake.take(b"\x1b[")) == []
+    assert list(intake.feed(b"\x1b")) == [b"\x1b"]
+    assert list(intake.feed(b"\x1b[")) == []
     assert list(intake.rest()) == [b"\x1b["]
     assert pieces(b"\x1b\r") == [b"\x1b[13;3u"]
     assert pieces(b"\x1b[27;2;13~") == [b"\x1b[13;2u"]
@@ -411,11 +411,11 @@ def test_the_key_escape_does_not_wait_and_enter_with_alt_is_told_from_enter():
 
 def test_a_paste_whose_end_never_comes_is_given_and_ctrl_c_ends_it():
     intake = InputDecoder()
-    assert list(intake.take(b"\x1b[200~half")) == []
+    assert list(intake.feed(b"\x1b[200~half")) == []
     assert intake.is_pasting
     assert list(intake.rest()) == ["half"]
-    assert list(intake.take(b" more")) == []
-    assert list(intake.take(b"\x03")) == [" more", b"\x03"]
+    assert list(intake.feed(b" more")) == []
+    assert list(intake.feed(b"\x03")) == [" more", b"\x03"]
     assert not intake.is_pasting
 
 
@@ -465,8 +465,8 @@ def test_keys_that_come_faster_than_offers_are_followed_lose_nothing():
         async def at_once(text, key):
             prompt.empty()
             for each in text:
-                prompt._replace_via_keyboard(each, *prompt.selection)
-            await prompt._on_key(events.Key(key, None))
+                prompt.replace(each, *prompt.selection, maintain_selection_offset=False)
+            await prompt.on_key(events.Key(key, None))
             await settle(pilot)
             return prompt.value
 
@@ -572,9 +572,9 @@ def test_what_was_told_goes_away_with_escape_and_can_be_looked_back_at():
     async def story(pilot):
         screen = pilot.app.screen
         await at_prompt(pilot)
-        screen.tell("[bold]first[/] \x1b[31m of all")
+        screen.show_message("[bold]first[/] \x1b[31m of all")
         for number in range(30):
-            screen.tell(f"line {number}")
+            screen.show_message(f"line {number}")
         await settle(pilot)
         assert "line 29" in screen_text(pilot)
         assert screen.query_one(AnswerPanel).size.height <= 8
@@ -585,12 +585,12 @@ def test_what_was_told_goes_away_with_escape_and_can_be_looked_back_at():
         await press(pilot, *["pagedown"] * 6)
         assert "line 29" in screen_text(pilot)
         await press(pilot, "2")
-        screen.tell_progress("at work")
+        screen.show_progress_line("at work")
         await settle(pilot)
         assert "at work" in screen_text(pilot)
         await press(pilot, "escape")
         assert "at work" in screen_text(pilot)
-        screen.tell_progress("")
+        screen.show_progress_line("")
         await settle(pilot)
         assert "at work" not in screen_text(pilot)
 
@@ -603,15 +603,15 @@ def test_what_is_told_while_another_screen_is_seen_is_a_message_there():
     async def story(pilot):
         screen = pilot.app.screen
         await press(pilot, "question_mark")
-        screen.tell("done [bold]meanwhile[/]", "done")
+        screen.show_message("done [bold]meanwhile[/]", "done")
         await settle(pilot)
         assert [notice.message for notice in pilot.app._notifications] == ["done [bold]meanwhile[/]"]
         await press(pilot, "escape")
         assert "done [bold]meanwhile[/]" in screen_text(pilot)
         pilot.app.show_sessions()
         await settle(pilot)
-        screen.tell("later")
-        screen.tell_progress("nobody sees it")
+        screen.show_message("later")
+        screen.show_progress_line("nobody sees it")
         await settle(pilot)
         assert "later" in [notice.message for notice in pilot.app._notifications]
 

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import pytest
 from rich.traceback import Traceback
+from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 from textual.screen import Screen
@@ -21,11 +22,12 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from context_compactor.errors import CompactorError
+from context_compactor.tui.app import CompactorApp
 from context_compactor.tui.driver import TerminalOutput
 from context_compactor.tui.runtime import LOG_FILE, ResilientApp, run_app
+from context_compactor.tui.sources.local import LocalSource
 from context_compactor.tui.widgets.row_list import Cell, Column, RowList
 from tests.tui.places import screen_text, settle, until
-from tests.waiting import PATIENCE
 
 
 class Bomb(Static):
@@ -111,14 +113,6 @@ def play(story, app=None) -> Survivor:
             await story(pilot)
 
     asyncio.run(run())
-    return app
-
-
-def fails(story, app=None) -> Survivor:
-    """The same with an app that ends in an error, which Textual gives to whoever tests it."""
-    app = app or Survivor()
-    with pytest.raises(ZeroDivisionError):
-        play(story, app)
     return app
 
 
@@ -212,8 +206,8 @@ def test_whatever_goes_wrong_is_a_message_and_a_line_in_the_log_and_everything_s
         assert "ZeroDivisionError" in screen_text(pilot)
         app.query_one("#bomb").focus()
         await pilot.press("b")
-        assert app.counted == 1
-        assert all(node._running for node in app.query("*"))
+        await until(pilot, lambda: app.counted == 1)
+        assert all(node.is_running for node in app.query("*"))
 
     app = play(story)
     assert app.return_code in (0, None)
@@ -232,6 +226,33 @@ def test_what_cannot_be_drawn_says_so_in_its_place_and_the_rest_is_drawn():
         await until(pilot, lambda: "drawn well" in screen_text(pilot))
 
     play(story)
+
+
+class OverOtherTextual(Survivor):
+    """The same over a Textual that calls nothing of what is overridden."""
+
+    _dispatch_message = App._dispatch_message
+    _register_child = App._register_child
+    _handle_exception = App._handle_exception
+
+
+def test_over_a_textual_without_the_places_where_errors_are_caught_all_works_until_one_ends_the_app():
+    async def story(pilot):
+        pilot.app.query_one("#bomb").focus()
+        await pilot.press("b")
+        await until(pilot, lambda: pilot.app.counted == 1)
+        assert "a row" in screen_text(pilot)
+        await by_action(pilot)
+
+    with pytest.raises(ZeroDivisionError, match="behind an action"):
+        play(story, OverOtherTextual())
+
+
+def test_over_a_textual_with_another_reader_of_keys_the_usual_driver_is_used(monkeypatch):
+    usual = App().get_driver_class()
+    monkeypatch.delitem(sys.modules, "context_compactor.tui.driver", raising=False)
+    monkeypatch.setitem(sys.modules, "textual._xterm_parser", None)
+    assert CompactorApp(LocalSource("sqlite:///sessions.db")).get_driver_class() is usual
 
 
 def test_the_log_is_its_owners_alone_and_bounded_and_what_comes_again_at_once_is_told_once():
@@ -283,9 +304,9 @@ class NeverMounted(Screen):
 def test_a_screen_that_cannot_be_made_ends_the_app_with_one_line(screen):
     async def story(pilot):
         pilot.app.push_screen(screen())
-        await asyncio.wait_for(pilot.app._exception_event.wait(), PATIENCE)
+        await until(pilot, lambda: pilot.app.ending)
 
-    app = fails(story)
+    app = play(story)
     assert app.return_code == 1
     assert app.ending.startswith("the terminal UI had to end: ZeroDivisionError: while it was m")
     assert "\n" not in app.ending
@@ -327,7 +348,7 @@ def test_what_is_drawn_on_a_terminal_that_is_gone_goes_nowhere_and_holds_nothing
 def test_what_fails_while_somebody_leaves_is_written_down_and_changes_no_exit():
     async def story(pilot):
         pilot.app.exit(return_code=0)
-        pilot.app.meet(ZeroDivisionError("taken apart"))
+        pilot.app.report_unexpected(ZeroDivisionError("taken apart"))
 
     app = Survivor()
     play(story, app)
@@ -340,9 +361,9 @@ def test_errors_that_come_again_and_again_by_themselves_end_the_app_but_not_thos
         for _ in range(100):
             await by_key(pilot)
         pilot.app.query_one(Bomb).set_interval(0.001, pilot.app.later)
-        await asyncio.wait_for(pilot.app._exception_event.wait(), PATIENCE)
+        await until(pilot, lambda: pilot.app.ending)
 
-    app = fails(by_keys)
+    app = play(by_keys)
     assert app.return_code == 1
     assert "behind a timer" in app.ending
 
@@ -357,9 +378,10 @@ def test_an_app_that_cannot_begin_or_cannot_end_says_so():
             raise ZeroDivisionError("at the end")
 
     async def nothing(pilot):
-        await pilot.pause(0)
+        await asyncio.sleep(0)
 
-    begun, ended = fails(nothing, Stillborn()), fails(nothing, Restless())
+    begun, ended = Stillborn(), play(nothing, Restless())
+    asyncio.run(begun.run_async(headless=True))
     assert "at the beginning" in begun.ending
     assert "at the end" in ended.ending
     assert (begun.return_code, ended.return_code) == (1, 1)
@@ -367,13 +389,12 @@ def test_an_app_that_cannot_begin_or_cannot_end_says_so():
 
 def test_a_program_that_runs_such_an_app_leaves_with_one_line_and_no_trace(tmp_path):
     source = """
-from context_compactor.tui.surviving import SurvivingApp
-from context_compactor.tui import running
+from context_compactor.tui import runtime
 from context_compactor.cli import main
-class Stillborn(SurvivingApp):
+class Stillborn(runtime.ResilientApp):
     async def run_async(self):
-        self.leave(ZeroDivisionError("at the\\x1b[31m beginning"))
-main.make_app = lambda name: (lambda args: running.run_app(Stillborn()))
+        self.end_with_error(ZeroDivisionError("at the\\x1b[31m beginning"))
+main.make_app = lambda name: (lambda args: runtime.run_app(Stillborn()))
 main.main([])
 """
     done = subprocess.run([sys.executable, "-c", source], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -395,7 +416,7 @@ def test_work_that_nobody_waits_for_is_written_down_too():
 def test_an_app_that_had_to_end_is_an_error_of_ours():
     class Lost(ResilientApp):
         async def run_async(self):
-            self.leave(ZeroDivisionError("lost"))
+            self.end_with_error(ZeroDivisionError("lost"))
 
     with pytest.raises(CompactorError, match="had to end: ZeroDivisionError: lost"):
         run_app(Lost())

@@ -1,8 +1,7 @@
-"""The terminal UI: every context of a store or a server, how full it is, with what, and what can be done about it.
+"""The terminal UI of `compactor tui`.
 
-Read `source.py` (what the screens need, wherever it comes from), then `app.py` and a screen such as
-`screens/sessions.py`. `local.py` and `remote.py` are the two places it comes from; `registry.py` says which panes one
-session has and which commands its prompt knows. `widgets/rows.py` is the list that makes its rows as they are seen.
-Text of a conversation reaches the screen through `texts.py` only. `running.py` leaves the terminal as it was found,
-and `surviving.py` makes a message of an error that nobody expected.
+Read `sources/base.py` (what a screen may ask for), then `app.py`, `screens/sessions.py` and a pane such as
+`panes/turns.py`. `sources/local.py` and `sources/remote.py` answer from a store and from a server. `registry.py` lists
+panes and commands. `widgets/row_list.py` is the list that everything long is shown in, `formatting.py` the way of any
+text to the screen, and `runtime.py` keeps the app alive and the terminal clean.
 """

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any, cast
 
 from textual import events
-from textual._xterm_parser import XTermParser
+from textual._xterm_parser import XTermParser  # without it the app uses Textual's own driver
+from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
 _BEGIN, _END = b"\x1b[200~", b"\x1b[201~"
@@ -37,7 +38,7 @@ class InputDecoder:
         self._rest = b""
         self._paste: bytearray | None = None
 
-    def take(self, chunk: bytes) -> Iterator[bytes | str]:
+    def feed(self, chunk: bytes) -> Iterator[bytes | str]:
         """What these bytes are, behind those that came before."""
         if self._paste is not None and chunk == _STOP:  # the end of the paste was lost
             yield from self.rest()
@@ -110,7 +111,6 @@ class TerminalOutput:
         self._attempt(lambda: self._file.write(text))
 
     def flush(self) -> None:
-        """Send what was written."""
         self._attempt(self._file.flush)
 
     def _attempt(self, send: Callable[[], object]) -> None:
@@ -124,24 +124,25 @@ class TerminalOutput:
 class TerminalDriver(LinuxDriver):
     """The driver for terminals on this machine, with its own ways to read, to write, and to go on after a stop."""
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
+    def __init__(self, app: App[Any], **more: Any) -> None:
+        super().__init__(app, **more)
+        self._shown_app = app
         self._file = cast("Any", TerminalOutput(sys.__stderr__ or sys.stderr))
 
     def _sigcont_application(self, *_: object) -> None:
         """Go on after a stop. Behind Ctrl-Z everything is begun again; else nothing has ended, and it is only drawn
         anew. With a hang-up this comes as well: whatever was begun then would wait for a terminal that is gone.
         """
-        if self._must_signal_resume:
+        if getattr(self, "_must_signal_resume", True):
             super()._sigcont_application()
         else:
-            self._app.call_later(self._app.refresh)
+            self._shown_app.call_later(self._shown_app.refresh)
 
     def run_input_thread(self) -> None:
-        """Read until the app ends. What goes wrong here is told by who calls it."""
-        parser, intake = XTermParser(self._debug), InputDecoder()
+        """Read until the app ends. What goes wrong here is reported by who calls it."""
+        parser, intake = XTermParser(), InputDecoder()
         decode = getincrementaldecoder("utf-8")("replace").decode
-        heard = time.monotonic()
+        last_input = time.monotonic()
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
@@ -150,8 +151,8 @@ class TerminalDriver(LinuxDriver):
                     chunk = os.read(self.fileno, _CHUNK)
                     if not chunk:
                         raise EOFError("the terminal has hung up")
-                    found, heard = list(intake.take(chunk)), time.monotonic()
-                elif time.monotonic() - heard > (_SILENCE_SECONDS if intake.is_pasting else _TICK_SECONDS):
+                    found, last_input = list(intake.feed(chunk)), time.monotonic()
+                elif time.monotonic() - last_input > (_SILENCE_SECONDS if intake.is_pasting else _TICK_SECONDS):
                     found = list(intake.rest())
                 for each in found:
                     if isinstance(each, str):

@@ -16,7 +16,7 @@ from context_compactor.errors import BadSetting, CompactorError
 from context_compactor.settings import Level
 from context_compactor.text import percent, plural, short_count
 from context_compactor.tui.formatting import cut_line, in_width, safe_text
-from context_compactor.tui.screens.viewer import DocumentPage, paginate
+from context_compactor.tui.screens.viewer import TextDocument
 from context_compactor.tui.sources.base import SessionSource, TextPiece
 from context_compactor.tui.widgets.row_list import Cell, Column, Row
 
@@ -41,45 +41,45 @@ class PlanDraft(Struct, frozen=True):
         return {turn: tier for turn, tier in sorted(merged.items()) if tier is not None}
 
     def with_steer(self, kept: Mapping[int, Tier], turn: int, tier: Tier | None) -> PlanDraft:
-        """The wish with this tier for a turn; what is kept already is no change."""
+        """The draft with this tier for a turn; what is kept already is no change."""
         others = {number: each for number, each in self.changes.items() if number != turn}
         return structs.replace(self, changes=others if kept.get(turn) == tier else {**others, turn: tier})
 
     def freed(self, kept: Mapping[int, Tier]) -> PlanDraft:
-        """The wish with every turn left to the engine."""
+        """The draft with every turn left to the engine."""
         return structs.replace(self, changes=dict.fromkeys(kept))
 
     def settled(self, kept: Mapping[int, Tier]) -> PlanDraft:
-        """The wish when these steers are kept: what is so already is no change."""
+        """The draft when these steers are kept: what is so already is no change."""
         changes = {turn: tier for turn, tier in self.changes.items() if kept.get(turn) != tier}
         return structs.replace(self, changes=changes)
 
     def without(self, turns: Collection[int]) -> PlanDraft:
-        """The wish without what was chosen about these turns."""
+        """The draft without what was chosen about these turns."""
         changes = {turn: tier for turn, tier in self.changes.items() if turn not in turns}
         return structs.replace(self, changes=changes)
 
     def next_level(self) -> PlanDraft:
-        """The wish with the next level; behind the last comes none, which is what `/compact` does."""
+        """The draft with the next level; behind the last comes none, which is what `/compact` does."""
         known = next((at for at, level in enumerate(_LEVELS) if level == self.level), 0)
         return structs.replace(self, level=_LEVELS[(known + 1) % len(_LEVELS)])
 
 
 def shift_tier(tier: Tier, by: int) -> Tier | None:
-    """The tier so many steps dearer, or cheaper when that is below 0; None when there is none."""
+    """The tier so many steps up, or down when that is below 0; None when there is none."""
     at = _TIERS.index(tier) - by
     return _TIERS[at] if 0 <= at < len(_TIERS) else None
 
 
 _UNLIMITED_TOKENS = 10**11
-"""A target that every context is within: then steers are only looked at, and nothing has to be reckoned."""
+"""A target that every context is within: then steers are only looked at, and nothing has to be planned."""
 
 
 class Planner:
-    """Plans again and again, one plan after the other, with whatever is wished for by then."""
+    """Plans again and again, one plan after the other, with the draft as it is by then."""
 
-    def __init__(self, source: SessionSource, session_id: str, wish: PlanDraft) -> None:
-        self.wish = wish
+    def __init__(self, source: SessionSource, session_id: str, draft: PlanDraft) -> None:
+        self.draft = draft
         self.kept: dict[int, Tier] = {}
         """The steers of the session."""
         self.plan: Plan | None = None
@@ -94,51 +94,51 @@ class Planner:
 
     @property
     def is_planning(self) -> bool:
-        """Whether what is wished for is not in the plan yet."""
-        return self._planned != (self.wish, self.kept)
+        """Whether the draft is not in the plan yet."""
+        return self._planned != (self.draft, self.kept)
 
     def at(self, turn: int) -> int | None:
         """The place of a turn in the list."""
         return next((at for at, each in enumerate(self.turns) if each.turn == turn), None)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """See how the session stands, and what it keeps."""
         source, name = self._source, self._id
-        standing, settings, self.kept = await asyncio.gather(
+        status, settings, self.kept = await asyncio.gather(
             source.session(name), source.settings(name), source.steering(name)
         )
-        self.wish = self.wish.settled(self.kept)
-        self.budget_tokens = standing.budget_tokens
+        self.draft = self.draft.settled(self.kept)
+        self.budget_tokens = status.budget_tokens
         self.is_automatic, self.is_enabled = settings.get("automatic", True), settings.get("enabled", True)
         self._planned = None
 
     async def replan(self) -> list[str]:
-        """Plan what is wished for now; why some of it cannot be, which is no longer wished for then."""
+        """Plan the draft as it is now; why some of it cannot be, which is taken out of the draft then."""
         refused: dict[int, str] = {}
-        wish, kept, began = self.wish, self.kept, time.monotonic()
+        draft, kept, began = self.draft, self.kept, time.monotonic()
         try:
-            plan = await self._plan(wish, wish.steers(kept))
+            plan = await self._plan(draft, draft.steers(kept))
         except BadSetting:
-            refused = await self._refused(wish)
+            refused = await self._refused(draft)
             if not refused:
                 raise
-            meant = {turn for turn in refused if self.wish.changes.get(turn) is wish.changes[turn]}
-            self.wish, wish = self.wish.without(meant), wish.without(refused)
-            plan = await self._plan(wish, wish.steers(kept))
-        self.plan, self.turns, self._planned = plan, plan.turns(), (wish, kept)
+            meant = {turn for turn in refused if self.draft.changes.get(turn) is draft.changes[turn]}
+            self.draft, draft = self.draft.without(meant), draft.without(refused)
+            plan = await self._plan(draft, draft.steers(kept))
+        self.plan, self.turns, self._planned = plan, plan.turns(), (draft, kept)
         self.seconds = time.monotonic() - began
         return list(refused.values())
 
-    async def _plan(self, wish: PlanDraft, steers: Mapping[int, Tier]) -> Plan:
-        target = wish.target_tokens
+    async def _plan(self, draft: PlanDraft, steers: Mapping[int, Tier]) -> Plan:
+        target = draft.target_tokens
         return await self._source.planned(
-            self._id, level=wish.level, target_tokens=target, focus=wish.focus, steers=steers
+            self._id, level=draft.level, target_tokens=target, focus=draft.focus, steers=steers
         )
 
-    async def _refused(self, wish: PlanDraft) -> dict[int, str]:
+    async def _refused(self, draft: PlanDraft) -> dict[int, str]:
         """Which of the changes cannot be, and why: each is looked at alone."""
         found: dict[int, str] = {}
-        for turn, tier in wish.changes.items():
+        for turn, tier in draft.changes.items():
             if tier is not None:
                 try:
                     await self._source.planned(self._id, target_tokens=_UNLIMITED_TOKENS, steers={turn: tier})
@@ -160,7 +160,7 @@ _MARKS = {Tier.KEEP: "pin", Tier.SUMMARIZE: "sum", Tier.REFERENCE: "ref", Tier.D
 _UNSAVED = "*"
 
 
-def outcome_text(plan: Plan, budget_tokens: int, wish: PlanDraft, is_planning: bool) -> Text:
+def outcome_text(plan: Plan, budget_tokens: int, draft: PlanDraft, is_planning: bool) -> Text:
     """What the plan comes to, how its tokens are shared out, and what is not kept yet."""
     text = _outcome(plan.report, budget_tokens)
     if is_planning:
@@ -168,8 +168,8 @@ def outcome_text(plan: Plan, budget_tokens: int, wish: PlanDraft, is_planning: b
     parts = [_total(total) for total in plan.totals() if total.targets]
     if parts:
         text.append(f"\n{' · '.join(parts)}", style="not bold")
-    if wish.changes:
-        text.append(f"\n{plural(len(wish.changes), 'steer')} changed, not yet kept", style="bold")
+    if draft.changes:
+        text.append(f"\n{plural(len(draft.changes), 'steer')} changed, not yet kept", style="bold")
         text.append(": a keeps and compacts, s only keeps", style="not bold")
     return text
 
@@ -195,15 +195,15 @@ def _total(total: TierTotal) -> str:
 
 
 def plan_row(
-    turn: TurnPlan, wish: PlanDraft, kept: Mapping[int, Tier], steers: Mapping[int, Tier], is_planning: bool
+    turn: TurnPlan, draft: PlanDraft, kept: Mapping[int, Tier], steers: Mapping[int, Tier], is_planning: bool
 ) -> Row:
-    """A turn in a line. A tier that was chosen and is not reckoned yet has a mark behind it."""
+    """A turn in a line. A tier that was chosen and is not planned yet has a mark behind it."""
     chosen = steers.get(turn.turn)
     is_waiting = is_planning and chosen is not turn.steer
     tier = chosen or turn.tier
     return [
         Cell(f"{turn.turn:,}" if turn.turn > 0 else "instr", "faint"),
-        Cell(steer_mark(wish, kept, turn.turn), "strong"),
+        Cell(steer_mark(draft, kept, turn.turn), "strong"),
         Cell(f"{tier}…" if is_waiting else turn.tier.value, tier.value if is_waiting else turn.tier.value),
         Cell("…" if is_waiting else _token_change(turn.tokens_before, turn.tokens_after)),
         Cell(_main_kind(turn.decisions), "faint"),
@@ -217,10 +217,10 @@ def _main_kind(decisions: Sequence[Decision]) -> str:
     return max(decisions, key=lambda decision: decision.tokens_before).kind.value if decisions else ""
 
 
-def steer_mark(wish: PlanDraft, kept: Mapping[int, Tier], turn: int) -> str:
+def steer_mark(draft: PlanDraft, kept: Mapping[int, Tier], turn: int) -> str:
     """What the user has decided about a turn, with a star when that is not kept yet; empty when nothing."""
-    if turn in wish.changes:
-        return _MARKS[wish.changes[turn]] + _UNSAVED
+    if turn in draft.changes:
+        return _MARKS[draft.changes[turn]] + _UNSAVED
     return _MARKS[kept[turn]] if turn in kept else ""
 
 
@@ -236,17 +236,17 @@ def reason_text(turn: TurnPlan, width: int, room: int) -> Text:
     text = Text(f"{name}: {turn.tier}", style="bold").append(f", {cut_line(turn.reason)}", style="not bold")
     fits = len(turn.decisions) <= room
     shown = turn.decisions if fits else turn.decisions[: max(room - 1, 0)]
-    told = [in_width(f"  {_decision_line(each)}", width) for each in shown]
+    lines = [in_width(f"  {_decision_line(each)}", width) for each in shown]
     if not fits:
-        told.append(f"  … {len(turn.decisions) - len(shown):,} more: Enter shows all of them")
-    return text.append("".join(f"\n{line}" for line in told), style="not bold")
+        lines.append(f"  … {len(turn.decisions) - len(shown):,} more: Enter shows all of them")
+    return text.append("".join(f"\n{line}" for line in lines), style="not bold")
 
 
 def _decision_line(decision: Decision) -> str:
     """A decision in a line: tier, tokens, how, what and why."""
     tokens = _token_change(decision.tokens_before, decision.tokens_after)
-    told = cut_line(f"{decision.strategy}: {decision.target} ({decision.reason})")
-    return f"{decision.tier:<9} {tokens:>15}  {told}"
+    words = cut_line(f"{decision.strategy}: {decision.target} ({decision.reason})")
+    return f"{decision.tier:<9} {tokens:>15}  {words}"
 
 
 def _token_change(before: int, after: int) -> str:
@@ -256,21 +256,15 @@ def _token_change(before: int, after: int) -> str:
 _MAX_STEPS = 50
 
 
-class PlannedTurnDocument:
+def planned_turn_document(source: SessionSource, session_id: str, turn: TurnPlan) -> TextDocument:
     """A turn under the decisions about it."""
 
-    def __init__(self, source: SessionSource, session_id: str, turn: TurnPlan) -> None:
-        self.title = f"turn {turn.turn:,}: {turn.tier}" if turn.turn > 0 else "instructions"
-        self._source, self._id, self._turn = source, session_id, turn
-        self._sheets: list[DocumentPage] = []
+    async def read() -> list[TextPiece]:
+        decided = TextPiece("what would become of it", "\n\n".join(map(_decision_text, turn.decisions)))
+        return [decided, *await _turn_text(source, session_id, turn.turn)]
 
-    async def document_page(self, number: int) -> DocumentPage:
-        """A page, of what is read once."""
-        if not self._sheets:
-            said = await _turn_text(self._source, self._id, self._turn.turn)
-            decided = TextPiece("what would become of it", "\n\n".join(map(_decision_text, self._turn.decisions)))
-            self._sheets = paginate([decided, *said])
-        return self._sheets[number - 1]
+    title = f"turn {turn.turn:,}: {turn.tier}" if turn.turn > 0 else "instructions"
+    return TextDocument(title, read=read)
 
 
 def _decision_text(decision: Decision) -> str:

@@ -13,12 +13,13 @@ import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 from rich.segment import Segment
 from rich.traceback import Traceback
 from textual import events
-from textual._context import active_message_pump
 from textual.app import App
 from textual.content import Content
 from textual.dom import DOMNode
@@ -44,13 +45,19 @@ _INPUT_EVENTS = (events.Key, events.Paste, events.MouseDown)
 _MAX_ERRORS, _ERROR_WINDOW_SECONDS = 40, 10.0
 """So many errors in so many seconds, none of them after another key, are a loop."""
 _REPEAT_SECONDS = 5.0
-"""The same error is not told again before that."""
+"""The same error is not shown again before that."""
 _HUNG_UP, _HANGUP_CODE = ("EOFError", "OSError"), 129
+_current_node: ContextVar[DOMNode] = ContextVar("current_node")
+"""Whose message is handled, or whose timer or worker runs."""
 _NOT_RENDERED = "This cannot be shown: something unexpected went wrong."
 
 
 class ResilientApp(App[None]):
-    """An app that lives on."""
+    """An app that lives on after an error in one of its parts.
+
+    Textual has no public place for that. So methods of its own are overridden (those with `_` below): a version that
+    calls them otherwise, or not at all, ends the app at the first error, and all else works as before.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,115 +65,115 @@ class ResilientApp(App[None]):
         """Why it had to end, in one line; empty unless it had to."""
         self.unexpected: deque[BaseException] = deque(maxlen=_MAX_ERRORS)
         """The last errors that nobody expected."""
-        self._since_touch: deque[float] = deque(maxlen=_MAX_ERRORS)
-        self._told_at: dict[str, float] = {}
-        self._is_living = False
+        self.is_leaving = False
+        """Whether the app ends."""
+        self._since_input: deque[float] = deque(maxlen=_MAX_ERRORS)
+        self._reported_at: dict[str, float] = {}
+        self._has_started = False
+        self._setup_error: Exception | None = None
 
-    # Nets
+    def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
+        self.is_leaving = True
+        super().exit(result, return_code, message)
 
-    async def _process_messages_loop(self) -> None:
-        self._is_living = True
-        try:
-            await super()._process_messages_loop()
-        finally:
-            self._is_living = False
+    # Where errors are caught
 
     async def _dispatch_message(self, message: Message) -> None:
         if isinstance(message, _INPUT_EVENTS):
-            self._since_touch.clear()
-        await self._survive(super()._dispatch_message, message)
+            self._since_input.clear()
+        await self._guard_dispatch(self, super()._dispatch_message, message)
+        self._has_started = self._has_started or isinstance(message, events.Mount)
 
-    def _register_child(self, parent: DOMNode, child: Widget, before: int | None, after: int | None) -> None:
-        if "_dispatch_message" not in vars(child):  # one that was taken away and put back has its net
-            dispatch, draw, look = child._dispatch_message, child.render_lines, child._render
-            vars(child).update(
-                _dispatch_message=lambda message: self._survive(dispatch, message),
-                render_lines=lambda crop: self._draw(draw, crop),
-                _render=lambda: self._look(look),
-            )
-        super()._register_child(parent, child, before, after)
+    def _register_child(self, parent: DOMNode, child: Widget, *args: Any, **more: Any) -> None:
+        for name, guard in (
+            ("_dispatch_message", partial(self._guard_dispatch, child)),
+            ("render_lines", self._guard_lines),
+            ("_render", self._guard_render),
+        ):
+            method = getattr(child, name, None)
+            if method is not None and name not in vars(child):  # one that was taken away and put back is guarded
+                vars(child)[name] = partial(guard, method)
+        super()._register_child(parent, child, *args, **more)
 
-    async def _survive(self, dispatch: Callable[[Message], Awaitable[None]], message: Message) -> None:
+    async def _guard_dispatch(
+        self, node: DOMNode, dispatch: Callable[[Message], Awaitable[None]], message: Message
+    ) -> None:
+        _current_node.set(node)
         try:
             await dispatch(message)
         except Exception as error:
             if isinstance(message, _SETUP_EVENTS):
+                self._setup_error = error
                 raise
-            self.meet(error)
+            self.report_unexpected(error)
 
-    def _draw(self, draw: Callable[[Region], list[Strip]], crop: Region) -> list[Strip]:
+    def _guard_lines(self, render_lines: Callable[[Region], list[Strip]], crop: Region) -> list[Strip]:
         try:
-            return draw(crop)
+            return render_lines(crop)
         except Exception as error:  # noqa: BLE001  one part that cannot be drawn must not keep the others
-            self.meet(error)
+            self.report_unexpected(error)
             lines = [_NOT_RENDERED if y == 0 else "" for y in range(crop.y, crop.bottom)]
             return [Strip([Segment(in_width(line, crop.width))], crop.width) for line in lines]
 
-    def _look(self, look: Callable[[], Visual]) -> Visual:
+    def _guard_render(self, render: Callable[[], Visual]) -> Visual:
         try:
-            return look()
+            return render()
         except Exception as error:  # noqa: BLE001  as above
-            self.meet(error)
+            self.report_unexpected(error)
             return Content(_NOT_RENDERED)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Textual's own end of everything. What had its turn already and is only called again lives on."""
-        pump = active_message_pump.get(self)
-        if self._is_living and pump._is_mounted:
-            self.meet(error)
+        """What Textual ends an app with. Only a part that could not be set up is a reason to."""
+        node = _current_node.get(None)
+        is_set_up = not isinstance(node, Widget) or node.is_mounted
+        if self._has_started and is_set_up and error is not self._setup_error:
+            self.report_unexpected(error)
         else:
-            self.leave(error)
+            self.end_with_error(error)
 
     def panic(self, *renderables: Any) -> None:
-        """Textual's other end: the terminal cannot be read. One that has hung up is left as at its signal."""
+        """Textual's end when the terminal cannot be read. One that has hung up is left as at its signal."""
         found = [each.trace.stacks[0] for each in renderables if isinstance(each, Traceback)]
         if all(stack.exc_type in _HUNG_UP for stack in found):
             self.exit(return_code=self.return_code or _HANGUP_CODE)
         for stack in found:
             if stack.exc_type not in _HUNG_UP:
-                self.leave(RuntimeError(f"reading from the terminal: {stack.exc_type}: {stack.exc_value}"))
+                self.end_with_error(RuntimeError(f"reading from the terminal: {stack.exc_type}: {stack.exc_value}"))
 
-    # Telling
+    # What becomes of them
 
-    def meet(self, error: BaseException) -> None:
-        """Tell an error that nobody expected, and go on. What fails while all is taken apart is only written down."""
+    def report_unexpected(self, error: BaseException) -> None:
+        """Show an error that nobody expected, and go on. What fails while the app ends is only logged."""
         if isinstance(error, WorkerFailed):
             error = error.error
-        if self._exit:
+        if self.is_leaving:
             log_error(error)
             return
         now = time.monotonic()
+        self._since_input.append(now)
+        is_loop = len(self._since_input) == _MAX_ERRORS and now - self._since_input[0] < _ERROR_WINDOW_SECONDS
+        if is_loop or not (self._has_started and self.is_running):
+            self.end_with_error(error)
+            return
         self.unexpected.append(error)
-        self._since_touch.append(now)
-        is_loop = len(self._since_touch) == _MAX_ERRORS and now - self._since_touch[0] < _ERROR_WINDOW_SECONDS
-        if is_loop or self._closing or not self._is_living:
-            self.leave(error)
-            return
         words = _error_text(error)
-        if now - self._told_at.get(words, -_REPEAT_SECONDS) < _REPEAT_SECONDS:
+        if now - self._reported_at.get(words, -_REPEAT_SECONDS) < _REPEAT_SECONDS:
             return
-        self._told_at = {told: at for told, at in self._told_at.items() if now - at < _REPEAT_SECONDS} | {words: now}
-        where = log_error(error)
-        report = f"report it with {where}" if where else "report it"
-        message = f"{words}. Try: again; if it stays, please {report}."
-        self.notify(message, title="Unexpected", severity="error", markup=False)
+        recent = {text: at for text, at in self._reported_at.items() if now - at < _REPEAT_SECONDS}
+        self._reported_at = recent | {words: now}
+        self.notify(f"{words}. {_advice(error)}", title="Unexpected", severity="error", markup=False)
 
-    def leave(self, error: BaseException) -> None:
+    def end_with_error(self, error: BaseException) -> None:
         """End, as cleanly as if somebody had asked for it, and say why when the terminal is as it was."""
-        self._return_code = 1
         if not self.ending:
-            where = log_error(error)
-            report = f"report it with {where}" if where else "report it"
-            self.ending = f"the terminal UI had to end: {_error_text(error)}. Try: again; if it stays, please {report}."
-            if isinstance(error, Exception):  # whoever drives the app in a test is given it
-                self._exception = error
-            self._exception_event.set()
-        self._close_messages_no_wait()
+            self.unexpected.append(error)
+            self.ending = f"the terminal UI had to end: {_error_text(error)}. {_advice(error)}"
+        self.exit(return_code=1)
 
     def report_worker_error(self, event: Worker.StateChanged) -> None:
         """Say that some work ended in an error that is none of ours. Whoever begins work calls this."""
         if event.state is WorkerState.ERROR and event.worker.error is not None:
-            self.meet(event.worker.error)
+            self.report_unexpected(event.worker.error)
 
 
 def log_error(error: BaseException) -> str:
@@ -176,6 +183,11 @@ def log_error(error: BaseException) -> str:
     line: dict[str, object] = {"what": "unexpected", "error": _error_text(error), "trace": trace}
     written = append_log_line(root, LOG_FILE, line, _MAX_TRACE)
     return os.path.relpath(written) if written else ""
+
+
+def _advice(error: BaseException) -> str:
+    where = log_error(error)
+    return f"Try: again; if it stays, please report it{f' with {where}' if where else ''}."
 
 
 def _error_text(error: BaseException) -> str:
@@ -189,13 +201,13 @@ _CHECK_SECONDS, _MAX_CHECKS = 0.1, 30
 class KeyQueueApp(ResilientApp):
     """An app that takes keys one after the other."""
 
-    class Followed(Message):
+    class Delivered(Message):
         """Goes the same way as a key, behind it: where this arrives, the key is through."""
 
     def __init__(self) -> None:
         super().__init__()
         self._typed: deque[events.Key | events.Paste] = deque()
-        self._awaited: KeyQueueApp.Followed | None = None
+        self._awaited: KeyQueueApp.Delivered | None = None
         self._written_to: Widget | None = None
 
     async def on_event(self, event: events.Event) -> None:
@@ -205,10 +217,10 @@ class KeyQueueApp(ResilientApp):
             return
         self._typed.append(event)
         if self._awaited is None:
-            await self._take()
+            await self._send_next()
 
-    async def _take(self) -> None:
-        while self._typed and self._awaited is None and not self._closing:
+    async def _send_next(self) -> None:
+        while self._typed and self._awaited is None and not self.is_leaving:
             target = self.focused or self.screen
             is_text = _is_plain_text(self._typed[0], target)
             if self._written_to is not None and not is_text:  # it may be about what is being written
@@ -222,29 +234,29 @@ class KeyQueueApp(ResilientApp):
 
     def _await(self, target: Widget) -> None:
         self._written_to = None
-        awaited = self._awaited = self.Followed()
+        awaited = self._awaited = self.Delivered()
         if target.post_message(awaited):
             self._check(awaited, target, _MAX_CHECKS)
         else:
             self._arrived(awaited)
 
-    def _check(self, awaited: Followed, target: Widget, looks: int) -> None:
+    def _check(self, awaited: Delivered, target: Widget, looks: int) -> None:
         """What went with the screen that it was sent to will never arrive."""
-        if self._awaited is not awaited or self._closing:
+        if self._awaited is not awaited or self.is_leaving:
             return
         if looks and target.is_attached and target.is_running and target.screen is self.screen:
             asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._check, awaited, target, looks - 1)
         else:
             self._arrived(awaited)
 
-    def on_key_queue_app_followed(self, awaited: Followed) -> None:
+    def on_key_queue_app_delivered(self, awaited: Delivered) -> None:
         """The last key is through. What it asked for may still lie before us, so once around."""
         self.call_after_refresh(self._arrived, awaited)
 
-    def _arrived(self, awaited: Followed) -> None:
+    def _arrived(self, awaited: Delivered) -> None:
         if self._awaited is awaited:
             self._awaited = None
-            self.call_later(self._take)
+            self.call_later(self._send_next)
 
 
 def _is_plain_text(event: events.Key | events.Paste, target: Widget) -> bool:
@@ -310,7 +322,7 @@ def _leave_threads(threads: set[threading.Thread], code: int) -> None:
         end.start()
 
 
-def _log_loop_error(_: asyncio.AbstractEventLoop, told: dict[str, object]) -> None:
+def _log_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     """What some work ended with that nobody waits for any more: not for the screen, but not lost."""
-    error = told.get("exception")
-    log_error(error if isinstance(error, BaseException) else RuntimeError(str(told.get("message", ""))))
+    error = context.get("exception")
+    log_error(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message", ""))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl
 
@@ -25,11 +24,11 @@ T = TypeVar("T")
 
 
 class PageCaches:
-    """What pages keep between two looks. All of it can be computed again."""
+    """What pages keep between two requests. All of it can be computed again."""
 
     def __init__(self) -> None:
         self.listing = SessionListCache()
-        self.saws = TokenSeriesCache()
+        self.token_series = TokenSeriesCache()
         self.measures = CompactionNumbersCache()
 
 
@@ -38,13 +37,8 @@ class PageRequest(SessionRequest, Generic[F, Q], frozen=True, kw_only=True):
 
     body: F
     query: Q
-    kept: PageCaches
+    caches: PageCaches
     part: str = ""
-
-    @property
-    def now(self) -> datetime:
-        """The time, for distances from it."""
-        return datetime.now(UTC)
 
     @property
     def may_write(self) -> bool:
@@ -57,13 +51,13 @@ class NoForm(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def requested_part(headers: Any) -> str:
-    """The id of the element that is to be replaced, as htmx tells it."""
+    """The id of the element that is to be replaced, as htmx names it."""
     target: str = headers.get("hx-target", "")
     return target.partition("#")[2]
 
 
 async def read_form_body(request: Request[Any, Any, Any]) -> bytes:
-    """The form that was sent, or `Refused` when it is too long or not whole."""
+    """The form that was sent, or `RequestRefused` when it is too long or not whole."""
     try:
         return await request.body()
     except RequestEntityTooLarge as error:

@@ -13,23 +13,16 @@ from litestar.response.base import ASGIResponse
 from msgspec import Meta, Struct
 
 from context_compactor.errors import CompactorError, UnknownSession
-from context_compactor.markup import element, join
 from context_compactor.server.dashboard import actions, activity, archive, compactions, quality, session, sessions
-from context_compactor.server.dashboard import archive as facts
-from context_compactor.server.dashboard import compactions as changes
-from context_compactor.server.dashboard import compactions as plan
-from context_compactor.server.dashboard.components import page_path as path_of
-from context_compactor.server.dashboard.components import problem_box
 from context_compactor.server.dashboard.layout import (
-    NO_STORE,
     PAGE_HEADERS,
     HtmlPage,
     file_response,
-    html_document,
     html_response,
     redirect,
     show_controls,
 )
+from context_compactor.server.dashboard.rendering import page_path, render
 from context_compactor.server.dashboard.requests import (
     MAX_FORM_BYTES,
     NoForm,
@@ -46,8 +39,6 @@ from context_compactor.server.service import Service
 from context_compactor.server.tokens import Scope
 from context_compactor.sessions.api import CompactBody, Problem
 
-_INTRODUCTION = "Watch how full the contexts of your agents are, and what was done about it."
-
 
 class LoginForm(Struct, frozen=True):
     """A token, and the page to go to."""
@@ -58,37 +49,8 @@ class LoginForm(Struct, frozen=True):
 
 def login_page(to: str, error: str = "") -> HtmlPage:
     """Where somebody says who they are."""
-    form = element(
-        "form",
-        element(
-            "label",
-            element("span", "Token"),
-            element(
-                "input",
-                type="password",
-                name="token",
-                required=True,
-                autofocus=True,
-                autocomplete="current-password",
-                maxlength=500,
-                placeholder="cct_…",
-                spellcheck="false",
-                aria_describedby="token-help",
-            ),
-        ),
-        element(
-            "p", "It was shown once, by ", element("code", "compactor token add"), ".", class_="faint", id="token-help"
-        ),
-        element("input", type="hidden", name="to", value=local_path(to)),
-        element("button", "Log in"),
-        method="post",
-        action="/login",
-    )
-    told = problem_box("That did not work", error) if error else ""
-    body = element(
-        "div", element("h1", "Log in"), element("p", _INTRODUCTION, class_="faint"), told, form, class_="card entry"
-    )
-    return HtmlPage(title="Log in", body=join((body,)), status=401 if error else 200)
+    values = {"to": local_path(to), "error": error}
+    return HtmlPage(template="login.html", title="Log in", values=values, status=401 if error else 200)
 
 
 def log_in(token: str, to: str, headers: Mapping[str, str]) -> ASGIResponse:
@@ -135,11 +97,11 @@ PAGE_ROUTES = (
     PageRoute(path=f"{_SESSION}/series.json", verb=session.series),
     PageRoute(path=f"{_SESSION}/compactions", verb=compactions.compactions, query=compactions.PageNumber),
     PageRoute(path=f"{_SESSION}/compactions/{{ref:str}}", verb=compactions.compaction),
-    PageRoute(path=f"{_SESSION}/compactions/{{ref:str}}/changes", verb=changes.changes),
-    PageRoute(path=f"{_SESSION}/plan", verb=plan.plan, query=plan.PlanPageQuery),
+    PageRoute(path=f"{_SESSION}/compactions/{{ref:str}}/changes", verb=compactions.changes),
+    PageRoute(path=f"{_SESSION}/plan", verb=compactions.plan, query=compactions.PlanPageQuery),
     PageRoute(path=f"{_SESSION}/archive", verb=archive.archive, query=archive.ArchiveQuery),
     PageRoute(path=f"{_SESSION}/archive/{{ref:str}}", verb=archive.recall, query=archive.OriginalPageQuery),
-    PageRoute(path=f"{_SESSION}/facts", verb=facts.facts, query=facts.FactsPageQuery),
+    PageRoute(path=f"{_SESSION}/facts", verb=archive.facts, query=archive.FactsPageQuery),
     PageRoute(path="/activity", verb=activity.activity, query=activity.ActivityQuery),
     PageRoute(path="/quality", verb=quality.quality),
     PageRoute(path="/quality/series.json", verb=quality.quality_series),
@@ -153,15 +115,15 @@ PAGE_ROUTES = (
 
 def dashboard_routes(service: Service) -> list[HTTPRouteHandler]:
     """The routes of the dashboard."""
-    kept = PageCaches()
-    return [*(_page_handler(view, service, kept) for view in PAGE_ROUTES), *_login_routes(service), _static_route()]
+    caches = PageCaches()
+    return [*(_page_handler(view, service, caches) for view in PAGE_ROUTES), *_login_routes(service), _static_route()]
 
 
-def _page_handler(view: PageRoute, service: Service, kept: PageCaches) -> HTTPRouteHandler:
+def _page_handler(view: PageRoute, service: Service, caches: PageCaches) -> HTTPRouteHandler:
     async def answer(request: _Request) -> ASGIResponse:
         try:
             scope = _authenticate(view, service, request)
-            return await _render(view, service, kept, scope, request)
+            return await _render(view, service, caches, scope, request)
         except RequestRefused as refused:
             return _refused(request, refused, service)
         except CompactorError as error:
@@ -190,13 +152,15 @@ def refuse_other_sites(request: _Request) -> None:
         raise RequestRefused(403, "Only the dashboard's own pages may do that. Try: open the dashboard itself.")
 
 
-async def _render(view: PageRoute, service: Service, kept: PageCaches, scope: Scope, request: _Request) -> ASGIResponse:
+async def _render(
+    view: PageRoute, service: Service, caches: PageCaches, scope: Scope, request: _Request
+) -> ASGIResponse:
     names = request.path_params
     raw = await read_form_body(request) if view.form else b""
-    visit: PageRequest[Any, Any] = PageRequest(
+    page_request: PageRequest[Any, Any] = PageRequest(
         service=service,
         scope=scope,
-        kept=kept,
+        caches=caches,
         raw=raw,
         body=read_form(raw, view.form) if view.form else None,
         query=read_query(request.query_params, view.query),
@@ -205,21 +169,19 @@ async def _render(view: PageRoute, service: Service, kept: PageCaches, scope: Sc
         ref=names.get("ref", ""),
         part=requested_part(request.headers),
     )
-    answer = await view.verb(visit)
+    answer = await view.verb(page_request)
     if isinstance(answer, dict):
         return _json(answer)
-    told = {"HX-Trigger": "told"} if answer.tell else {}
-    content = (
-        html_document(answer, scope, has_tokens=service.authenticator.requires_token) if answer.title else answer.body
-    )
-    return html_response(content, answer.status, {**answer.headers, **told})
+    changed = {"HX-Trigger": "changed"} if answer.refresh else {}
+    content = answer.render(scope, has_tokens=service.authenticator.requires_token, request=page_request)
+    return html_response(content, answer.status, {**answer.headers, **changed})
 
 
 def _json(answer: dict[str, Any]) -> ASGIResponse:
     return ASGIResponse(
         body=show_controls(msgspec.json.encode(answer).decode()).encode(),
         media_type="application/json",
-        headers={**PAGE_HEADERS, **NO_STORE},
+        headers=PAGE_HEADERS,
     )
 
 
@@ -229,21 +191,23 @@ def _refused(request: _Request, refused: RequestRefused, service: Service) -> AS
     if request.headers.get("hx-request"):
         return html_response("", 401, {"HX-Redirect": "/login"})
     asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    return redirect(path_of("login", to=local_path(asked) if local_path(asked) != "/" else None))
+    return redirect(page_path("login", to=local_path(asked) if local_path(asked) != "/" else None))
 
 
 def _problem_page(request: _Request, found: Problem, service: Service) -> ASGIResponse:
     """What went wrong: in the place of what was asked for, or as a page of its own."""
-    told = problem_box(found.title, found.detail)
-    way = element("p", element("a", "← Sessions", href="/"), class_="way")
     if request.headers.get("hx-request"):
-        return html_response(told, found.status)
+        return html_response(_problem_part(found), found.status)
+    page = HtmlPage(template="problem.html", title=found.title, values={"detail": found.detail})
     try:
         scope = service.authenticator.authenticate(request, writes=False, from_page=True)
     except RequestRefused:
         scope = None
-    page = HtmlPage(title=found.title, body=join((way, told)), status=found.status)
-    return html_response(html_document(page, scope, has_tokens=service.authenticator.requires_token), found.status)
+    return html_response(page.render(scope, has_tokens=service.authenticator.requires_token), found.status)
+
+
+def _problem_part(found: Problem) -> str:
+    return render("problem.html", {"title": found.title, "detail": found.detail}, "problem")
 
 
 def _public_text(service: Service, request: _Request, error: CompactorError) -> str:
@@ -259,15 +223,15 @@ def _on_unexpected(request: _Request, error: Exception) -> Response[bytes]:
     """A failure that nobody has foreseen: the log has it under a name that the page shows."""
     noted = on_unexpected_error(request, error)
     found = msgspec.json.decode(noted.content, type=Problem)
-    content = show_controls(problem_box(found.title, found.detail)).encode()
-    return Response(content, status_code=500, media_type="text/html", headers={**PAGE_HEADERS, **NO_STORE})
+    content = show_controls(_problem_part(found)).encode()
+    return Response(content, status_code=500, media_type="text/html", headers=PAGE_HEADERS)
 
 
 def _login_routes(service: Service) -> list[HTTPRouteHandler]:
     authenticator = service.authenticator
 
     def shown(page: HtmlPage) -> ASGIResponse:
-        return html_response(html_document(page, None, has_tokens=True), page.status)
+        return html_response(page.render(None, has_tokens=True), page.status)
 
     async def ask(request: _Request) -> ASGIResponse:
         return shown(login_page(request.query_params.get("to", "/"))) if authenticator.requires_token else redirect("/")

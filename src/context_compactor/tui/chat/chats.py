@@ -53,32 +53,32 @@ class ChatExchange:
         self._talk: ChatRunner | None = None
 
     @property
-    def heard(self) -> PartialAnswer:
+    def partial(self) -> PartialAnswer:
         """The answer so far."""
-        return self._talk.heard if self._talk else PartialAnswer()
+        return self._talk.partial if self._talk else PartialAnswer()
 
-    async def take(self, source: SessionSource, session_id: str, chats: Chats) -> None:
+    async def run(self, source: SessionSource, session_id: str, chats: Chats) -> None:
         """Take it to its end. What goes wrong is a note; only a cancel goes on, when what was said is kept."""
         try:
             model = await chats.opened(source, session_id)
             await chats.make(source, session_id, model)
-            self._talk = ChatRunner(source, session_id, model, self._hear)
+            self._talk = ChatRunner(source, session_id, model, self._on_progress)
             outcome = await (self._talk.say(self.text) if self.text else self._talk.ask_again())
             if outcome.note:
                 self._note(outcome.note + ("" if self.is_answered else f"\n{_MESSAGE_SAVED}"), "warning")
         except CompactorError as error:
             self.is_lost = (
-                bool(self.heard.kept().strip()) and not self.is_answered and not isinstance(error, ModelError)
+                bool(self.partial.kept().strip()) and not self.is_answered and not isinstance(error, ModelError)
             )
             what = _ANSWER_LOST if self.is_lost else _MESSAGE_SAVED if self.is_kept else _NOTHING_SAVED
             self._note(f"{error}\n{what}", "failed")
         except asyncio.CancelledError:
-            await self._tell_cancelled(source, session_id)
+            await self._note_cancelled(source, session_id)
             raise
         finally:
             self.doing, self.is_over = "", True
 
-    async def _tell_cancelled(self, source: SessionSource, session_id: str) -> None:
+    async def _note_cancelled(self, source: SessionSource, session_id: str) -> None:
         if not self.is_kept:
             with suppress(CompactorError):  # then they are in the prompt, and perhaps in the store: better than lost
                 self.is_kept = await last_user_message(source, session_id) == self.text
@@ -88,25 +88,25 @@ class ChatExchange:
     def _note(self, words: str, tone: Literal["", "warning", "failed"] = "") -> None:
         self.notes.append(ChatNote(words, tone))
 
-    def _hear(self, told: ChatProgress) -> None:
-        match told.kind:
+    def _on_progress(self, progress: ChatProgress) -> None:
+        match progress.kind:
             case "begun":
                 self.messages_at_start, self.doing = (
-                    told.messages,
+                    progress.messages,
                     "keeping your words" if self.text else "reading the context",
                 )
             case "kept":
-                self.is_kept, self.kept_at, self.doing = True, told.messages, "reading the context"
+                self.is_kept, self.kept_at, self.doing = True, progress.messages, "reading the context"
             case "compacting":
-                self.doing = f"compacting{f': {told.words}' if told.words else ''}"
+                self.doing = f"compacting{f': {progress.words}' if progress.words else ''}"
             case "compacted":
                 self.doing = "reading the context"
             case "asked":
-                self.doing = f"waiting for {told.words}"
+                self.doing = f"waiting for {progress.words}"
             case "again":
-                self._note(told.words, "warning")
+                self._note(progress.words, "warning")
             case "answered":
-                self.is_answered, self.answered_at = True, told.messages
+                self.is_answered, self.answered_at = True, progress.messages
 
 
 _END_SECONDS = 5.0
@@ -118,7 +118,7 @@ class Chats:
     def __init__(self, model: ModelChoice | None = None) -> None:
         self.model = model
         """For all sessions; None leaves each its own."""
-        self.sayings: dict[str, ChatExchange] = {}
+        self.exchanges: dict[str, ChatExchange] = {}
         """What was said last in each session, with what becomes of it; it may be under way."""
         self.has_created_session = False
         """Whether a session was made here, and with it perhaps the store."""
@@ -176,14 +176,14 @@ class Chats:
 
     # What is said
 
-    async def take(self, source: SessionSource, session_id: str, saying: ChatExchange) -> None:
+    async def run(self, source: SessionSource, session_id: str, exchange: ChatExchange) -> None:
         """Take something that was said to its end, as the last of its session."""
-        self.sayings[session_id] = saying
+        self.exchanges[session_id] = exchange
         task = asyncio.current_task()
         assert task is not None
         self._under_way.add(task)
         try:
-            await saying.take(source, session_id, self)
+            await exchange.run(source, session_id, self)
         finally:
             self._under_way.discard(task)
 
@@ -204,7 +204,7 @@ class Chats:
 
     def forget(self, session_id: str) -> None:
         """A session was deleted: what was said and chosen in it is of no use any more."""
-        self.sayings.pop(session_id, None)
+        self.exchanges.pop(session_id, None)
         self._own.pop(session_id, None)
 
     def is_new(self, session_id: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -20,8 +20,8 @@ from context_compactor.dialects.messages import (
     ToolCall,
     ToolResult,
 )
+from context_compactor.tui.sources.base import Raw
 
-Raw = dict[str, Any]
 Speaker = Literal["system", "user", "assistant"]
 Chunk = str | Raw
 """Words, or a block with an image or the like, which goes out as it came in."""
@@ -77,7 +77,7 @@ def chat_request(
 
 
 def _parts(messages: Sequence[Message], kept: Sequence[str]) -> Iterator[_Part]:
-    """Who says what, in order. Instructions at the beginning are the system's, later ones are told in their place."""
+    """Who says what, in order. Instructions at the beginning are the system's, later ones stay in their place."""
     calls: dict[str, ToolCall] = {}
     is_begun = False
     for message in messages:

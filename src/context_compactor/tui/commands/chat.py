@@ -27,43 +27,43 @@ _MAX_MESSAGE = 600
 
 async def send_message(screen: SessionScreen, text: str) -> None:
     """Say something in a session, or without words have what was said last answered."""
-    app, session_id, saying = app_of(screen), screen.session_id, ChatExchange(text)
-    app.chats.sayings[session_id] = saying
-    app.run_worker(_run_exchange(app, session_id, saying), name=session_id, group="talk", exit_on_error=False)
+    app, session_id, exchange = app_of(screen), screen.session_id, ChatExchange(text)
+    app.chats.exchanges[session_id] = exchange
+    app.run_worker(_run_exchange(app, session_id, exchange), name=session_id, group="talk", exit_on_error=False)
     pane = screen.show_pane("chat")
     if isinstance(pane, ChatPane):
         pane.follow()
 
 
-async def _run_exchange(app: CompactorApp, session_id: str, saying: ChatExchange) -> None:
+async def _run_exchange(app: CompactorApp, session_id: str, exchange: ChatExchange) -> None:
     try:
-        await app.chats.take(app.source, session_id, saying)
+        await app.chats.run(app.source, session_id, exchange)
     finally:
         if not app.is_leaving:
-            if saying.text and not saying.is_kept:
-                _restore_prompt(app, session_id, saying.text)
-            _notify_end(app, session_id, saying)
+            if exchange.text and not exchange.is_kept:
+                _restore_prompt(app, session_id, exchange.text)
+            _notify_end(app, session_id, exchange)
 
 
 def _restore_prompt(app: CompactorApp, session_id: str, text: str) -> None:
     """What was not kept is in the prompt again, unless something else is being written there."""
     entered, screen = app.prompt_history(session_id), app.screen_of(session_id)
-    spoken = f"/{text}" if text.startswith("/") else text  # what begins with one slash is a command
-    line = next((line for line in reversed(entered.lines) if entered.held.full(line) == spoken), spoken)
+    entered_text = f"/{text}" if text.startswith("/") else text  # what begins with one slash is a command
+    line = next((line for line in reversed(entered.lines) if entered.pastes.full(line) == entered_text), entered_text)
     if screen is None:
         entered.draft = entered.draft or line
     elif not screen.query_one(PromptInput).value:
         screen.enter(line)
 
 
-def _notify_end(app: CompactorApp, session_id: str, saying: ChatExchange) -> None:
+def _notify_end(app: CompactorApp, session_id: str, exchange: ChatExchange) -> None:
     """Look again; where another screen is seen, say that it is over."""
     screen = app.screen_of(session_id)
     if screen is not None:
         screen.changed(SourceChange(frozenset({session_id})))
     if screen is None or app.screen is not screen:
-        last = saying.notes[-1].words if saying.notes else "the answer is there."
-        is_failed = bool(saying.notes) and saying.notes[-1].tone == "failed"
+        last = exchange.notes[-1].words if exchange.notes else "the answer is there."
+        is_failed = bool(exchange.notes) and exchange.notes[-1].tone == "failed"
         severity: SeverityLevel = "error" if is_failed else "information"
         title = cut_line(session_id, 60)
         app.notify(cut_line(last, _MAX_MESSAGE), title=title, severity=severity, markup=False)
@@ -76,9 +76,9 @@ async def model(screen: SessionScreen, rest: str) -> None:
     pane = screen.pane_of("chat")
     if isinstance(pane, ChatPane):
         if rest:
-            screen.tell(f"✓ From now on: {await pane.use_model(rest)}", "done")
+            screen.show_message(f"✓ From now on: {await pane.use_model(rest)}", "done")
         else:
-            screen.tell(await pane.model())
+            screen.show_message(await pane.model())
 
 
 async def retry(screen: SessionScreen, rest: str) -> None:

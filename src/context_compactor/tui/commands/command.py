@@ -100,6 +100,12 @@ def nearest(name: str, names: Iterable[str], count: int = 1) -> list[str]:
     return near or matching(name, known)[:count] if name else near
 
 
+def did_you_mean(name: str, names: Iterable[str], otherwise: str, prefix: str = "") -> str:
+    """The name that is most like a wrong one, or what to try instead."""
+    near = nearest(name, names)
+    return f"Did you mean {prefix}{near[0]}?" if near else otherwise
+
+
 def _split(rest: str) -> tuple[str, str]:
     cut = rest.rfind(" ") + 1
     return rest[:cut], rest[cut:]

@@ -71,19 +71,22 @@ async def option_choices(_: SessionScreen, rest: str) -> Sequence[Choice]:
     if len(words) > 1 and words[-2] == "--target":
         return [Choice("25%", "of the tokens there are"), Choice("40k", "tokens")]
     if not words[-1] or words[-1].startswith("-"):
-        told = {"--level": "how far to go, whatever the fill", "--target": "tokens to get down to, such as 40k or 25%"}
-        return [Choice(name, told[name]) for name in _NAMES if name not in words]
+        meanings = {
+            "--level": "how far to go, whatever the fill",
+            "--target": "tokens to get down to, such as 40k or 25%",
+        }
+        return [Choice(name, meanings[name]) for name in _NAMES if name not in words]
     return []
 
 
 async def compact(screen: SessionScreen, rest: str) -> None:
     """Compact now, and say what that has done."""
-    wish = await parse_draft(screen, "compact", rest)
+    draft = await parse_draft(screen, "compact", rest)
     source = app_of(screen).source
     summarizer = (await source.settings(screen.session_id)).get("summarizer")
     async with cancellable(screen, f"Compacting with {summarizer}" if summarizer else "Compacting"):
         report = await source.compact(
-            screen.session_id, level=wish.level, target_tokens=wish.target_tokens, focus=wish.focus
+            screen.session_id, level=draft.level, target_tokens=draft.target_tokens, focus=draft.focus
         )
     report_compaction(screen, report)
     screen.action_reload()
@@ -91,10 +94,10 @@ async def compact(screen: SessionScreen, rest: str) -> None:
 
 async def plan(screen: SessionScreen, rest: str) -> None:
     """Show what a compaction would do."""
-    wish = await parse_draft(screen, "plan", rest)
+    draft = await parse_draft(screen, "plan", rest)
     pane = screen.show_pane("plan")
     if isinstance(pane, PlanPane):
-        pane.preview(wish.level, wish.target_tokens, wish.focus)
+        pane.preview(draft.level, draft.target_tokens, draft.focus)
         pane.rows.focus()  # its keys are what one wants next
 
 
@@ -135,9 +138,11 @@ async def redo(screen: SessionScreen, rest: str) -> None:
 
 async def _report_undo(screen: SessionScreen, report: Report | None, before: int, done: str, nothing: str) -> None:
     if report is None:
-        screen.tell(nothing)
+        screen.show_message(nothing)
         return
-    screen.tell(f"✓ {report.compaction_id} {done}\nTokens: {before:,} → {await _current_tokens(screen):,}", "done")
+    screen.show_message(
+        f"✓ {report.compaction_id} {done}\nTokens: {before:,} → {await _current_tokens(screen):,}", "done"
+    )
     screen.action_reload()
 
 

@@ -38,7 +38,7 @@ def run_entered(
     name, rest = re.split(r"\s+|$", text[1:], maxsplit=1)
     command = commands.get(name)
     if command is None:
-        screen.tell(_unknown_command(name, commands), "warning")
+        screen.show_message(_unknown_command(name, commands), "warning")
         return True
     if not command.is_read_only and not _is_free(screen):
         return False
@@ -47,18 +47,18 @@ def run_entered(
 
 
 def start_command(screen: SessionScreen, command: Command, rest: str) -> None:
-    """Run a command beside the screen, also when that is left meanwhile. What goes wrong is told."""
+    """Run a command beside the screen, also when that is left meanwhile. What goes wrong is shown."""
 
     async def run() -> None:
         try:
             await command.run(screen, rest)
         except CompactorError as error:
-            screen.tell(f"{error}", "failed")
+            screen.show_message(f"{error}", "failed")
 
     group = "look" if command.is_read_only else "command"
     work: WorkType[None] = run
-    name, told = screen.session_id, f"/{command.name}"
-    app_of(screen).run_worker(work, name=name, group=group, description=told, exit_on_error=False)
+    name, description = screen.session_id, f"/{command.name}"
+    app_of(screen).run_worker(work, name=name, group=group, description=description, exit_on_error=False)
 
 
 def _send(screen: SessionScreen, text: str, talk: Sequence[MessageSender]) -> bool:
@@ -71,7 +71,7 @@ def _send(screen: SessionScreen, text: str, talk: Sequence[MessageSender]) -> bo
 def _is_free(screen: SessionScreen) -> bool:
     busy = app_of(screen).busy_with(screen)
     if busy:
-        screen.tell(f"Not now: {busy} is under way. Try: again when it is done; Ctrl-C cancels it.", "warning")
+        screen.show_message(f"Not now: {busy} is under way. Try: again when it is done; Ctrl-C cancels it.", "warning")
     return not busy
 
 
@@ -94,7 +94,7 @@ def show_progress(screen: SessionScreen, words: str) -> Iterator[None]:
         what = "Cancelling" if worker.is_cancelled else words
         seconds = int(time.monotonic() - since)
         hint = "" if worker.is_cancelled else " · Ctrl-C cancels"
-        screen.tell_progress(f"{what}… {seconds:,} s{hint}")
+        screen.show_progress_line(f"{what}… {seconds:,} s{hint}")
 
     timer = screen.app.set_interval(_TICK_SECONDS, tick)
     tick()
@@ -102,7 +102,7 @@ def show_progress(screen: SessionScreen, words: str) -> Iterator[None]:
         yield
     finally:
         timer.stop()
-        screen.tell_progress("")
+        screen.show_progress_line("")
 
 
 @asynccontextmanager
@@ -122,13 +122,13 @@ async def _report_cancelled(screen: SessionScreen, before: int) -> None:
     try:
         made = await _compaction_count(screen)
         if made == before:
-            screen.tell("Cancelled: nothing was changed.", "warning")
+            screen.show_message("Cancelled: nothing was changed.", "warning")
             return
         done = (await app_of(screen).source.compactions(screen.session_id))[-1].report
-        screen.tell(f"Too late to cancel. /undo takes it back.\n{done.answer()}", "warning")
+        screen.show_message(f"Too late to cancel. /undo takes it back.\n{done.answer()}", "warning")
         screen.action_reload()
     except CompactorError as error:
-        screen.tell(f"Cancelled. What that has left cannot be looked at now: {error}", "warning")
+        screen.show_message(f"Cancelled. What that has left cannot be looked at now: {error}", "warning")
 
 
 async def _compaction_count(screen: SessionScreen) -> int:
@@ -146,4 +146,4 @@ def report_compaction(screen: SessionScreen, report: Report, more: str = "") -> 
     """Say what a compaction has done, and what else there is to say."""
     partly = f"\nIt could not go further: {report.reason}" if report.status == "partial" and report.changed else ""
     tone: Tone = "done" if report.changed else "failed" if report.status == "failed" else ""
-    screen.tell(report.answer() + partly + more, tone)
+    screen.show_message(report.answer() + partly + more, tone)

@@ -14,7 +14,15 @@ from context_compactor.errors import BadSetting, UnknownReference
 from context_compactor.facts.fact import FactKind
 from context_compactor.settings import Settings, read_value, setting_docs, setting_text
 from context_compactor.text import percent, plural
-from context_compactor.tui.commands.command import Choice, Command, matching, nearest, quoted, refuse_arguments
+from context_compactor.tui.commands.command import (
+    Choice,
+    Command,
+    did_you_mean,
+    matching,
+    nearest,
+    quoted,
+    refuse_arguments,
+)
 from context_compactor.tui.commands.execution import cancellable, show_pieces
 from context_compactor.tui.formatting import cut_line
 from context_compactor.tui.panes.facts import FactsPane, SearchPane
@@ -33,12 +41,12 @@ KINDS: tuple[str, ...] = get_args(FactKind)
 async def context(screen: SessionScreen, rest: str) -> None:
     """What the context is made of."""
     refuse_arguments("context", rest)
-    standing = await app_of(screen).source.session(screen.session_id)
-    sections = structs.asdict(standing.sections)
+    status = await app_of(screen).source.session(screen.session_id)
+    sections = structs.asdict(status.sections)
     parts = [f"{name.replace('_', ' ')} {tokens:,}" for name, tokens in sections.items() if tokens]
-    total = standing.sections.total
-    share = percent(total / standing.budget_tokens)
-    screen.tell(f"{' + '.join(parts) or 'nothing'} = {total:,} of {standing.budget_tokens:,} tokens ({share})")
+    total = status.sections.total
+    share = percent(total / status.budget_tokens)
+    screen.show_message(f"{' + '.join(parts) or 'nothing'} = {total:,} of {status.budget_tokens:,} tokens ({share})")
     screen.show_pane("context")
 
 
@@ -46,8 +54,7 @@ async def facts(screen: SessionScreen, rest: str) -> None:
     """Facts of one kind, or all."""
     kind = rest.casefold().replace(" ", "_").replace("-", "_")
     if kind and kind not in KINDS:
-        near = nearest(kind, KINDS)
-        hint = f"Did you mean {near[0]}?" if near else f"Try: one of {', '.join(KINDS)}."
+        hint = did_you_mean(kind, KINDS, f"Try: one of {', '.join(KINDS)}.")
         raise BadSetting(f"/facts: {quoted(rest)} is not a kind of fact. {hint}")
     cast("FactsPane", screen.show_pane("facts")).show_kind(kind or None)
 
@@ -62,15 +69,14 @@ async def search(screen: SessionScreen, rest: str) -> None:
 async def settings(screen: SessionScreen, rest: str) -> None:
     """The settings in force."""
     if rest and rest not in Settings.__struct_fields__:
-        near = nearest(rest, Settings.__struct_fields__)
-        hint = f"Did you mean {near[0]}?" if near else "Try: /settings lists all of them."
+        hint = did_you_mean(rest, Settings.__struct_fields__, "Try: /settings lists all of them.")
         raise BadSetting(f"/settings: {quoted(rest)} is not a setting. {hint}")
     source = app_of(screen).source
     known = await source.settings(screen.session_id)
     usual = msgspec.to_builtins(Settings())
     other = {name for name, value in known.items() if value != usual.get(name)}
     if rest:
-        screen.tell(f"{_setting_text(rest, known, usual)}\n{setting_docs().get(rest, '')}")
+        screen.show_message(f"{_setting_text(rest, known, usual)}\n{setting_docs().get(rest, '')}")
         return
     lines = [f"{'*' if name in other else ' '} {name:<32}{_value_text(name, value)}" for name, value in known.items()]
     note = f"{plural(len(other), 'setting')} with a star: not as usual. /settings NAME says what one does."
@@ -130,7 +136,7 @@ async def restore(screen: SessionScreen, rest: str) -> None:
     ref = await _existing_id(screen, "restore", rest)
     async with cancellable(screen, "Restoring"):
         done = await app_of(screen).source.restore(screen.session_id, ref)
-    screen.tell(f"✓ {done.in_words()}\nTokens: {done.tokens_after:,} in the context", "done")
+    screen.show_message(f"✓ {done.in_words()}\nTokens: {done.tokens_after:,} in the context", "done")
     screen.action_reload()
 
 

@@ -11,7 +11,7 @@ from context_compactor.errors import BadSetting
 from context_compactor.handoff.context_summary import count_tokens
 from context_compactor.handoff.protocol import PHASES, HandoffRequest
 from context_compactor.text import plural
-from context_compactor.tui.commands.command import Choice, Command, nearest, quoted, refuse_arguments
+from context_compactor.tui.commands.command import Choice, Command, did_you_mean, quoted, refuse_arguments
 from context_compactor.tui.commands.execution import cancellable, show_pieces, show_progress
 from context_compactor.tui.formatting import cut_line
 from context_compactor.tui.screens.base import app_of
@@ -36,7 +36,7 @@ async def checkpoint(screen: SessionScreen, rest: str) -> None:
     with show_progress(screen, "Writing the checkpoint"):
         markdown = await source.checkpoint(screen.session_id, rest)
     where = f"written to {source.checkpoint_file}" if source.checkpoint_file else "kept in the store"
-    screen.tell(f"✓ Checkpoint {'kept on the server' if source.is_remote else where}", "done")
+    screen.show_message(f"✓ Checkpoint {'kept on the server' if source.is_remote else where}", "done")
     show_pieces(screen, "checkpoint", [TextPiece("", markdown, "checkpoint.md")])
 
 
@@ -44,21 +44,20 @@ async def handoff(screen: SessionScreen, rest: str) -> None:
     """Write what the next phase is given."""
     phase, _, task = rest.partition(" ")
     if phase not in PHASES:
-        near = nearest(phase, PHASES)
-        hint = f"Did you mean {near[0]}?" if near else f"Try: /handoff {PHASES[1]}; phases are {', '.join(PHASES)}."
+        hint = did_you_mean(phase, PHASES, f"Try: /handoff {PHASES[1]}; phases are {', '.join(PHASES)}.")
         what = f"{quoted(phase)} is not a phase" if phase else "a phase is missing"
         raise BadSetting(f"/handoff: {what}. {hint}")
     async with cancellable(screen, "Writing the handoff"):
         request = await app_of(screen).source.handoff(screen.session_id, phase, task.strip())
     tokens = count_tokens(request.to_json())
-    screen.tell(f"✓ Handoff to {phase} of {tokens:,} tokens: {request.task_id}", "done")
+    screen.show_message(f"✓ Handoff to {phase} of {tokens:,} tokens: {request.task_id}", "done")
     screen.action_reload()
     show_pieces(screen, f"handoff to {phase} · {tokens:,} tokens", list(_pieces(request)))
 
 
 def _pieces(request: HandoffRequest) -> Iterator[TextPiece]:
-    for name, told in request.to_dict().items():
-        text = "\n".join(told) if isinstance(told, list) else told
+    for name, value in request.to_dict().items():
+        text = "\n".join(value) if isinstance(value, list) else value
         if text:
             yield TextPiece(name.replace("_", " "), text, "summary.md" if name == "context_summary" else "")
     yield TextPiece("as JSON", request.to_json(), "handoff.json")
@@ -70,7 +69,7 @@ async def export(screen: SessionScreen, rest: str) -> None:
     with show_progress(screen, "Exporting"):
         done = await app_of(screen).source.export(screen.session_id, folder)
     files = plural(len(done.paths), "file")
-    screen.tell(f"✓ {plural(done.count, 'original')} exported to {files} in {done.folder}", "done")
+    screen.show_message(f"✓ {plural(done.count, 'original')} exported to {files} in {done.folder}", "done")
 
 
 async def _phases(_: SessionScreen, rest: str) -> Sequence[Choice]:
@@ -95,10 +94,9 @@ def help_command(commands: Callable[[], Mapping[str, Command]]) -> Command:
             return
         command = commands().get(name)
         if command is None:
-            near = nearest(name, commands())
-            hint = f"Did you mean /{near[0]}?" if near else "Try: /help lists all of them."
+            hint = did_you_mean(name, commands(), "Try: /help lists all of them.", "/")
             raise BadSetting(f"/help: {quoted('/' + name)} is not a command. {hint}")
-        screen.tell("\n".join(filter(None, (command.usage, command.words, command.more))))
+        screen.show_message("\n".join(filter(None, (command.usage, command.words, command.more))))
 
     async def choices(_: SessionScreen, rest: str) -> Sequence[Choice]:
         known = commands().values()

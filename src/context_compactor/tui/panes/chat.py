@@ -34,28 +34,24 @@ class ChatPane(Pane):
         self._looked_at = 0
 
     def compose(self) -> ComposeResult:
-        """What was said, and with whom one talks."""
         yield placeholder()
         yield ConversationView(self._open)
         yield Static(id="chat-model", markup=False)
 
     def on_mount(self) -> None:
-        """Draw what comes while something comes."""
         self._timer = self.set_interval(_DRAW_SECONDS, self._draw, pause=True)
 
     @property
     def conversation(self) -> ConversationView:
-        """What was said."""
         return self.query_one(ConversationView)
 
     def first_widget(self) -> Widget | None:
-        """The conversation, which scrolls."""
         return self.conversation
 
     # What was said
 
     async def load(self) -> None:
-        """Show the end of the history, or what has come since the last look; then what is told around it."""
+        """Show the end of the history, or what has come since the last look; then what stands around it."""
         self.follow()
         talk = self.conversation
         try:
@@ -68,7 +64,7 @@ class ChatPane(Pane):
             self.say("" if talk.end else _EMPTY_SESSION_TEXT)
             self._draw()
             talk.mark_undone((await self.source.session(self.session_id)).totals.undone_ids)
-        self._tell_model(await self._model_words())
+        self._show_model(await self._model_words())
 
     async def _show_new(self, talk: ConversationView) -> None:
         page = await self.source.history(self.session_id, max(talk.end - 1, 0), _MAX_NEW + 1) if talk.end else None
@@ -77,8 +73,8 @@ class ChatPane(Pane):
         else:
             await talk.go_on(page)
 
-    @on(ConversationView.Wanted)
-    def _serve(self, event: ConversationView.Wanted) -> None:
+    @on(ConversationView.Requested)
+    def _serve(self, event: ConversationView.Requested) -> None:
         event.stop()
         screen = app_of(self).screen_of(self.session_id)
         if event.what == "earlier":
@@ -94,7 +90,7 @@ class ChatPane(Pane):
         try:
             page = await self.source.history(self.session_id, first, talk.first - first)
         except CompactorError as error:
-            app_of(self).tell_error(error)
+            app_of(self).show_error(error)
             return
         await talk.prepend_page(page)
 
@@ -102,7 +98,6 @@ class ChatPane(Pane):
         self.app.push_screen(ViewerScreen(TextDocument(title, [piece])))
 
     def look_back(self, by: int) -> bool:
-        """A page up or down."""
         talk = self.conversation
         (talk.scroll_page_up if by < 0 else talk.scroll_page_down)(animate=False)
         return True
@@ -111,22 +106,22 @@ class ChatPane(Pane):
 
     def follow(self) -> None:
         """Show what is being said and answered, if anything is."""
-        saying = app_of(self).chats.sayings.get(self.session_id)
-        if saying is not None and saying is not self._seen and self._timer is not None:
-            self._seen = saying
+        exchange = app_of(self).chats.exchanges.get(self.session_id)
+        if exchange is not None and exchange is not self._seen and self._timer is not None:
+            self._seen = exchange
             self.say("")
             self.conversation.anchor()
             self._timer.resume()
             self._draw()
 
     def _draw(self) -> None:
-        saying, talk = self._seen, self.conversation
-        if saying is None:
+        exchange, talk = self._seen, self.conversation
+        if exchange is None:
             return
-        talk.coming.draw(saying, talk.is_in_view, app_of(self).now())
-        if saying.is_over and self._timer is not None:
+        talk.coming.draw(exchange, talk.is_in_view, app_of(self).now())
+        if exchange.is_over and self._timer is not None:
             self._timer.pause()
-        kept = max(saying.kept_at, saying.answered_at)
+        kept = max(exchange.kept_at, exchange.answered_at)
         screen = app_of(self).screen_of(self.session_id)
         if talk.end < kept and kept != self._looked_at and screen is not None:
             self._looked_at = kept
@@ -141,9 +136,9 @@ class ChatPane(Pane):
 
     async def use_model(self, name: str) -> str:
         """Talk with another model from now on; what it is, in a line."""
-        told = await app_of(self).chats.use(self.source, self.session_id, name)
-        self._tell_model(await self._model_words())
-        return told
+        description = await app_of(self).chats.use(self.source, self.session_id, name)
+        self._show_model(await self._model_words())
+        return description
 
     async def _model_words(self) -> str:
         try:
@@ -151,5 +146,5 @@ class ChatPane(Pane):
         except CompactorError:
             return "no model to talk to yet: /model NAME names one, such as /model http://127.0.0.1:11434/v1#llama3.2"
 
-    def _tell_model(self, words: str) -> None:
+    def _show_model(self, words: str) -> None:
         self.query_one("#chat-model", Static).update(cut_line(words))

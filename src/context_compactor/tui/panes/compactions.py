@@ -19,7 +19,7 @@ from context_compactor.tui.formatting import safe_text, time_ago
 from context_compactor.tui.screens.base import Pane, app_of, placeholder
 from context_compactor.tui.screens.viewer import TextDocument, ViewerScreen
 from context_compactor.tui.sources.base import CompactionLine, TextPiece, TokenPlot
-from context_compactor.tui.widgets.row_list import Cell, Column, Row, RowList
+from context_compactor.tui.widgets.row_list import Cell, Column, RowList
 
 _MAX_REPORT = 60_000
 _COLUMNS = (
@@ -42,22 +42,17 @@ class CompactionsPane(Pane):
         self._made: list[CompactionLine] = []
 
     def compose(self) -> ComposeResult:
-        """The list and the report."""
         yield placeholder()
-        yield RowList(_COLUMNS, self._some, id="compaction-rows")
+        yield RowList(_COLUMNS, id="compaction-rows")
         with VerticalScroll(id="report-scroll"):
             yield Static(id="report", markup=False)
 
     async def load(self) -> None:
-        """Read all reports."""
         self._made = (await self.source.compactions(self.session_id))[::-1]
-        self.query_one(RowList).forget(len(self._made))
+        now = app_of(self).now()
+        self.query_one(RowList).show(self._made, lambda made: _compaction_row(made, now))
         self.say("" if self._made else "Nothing was compacted yet. It happens by itself when a level is reached.")
         self._show()
-
-    def _some(self, first: int, count: int) -> list[Row]:
-        now = app_of(self).now()
-        return [_compaction_row(made, now) for made in self._made[first : first + count]]
 
     @on(RowList.Moved)
     def _show(self) -> None:
@@ -66,7 +61,7 @@ class CompactionsPane(Pane):
         shown.update(report_text(self._made[at].report) if at < len(self._made) else "")
         self.query_one("#report-scroll").scroll_home(animate=False)
 
-    @on(RowList.Chosen)
+    @on(RowList.Selected)
     def _read(self) -> None:
         self.query_one("#report-scroll").focus()
 
@@ -109,34 +104,32 @@ class PlotPane(Pane):
     """The plot, and in words what it shows."""
 
     def compose(self) -> ComposeResult:
-        """The plot over its words."""
         yield placeholder()
         yield PlotextPlot(id="saw")
         yield Static(id="saw-words", classes="why", markup=False)
 
     async def load(self) -> None:
-        """Weigh and draw."""
-        plotted = await self.source.plotted(self.session_id)
-        self.say("" if plotted.points else "Nothing was said yet.")
+        series = await self.source.plotted(self.session_id)
+        self.say("" if series.points else "Nothing was said yet.")
         plot = self.query_one(PlotextPlot)
-        plot.display = bool(plotted.points)
-        if plotted.points:
-            _draw_plot(plot, plotted)
-        self.query_one("#saw-words", Static).update(_plot_text(plotted))
+        plot.display = bool(series.points)
+        if series.points:
+            _draw_plot(plot, series)
+        self.query_one("#saw-words", Static).update(_plot_text(series))
 
 
-def _draw_plot(plot: PlotextPlot, plotted: TokenPlot) -> None:
+def _draw_plot(plot: PlotextPlot, series: TokenPlot) -> None:
     plt = plot.plt
     plt.clear_figure()
-    plt.plot([at for at, _ in plotted.points], [tokens for _, tokens in plotted.points], marker="braille")
-    last = plotted.points[-1][0]
-    for rule in plotted.levels[:1]:
-        height = rule.threshold * plotted.budget_tokens
-        plt.plot([plotted.points[0][0], last], [height, height], color="orange", marker="dot")
-    teeth = plotted.compactions[-_MAX_MARKS:]
-    if teeth:
-        plt.scatter([tooth.message for tooth in teeth], [tooth.after for tooth in teeth], color="red", marker="x")
-    first, most = plotted.points[0][0], max(plotted.budget_tokens, *(tokens for _, tokens in plotted.points))
+    plt.plot([at for at, _ in series.points], [tokens for _, tokens in series.points], marker="braille")
+    last = series.points[-1][0]
+    for rule in series.levels[:1]:
+        height = rule.threshold * series.budget_tokens
+        plt.plot([series.points[0][0], last], [height, height], color="orange", marker="dot")
+    marked = series.compactions[-_MAX_MARKS:]
+    if marked:
+        plt.scatter([made.message for made in marked], [made.after for made in marked], color="red", marker="x")
+    first, most = series.points[0][0], max(series.budget_tokens, *(tokens for _, tokens in series.points))
     plt.ylim(0, most)
     heights = [float(round(most * step / _TICKS)) for step in range(_TICKS + 1)]
     plt.yticks(heights, [short_count(height) for height in heights])
@@ -147,13 +140,13 @@ def _draw_plot(plot: PlotextPlot, plotted: TokenPlot) -> None:
     plot.refresh()
 
 
-def _plot_text(plotted: TokenPlot) -> str:
-    if not plotted.points:
+def _plot_text(series: TokenPlot) -> str:
+    if not series.points:
         return ""
-    made = f"{len(plotted.compactions):,} compactions (×)" if plotted.compactions else "no compaction yet"
-    marks = ", ".join(f"{rule.level} at {int(rule.threshold * plotted.budget_tokens):,}" for rule in plotted.levels)
-    how = "; where the compactions stand is estimated" if plotted.is_estimate and plotted.compactions else ""
-    return f"{made} · {marks} (line) · budget {plotted.budget_tokens:,}{how}"
+    made = f"{len(series.compactions):,} compactions (×)" if series.compactions else "no compaction yet"
+    marks = ", ".join(f"{rule.level} at {int(rule.threshold * series.budget_tokens):,}" for rule in series.levels)
+    how = "; where the compactions stand is estimated" if series.is_estimate and series.compactions else ""
+    return f"{made} · {marks} (line) · budget {series.budget_tokens:,}{how}"
 
 
 _MARKS = {"same": "=", "removed": "<", "added": ">", "changed": "|"}
@@ -168,15 +161,13 @@ class DiffPane(Pane):
         self._rows: tuple[DiffRow, ...] = ()
 
     def compose(self) -> ComposeResult:
-        """Both sides of each message."""
         yield placeholder()
         yield Static(id="diff-words", classes="why", markup=False)
-        yield RowList((Column("Before"), Column("", 1), Column("After")), self._some, id="diff-rows")
+        yield RowList((Column("Before"), Column("", 1), Column("After")), id="diff-rows")
 
     async def load(self) -> None:
-        """Compare, unless there is nothing to compare."""
-        standing = await self.source.session(self.session_id)
-        made = standing.totals
+        status = await self.source.session(self.session_id)
+        made = status.totals
         has_any = made.compactions > made.undone
         self.query_one(RowList).display = has_any
         self.say("" if has_any else "No compaction counts, so there is nothing to compare.")
@@ -187,13 +178,10 @@ class DiffPane(Pane):
         found = await self.source.diff(self.session_id)
         self._rows = found.rows
         self.query_one("#diff-words", Static).update(_diff_text(found))
-        self.query_one(RowList).forget(len(found.rows))
+        self.query_one(RowList).show(found.rows, _diff_row)
 
-    def _some(self, first: int, count: int) -> list[Row]:
-        return [_diff_row(row) for row in self._rows[first : first + count]]
-
-    @on(RowList.Chosen)
-    def _open(self, event: RowList.Chosen) -> None:
+    @on(RowList.Selected)
+    def _open(self, event: RowList.Selected) -> None:
         row = self._rows[event.at]
         pieces = [
             TextPiece(name, _message_text(side))

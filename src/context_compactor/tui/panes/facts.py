@@ -16,7 +16,7 @@ from context_compactor.tui.formatting import safe_text
 from context_compactor.tui.screens.base import Pane, placeholder
 from context_compactor.tui.screens.viewer import OriginalDocument, TextDocument, ViewerScreen
 from context_compactor.tui.sources.base import TextPiece
-from context_compactor.tui.widgets.row_list import Cell, Column, Row, RowList
+from context_compactor.tui.widgets.row_list import Cell, Column, RowList
 
 _FACT_COLUMNS = (
     Column("Kind", 12),
@@ -43,10 +43,9 @@ class FactsPane(Pane):
         self.kind: str | None = None
 
     def compose(self) -> ComposeResult:
-        """The kinds over the facts."""
         yield Static(id="fact-kinds", classes="why", markup=False)
         yield placeholder()
-        yield RowList(_FACT_COLUMNS, self._some, id="fact-rows")
+        yield RowList(_FACT_COLUMNS, id="fact-rows")
 
     async def load(self) -> None:
         """Read all facts; those of a kind are chosen here."""
@@ -54,7 +53,6 @@ class FactsPane(Pane):
         self._choose()
 
     def show_kind(self, kind: str | None) -> None:
-        """Facts of one kind only, or all of them."""
         self.kind = kind
         self._choose()
 
@@ -65,7 +63,6 @@ class FactsPane(Pane):
         self.show_kind(kinds[(at + by) % len(kinds)])
 
     def action_original(self) -> None:
-        """Read the original that the fact with the cursor is from."""
         rows = self.query_one(RowList)
         fact = self._shown[rows.cursor] if rows.cursor < len(self._shown) else None
         if fact is None or not fact.ref:
@@ -81,7 +78,7 @@ class FactsPane(Pane):
     def _choose(self) -> None:
         kinds = expand_kind(self.kind) if self.kind else get_args(FactKind)
         self._shown = [fact for fact in self._every if fact.kind in kinds][::-1]
-        self.query_one(RowList).forget(len(self._shown))
+        self.query_one(RowList).show(self._shown, _fact_row)
         named = {"all": len(self._every), **self._kinds()}
         chosen = self.kind or "all"
         words = "  ".join(
@@ -91,11 +88,8 @@ class FactsPane(Pane):
         self.query_one("#fact-kinds", Static).update(words)
         self.say("" if self._shown else "No facts yet. Decisions, failures and file states are noted as they are seen.")
 
-    def _some(self, first: int, count: int) -> list[Row]:
-        return [_fact_row(fact) for fact in self._shown[first : first + count]]
-
-    @on(RowList.Chosen)
-    def _open(self, event: RowList.Chosen) -> None:
+    @on(RowList.Selected)
+    def _open(self, event: RowList.Selected) -> None:
         fact = self._shown[event.at]
         said = [
             ("content", fact.content),
@@ -136,27 +130,24 @@ class SearchPane(Pane):
         self._hits: list[Hit] = []
 
     def compose(self) -> ComposeResult:
-        """The question over the hits over their lines."""
         yield Input(placeholder="a question, a name, an error; Enter searches the archive", id="question", compact=True)
         yield placeholder()
         columns = (Column("Original", 10), Column("Kind", 14), Column("Lines", 13, right=True), Column("Text"))
-        yield RowList(columns, self._some, id="hit-rows")
+        yield RowList(columns, id="hit-rows")
         yield Static(id="hit-text", classes="below", markup=False)
 
     def search(self, words: str) -> None:
-        """Ask for something else."""
         self._words = words.strip()[:_MAX_QUESTION]
         self.query_one("#question", Input).value = self._words
         self.reload()
 
     async def load(self) -> None:
-        """Search, if anything is asked."""
         if not self._words:
             self.say("Only what has left the context is searched: that is what the archive holds.")
             return
         self.say("Searching…")
         self._hits = await self.source.search(self.session_id, self._words, _MAX_HITS)
-        self.query_one(RowList).forget(len(self._hits))
+        self.query_one(RowList).show(self._hits, _hit_row)
         self.say("" if self._hits else "Nothing in the archive answers that. Try: other words.")
         self._show()
 
@@ -166,9 +157,6 @@ class SearchPane(Pane):
         self.search(event.value)
         self.query_one(RowList).focus()
 
-    def _some(self, first: int, count: int) -> list[Row]:
-        return [_hit_row(hit) for hit in self._hits[first : first + count]]
-
     @on(RowList.Moved)
     def _show(self) -> None:
         at = self.query_one(RowList).cursor
@@ -176,8 +164,8 @@ class SearchPane(Pane):
             safe_text(self._hits[at].text[:_MAX_SHOWN]) if at < len(self._hits) else ""
         )
 
-    @on(RowList.Chosen)
-    def _open(self, event: RowList.Chosen) -> None:
+    @on(RowList.Selected)
+    def _open(self, event: RowList.Selected) -> None:
         self.app.push_screen(ViewerScreen(OriginalDocument(self.source, self.session_id, self._hits[event.at].id)))
 
 

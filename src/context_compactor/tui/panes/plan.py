@@ -19,7 +19,7 @@ from context_compactor.text import parse_target, plural
 from context_compactor.tui import plan_editor
 from context_compactor.tui.commands.command import Command
 from context_compactor.tui.commands.execution import cancellable, report_compaction, start_command
-from context_compactor.tui.plan_editor import PlanDraft, PlannedTurnDocument, Planner, shift_tier
+from context_compactor.tui.plan_editor import PlanDraft, Planner, planned_turn_document, shift_tier
 from context_compactor.tui.screens.base import Pane, app_of, placeholder
 from context_compactor.tui.screens.viewer import ViewerScreen
 from context_compactor.tui.widgets.bars import AnswerPanel, KeyHint, KeyLine
@@ -30,67 +30,68 @@ if TYPE_CHECKING:
     from context_compactor.tui.sources.base import SessionSource
 
 
-async def save_steers(source: SessionSource, session_id: str, kept: Mapping[int, Tier], wish: PlanDraft) -> None:
-    """Keep the steers of a wish, all of them or none."""
+async def save_steers(source: SessionSource, session_id: str, kept: Mapping[int, Tier], draft: PlanDraft) -> None:
+    """Keep the steers of a draft, all of them or none."""
     try:
-        for turn, tier in wish.changes.items():
+        for turn, tier in draft.changes.items():
             if tier is None:
                 await source.unsteer(session_id, turn)
             else:
                 await source.steer(session_id, turn, tier)
     except BaseException:
-        await revert_steers(source, session_id, kept, wish)
+        await revert_steers(source, session_id, kept, draft)
         raise
 
 
-async def revert_steers(source: SessionSource, session_id: str, kept: Mapping[int, Tier], wish: PlanDraft) -> None:
+async def revert_steers(source: SessionSource, session_id: str, kept: Mapping[int, Tier], draft: PlanDraft) -> None:
     """Have the steers again that were kept before."""
-    for turn in wish.changes:
+    for turn in draft.changes:
         if turn in kept:
             await source.steer(session_id, turn, kept[turn])
         else:
             await source.unsteer(session_id, turn)
 
 
-async def save_and_report(screen: SessionScreen, kept: Mapping[int, Tier], wish: PlanDraft) -> None:
+async def save_and_report(screen: SessionScreen, kept: Mapping[int, Tier], draft: PlanDraft) -> None:
     """Keep the steers without compacting, and say so."""
-    await save_steers(app_of(screen).source, screen.session_id, kept, wish)
-    screen.tell(f"{plural(len(wish.changes), 'steer')} kept: every compaction of this session follows.", "done")
+    await save_steers(app_of(screen).source, screen.session_id, kept, draft)
+    screen.show_message(
+        f"{plural(len(draft.changes), 'steer')} kept: every compaction of this session follows.", "done"
+    )
 
 
-async def accept_plan(screen: SessionScreen, kept: Mapping[int, Tier], wish: PlanDraft) -> None:
+async def accept_plan(screen: SessionScreen, kept: Mapping[int, Tier], draft: PlanDraft) -> None:
     """Keep the steers and compact. When that is cancelled or fails, the steers are as they were before, too."""
     source, session_id = app_of(screen).source, screen.session_id
     async with cancellable(screen, "Compacting as planned"):
-        await save_steers(source, session_id, kept, wish)
+        await save_steers(source, session_id, kept, draft)
         try:
             report = await source.compact(
-                session_id, level=wish.level, target_tokens=wish.target_tokens, focus=wish.focus
+                session_id, level=draft.level, target_tokens=draft.target_tokens, focus=draft.focus
             )
         except BaseException:
-            await revert_steers(source, session_id, kept, wish)
+            await revert_steers(source, session_id, kept, draft)
             raise
-    steers = f"\n{plural(len(wish.changes), 'steer')} kept." if wish.changes else ""
+    steers = f"\n{plural(len(draft.changes), 'steer')} kept." if draft.changes else ""
     report_compaction(screen, report, steers)
 
 
 _MIN_WAIT, _MAX_WAIT = 0.05, 0.4
-"""Seconds between a change and the plan with it: what takes long to reckon waits for more changes."""
+"""Seconds between a change and the plan with it: what takes long to plan waits for more changes."""
 _MAX_PAUSE = 2.0
 """Seconds between two plans of a session that goes on by itself: half of the time at most is spent on planning."""
 
 
 class PlanView(Pane):
-    """A plan, made again whenever something else is wished for. What is wished for stays while the app runs."""
+    """A plan, made again whenever its draft changes. The draft stays while the app runs."""
 
     def __init__(self, session_id: str) -> None:
         super().__init__(session_id)
         self._planner: Planner | None = None
-        self._must_look = True
+        self._must_refresh = True
         self._shown: int | None = None
 
     def compose(self) -> ComposeResult:
-        """What can be chosen, what comes of it, the turns, and why."""
         yield KeyLine(id="plan-keys")
         field = Input(id="plan-field", compact=True)
         field.display = False
@@ -101,82 +102,76 @@ class PlanView(Pane):
         yield Static(id="plan-why", markup=False)
 
     def on_mount(self) -> None:
-        """Nothing is known yet."""
         self._show_choices()
 
     def on_unmount(self) -> None:
-        """What was chosen and is not kept waits for whoever comes back, and they are told so."""
-        changes = self.planner.wish.changes
+        """What was chosen and is not kept waits for whoever comes back, and they see a message."""
+        changes = self.planner.draft.changes
         if changes and not app_of(self).is_leaving:
             count = plural(len(changes), "steer")
-            told = f"{count} changed and not kept: they wait in the plan of {self.session_id[:60]}."
-            self.app.notify(told, severity="warning", markup=False)
+            words = f"{count} changed and not kept: they wait in the plan of {self.session_id[:60]}."
+            self.app.notify(words, severity="warning", markup=False)
 
     # What is known
 
     @property
     def session_screen(self) -> SessionScreen:
-        """The screen around it."""
         return cast("SessionScreen", self.screen)
 
     @property
     def planner(self) -> Planner:
-        """What is known of the plan."""
         if self._planner is None:
-            wish = app_of(self).plans.get(self.session_id, PlanDraft())
-            self._planner = Planner(self.source, self.session_id, wish)
+            draft = app_of(self).plans.get(self.session_id, PlanDraft())
+            self._planner = Planner(self.source, self.session_id, draft)
         return self._planner
 
     @property
     def rows(self) -> RowList:
-        """The turns."""
         return self.query_one("#plan-rows", RowList)
 
     @property
     def turn(self) -> TurnPlan | None:
-        """The turn with the cursor."""
         at = self.rows.cursor
         return self.planner.turns[at] if at < len(self.planner.turns) else None
 
     def first_widget(self) -> RowList:
-        """The turns have the focus."""
         return self.rows
 
     def mark_stale(self, *, is_seen: bool) -> None:
         """The session has changed: see how it stands before the next plan."""
-        self._must_look = True
+        self._must_refresh = True
         super().mark_stale(is_seen=is_seen)
 
     async def load(self) -> None:
-        """Plan what is wished for; once more behind that when it has changed meanwhile."""
+        """Plan the draft; once more behind that when it has changed meanwhile."""
         planner = self.planner
-        if not self._must_look:
+        if not self._must_refresh:
             await asyncio.sleep(min(max(planner.seconds / 3, _MIN_WAIT), _MAX_WAIT))
         else:
             await asyncio.sleep(min(planner.seconds, _MAX_PAUSE))
-            self._must_look = False
+            self._must_refresh = False
             try:
-                await planner.look()
+                await planner.refresh()
             except BaseException:
-                self._must_look = True
+                self._must_refresh = True
                 raise
         refused = await planner.replan()
         self._remember()
         for why in refused:
-            self.session_screen.tell(why, "warning")
+            self.session_screen.show_message(why, "warning")
         self.say("" if planner.turns else "Nothing was said yet, so there is nothing to plan.")
         self.show()
 
-    def update_draft(self, wish: PlanDraft) -> None:
-        """Wish for something else: seen at once, reckoned soon."""
-        if wish != self.planner.wish:
-            self.planner.wish = wish
+    def update_draft(self, draft: PlanDraft) -> None:
+        """Take another draft: seen at once, planned soon."""
+        if draft != self.planner.draft:
+            self.planner.draft = draft
             self._remember()
             self.show()
             self.reload()
 
     def _remember(self) -> None:
-        app_of(self).plans[self.session_id] = self.planner.wish
+        app_of(self).plans[self.session_id] = self.planner.draft
 
     # What is shown
 
@@ -192,12 +187,12 @@ class PlanView(Pane):
 
     def _show_choices(self) -> None:
         planner = self.planner
-        wish = planner.wish
+        draft = planner.draft
         automatic = ("on" if planner.is_automatic else "off") if planner.is_enabled else "off: enabled is off"
         hints = [
-            KeyHint("l", "level", wish.level or "–"),
-            KeyHint("t", "target", f"{wish.target_tokens:,}" if wish.target_tokens else "–"),
-            KeyHint("f", "focus", wish.focus or "–"),
+            KeyHint("l", "level", draft.level or "–"),
+            KeyHint("t", "target", f"{draft.target_tokens:,}" if draft.target_tokens else "–"),
+            KeyHint("f", "focus", draft.focus or "–"),
             KeyHint("a", "accept"),
             KeyHint("s", "keep"),
             KeyHint("A", "auto", automatic),
@@ -206,7 +201,7 @@ class PlanView(Pane):
         outcome = self.query_one("#plan-outcome", Static)
         outcome.display = planner.plan is not None
         if planner.plan is not None:
-            outcome.update(plan_editor.outcome_text(planner.plan, planner.budget_tokens, wish, planner.is_planning))
+            outcome.update(plan_editor.outcome_text(planner.plan, planner.budget_tokens, draft, planner.is_planning))
 
     @on(RowList.Moved)
     def _show_why(self) -> None:
@@ -218,21 +213,20 @@ class PlanView(Pane):
         )
 
     def on_resize(self) -> None:
-        """Another width has room for more or for less."""
         self._show_why()
 
     def _some(self, first: int, count: int) -> list[Row]:
         planner = self.planner
-        steers, is_planning = planner.wish.steers(planner.kept), planner.is_planning
+        steers, is_planning = planner.draft.steers(planner.kept), planner.is_planning
         return [
-            plan_editor.plan_row(turn, planner.wish, planner.kept, steers, is_planning)
+            plan_editor.plan_row(turn, planner.draft, planner.kept, steers, is_planning)
             for turn in planner.turns[first : first + count]
         ]
 
-    @on(RowList.Chosen)
+    @on(RowList.Selected)
     def _open(self) -> None:
         if self.turn is not None:
-            self.app.push_screen(ViewerScreen(PlannedTurnDocument(self.source, self.session_id, self.turn)))
+            self.app.push_screen(ViewerScreen(planned_turn_document(self.source, self.session_id, self.turn)))
 
 
 _MAX_FOCUS = 2_000
@@ -240,6 +234,15 @@ _FIELD_HINTS = {
     "target": "tokens to get down to, such as 40k, or 25% of what there is; empty for none",
     "focus": "what matters most; empty for nothing in particular",
 }
+_PLAN_BINDINGS = (
+    Binding("a", "accept", "Accept the plan", show=False),
+    Binding("s", "keep", "Keep steers", show=False),
+    Binding("l", "level", "Next level", show=False),
+    Binding("t", "ask('target')", "Target", show=False),
+    Binding("f", "ask('focus')", "Focus", show=False),
+    Binding("A", "automatic", "Compact by itself, or not", show=False),
+)
+"""The keys that stand over the plan, where they can be clicked on."""
 _INSTRUCTIONS_FIXED = "Instructions are never touched, so there is nothing to choose about them."
 
 
@@ -252,12 +255,7 @@ class PlanPane(PlanView):
         Binding("p", "pin", "Pin"),
         Binding("x", "free", "Free"),
         Binding("X", "free_all", "Free all", show=False),
-        Binding("a", "accept", "Accept the plan", show=False),
-        Binding("s", "keep", "Keep steers", show=False),
-        Binding("l", "level", "Next level", show=False),
-        Binding("t", "ask('target')", "Target", show=False),
-        Binding("f", "ask('focus')", "Focus", show=False),
-        Binding("A", "automatic", "Compact by itself, or not", show=False),
+        *_PLAN_BINDINGS,
     ]
 
     def __init__(self, session_id: str) -> None:
@@ -268,36 +266,34 @@ class PlanPane(PlanView):
 
     def preview(self, level: str | None = None, target: int | None = None, focus: str | None = None) -> None:
         """Plan with these, and with the steers that are chosen already."""
-        self.update_draft(structs.replace(self.planner.wish, level=level, target_tokens=target, focus=focus))
+        self.update_draft(structs.replace(self.planner.draft, level=level, target_tokens=target, focus=focus))
 
     def action_level(self) -> None:
-        """The next level."""
-        self.update_draft(self.planner.wish.next_level())
+        self.update_draft(self.planner.draft.next_level())
 
     def action_ask(self, what: Literal["target", "focus"]) -> None:
-        """Ask for a target or a focus."""
-        wish, self._asked = self.planner.wish, what
+        draft, self._asked = self.planner.draft, what
         field = self.query_one("#plan-field", Input)
         field.placeholder = f"{what}: {_FIELD_HINTS[what]}"
         field.max_length = _MAX_FOCUS
-        field.value = (wish.focus or "") if what == "focus" else str(wish.target_tokens or "")
+        field.value = (draft.focus or "") if what == "focus" else str(draft.target_tokens or "")
         field.display = True
         field.focus()
 
     @on(Input.Submitted, "#plan-field")
     def _take(self, event: Input.Submitted) -> None:
         event.stop()
-        words, wish = event.value.strip(), self.planner.wish
+        words, draft = event.value.strip(), self.planner.draft
         if self._asked == "focus":
-            self.update_draft(structs.replace(wish, focus=words or None))
+            self.update_draft(structs.replace(draft, focus=words or None))
         else:
             try:
                 goal = parse_target(words or None)
             except CompactorError as error:
-                app_of(self).tell_error(error)
+                app_of(self).show_error(error)
                 return
             now = self.planner.plan.report.tokens_before if self.planner.plan else 0
-            self.update_draft(structs.replace(wish, target_tokens=goal.of(now)))
+            self.update_draft(structs.replace(draft, target_tokens=goal.of(now)))
         self.rows.focus()
 
     @on(Input.Blurred, "#plan-field")
@@ -307,17 +303,17 @@ class PlanPane(PlanView):
     # What becomes of a turn
 
     def action_raise(self, by: int) -> None:
-        """The turn with the cursor gets a dearer tier, or a cheaper one."""
+        """The turn with the cursor gets a tier that keeps more, or less."""
         turn = self.turn
         if turn is None or self._is_fixed(turn.turn):
             return
-        now = self.planner.wish.steers(self.planner.kept).get(turn.turn)
+        now = self.planner.draft.steers(self.planner.kept).get(turn.turn)
         wanted = shift_tier(now or turn.tier, by)
         if wanted is None and now is None:
             wanted = turn.tier  # where it is already, but from now on because somebody wants it
         if wanted is None:
             words = "kept already" if by > 0 else "dropped already"
-            self.session_screen.tell(f"Turn {turn.turn:,} is {words}: there is nothing beyond.", "faint")
+            self.session_screen.show_message(f"Turn {turn.turn:,} is {words}: there is nothing beyond.", "faint")
             return
         self._choose(turn.turn, wanted)
 
@@ -325,40 +321,38 @@ class PlanPane(PlanView):
         """Keep the turn with the cursor, or no longer."""
         turn = self.turn
         if turn is not None and not self._is_fixed(turn.turn):
-            steers = self.planner.wish.steers(self.planner.kept)
+            steers = self.planner.draft.steers(self.planner.kept)
             self._choose(turn.turn, None if steers.get(turn.turn) is Tier.KEEP else Tier.KEEP)
 
     def action_free(self) -> None:
-        """Leave the turn with the cursor to the engine."""
         if self.turn is not None:
             self._choose(self.turn.turn, None)
 
     def action_free_all(self) -> None:
-        """Leave all turns to the engine."""
-        self.update_draft(self.planner.wish.freed(self.planner.kept))
+        self.update_draft(self.planner.draft.freed(self.planner.kept))
 
     def _choose(self, turn: int, tier: Tier | None) -> None:
-        self.update_draft(self.planner.wish.with_steer(self.planner.kept, turn, tier))
+        self.update_draft(self.planner.draft.with_steer(self.planner.kept, turn, tier))
 
     def _is_fixed(self, turn: int) -> bool:
         if turn <= 0:
-            self.session_screen.tell(_INSTRUCTIONS_FIXED, "faint")
+            self.session_screen.show_message(_INSTRUCTIONS_FIXED, "faint")
         return turn <= 0
 
     # The end
 
     def action_accept(self) -> None:
         """Keep the steers and compact as planned."""
-        wish, kept = self.planner.wish, dict(self.planner.kept)
-        self._do(lambda screen: accept_plan(screen, kept, wish), wish)
+        draft, kept = self.planner.draft, dict(self.planner.kept)
+        self._do(lambda screen: accept_plan(screen, kept, draft), draft)
 
     def action_keep(self) -> None:
         """Keep the steers for every compaction to come, without one now."""
-        wish, kept = self.planner.wish, dict(self.planner.kept)
-        if not wish.changes:
-            self.session_screen.tell("There is no steer that is not kept.", "faint")
+        draft, kept = self.planner.draft, dict(self.planner.kept)
+        if not draft.changes:
+            self.session_screen.show_message("There is no steer that is not kept.", "faint")
             return
-        self._do(lambda screen: save_and_report(screen, kept, wish), wish)
+        self._do(lambda screen: save_and_report(screen, kept, draft), draft)
 
     def action_automatic(self) -> None:
         """Let the session compact by itself, or not."""
@@ -366,18 +360,22 @@ class PlanPane(PlanView):
 
         async def change(screen: SessionScreen) -> None:
             now = await self.source.set_automatic(self.session_id, is_on)
-            told = "by itself when a level is reached" if now else "only when it is asked for"
+            words = "by itself when a level is reached" if now else "only when it is asked for"
             other = "" if now is is_on else " The settings around it say so; they count more."
-            screen.tell(f"From now on this session is compacted {told}.{other}", "done" if now is is_on else "warning")
+            screen.show_message(
+                f"From now on this session is compacted {words}.{other}", "done" if now is is_on else "warning"
+            )
 
         self._do(change, PlanDraft())
 
     def _do(self, work: Callable[[SessionScreen], Awaitable[None]], done: PlanDraft) -> None:
-        """Begin some work that can be cancelled; what of the wish it has kept is wished for no longer."""
+        """Begin some work that can be cancelled; what of the draft it has kept is no change any more."""
         screen = self.session_screen
         busy = app_of(self).busy_with(screen)
         if busy:
-            screen.tell(f"Not now: {busy} is under way. Try: again when it is done; Ctrl-C cancels it.", "warning")
+            screen.show_message(
+                f"Not now: {busy} is under way. Try: again when it is done; Ctrl-C cancels it.", "warning"
+            )
             return
 
         async def run(screen: SessionScreen, _: str) -> None:
@@ -394,15 +392,9 @@ class PlanPane(PlanView):
     @on(KeyLine.Pressed)
     async def _press(self, event: KeyLine.Pressed) -> None:
         event.stop()
-        actions = {
-            "l": "level",
-            "t": "ask('target')",
-            "f": "ask('focus')",
-            "a": "accept",
-            "s": "keep",
-            "A": "automatic",
-        }
-        await self.run_action(actions[event.key])
+        for binding in _PLAN_BINDINGS:
+            if binding.key == event.key:
+                await self.run_action(binding.action)
 
 
 def _refresh_plan(screen: SessionScreen) -> None:
@@ -412,5 +404,5 @@ def _refresh_plan(screen: SessionScreen) -> None:
     if shown is not None:
         pane = shown.pane_of("plan")
         if isinstance(pane, PlanPane):
-            pane.planner.wish = app.plans.get(screen.session_id, PlanDraft())
+            pane.planner.draft = app.plans.get(screen.session_id, PlanDraft())
         shown.action_reload()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from msgspec import structs
 from rich.text import Text
@@ -16,10 +17,10 @@ from context_compactor.dialects.turns import Turn
 from context_compactor.errors import CompactorError
 from context_compactor.tui.formatting import cut_line, gauge_bar
 from context_compactor.tui.screens.base import Pane, app_of, placeholder
-from context_compactor.tui.screens.viewer import TextDocument, TurnDocument, ViewerScreen
+from context_compactor.tui.screens.viewer import TextDocument, ViewerScreen
 from context_compactor.tui.sources.base import Raw, SessionStatus, TextPiece, TurnLine, TurnPage
 from context_compactor.tui.sources.turns import turn_pieces
-from context_compactor.tui.widgets.row_list import Cell, Column, Row, RowList
+from context_compactor.tui.widgets.row_list import Cell, Column, RowList
 
 _PAGE = 60
 _TURN_COLUMNS = (
@@ -42,14 +43,12 @@ class TurnsPane(Pane):
         self._is_fetching = False
 
     def compose(self) -> ComposeResult:
-        """The list, and why the turn with the cursor is what it is."""
         yield placeholder()
         yield RowList(_TURN_COLUMNS, id="turn-rows")
         yield Static(id="turn-why", classes="why", markup=False)
 
     @property
     def rows(self) -> RowList:
-        """The list."""
         return self.query_one("#turn-rows", RowList)
 
     async def load(self) -> None:
@@ -75,7 +74,7 @@ class TurnsPane(Pane):
         self._lines.update((line.at, line) for line in page.turns)
         self._lines = {at: line for at, line in self._lines.items() if rows.at(at) is not None}
 
-    @on(RowList.Wanted)
+    @on(RowList.RowsRequested)
     def _want(self) -> None:
         if not self._is_fetching:
             self._is_fetching = True
@@ -92,7 +91,7 @@ class TurnsPane(Pane):
                 self._put(wanted[0], page)
                 self._show_why()
         except CompactorError as error:
-            app_of(self).tell_error(error)
+            app_of(self).show_error(error)
         finally:
             self._is_fetching = False
 
@@ -102,11 +101,12 @@ class TurnsPane(Pane):
         refs = f"  [{', '.join(line.refs)}]" if line and line.refs else ""
         self.query_one("#turn-why", Static).update(cut_line(f"{line.tier.value}: {line.reason}{refs}") if line else "")
 
-    @on(RowList.Chosen)
-    def _open(self, event: RowList.Chosen) -> None:
+    @on(RowList.Selected)
+    def _open(self, event: RowList.Selected) -> None:
         line = self._lines.get(event.at)
         title = (line.ref or line.role) if line else f"turn at {event.at + 1}"
-        self.app.push_screen(ViewerScreen(TurnDocument(self.source, self.session_id, event.at, title)))
+        read = partial(self.source.turn, self.session_id, event.at)
+        self.app.push_screen(ViewerScreen(TextDocument(title, read=read)))
 
 
 def _turn_row(line: TurnLine) -> list[Cell]:
@@ -132,7 +132,6 @@ class ContextPane(Pane):
         self._messages: list[list[TextPiece]] = []
 
     def compose(self) -> ComposeResult:
-        """The bars over the messages."""
         yield placeholder()
         yield Static(id="sections", markup=False)
         columns = (
@@ -141,40 +140,36 @@ class ContextPane(Pane):
             Column("Characters", 11, right=True),
             Column("Words"),
         )
-        yield RowList(columns, self._some, id="context-rows")
+        yield RowList(columns, id="context-rows")
 
     async def load(self) -> None:
-        """Measure, and read what would be sent."""
-        standing = await self.source.session(self.session_id)
-        self.query_one("#sections", Static).update(_section_bars(standing))
+        status = await self.source.session(self.session_id)
+        self.query_one("#sections", Static).update(_section_bars(status))
         raws = await self.source.context(self.session_id)
         self._messages = await asyncio.to_thread(_parse_messages, raws)
-        self.query_one(RowList).forget(len(self._messages))
+        self.query_one(RowList).show(list(enumerate(self._messages, 1)), _message_row)
         self.say("" if raws else "The context is empty: nothing was said yet.")
 
-    def _some(self, first: int, count: int) -> list[Row]:
-        return [_message_row(at, pieces) for at, pieces in enumerate(self._messages[first : first + count], first + 1)]
-
-    @on(RowList.Chosen)
-    def _open(self, event: RowList.Chosen) -> None:
+    @on(RowList.Selected)
+    def _open(self, event: RowList.Selected) -> None:
         reading = TextDocument(f"message {event.at + 1:,} of the context", self._messages[event.at])
         self.app.push_screen(ViewerScreen(reading))
 
 
-def _section_bars(standing: SessionStatus) -> Text:
+def _section_bars(status: SessionStatus) -> Text:
     """A line for each section that holds anything, on one scale, and all of them together."""
-    weights = {name: tokens for name, tokens in structs.asdict(standing.sections).items() if tokens}
+    weights = {name: tokens for name, tokens in structs.asdict(status.sections).items() if tokens}
     most = max(weights.values(), default=1)
     text = Text(no_wrap=True, overflow="crop")
     for name, tokens in weights.items():
-        share = f"{100 * tokens / standing.budget_tokens:5.1f} %"
+        share = f"{100 * tokens / status.budget_tokens:5.1f} %"
         bar = gauge_bar(tokens / most, _BAR_WIDTH).rstrip("░")
         text.append(f"{name.replace('_', ' '):<{_NAME_WIDTH}}{tokens:>10,} {share} {bar}\n")
-    total = standing.sections.total
-    share = f"{100 * total / standing.budget_tokens:5.1f} %"
-    text.append(f"{'in all':<{_NAME_WIDTH}}{total:>10,} {share} of {standing.budget_tokens:,}", style="bold")
-    margin = f"; the truth may be up to {100 * standing.margin:.1f} % higher" if standing.margin else ""
-    text.append(f"  {standing.source}{margin}", style="dim")
+    total = status.sections.total
+    share = f"{100 * total / status.budget_tokens:5.1f} %"
+    text.append(f"{'in all':<{_NAME_WIDTH}}{total:>10,} {share} of {status.budget_tokens:,}", style="bold")
+    margin = f"; the truth may be up to {100 * status.margin:.1f} % higher" if status.margin else ""
+    text.append(f"  {status.source}{margin}", style="dim")
     return text
 
 
@@ -184,7 +179,8 @@ def _parse_messages(raws: list[Raw]) -> list[list[TextPiece]]:
     return [turn_pieces(Turn(0, (message,))) for message in find_dialect("auto", raws).parse(raws)]
 
 
-def _message_row(number: int, pieces: list[TextPiece]) -> list[Cell]:
+def _message_row(numbered: tuple[int, list[TextPiece]]) -> list[Cell]:
+    number, pieces = numbered
     role = pieces[0].role if pieces else ""
     words = " · ".join(
         f"{piece.title}: {piece.text[:200]}" if piece.role != role else piece.text[:300] for piece in pieces[:3]

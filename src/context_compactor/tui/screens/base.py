@@ -1,4 +1,4 @@
-"""What screens and panes have in common: they follow changes, load once at a time, and tell errors."""
+"""What screens and panes have in common: they follow changes, load once at a time, and show errors."""
 
 from __future__ import annotations
 
@@ -29,13 +29,34 @@ def app_of(node: DOMNode) -> CompactorApp:
     return cast("CompactorApp", node.app)
 
 
-class LiveScreen(Screen[None]):
-    """A screen that is told of changes."""
+class LatestRun:
+    """Some work that is done again at every change: what is asked for while it is done is done once more behind it.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._under_way: set[str] = set()
-        self._once_more: set[str] = set()
+    However long it takes and however often it is asked for, it never piles up.
+    """
+
+    def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._work = work
+        self._is_running = self._is_asked = False
+
+    def request(self) -> bool:
+        """Ask for it; whether `run` has to be started for that."""
+        self._is_asked = True
+        must_start, self._is_running = not self._is_running, True
+        return must_start
+
+    async def run(self) -> None:
+        """Do it until nobody has asked for it once more."""
+        try:
+            while self._is_asked:
+                self._is_asked = False
+                await self._work()
+        finally:
+            self._is_running = self._is_asked = False
+
+
+class LiveScreen(Screen[None]):
+    """A screen that follows changes."""
 
     def changed(self, change: SourceChange) -> None:
         """Something is no longer as it was."""
@@ -51,44 +72,21 @@ class LiveScreen(Screen[None]):
         banner.display = bool(why)
 
     def on_mount(self) -> None:
-        """Begin with what is known."""
         self.show_offline(app_of(self).offline)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """What nobody expected is a message."""
         app_of(self).report_worker_error(event)
 
     def attempt(self, work: Callable[[], Awaitable[None]], group: str = "work") -> Worker[None]:
-        """Do something beside the screen; what goes wrong is told and ends nothing."""
+        """Do something beside the screen; what goes wrong is shown and ends nothing."""
 
-        async def told() -> None:
+        async def guarded() -> None:
             try:
                 await work()
             except CompactorError as error:
-                app_of(self).tell_error(error)
+                app_of(self).show_error(error)
 
-        return self.run_worker(told(), group=group, exit_on_error=False)
-
-    def keep_up(self, work: Callable[[], Awaitable[None]], group: str) -> None:
-        """The same with what is done again at every change: while it is being done, it is done once more behind that.
-
-        However long it takes and however often it is asked for, it never piles up.
-        """
-        if group in self._under_way:
-            self._once_more.add(group)
-            return
-        self._under_way.add(group)
-
-        async def until_it_is_now() -> None:
-            try:
-                self._once_more.add(group)
-                while group in self._once_more:
-                    self._once_more.discard(group)
-                    await work()
-            finally:
-                self._under_way.discard(group)
-
-        self.attempt(until_it_is_now, group)
+        return self.run_worker(guarded(), group=group, exit_on_error=False)
 
 
 def offline_banner() -> Static:
@@ -105,12 +103,10 @@ class Pane(Vertical):
         super().__init__()
         self.session_id = session_id
         self._is_fresh = False
-        self._is_loading = False
-        self._again = False
+        self._loading = LatestRun(self._load)
 
     @property
     def source(self) -> SessionSource:
-        """Where everything comes from."""
         return app_of(self).source
 
     async def load(self) -> None:
@@ -125,7 +121,7 @@ class Pane(Vertical):
         """A page up or down while the prompt is written into; not so where that means nothing."""
         return False
 
-    def look(self) -> None:
+    def activate(self) -> None:
         """The pane is looked at: fill it unless it is fresh."""
         if not self._is_fresh:
             self.reload()
@@ -139,28 +135,17 @@ class Pane(Vertical):
     def reload(self) -> None:
         """Fill the pane; while it is being filled, once more behind that."""
         self._is_fresh = True
-        if self._is_loading:
-            self._again = True
-            return
-        self._is_loading = True
-        self.run_worker(self._load(), group="load", exit_on_error=False)
+        if self._loading.request():
+            self.run_worker(self._loading.run(), group="load", exit_on_error=False)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """What nobody expected is a message."""
         app_of(self).report_worker_error(event)
 
     async def _load(self) -> None:
         try:
-            while True:
-                self._again = False
-                try:
-                    await self.load()
-                except CompactorError as error:
-                    self.say(f"{error}")
-                if not self._again:
-                    return
-        finally:
-            self._is_loading = False
+            await self.load()
+        except CompactorError as error:
+            self.say(f"{error}")
 
     def say(self, text: str) -> None:
         """Words in the place of what is not there, where the pane has a `note`; none takes them away."""

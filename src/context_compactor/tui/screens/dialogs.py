@@ -49,7 +49,6 @@ class DeleteScreen(ModalScreen[bool]):
         self._is_remote = is_remote
 
     def compose(self) -> ComposeResult:
-        """The question."""
         words = _QUESTION.format(
             name=cut_line(self._session_id, _MAX_NAME), more="" if self._is_remote else _LOCAL_NOTE
         )
@@ -57,7 +56,6 @@ class DeleteScreen(ModalScreen[bool]):
             yield Static(safe_text(words), markup=False)
 
     def action_answer(self, is_yes: bool) -> None:
-        """Yes or no."""
         self.dismiss(is_yes)
 
 
@@ -83,7 +81,6 @@ class NewSessionScreen(ModalScreen[None]):
         self._taken = taken
 
     def compose(self) -> ComposeResult:
-        """Three fields, and what is wrong with them."""
         given = app_of(self).chats.model
         model = given.name if given else default_model()
         window = f"{given.window}" if given and given.window else ""
@@ -98,7 +95,6 @@ class NewSessionScreen(ModalScreen[None]):
             yield Static(_HINT, id="new-problem", markup=False)
 
     def on_mount(self) -> None:
-        """To what is missing."""
         self.query_one("#new-name" if self._value("model") else "#new-model").focus()
 
     def _value(self, name: str) -> str:
@@ -153,18 +149,16 @@ class SmallScreen(ModalScreen[None]):
     """Lies over everything and goes away by itself. What was begun goes on below."""
 
     def compose(self) -> ComposeResult:
-        """How much room there is, and how much is needed."""
         yield Static(id="small", markup=False)
 
     def on_screen_resume(self) -> None:
         """It may have been under something while the terminal grew."""
-        self._look(self.app.size)
+        self._check_size(self.app.size)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Say so, or go."""
-        self._look(event.size)
+        self._check_size(event.size)
 
-    def _look(self, size: Size) -> None:
+    def _check_size(self, size: Size) -> None:
         if is_too_small(size):
             need = f"{MIN_SIZE.width}x{MIN_SIZE.height}"
             self.query_one(Static).update(f"Too small: {size.width}x{size.height}. At least {need}, please. ^q quits")

@@ -67,12 +67,10 @@ class HelpScreen(ModalScreen[None]):
         self._text = _help(around)
 
     def compose(self) -> ComposeResult:
-        """One page that scrolls."""
         with VerticalScroll(id="help"):
             yield Static(self._text, markup=False)
 
     def on_mount(self) -> None:
-        """Keys scroll at once."""
         self.query_one("#help").focus()
 
 
@@ -97,12 +95,12 @@ def _line(name: str, words: str, width: int) -> str:
 
 
 def _keys(around: Screen[object]) -> Iterator[tuple[str, str]]:
-    told: set[str] = set()
+    described: set[str] = set()
     for active in around.active_bindings.values():
         binding = active.binding
         is_usual = binding.action.startswith(_USUAL)
-        if binding.description and active.enabled and not is_usual and binding.description not in told:
-            told.add(binding.description)
+        if binding.description and active.enabled and not is_usual and binding.description not in described:
+            described.add(binding.description)
             yield around.app.get_key_display(binding), binding.description
 
 

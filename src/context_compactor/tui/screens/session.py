@@ -17,7 +17,7 @@ from context_compactor.tui.commands.command import completions_for
 from context_compactor.tui.commands.execution import run_entered
 from context_compactor.tui.formatting import cut_line
 from context_compactor.tui.registry import COMMANDS, PANES, TALK
-from context_compactor.tui.screens.base import LiveScreen, Pane, app_of, offline_banner
+from context_compactor.tui.screens.base import LatestRun, LiveScreen, Pane, app_of, offline_banner
 from context_compactor.tui.sources.base import SourceChange
 from context_compactor.tui.widgets.bars import AnswerPanel, Gauge, KeysFooter, Tone
 from context_compactor.tui.widgets.prompt import Completion, CompletionList, PromptInput
@@ -30,7 +30,8 @@ class PaneTabs(TabbedContent):
     the next pane meanwhile would be brought back.
     """
 
-    def _on_tab_pane_focused(self, event: TabPane.Focused) -> None:
+    def on_tab_pane_focused(self, event: TabPane.Focused) -> None:
+        """Stay where somebody went."""
         event.stop()
         event.prevent_default()
 
@@ -58,9 +59,9 @@ class SessionScreen(LiveScreen):
         self.archived: dict[str, Archived] | None = None
         """What is known to be archived, by id, the newest first; None until somebody asks."""
         self._first = pane or PANES[0].id
+        self._measuring = LatestRun(self._measure)
 
     def compose(self) -> ComposeResult:
-        """Gauge, tabs, prompt, keys."""
         yield offline_banner()
         yield Gauge(self.session_id)
         with PaneTabs(initial=self._first):
@@ -79,39 +80,34 @@ class SessionScreen(LiveScreen):
         super().on_mount()
         if self._first == "chat":
             self.focus_prompt()
-        self.keep_up(self._measure, "gauge")
+        self.measure()
 
     # Panes
 
     @property
     def pane(self) -> Pane:
-        """The pane that is seen."""
         return self.pane_of(self.query_one(TabbedContent).active)
 
     def pane_of(self, pane_id: str) -> Pane:
-        """The pane of this id."""
         return self.query_one(f"TabPane#{pane_id}").query_one(Pane)
 
     def show_pane(self, pane_id: str) -> Pane:
-        """Choose a pane."""
         self.query_one(TabbedContent).active = pane_id
         return self.pane_of(pane_id)
 
     @on(TabbedContent.TabActivated)
-    def _look(self, event: TabbedContent.TabActivated) -> None:
+    def _activated(self, event: TabbedContent.TabActivated) -> None:
         pane = event.pane.query_one(Pane)
-        pane.look()
+        pane.activate()
         first = pane.first_widget()
         if first is not None and not isinstance(self.focused, PromptInput):
             first.focus()
 
     def action_pane(self, at: int) -> None:
-        """The pane of this number."""
         if at < len(PANES):
             self.show_pane(PANES[at].id)
 
     def action_next_pane(self, by: int) -> None:
-        """The next pane, or the one before."""
         names = [spec.id for spec in PANES]
         self.show_pane(names[(names.index(self.query_one(TabbedContent).active) + by) % len(names)])
 
@@ -128,7 +124,7 @@ class SessionScreen(LiveScreen):
         if change.offline or (change.sessions and self.session_id not in change.sessions):
             return
         self.archived = None
-        self.keep_up(self._measure, "gauge")
+        self.measure()
         active = self.query_one(TabbedContent).active
         for spec in PANES:
             self.pane_of(spec.id).mark_stale(is_seen=spec.id == active)
@@ -138,17 +134,22 @@ class SessionScreen(LiveScreen):
         app = app_of(self)
         super().show_offline("" if app.chats.is_new(self.session_id) and not app.source.is_remote else why)
 
+    def measure(self) -> None:
+        """Find out how full the session is now."""
+        if self._measuring.request():
+            self.attempt(self._measuring.run, "gauge")
+
     async def _measure(self) -> None:
         app = app_of(self)
         try:
-            self.query_one(Gauge).standing = await app.source.session(self.session_id)
+            self.query_one(Gauge).status = await app.source.session(self.session_id)
         except CompactorError:
             if not app.chats.is_new(self.session_id):
                 raise
 
     # What is said over the prompt
 
-    def tell(self, text: str, style: Tone = "") -> None:
+    def show_message(self, text: str, style: Tone = "") -> None:
         """Show a text over the prompt, on every pane, until Escape or until something else is entered.
 
         Where another screen is seen, it is a message there as well; also when this one was left meanwhile.
@@ -156,21 +157,21 @@ class SessionScreen(LiveScreen):
         app = app_of(self)
         shown = app.screen_of(self.session_id)
         if shown is not None:
-            shown.query_one(AnswerPanel).tell(text, style)
+            shown.query_one(AnswerPanel).show_message(text, style)
         if shown is None or app.screen is not shown:
             severity = _SEVERITIES.get(style, "information")
             app.notify(
                 cut_line(text, _MAX_MESSAGE), title=cut_line(self.session_id, 60), severity=severity, markup=False
             )
 
-    def tell_progress(self, text: str) -> None:
+    def show_progress_line(self, text: str) -> None:
         """Say in one line what goes on; an empty one ends it."""
         shown = app_of(self).screen_of(self.session_id)
         if shown is not None:
-            shown.query_one(AnswerPanel).tell_progress(text)
+            shown.query_one(AnswerPanel).show_progress_line(text)
 
-    @on(PromptInput.LookedBack)
-    def _look_back(self, event: PromptInput.LookedBack) -> None:
+    @on(PromptInput.ScrollRequested)
+    def _look_back(self, event: PromptInput.ScrollRequested) -> None:
         answer = self.query_one(AnswerPanel)
         if answer.is_open or not self.pane.look_back(event.by):
             answer.look_back(event.by)
@@ -197,7 +198,7 @@ class SessionScreen(LiveScreen):
         if isinstance(self.focused, PromptInput) and self.focused.value == "/":
             self.focused.empty()
         if isinstance(self.focused, (Input, PromptInput)):
-            self.set_focus(next(iter(self.pane.query("RowList, Conversation")), None))
+            self.set_focus(next(iter(self.pane.query("RowList, ConversationView")), None))
             return
         app_of(self).show_sessions()
 
@@ -217,7 +218,7 @@ class SessionScreen(LiveScreen):
         offer = prompt.offers.at(event.option_index)
         if offer is not None:
             prompt.focus()
-            prompt.take(offer)
+            prompt.accept(offer)
 
     def on_paste(self, event: events.Paste) -> None:
         """What nobody else takes goes to the prompt: a paste is never lost."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -12,9 +13,10 @@ from textual.containers import VerticalScroll
 from textual.widgets import Input, Static
 
 from context_compactor.errors import CompactorError
+from context_compactor.settings import Level
 from context_compactor.text import percent, plural, short_count
 from context_compactor.tui.formatting import cut_line, gauge_bar, safe_text, sparkline, time_ago
-from context_compactor.tui.screens.base import LiveScreen, app_of, offline_banner
+from context_compactor.tui.screens.base import LatestRun, LiveScreen, app_of, offline_banner
 from context_compactor.tui.screens.dialogs import NewSessionScreen, ask_and_delete
 from context_compactor.tui.sources.base import SessionLine, SessionTrend, SourceChange
 from context_compactor.tui.widgets.bars import KeysFooter, level_style, level_words
@@ -32,7 +34,7 @@ _COLUMNS = (
     Column("Course", _SPARK, min_list_width=95),
     Column("Used", 10, right=True, min_list_width=110, name="used"),
 )
-_LEVELS = {None: 0, "soft": 1, "aggressive": 2, "emergency": 3}
+_LEVELS = (None, *Level)
 _NO_STORE = """{error}
 
 What to try
@@ -71,13 +73,11 @@ class SessionsScreen(LiveScreen):
         super().__init__()
         self._every: list[SessionLine] = []
         self._shown: list[SessionLine] = []
-        self._courses: dict[str, SessionTrend] = {}
+        self._trends: dict[str, SessionTrend] = {}
         self._sort = "-used"
-        self._is_loading = False
-        self._again = False
+        self._loading = LatestRun(self._read)
 
     def compose(self) -> ComposeResult:
-        """Filter, list, keys; or what to try where there is no list."""
         yield offline_banner()
         yield Static(id="sessions-title", classes="title", markup=False)
         yield Input(placeholder="filter by name or model", id="filter", compact=True)
@@ -87,7 +87,6 @@ class SessionsScreen(LiveScreen):
         yield KeysFooter()
 
     def on_mount(self) -> None:
-        """Read the list."""
         super().on_mount()
         self.rows.sorted_by = self._sort
         self.rows.display = False
@@ -95,7 +94,6 @@ class SessionsScreen(LiveScreen):
 
     @property
     def rows(self) -> RowList:
-        """The list."""
         return self.query_one("#session-rows", RowList)
 
     def changed(self, change: SourceChange) -> None:
@@ -105,21 +103,8 @@ class SessionsScreen(LiveScreen):
 
     def load(self) -> None:
         """Read the list; while that is being done, once more behind it."""
-        if self._is_loading:
-            self._again = True
-            return
-        self._is_loading = True
-        self.run_worker(self._load(), group="load", exit_on_error=False)
-
-    async def _load(self) -> None:
-        try:
-            while True:
-                self._again = False
-                await self._read()
-                if not self._again:
-                    return
-        finally:
-            self._is_loading = False
+        if self._loading.request():
+            self.run_worker(self._loading.run(), group="load", exit_on_error=False)
 
     async def _read(self) -> None:
         source = app_of(self).source
@@ -152,7 +137,7 @@ class SessionsScreen(LiveScreen):
     def _choose(self) -> None:
         """Those that fit the filter in the order that is asked for; the cursor stays on its session."""
         rows = self.rows
-        held = self._shown[rows.cursor].id if rows.cursor < len(self._shown) else ""
+        at_cursor = self._shown[rows.cursor].id if rows.cursor < len(self._shown) else ""
         words = self.query_one("#filter", Input).value.casefold().strip()
         self._shown = [line for line in self._every if words in line.id.casefold() or words in line.model.casefold()]
         self._shown.sort(key=lambda line: line.id)
@@ -161,18 +146,14 @@ class SessionsScreen(LiveScreen):
         rows.sorted_by = self._sort
         rows.forget(len(self._shown))
         rows.cursor = next(
-            (at for at, line in enumerate(self._shown) if line.id == held), min(rows.cursor, len(self._shown))
+            (at for at, line in enumerate(self._shown) if line.id == at_cursor), min(rows.cursor, len(self._shown))
         )
         part = f"{len(self._shown):,} of " if len(self._shown) != len(self._every) else ""
         many = f"{part}{plural(len(self._every), 'session')}"
-        levels = ", ".join(
-            f"{count:,} {name}" for name in ("soft", "aggressive", "emergency") if (count := self._count(name))
-        )
+        counts = Counter(line.level for line in self._every)
+        levels = ", ".join(f"{counts[level]:,} {level}" for level in Level if counts[level])
         title = " · ".join(filter(None, (many, levels, app_of(self).source.name)))
         self.query_one("#sessions-title", Static).update(cut_line(title))
-
-    def _count(self, level: str) -> int:
-        return sum(line.level == level for line in self._every)
 
     def _keys(self) -> dict[str, Callable[[SessionLine], Any]]:
         none = SessionTrend()
@@ -180,11 +161,11 @@ class SessionsScreen(LiveScreen):
             "used": lambda line: line.updated_at,
             "name": lambda line: line.id,
             "fill": lambda line: line.share,
-            "level": lambda line: (_LEVELS[line.level], line.share),
+            "level": lambda line: (_LEVELS.index(line.level), line.share),
             "tokens": lambda line: line.tokens,
-            "turns": lambda line: self._courses.get(line.id, none).turns or 0,
+            "turns": lambda line: self._trends.get(line.id, none).turns or 0,
             "messages": lambda line: line.messages,
-            "compacted": lambda line: self._courses.get(line.id, none).last_at,
+            "compacted": lambda line: self._trends.get(line.id, none).last_at,
         }
 
     @on(Input.Changed, "#filter")
@@ -207,30 +188,24 @@ class SessionsScreen(LiveScreen):
         self._choose()
 
     def action_filter(self) -> None:
-        """To the filter."""
         self.query_one("#filter", Input).focus()
 
     def action_clear(self) -> None:
-        """All sessions again."""
         self.query_one("#filter", Input).value = ""
         self.rows.focus()
 
     def action_sort(self) -> None:
-        """Order by the next column."""
         names = list(self._keys())
         name = names[(names.index(self._sort.lstrip("-")) + 1) % len(names)]
         self._order(name if name == "name" else f"-{name}")
 
     def action_turn_around(self) -> None:
-        """The other way round."""
         self._order(self._sort[1:] if self._sort.startswith("-") else f"-{self._sort}")
 
     def action_reload(self) -> None:
-        """Read the list again."""
         self.load()
 
     def action_new(self) -> None:
-        """A session to chat in."""
         self.app.push_screen(NewSessionScreen(frozenset(line.id for line in self._every)))
 
     def action_delete(self) -> None:
@@ -243,7 +218,7 @@ class SessionsScreen(LiveScreen):
         try:
             is_gone = await ask_and_delete(app, session_id)
         except CompactorError as error:
-            app.tell_error(error)
+            app.show_error(error)
             is_gone = True  # or as good as: the list says
         if is_gone:
             self.load()
@@ -253,30 +228,30 @@ class SessionsScreen(LiveScreen):
     def _some(self, first: int, count: int) -> list[Row]:
         return [self._row(line) for line in self._shown[first : first + count]]
 
-    @on(RowList.Wanted)
-    def _want(self, event: RowList.Wanted) -> None:
+    @on(RowList.RowsRequested)
+    def _want(self, event: RowList.RowsRequested) -> None:
         wanted = self._shown[event.first : event.first + event.count]
-        self.run_worker(self._find_courses(wanted), group="courses", exclusive=True, exit_on_error=False)
+        self.run_worker(self._find_trends(wanted), group="trends", exclusive=True, exit_on_error=False)
 
-    async def _find_courses(self, lines: list[SessionLine]) -> None:
+    async def _find_trends(self, lines: list[SessionLine]) -> None:
         """How the sessions that are seen went, one after the other; each is shown as soon as it is known."""
         source = app_of(self).source
         for line in lines:
             try:
-                course = await source.trend(line)
+                trend = await source.trend(line)
             except CompactorError:
-                continue  # what is wrong with the source is told by who watches it
-            if self._courses.get(line.id) != course:
-                self._courses[line.id] = course
+                continue  # what is wrong with the source is reported by who watches it
+            if self._trends.get(line.id) != trend:
+                self._trends[line.id] = trend
                 at = next((at for at, shown in enumerate(self._shown) if shown.id == line.id), None)
                 if at is not None:
                     self.rows.put(at, [self._row(self._shown[at])])
 
     def _row(self, line: SessionLine) -> list[Cell]:
-        now, course, style = app_of(self).now(), self._courses.get(line.id), level_style(line.level)
+        now, trend, style = app_of(self).now(), self._trends.get(line.id), level_style(line.level)
         marks = tuple(rule.threshold for rule in line.levels[:1])
-        turns = "…" if course is None else "–" if course.turns is None else f"{course.turns:,}"
-        compacted = "…" if course is None else time_ago(course.last_at, now) if course.compactions else "never"
+        turns = "…" if trend is None else "–" if trend.turns is None else f"{trend.turns:,}"
+        compacted = "…" if trend is None else time_ago(trend.last_at, now) if trend.compactions else "never"
         return [
             Cell(line.id, "strong"),
             Cell(f"{gauge_bar(line.share, _GAUGE, marks)} {percent(line.share)}", style),
@@ -285,11 +260,11 @@ class SessionsScreen(LiveScreen):
             Cell(turns),
             Cell(f"{line.messages:,}", "faint"),
             Cell(compacted, "faint"),
-            Cell(sparkline(course.line, _SPARK) if course else "", style),
+            Cell(sparkline(trend.line, _SPARK) if trend else "", style),
             Cell(time_ago(line.updated_at, now), "faint"),
         ]
 
-    @on(RowList.Chosen)
-    def _open(self, event: RowList.Chosen) -> None:
+    @on(RowList.Selected)
+    def _open(self, event: RowList.Selected) -> None:
         if event.at < len(self._shown):
             app_of(self).show_session(self._shown[event.at].id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, Protocol
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from context_compactor.tui.sources.base import SessionSource, SourceChange, Text
 from context_compactor.tui.widgets.bars import KeysFooter
 
 _PAGE_SIZE = 8_000
+PiecesReader = Callable[[], Awaitable[Sequence[TextPiece]]]
 
 
 class DocumentPage(Struct, frozen=True):
@@ -42,30 +43,22 @@ class Document(Protocol):
 
 
 class TextDocument:
-    """Pieces that are at hand."""
+    """Pieces that are at hand, or that are read with the first page."""
 
-    def __init__(self, title: str, pieces: Sequence[TextPiece]) -> None:
+    def __init__(
+        self,
+        title: str,
+        pieces: Sequence[TextPiece] = (),
+        read: Callable[[], Awaitable[Sequence[TextPiece]]] | None = None,
+    ) -> None:
         self.title = title
-        self._sheets = paginate(pieces)
+        self._read = read
+        self._pages = paginate(pieces) if read is None else []
 
     async def document_page(self, number: int) -> DocumentPage:
-        """A page of them."""
-        return self._sheets[number - 1]
-
-
-class TurnDocument:
-    """A turn as it was said."""
-
-    def __init__(self, source: SessionSource, session_id: str, at: int, title: str) -> None:
-        self.title = title
-        self._source, self._id, self._at = source, session_id, at
-        self._sheets: list[DocumentPage] = []
-
-    async def document_page(self, number: int) -> DocumentPage:
-        """A page of the turn, which is read once."""
-        if not self._sheets:
-            self._sheets = paginate(await self._source.turn(self._id, self._at))
-        return self._sheets[number - 1]
+        if not self._pages and self._read is not None:
+            self._pages = paginate(await self._read())
+        return self._pages[number - 1]
 
 
 class OriginalDocument:
@@ -76,7 +69,6 @@ class OriginalDocument:
         self._source, self._id, self._ref = source, session_id, ref
 
     async def document_page(self, number: int) -> DocumentPage:
-        """A page of it."""
         original = await self._source.original(self._id, self._ref, number)
         page = original.page
         where = f"lines {page.first_line:,}–{page.last_line:,}"
@@ -112,13 +104,12 @@ class ViewerScreen(LiveScreen):
         Binding("w", "wrap", "Wrap"),
     ]
 
-    def __init__(self, reading: Document) -> None:
+    def __init__(self, document: Document) -> None:
         super().__init__()
-        self._reading = reading
+        self._document = document
         self._number, self._pages = 1, 1
 
     def compose(self) -> ComposeResult:
-        """A title, the text, the keys."""
         yield offline_banner()
         yield Static(id="viewer-title", classes="title", markup=False)
         with VerticalScroll(id="viewer-text"):
@@ -126,7 +117,6 @@ class ViewerScreen(LiveScreen):
         yield KeysFooter()
 
     def on_mount(self) -> None:
-        """Show the first page."""
         super().on_mount()
         self.query_one("#viewer-text").focus()
         self.attempt(self._show)
@@ -135,7 +125,6 @@ class ViewerScreen(LiveScreen):
         """What was said does not change."""
 
     def action_turn_page(self, by: int) -> None:
-        """The next page, or the one before."""
         number = self._number + by
         if 1 <= number <= self._pages:
             self._number = number
@@ -146,10 +135,10 @@ class ViewerScreen(LiveScreen):
         self.query_one("#viewer-page").toggle_class("unwrapped")
 
     async def _show(self) -> None:
-        document_page = await self._reading.document_page(self._number)
+        document_page = await self._document.document_page(self._number)
         self._number, self._pages = document_page.number, document_page.pages
         page = f"page {document_page.number:,} of {document_page.pages:,}" if document_page.pages > 1 else ""
-        title = " · ".join(filter(None, (self._reading.title, page, document_page.where)))
+        title = " · ".join(filter(None, (self._document.title, page, document_page.where)))
         self.query_one("#viewer-title", Static).update(cut_line(title))
         self.query_one("#viewer-page", Static).update(page_content(document_page))
         self.query_one("#viewer-text").scroll_home(animate=False)
@@ -170,8 +159,8 @@ def _piece_content(piece: TextPiece) -> Content:
 
 def _language(path: str, text: str) -> str:
     """What a text is written in: what its file's name says, else what it begins with."""
-    told = guess_language("", path) if path else _UNKNOWN
-    if told != _UNKNOWN:
-        return told
+    language = guess_language("", path) if path else _UNKNOWN
+    if language != _UNKNOWN:
+        return language
     start = text.lstrip()[:20]
     return next((name for opening, name in _SHAPES if start.startswith(opening)), "text")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from msgspec import Struct
@@ -39,27 +40,21 @@ class Gauge(Widget):
     """Three lines: name and level, the bar, the forecast."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "gauge--title",
-        "gauge--faint",
-        "gauge--ease",
-        "gauge--soft",
-        "gauge--aggressive",
-        "gauge--emergency",
+        f"gauge--{name}" for name in ("title", "faint", "ease", "soft", "aggressive", "emergency")
     }
 
-    standing: reactive[SessionStatus | None] = reactive(None)
+    status: reactive[SessionStatus | None] = reactive(None)
 
     def __init__(self, session_id: str) -> None:
         super().__init__()
         self._session = session_id
 
     def render(self) -> Text:
-        """All of it, as wide as there is room."""
-        width, standing = max(self.size.width, 20), self.standing
+        width, status = max(self.size.width, 20), self.status
         title = self.get_component_rich_style("gauge--title", partial=True)
-        if standing is None:
+        if status is None:
             return Text(in_width(cut_line(self._session), width), style=title, no_wrap=True, overflow="crop")
-        line = standing.line
+        line = status.line
         colour = self.get_component_rich_style(f"gauge--{level_style(line.level)}", partial=True)
         faint = self.get_component_rich_style("gauge--faint", partial=True)
         badge = level_words(line.level)
@@ -71,19 +66,19 @@ class Gauge(Widget):
         bar = gauge_bar(line.share, width - len(share), tuple(rule.threshold for rule in line.levels))
         text.append(bar, style=colour)
         text.append(f"{share}\n", style=colour)
-        text.append(in_width(_forecast(standing, width), width), style=faint)
+        text.append(in_width(_forecast(status, width), width), style=faint)
         return text
 
 
-def _forecast(standing: SessionStatus, width: int) -> str:
+def _forecast(status: SessionStatus, width: int) -> str:
     """Tokens of the budget, then the levels with how far away they are, as many as there is room for."""
-    line = standing.line
-    said = [f"{line.tokens:,} of {standing.budget_tokens:,} tokens", f"{line.messages:,} messages"]
-    if standing.turns_left is not None and standing.turns_left < _MAX_FORECAST:
-        said.append(f"room for ~{standing.turns_left:,} turns")
+    line = status.line
+    said = [f"{line.tokens:,} of {status.budget_tokens:,} tokens", f"{line.messages:,} messages"]
+    if status.turns_left is not None and status.turns_left < _MAX_FORECAST:
+        said.append(f"room for ~{status.turns_left:,} turns")
     for rule in line.levels:
-        starts = int(rule.threshold * standing.budget_tokens)
-        turns = standing.turns_until(starts)
+        starts = int(rule.threshold * status.budget_tokens)
+        turns = status.turns_until(starts)
         away = f" in ~{turns:,} turns" if turns and turns < _MAX_FORECAST else ""
         said.append(f"{rule.level} at {short_count(starts)}{away}")
     shown = said[0]
@@ -102,7 +97,7 @@ _MAX_TEXT = 20_000
 
 
 class AnswerPanel(Vertical):
-    """What was told since something was last entered, a few lines of it at a time. What was told before is kept, and
+    """What was shown since something was last entered, a few lines of it at a time. What was shown before is kept, and
     comes back into sight when one looks back.
     """
 
@@ -110,71 +105,72 @@ class AnswerPanel(Vertical):
         super().__init__(id="answer")
         self.display = False
         self.texts: list[str] = []
-        """What was told, the newest last."""
-        self._told = VerticalScroll(can_focus=False)
+        """What was shown, the newest last."""
+        self._messages = VerticalScroll(can_focus=False)
         self._progress = Static(id="progress", markup=False)
         self._progress.display = False
 
     def compose(self) -> ComposeResult:
-        """What was told, over what goes on."""
-        yield self._told
+        yield self._messages
         yield self._progress
 
     def begin(self) -> None:
-        """Something was entered: what was told until now is past."""
-        for said in self._told.children:
+        """Something was entered: what was shown until now is past."""
+        for said in self._messages.children:
             said.add_class("past")
         self.remove_class("back")
-        self._told.display = False
+        self._messages.display = False
         self._show()
 
-    def tell(self, text: str, style: Tone = "") -> None:
+    def show_message(self, text: str, style: Tone = "") -> None:
         """Show a text. Nothing in it is markup, and nothing in it drives the terminal."""
         if len(text) > _MAX_TEXT:
             text = f"{text[:_MAX_TEXT]}\n… and {len(text) - _MAX_TEXT:,} characters more"
         words = safe_text(text).rstrip("\n")
         self.texts = [*self.texts, words][-_MAX_TEXTS:]
-        for old in list(self._told.children)[: max(len(self._told.children) - _MAX_TEXTS + 1, 0)]:
+        for old in list(self._messages.children)[: max(len(self._messages.children) - _MAX_TEXTS + 1, 0)]:
             old.remove()
-        self._told.mount(Static(words, markup=False, classes=f"said {style}".rstrip()))
-        self._told.display = True
+        self._messages.mount(Static(words, markup=False, classes=f"said {style}".rstrip()))
+        self._messages.display = True
         self._show()
-        self._told.scroll_end(animate=False)
+        self._messages.scroll_end(animate=False)
 
-    def tell_progress(self, text: str) -> None:
+    def show_progress_line(self, text: str) -> None:
         """Say in one line what goes on; nothing ends it."""
         self._progress.update(cut_line(text))
         self._progress.display = bool(text)
         self._show()
 
     def set_collapsed(self, is_wanted: bool) -> None:
-        """Leave what was told out of sight while its place is wanted for something else."""
-        self._told.set_class(is_wanted, "shut")
+        """Leave what was shown out of sight while its place is wanted for something else."""
+        self._messages.set_class(is_wanted, "shut")
 
     @property
     def is_open(self) -> bool:
-        """Whether anything that was told is in sight."""
-        return bool(self.display and self._told.display)
+        """Whether anything that was shown is in sight."""
+        return bool(self.display and self._messages.display)
 
     def close(self) -> bool:
-        """Take what was told out of sight; says whether there was any."""
+        """Take what was shown out of sight; says whether there was any."""
         was_open = self.is_open
         self.begin()
         return was_open
 
     def look_back(self, by: int) -> None:
-        """Pages up or down through everything that was told."""
+        """Pages up or down through everything that was shown."""
         if not self.texts:
             return
         if not self.has_class("back"):
             self.add_class("back")
-            self._told.display = True
+            self._messages.display = True
             self._show()
-            self._told.scroll_end(animate=False)
-        self.call_after_refresh(self._told.scroll_page_up if by < 0 else self._told.scroll_page_down, animate=False)
+            self._messages.scroll_end(animate=False)
+        self.call_after_refresh(
+            self._messages.scroll_page_up if by < 0 else self._messages.scroll_page_down, animate=False
+        )
 
     def _show(self) -> None:
-        self.display = bool(self._told.display or self._progress.display)
+        self.display = bool(self._messages.display or self._progress.display)
 
 
 _MAX_VALUE = 24
@@ -189,28 +185,25 @@ class KeyHint(Struct, frozen=True):
 
 
 class KeyLine(Static):
-    """Hints side by side. A click does what the key does. The key is in bold, so no colour is needed to tell it."""
+    """Hints side by side. A click does what the key does. The key is in bold, so no colour is needed to see it."""
 
+    @dataclass
     class Pressed(Message):
         """A hint was clicked on."""
 
-        def __init__(self, key: str) -> None:
-            self.key = key
-            super().__init__()
+        key: str
 
     def show(self, hints: Sequence[KeyHint]) -> None:
-        """Show these."""
         self.update(Content("  ").join([_hint_text(hint) for hint in hints]))
 
     def action_press(self, key: str) -> None:
-        """What a click does."""
         self.post_message(self.Pressed(key))
 
 
 def _hint_text(hint: KeyHint) -> Content:
-    told = " ".join(filter(None, (hint.words, cut_line(hint.state, _MAX_VALUE))))
+    words = " ".join(filter(None, (hint.words, cut_line(hint.state, _MAX_VALUE))))
     link = f"[@click=\"press('{hint.key}')\"]"
-    return Content.from_markup(f"{link}[bold $text-accent]{hint.key}[/] $told[/]", told=told)
+    return Content.from_markup(f"{link}[bold $text-accent]{hint.key}[/] $words[/]", words=words)
 
 
 class KeysFooter(Footer):
@@ -221,11 +214,13 @@ class KeysFooter(Footer):
 
     def bindings_changed(self, screen: Screen[object]) -> None:
         """Look soon whether there are other keys."""
-        self._bindings_ready = True
+        if self._shown is None:  # what a footer begins with is Textual's
+            self._shown = ()
+            super().bindings_changed(screen)
         if screen.app.app_focus and not self._is_asked:
-            self._is_asked = self.call_after_refresh(self._look)
+            self._is_asked = self.call_after_refresh(self._compare_keys)
 
-    async def _look(self) -> None:
+    async def _compare_keys(self) -> None:
         self._is_asked = False
         if not self.is_attached:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
@@ -44,11 +45,9 @@ class LinkLine(Static, can_focus=True):
         self._follow = follow
 
     def action_open(self) -> None:
-        """Go there."""
         self._follow()
 
     def on_click(self, event: events.Click) -> None:
-        """Go there."""
         event.stop()
         self._follow()
 
@@ -115,7 +114,7 @@ class CompactionMarker(LinkLine):
         super().__init__("", follow, classes="compaction", can_focus=False)
         self.placed = placed
 
-    def tell(self, *, is_undone: bool, is_last: bool) -> None:
+    def show_state(self, *, is_undone: bool, is_last: bool) -> None:
         """Say what was done, and for the last one how to take it back."""
         placed = self.placed
         removed = placed.messages_removed
@@ -142,52 +141,52 @@ class PendingAnswer(Vertical):
 
     def __init__(self) -> None:
         super().__init__(id="coming")
-        self._saying: ChatExchange | None = None
+        self._exchange: ChatExchange | None = None
         self._since: datetime | None = None
         self._text = ""
         self._notes = 0
         self._question = Static(classes="user", markup=False)
         self._thought = Static(classes="thought", markup=False)
         self._answer = Prose()
-        self._told = Vertical(id="told")
+        self._note_lines = Vertical(id="told")
         self._doing = Static(classes="doing", markup=False)
 
     def compose(self) -> ComposeResult:
-        """From what was asked to what goes on."""
         yield self._question
         yield self._thought
         yield self._answer
-        yield self._told
+        yield self._note_lines
         yield self._doing
 
     def on_mount(self) -> None:
-        """Nothing goes on."""
         for each in (self._question, self._thought, self._answer, self._doing):
             each.display = False
 
-    def draw(self, saying: ChatExchange, is_in_view: InView, now: datetime) -> None:
+    def draw(self, exchange: ChatExchange, is_in_view: InView, now: datetime) -> None:
         """Show how things stand, without what is in view already."""
-        if saying is not self._saying:
-            self._begin(saying, now)
-        text, thought = saying.heard.said()
-        is_asked = saying.is_over or is_in_view("user", saying.text, saying.messages_at_start)
-        is_seen = (saying.is_over and not saying.is_lost) or is_in_view("assistant", text, saying.messages_at_start)
-        self._question.display = bool(saying.text) and not is_asked
+        if exchange is not self._exchange:
+            self._begin(exchange, now)
+        text, thought = exchange.partial.said()
+        is_asked = exchange.is_over or is_in_view("user", exchange.text, exchange.messages_at_start)
+        is_seen = (exchange.is_over and not exchange.is_lost) or is_in_view(
+            "assistant", text, exchange.messages_at_start
+        )
+        self._question.display = bool(exchange.text) and not is_asked
         self._thought.display = bool(thought) and not text and not is_seen
         if self._thought.display:
             self._thought.update(safe_text(thought)[-_MAX_THOUGHT:].lstrip())
         self._answer.display = bool(text) and not is_seen
         if self._answer.display:
             self._go_on(text)
-        self._tell_notes(saying)
-        self._doing.display = not saying.is_over
-        self._doing.update(_progress_text(saying, text, thought, int((now - (self._since or now)).total_seconds())))
+        self._show_notes(exchange)
+        self._doing.display = not exchange.is_over
+        self._doing.update(_progress_text(exchange, text, thought, int((now - (self._since or now)).total_seconds())))
 
-    def _begin(self, saying: ChatExchange, now: datetime) -> None:
-        self._saying, self._since, self._text, self._notes = saying, now, "", 0
+    def _begin(self, exchange: ChatExchange, now: datetime) -> None:
+        self._exchange, self._since, self._text, self._notes = exchange, now, "", 0
         self._answer.clear()
-        self._told.remove_children()
-        self._question.update(safe_text(saying.text[:_MAX_QUESTION]))
+        self._note_lines.remove_children()
+        self._question.update(safe_text(exchange.text[:_MAX_QUESTION]))
 
     def _go_on(self, text: str) -> None:
         text = text[:_MAX_ANSWER]
@@ -198,15 +197,17 @@ class PendingAnswer(Vertical):
             self._answer.add(text[len(self._text) :])
             self._text = text
 
-    def _tell_notes(self, saying: ChatExchange) -> None:
-        for note in saying.notes[self._notes :]:
-            self._told.mount(Static(safe_text(note.words), classes=f"note-line {note.tone}".rstrip(), markup=False))
-        self._notes = len(saying.notes)
+    def _show_notes(self, exchange: ChatExchange) -> None:
+        for note in exchange.notes[self._notes :]:
+            self._note_lines.mount(
+                Static(safe_text(note.words), classes=f"note-line {note.tone}".rstrip(), markup=False)
+            )
+        self._notes = len(exchange.notes)
 
 
-def _progress_text(saying: ChatExchange, text: str, thought: str, seconds: int) -> str:
-    doing = saying.doing
-    if not saying.is_answered and not doing.startswith("compacting"):
+def _progress_text(exchange: ChatExchange, text: str, thought: str, seconds: int) -> str:
+    doing = exchange.doing
+    if not exchange.is_answered and not doing.startswith("compacting"):
         doing = "answering" if text else "thinking" if thought else doing
     if len(text) > _MAX_ANSWER:
         doing = f"{doing}, {len(text):,} characters so far"
@@ -224,28 +225,27 @@ class ConversationView(VerticalScroll):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,i", "write", "Write")]
 
-    class Wanted(Event):
+    @dataclass
+    class Requested(Event):
         """Earlier messages are wanted, or all about the compactions, or the prompt."""
 
-        def __init__(self, what: str) -> None:
-            self.what = what
-            super().__init__()
+        what: str
 
     def __init__(self, open_piece: OpenPiece) -> None:
         super().__init__(id="conversation")
         self.first = self.end = 0
         """The indexes of the first message that is seen, and behind the last."""
         self.coming = PendingAnswer()
-        self._earlier = LinkLine("", lambda: self._want("earlier"), classes="earlier")
+        self._earlier = LinkLine("", lambda: self._request("earlier"), classes="earlier")
         self._said = Vertical(id="said")
         self._open_piece = open_piece
         self._shown: deque[tuple[int, list[Widget]]] = deque()
         self._calls: dict[str, ToolCall] = {}
         self._last: deque[tuple[int, str, str]] = deque(maxlen=_REMEMBERED_MESSAGES)
         self._undone: frozenset[str] = frozenset()
+        self._is_released = False
 
     def compose(self) -> ComposeResult:
-        """From the earliest to what is just being said."""
         with Vertical(id="talk"):  # as high as what is around it, or what is at the end would be drawn out of place
             yield self._earlier
             yield self._said
@@ -256,21 +256,34 @@ class ConversationView(VerticalScroll):
         self._earlier.display = False
         self.anchor()
 
+    def anchor(self, anchor: bool = True) -> None:
+        self._is_released = False
+        super().anchor(anchor)
+
+    def release_anchor(self) -> None:
+        self._is_released = True
+        super().release_anchor()
+
+    @property
+    def follows_end(self) -> bool:
+        """Whether the view stays at the end: until somebody scrolls away from it, and again when they are back."""
+        self._is_released = self._is_released and not self.is_vertical_scroll_end
+        return not self._is_released
+
     def on_resize(self) -> None:
         """Draw the bar where the view is: Textual keeps the view at the end without drawing its bar again."""
         self.call_after_refresh(self._draw_bar)
 
     def _draw_bar(self) -> None:
-        if not self._anchor_released:
+        if self.follows_end:
             self.scroll_end(animate=False, immediate=True)
         self.vertical_scrollbar.refresh()
 
     def action_write(self) -> None:
-        """To the prompt."""
-        self._want("prompt")
+        self._request("prompt")
 
-    def _want(self, what: str) -> None:
-        self.post_message(self.Wanted(what))
+    def _request(self, what: str) -> None:
+        self.post_message(self.Requested(what))
 
     # Filling
 
@@ -290,9 +303,9 @@ class ConversationView(VerticalScroll):
         self._shown.extend(new)
         self.end = max(self.end, page.first + len(page.messages))
         await self._said.mount_all(_widgets(new))
-        if len(self._shown) > MAX_MESSAGES and not self._anchor_released:  # nobody reads what goes
+        if len(self._shown) > MAX_MESSAGES and self.follows_end:  # nobody reads what goes
             await self._let_go(len(self._shown) - MAX_MESSAGES)
-        self._tell()
+        self._show_state()
 
     async def prepend_page(self, page: HistoryPage) -> None:
         """Show earlier messages over those in view, which stay where they are on the screen."""
@@ -302,7 +315,7 @@ class ConversationView(VerticalScroll):
         self.first = page.first
         self.release_anchor()
         await self._said.mount_all(_widgets(new), before=0 if self._said.children else None)
-        self._tell()
+        self._show_state()
         self.call_after_refresh(lambda: self.scroll_to(y=self.max_scroll_y - below, animate=False, immediate=True))
 
     async def _let_go(self, count: int) -> None:
@@ -321,7 +334,7 @@ class ConversationView(VerticalScroll):
                 self._last.append((index, message.role, message.text))
             widgets = list(message_widgets(message, self._calls, self._open_piece)) if is_new(index) else []
             widgets += [
-                CompactionMarker(placed, lambda: self._want("compactions"))
+                CompactionMarker(placed, lambda: self._request("compactions"))
                 for placed in page.compactions
                 if placed.message == index + 1 and is_unknown(placed.id)
             ]
@@ -347,18 +360,18 @@ class ConversationView(VerticalScroll):
     def mark_undone(self, ids: Iterable[str]) -> None:
         """These compactions count no longer, all others do."""
         self._undone = frozenset(ids)
-        self._tell()
+        self._show_state()
 
     def _compactions(self) -> list[CompactionMarker]:
         return [each for _, widgets in self._shown for each in widgets if isinstance(each, CompactionMarker)]
 
-    def _tell(self) -> None:
+    def _show_state(self) -> None:
         self._earlier.display = self.first > 0
         self._earlier.update(f"▴ {self.first:,} earlier messages: Enter or a click shows some, Turns has all of them")
         made = self._compactions()
         active = [each for each in made if each.placed.id not in self._undone]
         for each in made:
-            each.tell(is_undone=each.placed.id in self._undone, is_last=active[-1:] == [each])
+            each.show_state(is_undone=each.placed.id in self._undone, is_last=active[-1:] == [each])
 
 
 def _widgets(shown: Iterable[tuple[int, list[Widget]]]) -> list[Widget]:

@@ -225,17 +225,14 @@ class Prose(Vertical):
         self._first = text
 
     def on_mount(self) -> None:
-        """Begin with what is there."""
         if self._first:
             self.add(self._first)
 
     @property
     def length(self) -> int:
-        """How many characters it shows."""
         return self._raw
 
     def add(self, text: str) -> None:
-        """Go on with some more."""
         self._raw += len(text)
         self._open += safe_text(text)
         while (at := _split_at(self._open)) > 0:
@@ -246,7 +243,6 @@ class Prose(Vertical):
         self._draw(self._open)
 
     def clear(self) -> None:
-        """Begin anew."""
         self._raw, self._open, self._last = 0, "", None
         self.remove_children()
 

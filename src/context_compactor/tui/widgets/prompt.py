@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 from unicodedata import category
@@ -12,11 +13,10 @@ from msgspec import Struct
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.document._document import EditResult, Location, Selection
-from textual.document._edit import Edit
 from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
+from textual.widgets.text_area import Edit, EditResult, Location, Selection
 from textual.worker import WorkType
 
 from context_compactor.tui.formatting import cut_line
@@ -57,7 +57,6 @@ class PastedTexts:
 
     @property
     def size(self) -> int:
-        """The characters of all of them."""
         return sum(map(len, self._texts.values()))
 
     def keep_only(self, texts: list[str]) -> None:
@@ -90,7 +89,7 @@ class PromptHistory:
         self.lines: list[str] = []
         self.draft = ""
         """What is being written."""
-        self.held = PastedTexts()
+        self.pastes = PastedTexts()
         self._at = 0
         self._new = ""
 
@@ -100,10 +99,10 @@ class PromptHistory:
             self.lines.append(line)
         del self.lines[: max(len(self.lines) - _MAX_ENTRIES, 0)]
         self.draft = self._new = ""
-        self.held.keep_only(self.lines)
-        while self.held.size > _MAX_PASTED_CHARACTERS and len(self.lines) > 1:
+        self.pastes.keep_only(self.lines)
+        while self.pastes.size > _MAX_PASTED_CHARACTERS and len(self.lines) > 1:
             del self.lines[0]
-            self.held.keep_only(self.lines)
+            self.pastes.keep_only(self.lines)
         self._at = len(self.lines)
 
     def step(self, by: int, now: str) -> str | None:
@@ -178,7 +177,6 @@ class CompletionList(OptionList, can_focus=False):
         return was_open
 
     def at(self, index: int) -> Completion | None:
-        """The one on this line."""
         return self._offers[index] if 0 <= index < len(self._offers) else None
 
     def move(self, by: int) -> None:
@@ -202,7 +200,7 @@ class PromptInput(TextArea):
     """Posts `Submitted(text)` when something is entered."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        # Keys of these three reach `_on_key` first; here they are for the last line and for the help.
+        # Keys of these three reach `on_key` first; here they are for the last line and for the help.
         Binding("enter", "submit", "Send"),
         Binding("alt+enter,ctrl+j,shift+enter", "new_line", "New line", key_display="alt+⏎"),
         Binding("tab", "complete", "Complete", show=False),
@@ -210,31 +208,18 @@ class PromptInput(TextArea):
         Binding("pagedown", "look_back(1)", "Look on", show=False),
     ]
 
-    class Told(Message):
-        """What a prompt tells whoever owns it."""
-
-        def __init__(self, prompt: PromptInput) -> None:
-            self.prompt = prompt
-            super().__init__()
-
-        @property
-        def control(self) -> PromptInput:
-            """The prompt."""
-            return self.prompt
-
-    class Submitted(Told):
+    @dataclass
+    class Submitted(Message):
         """Something was entered."""
 
-        def __init__(self, prompt: PromptInput, text: str) -> None:
-            super().__init__(prompt)
-            self.text = text
+        prompt: PromptInput
+        text: str
 
-    class LookedBack(Told):
-        """What was told before is wanted, or what was told after that."""
+    @dataclass
+    class ScrollRequested(Message):
+        """What was shown before is wanted, or what was shown after that."""
 
-        def __init__(self, prompt: PromptInput, by: int) -> None:
-            super().__init__(prompt)
-            self.by = by
+        by: int
 
     def __init__(
         self, entered: PromptHistory, offers: CompletionList, find: CompletionFinder, *, placeholder: str = ""
@@ -257,11 +242,9 @@ class PromptInput(TextArea):
         """The text that is to go on with the first offer, as soon as there is one."""
 
     def on_mount(self) -> None:
-        """Go on behind what was being written."""
         self.move_cursor(self.document.end)
 
     def on_unmount(self) -> None:
-        """What is being written is kept."""
         self._entered.draft = self.text
 
     # What stands in it
@@ -290,9 +273,10 @@ class PromptInput(TextArea):
 
     # Keys
 
-    async def _on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
+        """Send, complete or begin a new line, before Textual writes the key."""
         if event.key in ("enter", "tab") and self._is_ahead and " " not in self.text:
-            await self._look(self.text)  # names are known at once
+            await self._find_offers(self.text)  # names are known at once
         if event.key == "enter":
             self.action_submit()
         elif event.key in _NEW_LINE_KEYS:
@@ -305,8 +289,7 @@ class PromptInput(TextArea):
         event.prevent_default()
 
     def action_new_line(self) -> None:
-        """Go on in the next line."""
-        self._replace_via_keyboard("\n", *self.selection)
+        self.replace("\n", *self.selection, maintain_selection_offset=False)
 
     def action_complete(self) -> None:
         """Take what is chosen among the offers, else the first; those that are still looked for are waited for."""
@@ -322,7 +305,7 @@ class PromptInput(TextArea):
         line = self.text.strip()
         if not line:
             return
-        text = self._entered.held.full(line)
+        text = self._entered.pastes.full(line)
         self._entered.add(line)
         self.empty()
         self.post_message(self.Submitted(self, text))
@@ -347,8 +330,7 @@ class PromptInput(TextArea):
             super().action_cursor_right(select)
 
     def action_look_back(self, by: int) -> None:
-        """What was told before, or after that."""
-        self.post_message(self.LookedBack(self, by))
+        self.post_message(self.ScrollRequested(by))
 
     def _recall(self, by: int) -> bool:
         line = self._entered.step(by, self.text)
@@ -359,7 +341,7 @@ class PromptInput(TextArea):
 
     # Offers
 
-    def take(self, offer: Completion) -> None:
+    def accept(self, offer: Completion) -> None:
         """Go on as offered."""
         self.offers.close()
         self.value = offer.line
@@ -369,20 +351,19 @@ class PromptInput(TextArea):
         offer = self.offers.chosen
         if offer is None or self._is_ahead or offer.line.rstrip() == self.text.rstrip():
             return False
-        self.take(offer)
+        self.accept(offer)
         return True
 
     def on_text_area_changed(self) -> None:
-        """Look for offers, and keep what is being written."""
         self._entered.draft = self.text
         if self.text == self._recalled:
             self.offers.close()
             return
         self._recalled = ""
-        look: WorkType[None] = partial(self._look, self.text)
-        self.run_worker(look, group="offers", exclusive=True, exit_on_error=False)
+        work: WorkType[None] = partial(self._find_offers, self.text)
+        self.run_worker(work, group="offers", exclusive=True, exit_on_error=False)
 
-    async def _look(self, text: str) -> None:
+    async def _find_offers(self, text: str) -> None:
         found = await self._find(text) if text.startswith("/") and "\n" not in text else []
         if text == self.text:
             self._offered_for = text
@@ -397,27 +378,24 @@ class PromptInput(TextArea):
         return text.startswith("/") and "\n" not in text and text not in (self._offered_for, self._recalled)
 
     def on_blur(self) -> None:
-        """Nobody writes any more."""
         self.offers.close()
 
     # Pastes
 
-    async def _on_paste(self, event: events.Paste) -> None:
+    async def on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
         self.paste(event.text)
 
     def action_paste(self) -> None:
-        """What was copied in the app."""
         self.paste(self.app.clipboard)
 
     def paste(self, text: str) -> None:
         """Put a text where the cursor is: a short one as it is, a long one as a label that is one piece."""
         text = plain_lines(text)
-        shown = text if is_short_and_printable(text) else self._entered.held.label(text)
-        done = self._replace_via_keyboard(shown, *self.selection)
-        if done is not None:
-            self.move_cursor(done.end_location)
+        shown = text if is_short_and_printable(text) else self._entered.pastes.label(text)
+        done = self.replace(shown, *self.selection, maintain_selection_offset=False)
+        self.move_cursor(done.end_location)
         self.focus()
 
     def edit(self, edit: Edit) -> EditResult:
@@ -437,7 +415,7 @@ class PromptInput(TextArea):
     def _outside(self, location: Location, towards: int) -> Location:
         row, column = location
         if row < self.document.line_count:
-            for start, end in self._entered.held.spans(self.document.get_line(row)):
+            for start, end in self._entered.pastes.spans(self.document.get_line(row)):
                 if start < column < end:
                     return row, end if towards > 0 else start
         return location

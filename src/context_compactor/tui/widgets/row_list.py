@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
 
 from msgspec import Struct
 from rich.segment import Segment
@@ -42,6 +43,7 @@ class Cell(Struct, frozen=True):
 
 
 Row = Sequence[Cell]
+T = TypeVar("T")
 
 
 def column_widths(columns: Sequence[Column], width: int) -> list[int]:
@@ -61,6 +63,11 @@ def column_widths(columns: Sequence[Column], width: int) -> list[int]:
     return [(column.width or share) if at in shown else 0 for at, column in enumerate(columns)]
 
 
+_STYLES = (
+    *("heading", "cursor", "waiting", "faint", "strong", "failed"),
+    *("keep", "summarize", "reference", "drop"),
+    *("ease", "soft", "aggressive", "emergency"),
+)
 _MAX_CACHED = 500
 _MARGIN = 20
 """Rows around those that are seen which are asked for together with them."""
@@ -69,27 +76,12 @@ _MARGIN = 20
 class RowList(ScrollView, can_focus=True):
     """Rows of cells under a heading.
 
-    Who has its rows at hand gives a `fill`. Who has to look for them answers `Wanted` with `put`; until then a row is
-    a mark.
+    Who has all items calls `show`; who makes rows of what changes gives a `fill`. Who has to look for rows answers
+    `RowsRequested` with `put`; until then a row is a mark.
     `made` counts the rows that were put, for whoever wants to know what a list costs.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "rows--heading",
-        "rows--cursor",
-        "rows--waiting",
-        "rows--faint",
-        "rows--strong",
-        "rows--keep",
-        "rows--summarize",
-        "rows--reference",
-        "rows--drop",
-        "rows--soft",
-        "rows--aggressive",
-        "rows--emergency",
-        "rows--ease",
-        "rows--failed",
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"rows--{name}" for name in _STYLES}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open"),
         Binding("up,k", "move(-1)", "Up", show=False),
@@ -103,41 +95,27 @@ class RowList(ScrollView, can_focus=True):
     total: reactive[int] = reactive(0)
     cursor: reactive[int] = reactive(0)
 
-    class Told(Message):
-        """What a list tells whoever owns it."""
-
-        def __init__(self, rows: RowList) -> None:
-            self.rows = rows
-            super().__init__()
-
-        @property
-        def control(self) -> RowList:
-            """The list."""
-            return self.rows
-
-    class Wanted(Told):
+    @dataclass
+    class RowsRequested(Message):
         """Rows are seen that nobody has put yet."""
 
-        def __init__(self, rows: RowList, first: int, count: int) -> None:
-            super().__init__(rows)
-            self.first, self.count = first, count
+        first: int
+        count: int
 
-    class Chosen(Told):
+    @dataclass
+    class Selected(Message):
         """A row is to be opened."""
 
-        def __init__(self, rows: RowList, at: int) -> None:
-            super().__init__(rows)
-            self.at = at
+        at: int
 
-    class Moved(Told):
+    class Moved(Message):
         """The cursor stands on another row."""
 
-    class Sorted(Told):
+    @dataclass
+    class Sorted(Message):
         """The heading of a column was clicked on."""
 
-        def __init__(self, rows: RowList, name: str) -> None:
-            super().__init__(rows)
-            self.name = name
+        name: str
 
     def __init__(
         self,
@@ -157,13 +135,18 @@ class RowList(ScrollView, can_focus=True):
 
     # What it shows
 
+    def show(self, items: Sequence[T], row: Callable[[T], Row]) -> None:
+        """Show these, each as the row that is made of it when it is seen."""
+        self._fill = lambda first, count: [row(item) for item in items[first : first + count]]
+        self.forget(len(items))
+
     def put(self, first: int, rows: Sequence[Row]) -> None:
         """Give rows, from this one on."""
-        self._take(first, rows)
+        self._store(first, rows)
         self._asked = None
         self.refresh()
 
-    def _take(self, first: int, rows: Sequence[Row]) -> None:
+    def _store(self, first: int, rows: Sequence[Row]) -> None:
         self.made += len(rows)
         for at, row in enumerate(rows, first):
             self._rows[at] = row
@@ -199,7 +182,6 @@ class RowList(ScrollView, can_focus=True):
         return start, min(seen + 2 * _MARGIN, self.total - start)
 
     def watch_total(self) -> None:
-        """The scroll bar follows the number of rows."""
         self._resize()
 
     def on_resize(self) -> None:
@@ -219,7 +201,6 @@ class RowList(ScrollView, can_focus=True):
     # How it is drawn
 
     def render_line(self, y: int) -> Strip:
-        """The heading, or a row below it."""
         width = self.scrollable_content_region.width
         if y == 0:
             return self._heading(width)
@@ -267,16 +248,15 @@ class RowList(ScrollView, can_focus=True):
             start, count = at, 1
         self._asked = start, count
         if self._fill is not None:
-            self._take(start, self._fill(start, count))
-        self.post_message(self.Wanted(self, start, count))
+            self._store(start, self._fill(start, count))
+        self.post_message(self.RowsRequested(start, count))
 
     # How one moves in it
 
     def watch_cursor(self, old: int, new: int) -> None:
-        """The row with the cursor is always seen."""
         if self.total and old != new:
             self.show_cursor()
-            self.post_message(self.Moved(self))
+            self.post_message(self.Moved())
         self.refresh()
 
     def show_cursor(self) -> None:
@@ -284,19 +264,15 @@ class RowList(ScrollView, can_focus=True):
         self.scroll_to_region(Region(0, self.cursor, 1, 2), animate=False, force=True, x_axis=False, immediate=True)
 
     def validate_cursor(self, cursor: int) -> int:
-        """It stands on a row, if there is one."""
         return min(max(cursor, 0), max(self.total - 1, 0))
 
     def action_move(self, by: int) -> None:
-        """To another row."""
         self._move(self.cursor + by)
 
     def action_page(self, by: int) -> None:
-        """To the next page or the one before."""
         self._move(self.cursor + by * max(self.size.height - 2, 1))
 
     def action_to(self, at: int) -> None:
-        """To the first row or the last."""
         self._move(self.total - 1 if at < 0 else at)
 
     def _move(self, at: int) -> None:
@@ -304,9 +280,8 @@ class RowList(ScrollView, can_focus=True):
         self.show_cursor()
 
     def action_open(self) -> None:
-        """Open the row with the cursor."""
         if self.total:
-            self.post_message(self.Chosen(self, self.cursor))
+            self.post_message(self.Selected(self.cursor))
 
     def on_click(self, event: events.Click) -> None:
         """A click moves the cursor, a second one opens; one on a heading sorts."""
@@ -328,5 +303,5 @@ class RowList(ScrollView, can_focus=True):
             self.columns, column_widths(self.columns, self.scrollable_content_region.width), strict=True
         ):
             if size and left <= x < left + size + 1 and column.name:
-                self.post_message(self.Sorted(self, column.name))
+                self.post_message(self.Sorted(column.name))
             left += size + 1 if size else 0

@@ -76,11 +76,11 @@ const charts = (() => {
     const size = 4.5 * pixels();
     ctx.save();
     ctx.lineWidth = 1.5 * pixels();
-    for (const tooth of chart.found.teeth) {
-      const x = plot.valToPos(tooth.message, "x", true);
-      const y = plot.valToPos(tooth.before, "y", true);
-      ctx.strokeStyle = colour(tooth.level || "accent");
-      ctx.fillStyle = tooth.is_active ? colour(tooth.level || "accent") : colour("surface");
+    for (const compaction of chart.found.compactions) {
+      const x = plot.valToPos(compaction.message, "x", true);
+      const y = plot.valToPos(compaction.before, "y", true);
+      ctx.strokeStyle = colour(compaction.level || "accent");
+      ctx.fillStyle = compaction.is_active ? colour(compaction.level || "accent") : colour("surface");
       ctx.beginPath();
       ctx.moveTo(x, y - size);
       ctx.lineTo(x + size, y);
@@ -93,9 +93,9 @@ const charts = (() => {
     ctx.restore();
   }
 
-  function toothAt(plot, chart, within) {
-    const near = chart.found.teeth
-      .map((tooth) => [Math.abs(plot.valToPos(tooth.message, "x") - plot.cursor.left), tooth])
+  function compactionAt(plot, chart, within) {
+    const near = chart.found.compactions
+      .map((compaction) => [Math.abs(plot.valToPos(compaction.message, "x") - plot.cursor.left), compaction])
       .filter(([distance]) => distance <= within);
     return near.length ? near.reduce((best, each) => (each[0] < best[0] ? each : best))[1] : null;
   }
@@ -104,18 +104,18 @@ const charts = (() => {
     const { found } = chart;
     const at = plot?.cursor.idx;
     if (at == null) {
-      const undone = found.teeth.filter((tooth) => !tooth.is_active).length;
-      const many = found.teeth.length === 1 ? "compaction" : "compactions";
-      return `${number.format(found.teeth.length)} ${many}${undone ? `, ${undone} undone` : ""} · budget ${number.format(found.budget)}`;
+      const undone = found.compactions.filter((compaction) => !compaction.is_active).length;
+      const many = found.compactions.length === 1 ? "compaction" : "compactions";
+      return `${number.format(found.compactions.length)} ${many}${undone ? `, ${undone} undone` : ""} · budget ${number.format(found.budget)}`;
     }
     const line = `message ${number.format(found.messages[at])} · ${number.format(found.tokens[at])} tokens`;
-    const tooth = toothAt(plot, chart, 8);
-    if (!tooth) return line;
-    const state = tooth.is_active ? "" : ", undone";
-    return `${line} · ◆ ${number.format(tooth.before)} → ${number.format(tooth.after)}${tooth.level ? ` (${tooth.level}${state})` : state}`;
+    const compaction = compactionAt(plot, chart, 8);
+    if (!compaction) return line;
+    const state = compaction.is_active ? "" : ", undone";
+    return `${line} · ◆ ${number.format(compaction.before)} → ${number.format(compaction.after)}${compaction.level ? ` (${compaction.level}${state})` : state}`;
   }
 
-  function saw(place, chart) {
+  function tokens(place, chart) {
     const top = Math.max(chart.found.budget, ...chart.found.tokens) * 1.04;
     const plot = new uPlot(
       options(place, {
@@ -135,8 +135,8 @@ const charts = (() => {
       place,
     );
     plot.over.addEventListener("click", () => {
-      const tooth = toothAt(plot, chart, 10);
-      if (tooth) location.assign(`${place.dataset.to}/${encodeURIComponent(tooth.id)}`);
+      const compaction = compactionAt(plot, chart, 10);
+      if (compaction) location.assign(`${place.dataset.to}/${encodeURIComponent(compaction.id)}`);
     });
     return plot;
   }
@@ -237,10 +237,10 @@ const charts = (() => {
     if (!(found.messages ?? found.at).length) {
       chart.line.textContent = "No messages yet: the line begins with the first one.";
     } else {
-      chart.plot = place.dataset.chart === "saw" ? saw(place, chart) : quality(place, chart);
-      const isSaw = place.dataset.chart === "saw";
-      chart.line.textContent = isSaw ? told(chart, null) : toldOf(kinds[place.dataset.chart], found, null);
-      if (!isSaw) keys(place);
+      chart.plot = place.dataset.chart === "tokens" ? tokens(place, chart) : quality(place, chart);
+      const isTokens = place.dataset.chart === "tokens";
+      chart.line.textContent = isTokens ? told(chart, null) : toldOf(kinds[place.dataset.chart], found, null);
+      if (!isTokens) keys(place);
     }
     place.classList.toggle("is-empty", !chart.plot);
     drawn.set(place, chart);

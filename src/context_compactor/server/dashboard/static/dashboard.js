@@ -40,7 +40,7 @@
     clearTimeout(waiting);
     waiting = null;
     lastLook = Date.now();
-    if (!document.hidden && !isAway) body.dispatchEvent(new CustomEvent("told"));
+    if (!document.hidden && !isAway) body.dispatchEvent(new CustomEvent("changed"));
   }
 
   function lookSoon() {
@@ -177,7 +177,7 @@
   if (!isLive) return;
   settle();
   follow();
-  body.addEventListener("told", () => { if (!document.hidden) charts.look(); });
+  body.addEventListener("changed", () => { if (!document.hidden) charts.look(); });
   setInterval(look, LOOK_EVERY);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
 })();
