@@ -11,7 +11,7 @@ from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.repair import repair
 from context_compactor.dialects.transcripts.reader import parse_transcript
 from context_compactor.dialects.transcripts.transcript import Transcript
-from context_compactor.engine.parse import parse_context
+from context_compactor.engine.classify import parse_context
 from context_compactor.facts.fact import Fact
 from context_compactor.sessions.facts import all_facts
 from context_compactor.sessions.views import history

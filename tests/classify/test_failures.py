@@ -8,7 +8,7 @@ from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.messages import ToolCall, ToolResult
 from context_compactor.dialects.repair import repair
 from context_compactor.dialects.turns import ToolUse
-from context_compactor.engine.parse import parse_context
+from context_compactor.engine.classify import parse_context
 from context_compactor.facts.calls import parse_call
 from context_compactor.facts.failures import Failure, call_text, failure_of, find_failures, merge_failures
 from context_compactor.facts.outcomes import exit_code_of, was_not_run

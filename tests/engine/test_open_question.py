@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from context_compactor import Settings, compact
-from context_compactor.engine.open_question import split_pasted
+from context_compactor.engine.truncation import split_pasted
 from tests.dialects.strategies import LINES
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, Call, Talk, bash, talk_in

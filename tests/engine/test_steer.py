@@ -12,8 +12,8 @@ from context_compactor import Compaction
 from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.turns import Turn
+from context_compactor.engine.classify import ParsedContext, parse_context
 from context_compactor.engine.compact import run_request
-from context_compactor.engine.parse import ParsedContext, parse_context
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.engine.tiers import Tier, override_refusal
 from tests.engine import promises

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from context_compactor.dialects.messages import Message
-from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
+from context_compactor.facts.ledgers import extract_facts
 from tests.facts.conversations import agent, bash, turns_of, user
 
 OPTIONS = "Two ways:\n\n1. **Server sessions** - need Redis\n2. **Cookies** - httpOnly, 15 minutes\n\nWhich one?"

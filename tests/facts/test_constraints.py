@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from context_compactor.facts.decisions import constraint_facts, is_rule
-from context_compactor.facts.extract import extract_facts
+from context_compactor.facts.ledgers import extract_facts
 from context_compactor.facts.utterances import user_utterances
 from tests.facts.conversations import agent, bash, call, turns_of, user
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.turns import Turn
 from context_compactor.engine.digests.outcomes import outcome_of
-from context_compactor.facts import cues
+from context_compactor.facts import utterances
 from context_compactor.facts.decisions import DECISION_SIGNS
-from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
+from context_compactor.facts.ledgers import extract_facts
 from tests.facts.conversations import agent, bash, call, histories, system, turns_of, user
 
 DENIED = "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\n"
@@ -87,9 +87,9 @@ def test_guesses_and_questions_decide_nothing(sentence: str) -> None:
     assert facts("decision", user("go"), agent(sentence)) == []
 
 
-@pytest.mark.parametrize("cue", [*cues.DECISIONS, *cues.CHOICES, *cues.FINDINGS, " considered "])
+@pytest.mark.parametrize("cue", [*utterances.DECISIONS, *utterances.CHOICES, *utterances.FINDINGS, " considered "])
 def test_no_cue_is_lost_to_the_first_quick_look(cue: str) -> None:
-    assert cues.has_any(cue, DECISION_SIGNS)
+    assert utterances.has_any(cue, DECISION_SIGNS)
 
 
 # State

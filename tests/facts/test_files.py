@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor.dialects.messages import Message
-from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.files import compare_definitions
+from context_compactor.facts.ledgers import extract_facts
 from tests.facts.conversations import bash, call, patch, texts, turns_of
 
 COMMITTED = "[main 1234abc] Rotate tokens\n 1 file changed"

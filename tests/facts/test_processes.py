@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from context_compactor.dialects.messages import Message
-from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
+from context_compactor.facts.ledgers import extract_facts
 from tests.facts.conversations import agent, bash, call, turns_of, user
 
 STARTED = "Command running in background with ID: b41. Output is being written to: /tmp/tasks/b41.output"

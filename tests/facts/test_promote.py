@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
+from context_compactor.facts.ledgers import extract_facts
 from context_compactor.facts.lesson_folders import owner_folder
 from context_compactor.facts.promotion import error_key, is_architectural, is_recurring, promote
 

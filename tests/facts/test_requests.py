@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from context_compactor.dialects.messages import Message
-from context_compactor.facts.extract import extract_facts
+from context_compactor.facts.ledgers import extract_facts
 from context_compactor.facts.tasks import is_closing, is_request
 from tests.facts.conversations import agent, bash, turns_of, user
 

@@ -12,7 +12,7 @@ from msgspec import structs
 from context_compactor import BadSetting, compact
 from context_compactor.dialects.detection import find_dialect
 from context_compactor.dialects.record import FAILED, parse_record
-from context_compactor.engine.parse import ParsedContext, parse_context
+from context_compactor.engine.classify import ParsedContext, parse_context
 from context_compactor.errors import BadCheckpoint
 from context_compactor.facts.fact import Fact
 from context_compactor.handoff.checkpoint import (

@@ -9,8 +9,8 @@ import pytest
 from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.repair import repair
+from context_compactor.engine.classify import parse_context
 from context_compactor.engine.compact import write_context
-from context_compactor.engine.parse import parse_context
 from context_compactor.engine.request import EngineConfig, Goal, shares_for
 from context_compactor.engine.result import CompactedContext, context_text
 from context_compactor.engine.strategies import DEFAULT_LAYOUTS, DEFAULT_STRATEGIES, KeepLines

@@ -9,8 +9,8 @@ from typing import Any
 
 from context_compactor.dialects.detection import find_dialect
 from context_compactor.dialects.turns import Turn, split_turns
-from context_compactor.facts.extract import extract_facts
 from context_compactor.facts.fact import Fact
+from context_compactor.facts.ledgers import extract_facts
 from context_compactor.summarize.evidence import Evidence
 from context_compactor.summarize.model import Control, ModelAnswer, StopReason
 from context_compactor.summarize.request import quote_turns

@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from context_compactor.archive.originals import Original
 from context_compactor.facts.kinds import Kind, restore_hint
-from context_compactor.facts.numbered_lines import NumberedLines, read_numbered_lines
-from context_compactor.facts.outputs import unwrap
+from context_compactor.facts.outputs import NumberedLines, read_numbered_lines, unwrap
 
 # Reading tools cut lines and files that are longer.
 _LONG_LINE, _LONG_FILE = 1_900, 2_000

@@ -13,10 +13,8 @@ from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message, ToolResult
 from context_compactor.dialects.record import Excerpt, Quote, Record, RecordEntry, render_record
 from context_compactor.dialects.turns import REFERENCE_PATTERN, Turn, reference_id
-from context_compactor.engine.classify import result_original
+from context_compactor.engine.classify import ParsedContext, result_original
 from context_compactor.engine.layouts import Room, Zone, ZonedTurns
-from context_compactor.engine.open_question import fit_open_question
-from context_compactor.engine.parse import ParsedContext
 from context_compactor.engine.planner import PlanSelection, draft_plan
 from context_compactor.engine.relevance import weights_for_share
 from context_compactor.engine.request import EngineConfig, Goal
@@ -24,7 +22,7 @@ from context_compactor.engine.required import required_content
 from context_compactor.engine.story import Story, story_units
 from context_compactor.engine.strategies import FollowTierOverrides
 from context_compactor.engine.tiers import Tier, valid_overrides
-from context_compactor.engine.truncation import FittedTurns, fit_instructions
+from context_compactor.engine.truncation import FittedTurns, fit_instructions, fit_open_question
 from context_compactor.engine.verify import custom_options, valid_options
 from context_compactor.engine.view import Focus, PlanningView, TurnText, build_sources
 from context_compactor.engine.write import Edits, WrittenTexts, newest_excerpts, turns_without_media, write_texts

@@ -17,8 +17,8 @@ from context_compactor.dialects.detection import find_dialect
 from context_compactor.dialects.dialect import dicts_of, refuse_depth
 from context_compactor.dialects.repair import repair_with_indexes
 from context_compactor.engine.apply import fill_target, fit_turns, follow_overrides, gather_originals, plan_context
+from context_compactor.engine.classify import ParsedContext, parse_context
 from context_compactor.engine.layouts import measure_room, zones_to_try
-from context_compactor.engine.parse import ParsedContext, parse_context
 from context_compactor.engine.request import (
     CompactionRequest,
     CompactionRun,

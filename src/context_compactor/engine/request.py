@@ -27,7 +27,7 @@ from context_compactor.tokens.triggers import Trigger, TriggerKind, with_token_l
 from context_compactor.tracing import traced
 
 if TYPE_CHECKING:
-    from context_compactor.engine.parse import ParsedContext
+    from context_compactor.engine.classify import ParsedContext
 
 # The newest turns are pinned at soft and aggressive, as far as they leave room for anything else: they may take more
 # than `tail_share` there. Turns before the last N get less of it.

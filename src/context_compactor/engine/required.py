@@ -10,7 +10,6 @@ from msgspec import Struct, structs
 from context_compactor.dialects.messages import Media
 from context_compactor.dialects.record import FAILED, FINDINGS, RULES, SECTIONS, STANDING, TASK, Quote, Record
 from context_compactor.dialects.turns import Turn, reference_id
-from context_compactor.facts.cues import is_labelled
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.failures import OPEN, RESOLVED, timeline_of
 from context_compactor.facts.ledgers import (
@@ -22,7 +21,7 @@ from context_compactor.facts.ledgers import (
     merge_entries,
     resolved_entry,
 )
-from context_compactor.facts.utterances import own_words
+from context_compactor.facts.utterances import is_labelled, own_words
 from context_compactor.text import beginning, ending
 
 PROJECT_RULES = "project_rules"

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from context_compactor.dialects.messages import Role
 from context_compactor.dialects.turns import ToolUse, Turn, reference_id
-from context_compactor.facts import cues
+from context_compactor.facts import utterances as cues
 from context_compactor.facts.calls import ASKING_TOOLS, CallInTurn, objects_in, parse_call
 from context_compactor.facts.fact import Fact, FactKind
 from context_compactor.facts.failures import call_text

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from context_compactor.facts import cues
+from context_compactor.facts import utterances
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.failures import GIVEN_UP, RESOLVED
 from context_compactor.facts.lesson_folders import add_lessons, make_owner_folder
@@ -88,17 +88,17 @@ def is_lasting_rule(fact: Fact) -> bool:
     text = fact.content
     if fact.kind != "constraint" or fact.role != "user" or len(text) > _LONGEST_RULE:
         return False
-    if cues.has_any(text, _UNSPACED_LASTING):
+    if utterances.has_any(text, _UNSPACED_LASTING):
         return True
-    words = cues.spaced(text)
-    is_passing = cues.has_any(words.replace(" from now on ", " "), _PASSING)
+    words = utterances.spaced(text)
+    is_passing = utterances.has_any(words.replace(" from now on ", " "), _PASSING)
     if is_passing or len(text) < _SHORTEST_RULE or "?" in text:
         return False
     if _MEMORY_FILE.search(text):
-        return cues.has_any(words, _ORDERS)
+        return utterances.has_any(words, _ORDERS)
     if words.startswith(_REPLIES) or _RULE_POINTS_ELSEWHERE.search(text):
         return False
-    return cues.has_any(words, _LASTING) or _ORDERED.search(text) is not None
+    return utterances.has_any(words, _LASTING) or _ORDERED.search(text) is not None
 
 
 def is_slip(fact: Fact) -> bool:
@@ -217,7 +217,7 @@ def is_architectural(fact: Fact) -> bool:
     """
     if fact.kind != "decision" or fact.status or _GO_FILE.search(fact.content):
         return False
-    words = cues.spaced(_SEAM.sub(" ", _EXPRESSION.sub(" code ", fact.content)))
+    words = utterances.spaced(_SEAM.sub(" ", _EXPRESSION.sub(" code ", fact.content)))
     subjects = _subjects(words)
     if fact.role != "user" and not _has_reason(fact):
         return False
@@ -226,9 +226,9 @@ def is_architectural(fact: Fact) -> bool:
 
 def _has_reason(fact: Fact) -> bool:
     """Whether a decision says why it was taken, or instead of what."""
-    if _ANNOUNCED.search(fact.content) or cues.has_any(fact.content, _UNSPACED_OVER):
+    if _ANNOUNCED.search(fact.content) or utterances.has_any(fact.content, _UNSPACED_OVER):
         return True
-    return cues.has_any(cues.spaced(fact.content), _INSTEAD_OF)
+    return utterances.has_any(utterances.spaced(fact.content), _INSTEAD_OF)
 
 
 def _subjects(words: str) -> int:
@@ -238,16 +238,16 @@ def _subjects(words: str) -> int:
 
 
 def _chosen(fact: Fact, words: str) -> int:
-    is_settled = cues.has_any(words, _SETTLED) or cues.has_any(fact.content, cues.UNSPACED_DECISIONS)
+    is_settled = utterances.has_any(words, _SETTLED) or utterances.has_any(fact.content, utterances.UNSPACED_DECISIONS)
     is_announced = _ANNOUNCED.search(fact.content) is not None
-    said = 2 if is_settled else int(cues.has_any(words, _CHOSEN))
-    return said + 2 * is_announced + cues.has_any(words, _INSTEAD_OF) + (fact.role == "user")
+    said = 2 if is_settled else int(utterances.has_any(words, _CHOSEN))
+    return said + 2 * is_announced + utterances.has_any(words, _INSTEAD_OF) + (fact.role == "user")
 
 
 def _against(words: str) -> int:
-    is_open = cues.has_any(words, _UNDECIDED) or _DECISION_POINTS_ELSEWHERE.search(words) is not None
+    is_open = utterances.has_any(words, _UNDECIDED) or _DECISION_POINTS_ELSEWHERE.search(words) is not None
     errands = len(_ERRANDS.intersection(words.split()))
-    return 2 * is_open + 2 * cues.has_any(words, _REPAIRS) + min(errands, 2)
+    return 2 * is_open + 2 * utterances.has_any(words, _REPAIRS) + min(errands, 2)
 
 
 def error_key(fact: Fact) -> str:

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from context_compactor.dialects.client_text import CLIENT_COMMANDS
 from context_compactor.dialects.turns import ToolUse, Turn, reference_id
-from context_compactor.facts import cues
+from context_compactor.facts import utterances as cues
 from context_compactor.facts.calls import ASKING_TOOLS, CallInTurn, ParsedCall, calls_in_turns, objects_in, parse_call
 from context_compactor.facts.decisions import question_with_context
 from context_compactor.facts.fact import Fact, FactKind

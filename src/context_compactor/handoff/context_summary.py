@@ -10,7 +10,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from context_compactor.engine.digests.code import grammar_for
-from context_compactor.facts import cues
+from context_compactor.facts import utterances
 from context_compactor.facts.decisions import is_rule
 from context_compactor.facts.kinds import is_test_run, is_trace
 from context_compactor.facts.names import CHUNK, names_in
@@ -83,7 +83,7 @@ def rank_of(passage: str, heading: str = "") -> Rank:
     sentence = " ".join(passage.split())
     if _FRAME.match(passage) or _QUERY.match(sentence):
         return Rank.OUT
-    words = cues.spaced(sentence)
+    words = utterances.spaced(sentence)
     if _is_important(sentence, words):
         return Rank.MUST
     has_result = _RESULT.search(sentence) is not None
@@ -93,7 +93,7 @@ def rank_of(passage: str, heading: str = "") -> Rank:
         return Rank.OUT
     if _CONCLUDES.search(heading):
         return Rank.MUST
-    if has_result or _TELLS.search(heading) or cues.has_any(words, cues.FINDINGS):
+    if has_result or _TELLS.search(heading) or utterances.has_any(words, utterances.FINDINGS):
         return Rank.FOUND
     return Rank.NAMED if has_name(sentence) else Rank.SAID
 
@@ -103,7 +103,7 @@ def _is_important(sentence: str, words: str) -> bool:
     if any(pattern.search(sentence) for pattern in (_VERDICT, _FAILED, _REJECTED)):
         return True
     is_question = sentence.rstrip(" *_`\"')").endswith(("?", "\uff1f"))
-    return is_question or cues.has_any(words, cues.DECISIONS) or is_rule(sentence, is_short=False)
+    return is_question or utterances.has_any(words, utterances.DECISIONS) or is_rule(sentence, is_short=False)
 
 
 def has_name(text: str) -> bool:

@@ -17,8 +17,7 @@ from context_compactor.dialects.dialect import Dialect, dicts_of, refuse_depth
 from context_compactor.dialects.messages import Message, ReportedUsage, ToolResult, read_usage
 from context_compactor.dialects.repair import repair
 from context_compactor.dialects.turns import ToolUse, split_turns
-from context_compactor.engine.classify import result_original
-from context_compactor.engine.parse import parse_context
+from context_compactor.engine.classify import parse_context, result_original
 from context_compactor.engine.truncation import MAX_OUTPUT_TOKENS, truncate_output
 from context_compactor.errors import BadMessage, BadSetting
 from context_compactor.facts.tasks import find_task_boundary

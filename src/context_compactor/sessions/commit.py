@@ -19,14 +19,7 @@ from context_compactor.errors import StaleBase, StoreError
 from context_compactor.json_values import json_bytes, read_json
 from context_compactor.protocols import Store
 from context_compactor.sessions.core import Core
-from context_compactor.sessions.log import (
-    COMPACTION,
-    CompactionNote,
-    ContextItem,
-    Raw,
-    SessionContext,
-    logged_bodies,
-)
+from context_compactor.sessions.log import COMPACTION, CompactionNote, ContextItem, Raw, SessionContext, logged_bodies
 from context_compactor.sessions.state import (
     SessionState,
     add_messages,

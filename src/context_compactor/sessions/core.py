@@ -19,7 +19,7 @@ from context_compactor.dialects.detection import find_dialect
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.repair import repair_with_indexes
-from context_compactor.engine.parse import ParsedContext, parse_context, turn_positions
+from context_compactor.engine.classify import ParsedContext, parse_context, turn_positions
 from context_compactor.engine.request import CompactionRequest, request_budget, request_counter
 from context_compactor.errors import CompactorError, DeletedSession, StoreError, UnknownSession
 from context_compactor.library import estimating_summarizer, summarizer_for

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from context_compactor.dialects.record import Record, open_record
-from context_compactor.engine.parse import ParsedContext
+from context_compactor.engine.classify import ParsedContext
 from context_compactor.errors import BadSetting, CompactorError
 from context_compactor.facts.fact import Fact, FactKind, expand_kind
 from context_compactor.facts.failures import RESOLVED, resolve_facts

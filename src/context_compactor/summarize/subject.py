@@ -13,7 +13,7 @@ from context_compactor.archive.redaction import redact
 from context_compactor.dialects.detection import dialect_named
 from context_compactor.dialects.legality import find_violations
 from context_compactor.dialects.turns import Turn
-from context_compactor.engine.parse import parse_context
+from context_compactor.engine.classify import parse_context
 from context_compactor.engine.report import Expected, ModelCall
 from context_compactor.engine.request import CompactionRun
 from context_compactor.engine.result import CompactionResult

@@ -12,8 +12,7 @@ from msgspec import Struct
 from context_compactor.dialects.messages import ToolCall
 from context_compactor.engine.digests.responses import digest_json
 from context_compactor.facts.calls import file_paths_of, line_range_of, parse_call
-from context_compactor.facts.numbered_lines import NumberedLines, read_numbered_lines
-from context_compactor.facts.outputs import ToolOutput
+from context_compactor.facts.outputs import NumberedLines, ToolOutput, read_numbered_lines
 from context_compactor.text import LINE_LIMIT, clip_line, in_room, plural, to_lines, wrapped
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from itertools import islice
 from msgspec import Struct
 
 from context_compactor.dialects.messages import ToolCall
-from context_compactor.facts.numbered_lines import read_numbered_lines
-from context_compactor.facts.outputs import ToolOutput
+from context_compactor.facts.outputs import ToolOutput, read_numbered_lines
 from context_compactor.text import TIMES, clip_line, plural, to_lines
 
 _COMPLAINTS = (

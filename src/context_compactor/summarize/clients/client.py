@@ -22,13 +22,7 @@ from urllib.parse import unquote
 from msgspec import Struct, structs
 
 from context_compactor.errors import BadSetting, ModelDenied, ModelError, ModelOverflow, ModelUnavailable
-from context_compactor.summarize.model import (
-    Control,
-    ModelAnswer,
-    ModelRequest,
-    StopReason,
-    raise_if_stopped,
-)
+from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, StopReason, raise_if_stopped
 from context_compactor.tokens.counting import replace_surrogates
 from context_compactor.tokens.overflow import is_overflow
 from context_compactor.tokens.prices import ModelUsage

@@ -7,10 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from context_compactor.summarize.clients.client import Body, ModelSpec, StreamedAnswer
-from context_compactor.summarize.model import (
-    ModelRequest,
-    StopReason,
-)
+from context_compactor.summarize.model import ModelRequest, StopReason
 from context_compactor.tokens.prices import ModelUsage
 
 STOPS: dict[str, StopReason] = {
