@@ -55,7 +55,7 @@ def test_jobs_that_waited_in_the_store_are_picked_up_after_a_restart(place: Plac
 def test_a_job_that_is_queued_beside_a_running_engine_is_begun_at_once(place: Place):
     slow = WorkerTiming(lease=60.0, beat=30.0, poll=30.0, watch=30.0)  # nobody looks by himself
     with place.engine(pace=slow) as engine:
-        wait_for(lambda: len(engine._changed._waiters) == len(engine._hands))  # all of them rest
+        wait_for(lambda: len(engine._changed._waiters) == len(engine._threads))  # all of them rest
         crossed(place)
         assert engine.wait_idle(PATIENCE)
     assert [job.state for job in place.jobs()] == ["done"]

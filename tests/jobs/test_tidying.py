@@ -47,6 +47,6 @@ def test_what_a_killed_deletion_has_left_behind_is_removed(still: Place, clock: 
         session.append(turn(0, 30))
     still.store.delete("gone")  # and killed here
     assert still.store._database.rows("SELECT 1 FROM entries")
-    Cleanup(still.store, still.service_store, clock).look()
+    Cleanup(still.store, still.service_store, clock).run()
     assert not still.store._database.rows("SELECT 1 FROM entries")
     assert not still.store._database.rows("SELECT 1 FROM contents")

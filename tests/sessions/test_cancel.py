@@ -76,14 +76,14 @@ def test_cancelling_at_any_moment_leaves_the_old_state(moment: str):
         session.append(TALK)
         before = everything(session)
         model.cancel = session.cancel
-        ask = session._core.ask
+        dialect = session._core.dialect
         if moment == "before the call":
-            session._core.ask = lambda **more: (session.cancel(), ask(**more))[1]  # amid the engine's work
+            session._core.dialect = lambda *raws: (session.cancel(), dialect(*raws))[1]  # amid the compaction
         if moment == "amid the commit":
             store.amid = session.cancel
         with pytest.raises(ModelStopped, match="cancelled"):
             session.compact()
-        session._core.ask, store.amid, model.cancel = ask, lambda: None, lambda: None
+        session._core.dialect, store.amid, model.cancel = dialect, lambda: None, lambda: None
         assert everything(session) == before
         assert session.verify() == []
         assert "summary.applied" not in ears.types

@@ -70,7 +70,7 @@ Step = tuple[object, str, Callable[..., bool]]
 STEPS: dict[str, Step] = {
     "write as JSON": (append, "json_bytes", lambda value: len(str(value)) > 500),
     "hash and pack": (contents, "_ready", lambda _, content: isinstance(content, bytes) and len(content) > 500),
-    "cut": (append, "cut_outputs", lambda *_: True),
+    "cut": (append, "shorten_outputs", lambda *_: True),
     "write the original as JSON": (storage, "json_bytes", lambda _: True),
     "find the terms": (storage, "_terms", lambda _: True),
     "pack the passages": (runs.PassageRuns, "packed", bool),

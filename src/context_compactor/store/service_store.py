@@ -65,7 +65,7 @@ class SqlServiceStore:
 
 
 def _given_up(forgotten: ForgottenDeliveries, now: datetime) -> Event:
-    reason = f"events that could not be delivered in time and are no longer stored: {forgotten.events:,}"
+    reason = f"events that could not be delivered in time, too old and no longer stored: {forgotten.events:,}"
     payload = {"what": "webhook", "webhook": forgotten.webhook, "events": forgotten.events, "reason": reason}
     return make_event("job.dropped", prefix_of(forgotten.namespace), payload, now)
 
