@@ -220,7 +220,7 @@ def _is_sentence(line: str) -> bool:
 
 
 # It stays whole while it leaves half of the room to everything before it.
-_MOST_LINES_SHOWN = 1 / 2
+_LARGEST_SHARE = 1 / 2
 # What a request and the record's first and last line take, and what a count may be off by.
 _FRAME = 300
 _ROUNDS = 6
@@ -301,7 +301,7 @@ def _limit(
         message for turn in turns if not turn.is_instruction and turn.number not in asked for message in turn.messages
     ]
     taken = sum(counter.count_many(before)) + (counter.text(render_record(past)) if past else 0)
-    return int(max(_MOST_LINES_SHOWN * room, room - taken - _FRAME))
+    return int(max(_LARGEST_SHARE * room, room - taken - _FRAME))
 
 
 def _open_texts(turn: Turn, verdicts: Verdicts, *, with_results: bool) -> Iterator[_OpenText]:
