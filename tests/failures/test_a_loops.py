@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor import BadSetting, Settings, compact
-from context_compactor.tokens.triggers import TriggerState
+from context_compactor.tokens.budget import TriggerState
 from tests.engine import promises
 from tests.engine.sessions import sessions, shares
 from tests.engine.talks import DIALECT_NAMES, read, talk_in

@@ -10,12 +10,11 @@ from context_compactor import Settings, compact
 from context_compactor.engine.compact import run_request
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.settings import Level, LevelRule
-from context_compactor.tokens.budget import budget_for
+from context_compactor.tokens.budget import PlateauAlarm, SuggestionCounters, budget_for
 from context_compactor.tokens.calibration import Calibration, known_tokens
 from context_compactor.tokens.counting import MessageCounter, counter_for
 from context_compactor.tokens.models import Window, window_for
 from context_compactor.tokens.overflow import is_overflow, limit_in
-from context_compactor.tokens.triggers import PlateauAlarm, SuggestionCounters
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, bash, talk_in
 from tests.failures.scenes import fill, working

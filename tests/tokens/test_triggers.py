@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compactor.settings import DEFAULT_LEVELS, Level
-from context_compactor.tokens.budget import level_at
-from context_compactor.tokens.triggers import PlateauAlarm, SuggestionCounters, Trigger, TriggerState, with_token_limit
+from context_compactor.tokens.budget import (
+    PlateauAlarm,
+    SuggestionCounters,
+    Trigger,
+    TriggerState,
+    level_at,
+    with_token_limit,
+)
 
 SHARES = st.lists(st.integers(0, 120), max_size=40)
 

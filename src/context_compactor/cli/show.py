@@ -160,7 +160,7 @@ def _transcript_json(shown: TranscriptStatus) -> dict[str, Any]:
     }
 
 
-class SessionStatus(Struct, frozen=True):
+class SessionFigures(Struct, frozen=True):
     """Everything that `show` prints of a session."""
 
     known: dict[str, Any]
@@ -182,18 +182,18 @@ def show_session(name: str, window: str | None, store: str | None, as_json: bool
         print_session_status(shown, stdout())
 
 
-def session_status(row: SessionRow, url: str) -> SessionStatus:
+def session_status(row: SessionRow, url: str) -> SessionFigures:
     """Measure a session and look at its compactions."""
     from context_compactor.sessions.session import Session
 
     with Session.open(row.id, store=url) as session:
         reports = session.compactions()
-        return SessionStatus(
+        return SessionFigures(
             described(row), session.usage(), session.settings, session.totals(), reports[-1] if reports else None
         )
 
 
-def print_session_status(shown: SessionStatus, out: LineOutput) -> None:
+def print_session_status(shown: SessionFigures, out: LineOutput) -> None:
     """The whole page."""
     known = shown.known
     title = ["session", known["dialect"], known["model"], known["id"]]
@@ -205,7 +205,7 @@ def print_session_status(shown: SessionStatus, out: LineOutput) -> None:
     print_rows(_session_rows(shown), out)
 
 
-def _session_rows(shown: SessionStatus) -> Iterator[tuple[str, str]]:
+def _session_rows(shown: SessionFigures) -> Iterator[tuple[str, str]]:
     yield counted_row(shown.usage)
     yield from usage_rows(shown.usage, shown.settings)
     yield "history", compactions_text(shown.totals)
@@ -221,7 +221,7 @@ def _last(report: Report) -> list[str]:
     return [f"{moment(report.created_at)} UTC, {report.compaction_id} ({why})", *report.short().splitlines()]
 
 
-def _session_json(shown: SessionStatus) -> dict[str, Any]:
+def _session_json(shown: SessionFigures) -> dict[str, Any]:
     return {
         "source": "session",
         **shown.known,

@@ -20,10 +20,18 @@ from context_compactor.engine.tiers import Tier, TierOverrides
 from context_compactor.errors import BadSetting
 from context_compactor.protocols import Layout, Strategy
 from context_compactor.settings import Level, LevelRule, Settings
-from context_compactor.tokens.budget import Budget, Usage, budget_for, level_at, measure
+from context_compactor.tokens.budget import (
+    Budget,
+    Trigger,
+    TriggerKind,
+    Usage,
+    budget_for,
+    level_at,
+    measure,
+    with_token_limit,
+)
 from context_compactor.tokens.counting import MessageCounter, message_counter_for
 from context_compactor.tokens.models import request_bytes_for, window_for
-from context_compactor.tokens.triggers import Trigger, TriggerKind, with_token_limit
 from context_compactor.tracing import traced
 
 if TYPE_CHECKING:

@@ -38,9 +38,16 @@ from context_compactor.sessions.state import (
 from context_compactor.settings import Level
 from context_compactor.store.contents import PackedContent
 from context_compactor.store.rows import MESSAGE, Job, SessionRow
-from context_compactor.tokens.budget import Budget, level_at
+from context_compactor.tokens.budget import (
+    Budget,
+    Suggestion,
+    SuggestionCounters,
+    Trigger,
+    TriggerState,
+    level_at,
+    with_token_limit,
+)
 from context_compactor.tokens.counting import MessageCounter, message_bytes
-from context_compactor.tokens.triggers import Suggestion, SuggestionCounters, Trigger, TriggerState, with_token_limit
 
 RETRY_SECONDS = 60.0
 # A level that could not be left fires again when the context has grown by so much.

@@ -29,7 +29,7 @@ from context_compactor.sessions.facts import prepare_compaction
 from context_compactor.sessions.state import read_session_state
 from context_compactor.settings import Level
 from context_compactor.store.rows import Job, SessionRow
-from context_compactor.tokens.triggers import Trigger
+from context_compactor.tokens.budget import Trigger
 
 _BREAKER_SECONDS = 300.0
 _FRESH_TOKENS = 2_500

@@ -16,9 +16,9 @@ from context_compactor.engine.tiers import Tier
 from context_compactor.errors import BadSetting, StoreError
 from context_compactor.facts.calls import file_paths_of, is_read
 from context_compactor.settings import RENAMED_IN_SESSIONS, Settings, Spending
+from context_compactor.tokens.budget import PlateauAlarm, SuggestionCounters
 from context_compactor.tokens.calibration import Calibration, anchored_tokens
 from context_compactor.tokens.counting import MessageCounter, is_question, message_bytes
-from context_compactor.tokens.triggers import PlateauAlarm, SuggestionCounters
 
 _MAX_FAILURES = 3
 _MAX_INEFFECTIVE = 2

@@ -23,7 +23,7 @@ class StatusQuery(Struct, frozen=True, forbid_unknown_fields=True):
     brief: bool = True
 
 
-class SessionStatus(Struct, frozen=True):
+class SessionOverview(Struct, frozen=True):
     """How full a session is, and what can be done with it."""
 
     usage: Usage
@@ -45,12 +45,12 @@ class SessionStatus(Struct, frozen=True):
         return [("", "chosen by how full it is"), *((level.value, targets.get(level, level)) for level in Level)]
 
 
-def session_status(opened: SessionHandle) -> SessionStatus:
+def session_status(opened: SessionHandle) -> SessionOverview:
     """The status of a session now. Blocks."""
     core = opened.core
     row = core.row()
     can_redo = bool(core.context_reader.log_state().can_redo)
-    return SessionStatus(usage(core), totals(core), core.settings.levels, row.messages, row.updated_at, can_redo)
+    return SessionOverview(usage(core), totals(core), core.settings.levels, row.messages, row.updated_at, can_redo)
 
 
 async def session_page(

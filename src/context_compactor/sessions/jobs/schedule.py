@@ -13,7 +13,7 @@ from context_compactor.sessions.core import Core
 from context_compactor.sessions.state import SessionState, read_session_state
 from context_compactor.settings import Level
 from context_compactor.store.rows import Job, SessionRow, timestamp
-from context_compactor.tokens.triggers import Trigger, with_token_limit
+from context_compactor.tokens.budget import Trigger, with_token_limit
 
 
 class Schedule:
