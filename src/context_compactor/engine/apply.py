@@ -318,6 +318,7 @@ def fill_target(composer: Composer, target: int, kept: float) -> WrittenContext:
     del base  # a context that was written is as large as what may stay: one is held at a time
     story.fill(room * story_share(kept))
     draft.cover(line.text for line in story.lines())
+    draft.names.forget_words()
     draft.chooser.start()
     written = _fill_lines(draft, write(), target, write)
     for _ in range(_ROUNDS):

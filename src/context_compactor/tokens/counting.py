@@ -131,7 +131,7 @@ def _copied(value: Any) -> Any:
     texts are the caller's.
     """
     if isinstance(value, str):
-        return value if value.isascii() else (value + " ")[:-1]
+        return value if value.isascii() else "".join((value, ""))
     if isinstance(value, dict):
         return {_copied(key): _copied(inner) for key, inner in value.items()}
     return [_copied(inner) for inner in value] if isinstance(value, (list, tuple)) else value
