@@ -170,22 +170,23 @@ class Offers:
         if target >= len(known):
             known.extend([-1] * (max(len(self._sources[option.source].blocks) - OUTCOME, target + 1) - len(known)))
         at = known[target]
-        if at < 0:
-            at = known[target] = len(self.sources)
-            self.sources.append(option.source)
-            self.blocks.append(option.block)
-            self.weights.append(option.weight)
-            self._kind_of.append(0)
-        elif option.weight <= self.weights[at]:
+        if at >= 0 and option.weight <= self.weights[at]:
             return
-        self.weights[at] = option.weight
         kind = (option.strategy, option.tier, option.reason, option.is_all)
         number = self._numbers.get(kind)
         if number is None:
             number = self._numbers[kind] = len(self._kinds)
             self._kinds.append(kind)
-        self._kind_of[at] = number
-        self._texts.pop(at, None)
+        if at < 0:
+            at = known[target] = len(self.sources)
+            self.sources.append(option.source)
+            self.blocks.append(option.block)
+            self.weights.append(option.weight)
+            self._kind_of.append(number)
+        else:
+            self.weights[at] = option.weight
+            self._kind_of[at] = number
+            self._texts.pop(at, None)
         if option.block < 0 or not self._sources[option.source].blocks.is_text_of(option.text, option.block):
             self._texts[at] = option.text
 

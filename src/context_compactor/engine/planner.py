@@ -36,12 +36,12 @@ _whole_bytes, _float_of = _WHOLE.pack, _FLOAT.unpack
 
 def _entry(density: float, at: int) -> int:
     """A density is only told from others above nothing: what adds nothing is never taken."""
-    (whole,) = _whole_of(_float_bytes(density if density > 0.0 else 0.0))
+    whole: int = _whole_of(_float_bytes(density if density > 0.0 else 0.0))[0]
     return (_HIGHEST - whole << _PIECE_BITS) | at
 
 
 def _density_of(entry: int) -> float:
-    (density,) = _float_of(_whole_bytes(_HIGHEST - (entry >> _PIECE_BITS)))
+    density: float = _float_of(_whole_bytes(_HIGHEST - (entry >> _PIECE_BITS)))[0]
     return density
 
 
@@ -136,13 +136,14 @@ class Chooser:
     def fill(self, tokens: float) -> None:
         """Take the best pieces that fit until about this many tokens are used."""
         skipped: list[int] = []
+        taken, reweighed, last = self._taken, self._reweighed, len(self._order)
         while self.tokens < tokens and (entry := self._pop()) is not None:
             at = entry & _PIECE
-            if self._taken[at]:
+            if taken[at]:
                 continue
             now = self._density(at)
-            if now < _density_of(entry) - 1e-9 and (self._reweighed or self._next < len(self._order)):
-                heappush(self._reweighed, _entry(now, at))
+            if now < _density_of(entry) - 1e-9 and (reweighed or self._next < last):
+                heappush(reweighed, _entry(now, at))
                 continue
             if now <= 0.0 or self._is_used_up(at):
                 continue
@@ -328,11 +329,16 @@ def seen_lines(view: PlanningView) -> dict[str, int]:
 
 def distinct_lines(text: str) -> list[str]:
     """The lines of a text that say something, without their indent."""
+    if "\n" not in text:
+        line = text.strip()
+        return [line] if len(line) >= _TELLING_LINE else []
     return [line for line in map(str.strip, text.split("\n")) if len(line) >= _TELLING_LINE]
 
 
 def _average_repeats(lines: Sequence[str], seen: dict[str, int]) -> float:
     """How often lines stood in other sources too, on average."""
+    if len(lines) == 1:
+        return min(seen.get(lines[0], 1) - 1, _OFTEN)
     return sum(min(seen.get(line, 1) - 1, _OFTEN) for line in lines) / len(lines) if lines else 0.0
 
 
@@ -396,8 +402,9 @@ class PlanSelection(Struct, frozen=True):
 
     def chosen(self) -> list[Option]:
         """The options taken so far, in the order of the history."""
-        picked = [self.options[at] for at in self.chooser.chosen]
-        return sorted(picked, key=lambda option: (option.source, option.block))
+        options = self.options
+        in_order = sorted(self.chooser.chosen, key=lambda at: (options.sources[at], options.blocks[at]))
+        return list(map(options.__getitem__, in_order))
 
     def cover(self, texts: Iterable[str]) -> None:
         """These texts stand in the context as well, so that what they name need not be kept again."""

@@ -72,8 +72,9 @@ class NameTable:
     def forget_words(self) -> None:
         """Let go of what can be told without looking into it again, when all texts are read: words, and names that
         have no others in them. No number is given any more."""
-        for chunk in [chunk for chunk in self._chunks if chunk.isidentifier()]:
-            del self._chunks[chunk]
+        kept = {chunk: found for chunk, found in self._chunks.items() if found and not chunk.isidentifier()}
+        self._chunks.clear()
+        self._chunks.update(kept)
         self._ids.clear()
 
     def _number(self, name: str) -> int:
