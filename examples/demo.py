@@ -10,7 +10,7 @@ import msgspec
 
 from context_compactor import Compaction, Settings
 from context_compactor.cli.conversation import TranscriptInput, budget_of, conversation_of, measure_conversation
-from context_compactor.cli.output import LineOutput, styled_stream
+from context_compactor.cli.output import LineOutput, stdout
 from context_compactor.cli.report import biggest, print_plan, print_report
 from context_compactor.cli.show import print_sections
 from context_compactor.dialects.messages import Text, ToolResult
@@ -117,4 +117,4 @@ def _title(out: LineOutput, text: str) -> None:
 
 
 if __name__ == "__main__":
-    tour(styled_stream(beside_output=False))
+    tour(stdout())

@@ -44,7 +44,9 @@ def cli_page() -> str:
     group: Any = typer.main.get_command(app)
     blocks = ["# Command line", _MADE, f"{group.help} {group.epilog}\n"]
     for name, command in group.commands.items():
-        usage = " ".join(["compactor", name, *(_usage(param) for param in command.params if param.name != "help")])
+        if command.hidden:
+            continue
+        usage = " ".join(["compactor", name, *(_usage(param) for param in _shown(command) if param.name != "help")])
         blocks.append(f"## compactor {name}\n\n{inspect.cleandoc(command.help)}\n\n```text\n{usage}\n```\n")
         blocks.append("\n".join(_parameter_rows(command)) + "\n")
     return "\n".join(blocks)
@@ -118,6 +120,11 @@ def _arguments(member: Any) -> Iterator[str]:
         yield f"{name}={parameter.default!r}" if has_default else name
 
 
+def _shown(command: Any) -> list[Any]:
+    """The parameters of a command without former names, which are only still read."""
+    return [param for param in command.params if not getattr(param, "hidden", False)]
+
+
 def _usage(param: Any) -> str:
     if param.param_type_name == "argument":
         return str(param.metavar)
@@ -128,7 +135,7 @@ def _usage(param: Any) -> str:
 def _parameter_rows(command: Any) -> Iterator[str]:
     yield "| argument | meaning |"
     yield "|---|---|"
-    for param in command.params:
+    for param in _shown(command):
         names = param.metavar if param.param_type_name == "argument" else ", ".join(param.opts)
         names = str(names).replace("|", chr(92) + "|")
         yield f"| `{names}` | {' '.join(str(param.help or '').split()).replace('|', chr(92) + '|')} |"

@@ -10,7 +10,7 @@ from pathlib import Path
 WORDS = frozenset(
     "compress compressed compressor condense condensed prune pruned optimize optimized process processed processor "
     "handle handled manage managed manager data info util utils "
-    "desk shelf shelve shelved doorman teller storyteller tooth teeth purse diary tally lens content kit".split()
+    "desk shelf shelve shelved doorman teller storyteller tooth teeth purse diary tally lens scene kit".split()
 )
 # Names that a base class of somebody else asks for; processes of an operating system; a handle on an open session.
 ALLOWED = frozenset(

@@ -76,10 +76,8 @@ def hand_off(core: Core, phase: str, task: str, task_id: str, feature: str = "",
 def summary_for(core: Core, phase: str) -> str:
     """The `context_summary` for a phase: what the conversation says, then what the phases before have reported."""
     reports = phase_reports(orchestrator(core), _MOST_REPORTED)
-    material, counter = (
-        material_of(parsed_context(core), all_facts(core)),
-        message_counter_for(None, core.dialect().name),
-    )
+    material = material_of(parsed_context(core), all_facts(core))
+    counter = message_counter_for(None, core.dialect().name)
     behind = f"\n{reports}" if reports else ""
     room = MOST_TOKENS - count_tokens(behind)
     while True:
