@@ -63,8 +63,8 @@ def compact(
     }
     if store is None:
         return run_request(messages, request, **options)
-    from context_compactor.addresses import without_password
     from context_compactor.store.connect import connect
+    from context_compactor.store_urls import without_password
 
     with closing(connect(store)) as opened:
         result = run_request(messages, request, location=without_password(store), **options)

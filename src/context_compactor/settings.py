@@ -567,6 +567,6 @@ def setting_text(value: Any) -> str:
 
 def mask_password(text: str) -> str:
     """A text without the password that an address in it may have."""
-    from context_compactor.addresses import without_password
+    from context_compactor.store_urls import without_password
 
     return without_password(text)

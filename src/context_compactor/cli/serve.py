@@ -187,7 +187,7 @@ Announce = Callable[[str, str], None]
 
 
 def _print_address(address: str, store: str) -> None:
-    from context_compactor.addresses import without_password
+    from context_compactor.store_urls import without_password
 
     out = stderr()
     out.print(f"listening at {address} (store: {without_password(store)}); Ctrl-C stops")

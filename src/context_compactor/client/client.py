@@ -15,7 +15,7 @@ from context_compactor.client.responses import EventStream, answer_of, error_of
 from context_compactor.client.transport import RETRY_SECONDS, HttpRequest, StreamCancel, Transport
 from context_compactor.errors import ServerUnavailable
 from context_compactor.json_values import json_bytes, prepare_types
-from context_compactor.sessions import api
+from context_compactor.sessions import schemas
 from context_compactor.sessions.verbs import ServerVerbs, Verb, VerbCaller, Verbs
 from context_compactor.store.events import Event
 
@@ -66,11 +66,11 @@ class Client(Verbs, VerbCaller):
             path=path,
             query={} if verb.body else _query(fields),
             body=json_bytes(fields) if verb.body else None,
-            headers={api.IDEMPOTENCY_KEY: call.key or uuid.uuid4().hex} if verb.writes else {},
+            headers={schemas.IDEMPOTENCY_KEY: call.key or uuid.uuid4().hex} if verb.writes else {},
         )
         return verb.result(answer_of(self._transport.send(request), verb.answer))
 
-    def every_session(self) -> Iterator[api.SessionAnswer]:
+    def every_session(self) -> Iterator[schemas.SessionAnswer]:
         """All sessions, page by page."""
         page = self.sessions()
         while True:

@@ -30,7 +30,7 @@ from context_compactor.dialects.record import Record, render_record
 from context_compactor.dialects.turns import REFERENCE_PATTERN, ToolUse, Turn, reference_id
 from context_compactor.engine.apply import Composer, WrittenContext
 from context_compactor.engine.classify import ParsedContext, turn_positions
-from context_compactor.engine.decisions import explain_decisions
+from context_compactor.engine.explain import explain_decisions
 from context_compactor.engine.layouts import REFERENCE_TOKENS, Zone
 from context_compactor.engine.plan import Decision
 from context_compactor.engine.report import (

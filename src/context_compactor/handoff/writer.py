@@ -29,9 +29,9 @@ from context_compactor.dialects.record import (
 )
 from context_compactor.dialects.repair import repair
 from context_compactor.dialects.turns import REFERENCE_PATTERN
+from context_compactor.engine.actions import CHECK, cut_words, sentences_of
 from context_compactor.engine.classify import ParsedContext, parse_context
 from context_compactor.engine.required import LEFT_OUT, PROJECT_RULES
-from context_compactor.engine.steps import CHECK, cut_words, sentences_of
 from context_compactor.engine.story import Story, StoryUnit, story_units
 from context_compactor.errors import BadSetting
 from context_compactor.facts.fact import Fact

@@ -21,9 +21,9 @@ from context_compactor.sessions.facts import parsed_context
 from context_compactor.sessions.holders import exclusive_claim
 from context_compactor.sessions.state import CircuitBreaker, SessionState, read_session_state
 from context_compactor.settings import Level, LevelRule, SharedBudget, Spending, SpendingCheck
+from context_compactor.summarize.input import SummaryOutcome, is_model_asked
 from context_compactor.summarize.merge import place_summary, summary_tokens, with_model_calls, with_room
 from context_compactor.summarize.model import Control, raise_if_stopped
-from context_compactor.summarize.subject import SummaryOutcome, is_model_asked
 from context_compactor.summarize.summary import (
     PreparedSummary,
     Summary,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
-from context_compactor.engine.decisions import keep_all_decisions
+from context_compactor.engine.explain import keep_all_decisions
 from context_compactor.engine.plan import Plan
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.engine.tiers import KEPT, Tier, override_refusal, tier_named
