@@ -51,7 +51,7 @@ def test_what_cannot_be_steered_is_refused_with_the_reason_of_the_library(client
 def test_a_tier_without_a_turn_is_refused(shared, client, session_id):
     got = shared.post(f"/v1/sessions/{session_id}/steering", {"tier": "drop"})
     assert got.status == 422
-    assert "no turn" in got.json["detail"]
+    assert "turn is missing" in got.json["detail"]
 
 
 def test_an_async_client_steers_alike(shared, session_id):
