@@ -37,7 +37,7 @@ def tour(out: LineOutput) -> None:
 
 def show_compaction(out: LineOutput) -> tuple[Compaction, TranscriptInput]:
     """The first half: what there was, what was decided, what happened, what there is now."""
-    # The log also holds what the provider counted; the tour shows our own counts, before and after alike.
+    # The log also has the provider's counts; the tour shows our own counts, before and after.
     transcript = msgspec.structs.replace(read_transcript(SESSION), usages={})
     before = _open(transcript)
     result = before.compacted()
@@ -63,7 +63,7 @@ def _show_usage(conversation: TranscriptInput, out: LineOutput) -> None:
 
 
 def _show_beginning(conversation: TranscriptInput, out: LineOutput) -> None:
-    """How the record begins, and how it tells what happened."""
+    """The beginning of the record, and of its story."""
     lines = list(_lines(conversation))
     story = next(at for at, line in enumerate(lines) if line.startswith("## What happened"))
     for line in lines[:14]:

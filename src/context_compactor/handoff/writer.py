@@ -192,7 +192,7 @@ def _found_before(lines: Iterable[LedgerLine], live: Container[int]) -> Iterator
 def handoff_text(
     messages: Sequence[dict[str, Any]], *, tokens: int = 500, phase: str = "", dialect: str = "auto"
 ) -> str:
-    """What the agent of the next phase, or a sub-agent, is given to start with, in at most so many tokens.
+    """The text that a sub-agent or the next phase starts with, in at most `tokens` tokens.
 
     What the user wants, in the user's words; the rules; what was done, found and decided, in the agent's own sentences;
     what was changed, what failed, and what comes next.

@@ -212,25 +212,24 @@ class Verbs:
         model: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> VerbCall[schemas.CreateBody]:
-        """Open a session; it is made when there is none. One that exists goes on where it stood."""
+        """Open a session: create it, or continue it if it exists."""
         return _ask(schemas.CreateBody, id=session_id, window=window, dialect=dialect, model=model, settings=settings)
 
     @verb("GET /v1/sessions", schemas.PageQuery, schemas.SessionPage)
     def sessions(self, after: str | None = None, limit: int = 100) -> VerbCall[schemas.PageQuery]:
-        """List the sessions of the token's namespace by their ids, page by page."""
+        """List the sessions of the token's namespace, ordered by id, page by page."""
         return _ask(schemas.PageQuery, after=after, limit=limit)
 
     @verb(f"GET {_SESSION}", NoQuery, schemas.SessionDetail)
     def session(self, session_id: str) -> VerbCall[NoQuery]:
-        """Tell what a session is, how full its context is by section, and what its compactions have saved."""
+        """Show a session: its settings, how full its context is by section, and what its compactions have saved."""
         return _ask(NoQuery, session_id)
 
     @verb(f"DELETE {_SESSION}", NoQuery, type(None), name="delete_session", statuses=(204,))
     def delete(self, session_id: str) -> VerbCall[NoQuery]:
-        """Delete a session for good, with its history, archive, facts and events; nothing brings it back.
+        """Delete a session for good, with its history, archive, facts and events.
 
-        What is under way in it is ended. Contents that other sessions have too stay for them. The answer is 204, with
-        nothing in it.
+        Running work is cancelled. Contents that other sessions share stay. The answer is 204, without a body.
         """
         return _ask(NoQuery, session_id)
 
@@ -243,10 +242,9 @@ class Verbs:
         *,
         key: str | None = None,
     ) -> VerbCall[schemas.AppendBody]:
-        """Append messages, all or none; they are on the disk when this is answered.
+        """Append messages, all or none; when the request is answered, they are on the disk.
 
-        With the header `Idempotency-Key` a request that is sent again appends nothing and is answered as the first
-        time.
+        With the header `Idempotency-Key` a repeated request appends nothing and gets the first answer.
         """
         messages: Any = [message] if isinstance(message, Mapping) else list(message)
         given = None if usage is None else dict(usage)
@@ -260,12 +258,12 @@ class Verbs:
         headers=("If-None-Match",),
     )
     def context(self, session_id: str, at: int | None = None, *, sealed: bool = True) -> VerbCall[schemas.ContextQuery]:
-        """Give the messages to send next. With `If-None-Match` nothing is sent when they are the same as last time."""
+        """Get the messages to send next. With `If-None-Match` an unchanged context is answered with 304."""
         return _ask(schemas.ContextQuery, session_id, at=at, sealed=sealed)
 
     @verb(f"GET {_SESSION}/history", schemas.HistoryQuery, schemas.HistoryAnswer)
     def history(self, session_id: str, after: int = 0, limit: int | None = None) -> VerbCall[schemas.HistoryQuery]:
-        """Give everything that was appended, in order and equal to what went in; with `limit`, page by page."""
+        """Get everything that was appended, in order and equal to what went in; with `limit`, page by page."""
         return _ask(schemas.HistoryQuery, session_id, after=after, limit=limit)
 
     # Compactions
@@ -281,20 +279,20 @@ class Verbs:
         target_tokens: int | None = None,
         preserve: int | None = None,
     ) -> VerbCall[schemas.CompactBody]:
-        """Compact now, at any fill. "Not enough to compact" is an answer, with `compacted: false` and the reason.
+        """Compact now, however full it is. If there is not enough to compact, the answer has `compacted: false`.
 
-        Messages can be appended meanwhile; they stay behind what was compacted.
+        `reason` says why. Messages that are appended meanwhile follow the compacted context.
         """
         given = {"level": level, "focus": focus, "preserve": preserve, "target_tokens": target_tokens}
         return _ask(schemas.CompactBody, session_id, **given, dry_run=dry_run)
 
     @verb(f"POST {_SESSION}/cancel", NoQuery, schemas.CancelAnswer, tag="compactions")
     def cancel(self, session_id: str) -> VerbCall[NoQuery]:
-        """End every compaction of a session that is under way or waits for its turn, whoever has asked for it.
+        """Cancel all compactions of a session, running or waiting.
 
-        When this is answered nothing of it goes on here: whoever asked is told that it was cancelled, and the context
-        is as it was, unless the compaction was done already. One that a job in another process is at hears of it within
-        seconds, and stands when it was done before. A plan is not ended, since it changes nothing.
+        When this is answered, none goes on at this server: their callers get an error, and the context is unchanged,
+        unless a compaction was already done. A job in another process stops within seconds; what it has committed
+        before stays. Plans are not cancelled.
         """
         return _ask(NoQuery, session_id)
 
@@ -308,36 +306,36 @@ class Verbs:
         *,
         steers: Mapping[int, str] | None = None,
     ) -> VerbCall[schemas.PlanQuery]:
-        """Tell what a compaction would do now, target by target; nothing is changed, and no model is asked.
+        """Show what a compaction would do now, target by target; nothing is changed, and no model is asked.
 
-        With turns for tiers, such as `keep=12,15&drop=9`, it tells what would come of deciding so.
+        With tiers for turns, such as `keep=12,15&drop=9`, show the effect of setting them.
         """
         given = {"focus": focus, "level": level, "target_tokens": target_tokens}
         return _ask(schemas.PlanQuery, session_id, **given, **_turns_by_tier(steers))
 
     @verb(f"GET {_SESSION}/steering", NoQuery, schemas.SteeringAnswer, result=_tiers, tag="compactions")
     def steering(self, session_id: str) -> VerbCall[NoQuery]:
-        """List what was decided about turns that stand in the context."""
+        """List the tiers that are set for turns in the context."""
         return _ask(NoQuery, session_id)
 
     @verb(f"POST {_SESSION}/steering", schemas.SteerBody, schemas.SteeringAnswer, result=_tiers, tag="compactions")
     def steer(self, session_id: str, turn: int, tier: str) -> VerbCall[schemas.SteerBody]:
-        """Give a turn a tier, which every compaction follows, or leave it to the engine again."""
+        """Set the tier of a turn for every compaction, or clear it."""
         return _ask(schemas.SteerBody, session_id, turn=turn, tier=tier)
 
     @steer.variant(_tiers)
     def unsteer(self, session_id: str, turn: int | None = None) -> VerbCall[schemas.SteerBody]:
-        """Leave a turn to the engine again, or all of them."""
+        """Clear the tier of a turn, or of all turns."""
         return _ask(schemas.SteerBody, session_id, turn=turn)
 
     @verb(f"GET {_SESSION}/compactions", schemas.PageQuery, schemas.CompactionPage, tag="compactions")
     def compactions(self, session_id: str, after: str | None = None, limit: int = 100) -> VerbCall[schemas.PageQuery]:
-        """List the reports of all compactions, in order, page by page, and what all of them saved together."""
+        """List the reports of all compactions, in order, page by page, with their totals."""
         return _ask(schemas.PageQuery, session_id, after=after, limit=limit)
 
     @verb(f"POST {_SESSION}/undo", NoQuery, schemas.UndoAnswer, result=lambda answer: answer.report, tag="compactions")
     def undo(self, session_id: str) -> VerbCall[NoQuery]:
-        """Take the last compaction back: the context is again what it was, with everything appended since."""
+        """Take the last compaction back: the context is as before, with everything appended since."""
         return _ask(NoQuery, session_id)
 
     @verb(f"POST {_SESSION}/redo", NoQuery, schemas.UndoAnswer, result=lambda answer: answer.report, tag="compactions")
@@ -349,7 +347,7 @@ class Verbs:
 
     @verb(f"GET {_SESSION}/archive", schemas.PageQuery, schemas.ArchivePage, tag="archive")
     def archive(self, session_id: str, after: str | None = None, limit: int = 100) -> VerbCall[schemas.PageQuery]:
-        """List the originals of a session in the order in which they were archived, page by page."""
+        """List the originals of a session in the order of archiving, page by page."""
         return _ask(schemas.PageQuery, session_id, after=after, limit=limit)
 
     @verb(
@@ -362,9 +360,9 @@ class Verbs:
     def recall(
         self, session_id: str, ref: str, lines: tuple[int, int] | None = None, *, form: schemas.RecallForm = "original"
     ) -> VerbCall[schemas.RecallQuery]:
-        """Give an original back, byte for byte, or some lines or one page of it; or a turn as a conversation.
+        """Get an original, byte for byte, or some lines or one page of it; or a turn as a conversation.
 
-        It makes an event `item.recalled`, unless the token may only read.
+        This emits the event `item.recalled`, unless the token may only read.
         """
         wanted = f"{lines[0]}-{lines[1]}" if lines else None
         return _ask(schemas.RecallQuery, session_id, ref, lines=wanted, form=form)
@@ -373,12 +371,12 @@ class Verbs:
     def page(
         self, session_id: str, ref: str, number: int = 1, tokens: int = 2_000, *, form: schemas.RecallForm = "original"
     ) -> VerbCall[schemas.RecallQuery]:
-        """Give one page of an original that is too long to be shown at once."""
+        """Get one page of a long original."""
         return _ask(schemas.RecallQuery, session_id, ref, page=number, tokens=tokens, form=form)
 
     @verb(f"POST {_SESSION}/restore", schemas.RestoreBody, schemas.RestoreAnswer, tag="archive", errors=(409,))
     def restore(self, session_id: str, ref: str) -> VerbCall[schemas.RestoreBody]:
-        """Put an original back into the context, with room made for it when there is none."""
+        """Put an original back into the context; space is made for it if needed."""
         return _ask(schemas.RestoreBody, session_id, ref=ref)
 
     @verb(f"GET {_SESSION}/search", schemas.SearchQuery, schemas.SearchAnswer, tag="archive")
@@ -393,7 +391,7 @@ class Verbs:
         since: str = "",
         until: str = "",
     ) -> VerbCall[schemas.SearchQuery]:
-        """Search all originals of a session: lines that answer a question, best first."""
+        """Search all originals of a session: matching lines, best first."""
         found = {"limit": limit, "tokens": tokens, "kind": kind, "since": since, "until": until}
         return _ask(schemas.SearchQuery, session_id, q=text, **found)
 
@@ -405,9 +403,9 @@ class Verbs:
         tag="facts",
     )
     def facts(self, session_id: str, kind: str | None = None) -> VerbCall[schemas.FactsQuery]:
-        """List what must outlive the text: decisions, errors, failures, file states and so on, by turn.
+        """List the facts of a session: decisions, errors, failures, file states and so on, by turn.
 
-        Each tells when it was first and last seen. `kind=error` gives failures as well. With `limit`, page by page.
+        Each says when it was first and last seen. `kind=error` includes failures. With `limit`, page by page.
         """
         return _ask(schemas.FactsQuery, session_id, kind=kind)
 
@@ -415,12 +413,12 @@ class Verbs:
 
     @verb(f"GET {_SESSION}/checkpoint", NoQuery, schemas.CheckpointAnswer, tag="going on")
     def checkpoint(self, session_id: str) -> VerbCall[NoQuery]:
-        """Tell where the work stands, for whoever goes on with it in a fresh window."""
+        """Get the state of the work, for continuing it in a fresh window."""
         return _ask(NoQuery, session_id)
 
     @verb(f"POST {_SESSION}/checkpoint", schemas.CheckpointBody, schemas.CheckpointAnswer, tag="going on")
     def write_checkpoint(self, session_id: str, note: str = "") -> VerbCall[schemas.CheckpointBody]:
-        """Keep where the work stands, with a note of one's own, as every compaction does without one."""
+        """Store a checkpoint with your own note. Every compaction stores one without a note."""
         return _ask(schemas.CheckpointBody, session_id, note=note)
 
     @verb(
@@ -441,22 +439,22 @@ class Verbs:
         feature: str = "",
         spec_path: str = "",
     ) -> VerbCall[schemas.HandoffBody]:
-        """Write what a sub-agent or the next phase is given, with a summary of at most 500 tokens. Compacts first."""
+        """Write the request for a sub-agent or the next phase, with a summary of at most 500 tokens. Compacts first."""
         given = {"phase": phase, "task": task, "task_id": task_id, "feature": feature, "spec_path": spec_path}
         return _ask(schemas.HandoffBody, session_id, **given)
 
     @verb(f"POST {_SESSION}/handoff/answer", schemas.ReceiveBody, schemas.ReceiveAnswer, tag="going on")
     def receive(self, session_id: str, answer: Mapping[str, Any] | str) -> VerbCall[schemas.ReceiveBody]:
-        """Take in a sub-agent's answer to a handoff, which the next phase is then given; all of it is archived."""
+        """Receive a sub-agent's answer to a handoff: archive it, and keep what the next phase needs."""
         return _ask(schemas.ReceiveBody, session_id, answer=answer if isinstance(answer, str) else dict(answer))
 
     # Webhooks
 
     @verb("POST /v1/webhooks", schemas.WebhookBody, schemas.WebhookMade, statuses=(201,), tag="events")
     def add_webhook(self, url: str, types: Iterable[str] = ()) -> VerbCall[schemas.WebhookBody]:
-        """Have events sent to an address by POST, signed with the secret in the answer, which is shown only now.
+        """Add a webhook: events are sent to its address by POST, signed with the secret in the answer.
 
-        It must be https and lead to a public address, unless the server allows others.
+        The secret is shown only now. The address must be public and use https, unless the server allows others.
         """
         return _ask(schemas.WebhookBody, url=url, types=list(types))
 
@@ -464,7 +462,7 @@ class Verbs:
     def webhooks(self) -> VerbCall[NoQuery]:
         """List the webhooks of the token's namespace, oldest first, without their secrets.
 
-        A token that may only read sees of each address no more than the machine's name.
+        A read-only token sees only the host of each address.
         """
         return _ask(NoQuery)
 
@@ -475,12 +473,12 @@ class Verbs:
 
     @verb(f"DELETE {_WEBHOOK}", NoQuery, schemas.RemovedAnswer, result=lambda _: None, tag="events")
     def remove_webhook(self, webhook_id: str) -> VerbCall[NoQuery]:
-        """Send a webhook nothing more, and forget it."""
+        """Remove a webhook."""
         return _ask(NoQuery, webhook_id)
 
     @verb(f"GET {_WEBHOOK}/deliveries", NoQuery, schemas.DeliveriesAnswer, tag="events")
     def deliveries(self, webhook_id: str) -> VerbCall[NoQuery]:
-        """List what is yet to be sent to a webhook, in order, and how the last attempts went, newest first."""
+        """List the waiting deliveries of a webhook, in order, and its last attempts, newest first."""
         return _ask(NoQuery, webhook_id)
 
     @verb(
@@ -491,12 +489,12 @@ class Verbs:
         tag="events",
     )
     def replay(self, webhook_id: str, after: str = "") -> VerbCall[schemas.ReplayBody]:
-        """Send a webhook again what came behind an event, or all that is kept. One that was disabled is enabled."""
+        """Send a webhook the events after a given one again, or all that are kept. This enables a disabled webhook."""
         return _ask(schemas.ReplayBody, webhook_id, after=after)
 
     @verb("GET /healthz", NoQuery, schemas.HealthAnswer, name="healthz", is_open=True, tag="server")
     def health(self) -> VerbCall[NoQuery]:
-        """Tell that the server answers, whatever its store does."""
+        """Check that the server answers; the store is not checked."""
         return _ask(NoQuery)
 
 
@@ -512,25 +510,25 @@ class ServerVerbs(Verbs):
         media_type="text/event-stream",
     )
     def events(self) -> VerbCall[schemas.EventsQuery]:
-        """Follow events as they happen, of all sessions or of one, as server-sent events without end.
+        """Stream events as they happen, of all sessions or of one, as server-sent events without end.
 
-        After `Last-Event-ID` (a header, or `last_event_id` in the query) those that came behind that event are sent
-        first; `0` sends all that are kept. When that event is no longer kept, a `gap` is sent first. A comment every 15
-        seconds says that the server is there. A reader that is too slow, and every reader of a server that stops, is
-        sent an `end` and may come again. `types` names the wanted types, with commas between them.
+        With `Last-Event-ID` (a header, or `last_event_id` in the query) the events after that one are sent first; `0`
+        sends all that are kept. If that event is no longer kept, a `gap` is sent first. A comment is sent every 15
+        seconds. A reader that is too slow, and every reader when the server stops, gets an `end` and may reconnect.
+        `types` is a list of types, separated by commas.
         """
         return _ask(schemas.EventsQuery)
 
     @verb("GET /metrics", NoQuery, bytes, tag="server", media_type="text/plain")
     def metrics(self) -> VerbCall[NoQuery]:
-        """Give the numbers of the server and its store as Prometheus reads them."""
+        """Get the metrics of the server and its store, for Prometheus."""
         return _ask(NoQuery)
 
     @verb("GET /readyz", NoQuery, schemas.HealthAnswer, is_open=True, tag="server")
     def readyz(self) -> VerbCall[NoQuery]:
-        """Tell whether the server can do its work: something small is written to its store and read again.
+        """Check that the server can write to its store and read it.
 
-        Within a second it is answered with 200, or with 503 and what fails, `write` or `read` or both.
+        The answer comes within a second: 200, or 503 and what fails, `write` or `read` or both.
         """
         return _ask(NoQuery)
 
